@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Do two builds make the same plans? Prints the plan of each command below with both actorruns
-# and compares them byte by byte:
+# Checks that two builds make the same plans: prints the plan of each command below with both
+# actorruns and compares them byte by byte:
 #
 #   tests/compare_plans.sh OLD/bin/actorrun NEW/bin/actorrun
 #
-# For changes that should move code and nothing else. The hash is left out with --fields, for
-# changes of what it covers.
+# Use it for changes that should only move code. --fields ignores the plan's hash, for changes to
+# what the hash covers.
 set -uo pipefail
 hash=cat
 if [[ ${1-} == --fields ]]; then
@@ -24,7 +24,7 @@ gpt=(gpt --data "$text" --layers 4 --width 64 --heads 4 --context 32 --batch 16)
 llama=(llama --data "$text" --layers 4 --width 64 --heads 4 --context 32 --batch 16)
 commands=0 different=0
 
-# What a build says of a command: everything but how long the planning took.
+# Prints a build's output and plan for a command, without the planning time.
 plan_of() {
   local build=$1 out=$2
   shift 2

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Benchmark of a firing with an empty body.
+/* Benchmarks the cost of a firing whose body is empty.
  *
- *   bench_actors [CASE]          every case, or one
- *   bench_actors CASE STEPS      one case, once (for instructions.sh)
+ *   bench_actors [CASE]          runs all cases, or CASE only
+ *   bench_actors CASE STEPS      runs CASE once for STEPS steps (for instructions.sh)
  *
- * Every case runs real queues, with programs without calls, slots with memory, and the trace ring
- * on: everything a firing does except its kernels. */
+ * Every case runs real queues, programs with no calls, slots backed by memory, and the trace ring:
+ * everything a firing does except its kernels. */
 #include <stdatomic.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t que
                                      .seconds = 1e-6});
 }
 
-/* Makes a chain of 8 operators, the first half on the first queue. */
+/* Makes a chain of 8 actors; the first half runs on the first queue. */
 static sl_plan *chain(int32_t queues) {
   enum { LENGTH = 8, QUOTA = 8 };
   sl_plan *plan = sl_plan_create(64, 1);
@@ -90,7 +90,7 @@ static sl_plan *chain(int32_t queues) {
 static sl_plan *chain1(void) { return chain(1); }
 static sl_plan *chain2(void) { return chain(2); }
 
-/* Makes a plan with one token that goes back and forth between two queues. */
+/* Makes a plan in which one token travels back and forth between two queues. */
 static sl_plan *pingpong(void) {
   sl_plan *plan = sl_plan_create(64, 1);
   int32_t there = add_device(plan, &sl_queue_cpu), back = add_device(plan, &sl_queue_cpu);
@@ -133,8 +133,8 @@ static sl_plan *fanout(void) {
   return plan;
 }
 
-/* Makes F, B and W on every stage under 1F1B quotas. F leaves one activation for B and one for
- * W; B passes its gradient back and one to W. */
+/* Makes F, B and W actors on every stage, under 1F1B quotas. F writes one activation for B and one
+ * for W. B sends one gradient to the previous stage and one to W. */
 static sl_plan *stages(int32_t p, int32_t microbatches, const sl_queue_ops *ops) {
   sl_plan *plan = sl_plan_create(microbatches, 1);
   int32_t *forward = sli_calloc((size_t)p, sizeof *forward),
@@ -163,9 +163,9 @@ static sl_plan *large(void) { return stages(1024, 128, &sl_queue_timed); }
 
 /* ---- measuring -------------------------------------------------------------------- */
 
-/* Time of measurement. Other load disturbs, and two workers that wait for each other both need a
- * core at that time. A case therefore runs for a while, and its fastest stretch of WINDOW
- * firings (or round trips) counts. */
+/* Duration of a measurement. Other load on the machine disturbs it, and two workers that wait for
+ * each other need a core each at the same moment. A case therefore runs for a while, and its
+ * fastest stretch of WINDOW firings (or round trips) is the result. */
 enum { WINDOW = 1024, PATIENCE_NS = 1500000000 };
 
 typedef struct bench {
@@ -185,7 +185,7 @@ static const bench benches[] = {
     {"virtual", "ns/firing", large, 1, 1, 1, SL_CLOCK_VIRTUAL},
 };
 
-/* Returns nanoseconds per firing in the fastest stretch, from the trace. */
+/* Returns nanoseconds per firing of the fastest stretch in the trace. */
 static double fastest_stretch(const sl_runtime *rt) {
   sl_trace_record *records;
   size_t n = sl_runtime_trace(rt, &records, NULL);
@@ -226,7 +226,7 @@ static double measure(const bench *b, int64_t steps, bool once) {
   return best;
 }
 
-/* ---- lower bound: a cache line there, another back ----------------------------------- */
+/* ---- lower bound: one cache line each way -------------------------------------------- */
 
 enum { BARE_TRIPS = 10000, BARE_SETTLED = 1000, TRIP_STEPS = 100, PAIRS = 101 };
 static struct {
@@ -260,7 +260,7 @@ static double bare_round_trip(void) {
   return (double)(end - since) / (BARE_TRIPS - BARE_SETTLED);
 }
 
-/* Returns the round trip through actors: the last trips of one run, from the trace. */
+/* Returns the round trip time through actors: the mean of the last trips in the trace of a run. */
 static double actors_round_trip(sl_runtime *rt) {
   sl_trace_record *records;
   CHECK(!sl_runtime_run(rt, TRIP_STEPS), "pingpong: %s", sl_detail());
@@ -280,7 +280,8 @@ static double median(double *values, int n) {
   return values[n / 2];
 }
 
-/* Compares both in turns, because the cores of the two threads, and so their distance, change. */
+/* Measures both alternately: the cores that run the two threads change, and so does the distance
+ * between them. */
 static void compare_round_trips(void) {
   sl_plan *plan = pingpong();
   sl_runtime_options options = {.workers = 2, .trace_records = 1 << 14};

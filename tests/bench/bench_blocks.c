@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Benchmark of attention to chosen blocks beside plain attention, forward, on random numbers:
- * one sequence, 6 heads of 64. One line per length:
+/* Compares the forward pass of block-sparse attention with that of full attention, on random
+ * inputs: one sequence, 6 heads of 64. Prints one line per length:
  *
- *   positions <TAB> plain, ms <TAB> choice, ms <TAB> chosen blocks, ms <TAB> ratio
+ *   positions <TAB> full, ms <TAB> choice of blocks, ms <TAB> attention to them, ms <TAB> ratio
  *
- * Times are of the processor, on all threads, the best of the rounds; the ratio is plain to choice
- * and chosen blocks together. Usage: bench_blocks [threads [rounds [share [length...]]]] */
+ * Times are processor time of all threads, the best of the rounds. The ratio is full attention
+ * over choice plus attention to the chosen blocks.
+ * Usage: bench_blocks [threads [rounds [share [length...]]]] */
 #include <time.h>
 
 #include "base/base.h"
@@ -14,7 +15,7 @@
 
 enum { HEADS = 6, DIM = 64 };
 
-/* Processor time of a call: other programs of the machine do not count. */
+/* Returns the processor time of a call, which excludes the time other programs take. */
 static double ms_of(kernel *k, struct sl_team *team) {
   clock_t start = clock();
   kernel_run(k, team);

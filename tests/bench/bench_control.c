@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Benchmark of the control plane.
+/* Benchmarks the control plane.
  *
- *   bench_control                  every case
- *   bench_control join [COUNT]     a job of COUNT forked processes is joined
- *   bench_control words            messages between two processes: latency and rate
- *   bench_control flood [PER_S]    a stranger sends that many bad frames a second
+ *   bench_control                  runs all cases
+ *   bench_control join [COUNT]     COUNT processes join a job
+ *   bench_control words            latency and rate of messages between two processes
+ *   bench_control flood [PER_S]    a process outside the job sends PER_S bad frames a second
  *
- * Processes are forked, encryption is on, all run on this machine.
+ * All processes are forked on this machine; encryption is on.
  *
  * needs: zeromq */
 #include <arpa/inet.h>
@@ -49,7 +49,7 @@ static double seconds_since(uint64_t start_ns) { return (double)(sli_now_ns() - 
 
 /* ---- join -------------------------------------------------------------------- */
 
-/* Starts another process first; process 0 follows and tells its endpoint. */
+/* Runs in a child: waits for process 0's endpoint, joins the job, and reports when it has. */
 static void join_child(int process, int count, int endpoint_fd, int result_fd) {
   char endpoint[64];
   sli_control *control;
@@ -99,7 +99,7 @@ static void bench_join(int count) {
 enum { JOB = 3, TURNS = 5000, BURST = 100000 };
 
 static node self;
-/* messages awaited; `self` does not show what of the next case has arrived */
+/* messages expected so far; `self` also counts messages of the next case that arrive early */
 static uint64_t awaited;
 
 static void open_and_join(int process, const char *endpoint, int tell_fd) {
@@ -112,7 +112,7 @@ static void open_and_join(int process, const char *endpoint, int tell_fd) {
   CHECK(!sli_control_join(self.control), "%s", sl_detail());
 }
 
-/* Plays half of the turns between two processes, one message each way. */
+/* Exchanges TURNS round trips between processes a and b; other processes return at once. */
 static void play(int process, int a, int b, const char *name) {
   uint64_t start_ns = sli_now_ns();
   if (process != a && process != b) return;
@@ -160,8 +160,8 @@ static void bench_words(void) {
 
 /* ---- flood --------------------------------------------------------------------- */
 
-/* Opens a connection for each bad frame, since one closes it anyway. On this machine it is
- * established at once, or was dropped. */
+/* Opens a connection per bad frame, because the receiver closes the connection after one. Over
+ * loopback a connection is either established immediately or dropped. */
 static void flood(int port, double per_second, int stop_fd) {
   struct sockaddr_in to = {.sin_family = AF_INET,
                            .sin_port = htons((uint16_t)port),
@@ -192,7 +192,7 @@ static double cpu_seconds(void) {
          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Sends a message back and forth between two processes every millisecond. */
+/* Makes a round trip to the other process every millisecond. */
 static void idle_along(double seconds, double *share, double *late_us) {
   uint64_t start_ns = sli_now_ns(), turns = 0, base = self.total;
   double cpu = cpu_seconds(), waited = 0;

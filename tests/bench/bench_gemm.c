@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Benchmark of the linear ops' matrix products against OpenBLAS, if it is installed (it is loaded
- * at run time; nothing links it). Shapes are those of a GPT of width 384. fwd is y = x w^T, fwd'
- * uses a transposed weight, dx and dw are the gradients. One thread runs alone, then two call at
- * once, each on its own arrays:
+/* Compares the matrix products of the linear ops with OpenBLAS, which is loaded at run time if it
+ * is installed. Shapes are those of a GPT of width 384. fwd is y = x w^T, fwd' uses a transposed
+ * weight, dx and dw are the gradients. One thread runs alone, then two run concurrently, each on
+ * its own arrays. Prints:
  *
  *   form <TAB> rows <TAB> in <TAB> out <TAB> threads <TAB> GFLOP/s <TAB> OpenBLAS <TAB> ratio
  *     <TAB> exact <TAB> exact / GFLOP/s
  *
- * GFLOP/s are of all threads together, the best of some alternating rounds; `exact` is our own
- * kernel, in one order of sums.
+ * GFLOP/s is the sum over all threads, the best of several alternating rounds. `exact` is Sluice's
+ * kernel with a fixed summation order.
  * Usage: bench_gemm [rounds [threads [rows]]] */
 #include <dlfcn.h>
 #include <math.h>
@@ -79,7 +79,7 @@ static void multiply(const struct worker *w) {
               (int)(s->b_transposed ? s->k : s->n), 0, w->c, (int)s->n);
 }
 
-/* Calls once to warm up, then once behind the gate against the clock. */
+/* Multiplies once to warm up, then once, timed, after all threads have reached the gate. */
 static void *work(void *arg) {
   struct worker *w = arg;
   multiply(w);
@@ -111,7 +111,7 @@ static float *numbers(int64_t count) {
   size_t bytes = ((size_t)count * sizeof(float) + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
   float *p = aligned_alloc(LARGE_PAGE, bytes);
   CHECK(p, "no memory for %lld numbers", (long long)count);
-  madvise(p, bytes, MADV_HUGEPAGE); /* as the tensors of a plan */
+  madvise(p, bytes, MADV_HUGEPAGE); /* like the tensors of a plan */
   for (int64_t i = 0; i < count; i++) p[i] = (float)(i % 17) * 0.1f;
   return p;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Benchmark of each op's kernel, at the shapes of a GPT of 6 layers, width 384, 6 heads, 256
- * symbols, 8 sequences of 256. One line per op:
+/* Benchmarks each op's kernel with the shapes of a GPT of 6 layers, width 384, 6 heads, vocabulary
+ * 256, and 8 sequences of 256 tokens. Prints one line per op:
  *
  *   op <TAB> calls per microbatch <TAB> ms (best) <TAB> GFLOP/s <TAB> GB/s
  *
- * and at the end the time of a microbatch in products and in everything else.
- * Usage: bench_kernels [threads [rounds [word of the ops' names]]] */
+ * and at the end the time that a microbatch spends in matrix products and in everything else.
+ * Usage: bench_kernels [threads [rounds [word in the ops' names]]] */
 #include "base/base.h"
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
@@ -25,7 +25,7 @@ static const struct row {
   const char *what;
   const sl_op *op;
   sl_attrs attrs;
-  double calls; /* calls per microbatch; of the update: per step */
+  double calls; /* calls per microbatch; for the update, per step */
   int nin, nout;
   sl_type in[5];
 } rows[] = {
@@ -121,7 +121,7 @@ static const struct row {
     {"rotary", &sl_op_rotary, {.heads = HEADS}, 0, 1, 1, {ROWS(WIDTH)}},
 };
 
-/* Returns the best of some rounds: an op's cost when nothing else disturbs it. */
+/* Returns the time of the fastest round: an op's cost when no other load disturbs it. */
 static double best_ms(kernel *k, struct sl_team *team, int rounds) {
   double best = INFINITY;
   kernel_run(k, team);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Benchmark of sli_net against UCX itself, between two processes on this machine: the round trip
- * of 8 bytes, and the bandwidth of messages of 16 MiB with two in flight.
+/* Compares sli_net with plain UCX between two processes on this machine: the round trip time of 8
+ * bytes, and the bandwidth of 16 MiB messages with two in flight.
  *
  *   net        sli_net over shared memory, in a loop around sli_net_progress
  *   waiting    sli_net over shared memory, in a loop around sli_net_wait
- *   ucx        UCX in its own loop, configured like sli_net for peers that may die
- *   ucx_bare   UCX with its defaults, for peers that do not
- *   tcp        sli_net over its own connections, by loopback
- *   encrypted  sli_net over its own connections, encrypted
- *   ucx_tcp    UCX's TCP, by loopback
+ *   ucx        UCX in its own loop, configured like sli_net to detect peers that die
+ *   ucx_bare   UCX with its defaults, which do not detect them
+ *   tcp        sli_net over its own TCP connections, on loopback
+ *   encrypted  sli_net over its own TCP connections, encrypted
+ *   ucx_tcp    UCX's TCP transport, on loopback
  *
- * Kinds that are compared take turns. Their results are printed at the end: medians over the
- * rounds, the best round, which a busy machine affects least, and the median of the rounds' ratios.
- * Each process has its own core. A busy machine runs fewer rounds, and after a minute SIGALRM ends
- * the benchmark.
+ * Kinds that are compared take turns. At the end each prints the median of its rounds, the best
+ * round, which a busy machine affects least, and the median of the ratios by round. Each process
+ * is bound to its own core. A busy machine runs fewer rounds; SIGALRM ends the benchmark after a
+ * minute.
  *
  * needs: zeromq ucx */
 #include <sched.h>
@@ -29,7 +29,7 @@
 enum {
   ROUNDS = 15,
   TRIPS = 2000,
-  TRIPS_BETWEEN_LOOKS = 64, /* round trips between looks at the clock */
+  TRIPS_BETWEEN_LOOKS = 64, /* round trips between reads of the clock */
   STREAM = 12,
   UNDER_WAY = 2,
   LONG_BYTES = 16 << 20,
@@ -245,7 +245,7 @@ static void send_word(line *l, bool last) {
   l->kind->send(l, data, sizeof data);
 }
 
-/* returns ns */
+/* Returns the nanoseconds of a round trip. */
 static double ask(line *l) {
   uint64_t start = sli_now_ns(), end = start + TRIPS_NS;
   int trips = 0;
@@ -272,7 +272,7 @@ static double round_trip(line *l) {
   return 0;
 }
 
-/* returns GB/s; the other process says when it has everything */
+/* Returns the bandwidth in GB/s; the other process acknowledges the last message. */
 static double push(line *l) {
   uint64_t start = sli_now_ns();
   for (int i = 0; i < STREAM; i++) {
@@ -295,7 +295,7 @@ static double bandwidth(line *l) {
   return 0;
 }
 
-/* Measures a plain memory copy in this process, as a comparison. */
+/* Measures a plain memory copy in this process, for comparison. */
 static double copy(line *l) {
   uint64_t start = sli_now_ns();
   for (int i = 0; i < STREAM && l->self == 0; i++)
@@ -340,7 +340,7 @@ static void print_ratio(const figure *f, const char *ours, const char *theirs, c
   printf("%s_%s_over_%s\t%.2f\tratio\n", ours, f->name, theirs, ratios[rounds / 2]);
 }
 
-/* Prints statistics of the values, after sorting them. */
+/* Sorts the values and prints their statistics. */
 static void print_values(const figure *f, const char *name, double *values, int rounds) {
   sort(values, rounds);
   printf("%s_%s\t%.4g\t%s\n", name, f->name, values[rounds / 2], f->unit);
@@ -354,7 +354,7 @@ static void print(const figure *f, const line *lines, int n, double values[][ROU
   for (int k = 0; k < n; k++) print_values(f, lines[k].kind->name, values[k], rounds);
 }
 
-/* Decides in process 0 for both whether there is another round. */
+/* Returns whether to run another round; process 0 decides for both. */
 static bool another_round(process *p, uint64_t end) {
   bool more = sli_now_ns() < end;
   process_blob all[PROCESSES_MOST];
@@ -421,7 +421,7 @@ static void run(process *p) {
   compare_kinds(p, by_tcp, &memory);
   process_meet(p, NULL, NULL);
   fflush(NULL);
-  _exit(0); /* the bare connection cannot be closed while the other one runs */
+  _exit(0); /* the bare connection cannot be closed while the peer runs */
 }
 
 int main(void) {

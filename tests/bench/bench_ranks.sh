@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares several processes with PyTorch's on Gloo: pipelines of 2 and 4 stages with
-# torch.distributed.pipelining, both with 1F1B and with zb-v, and data parallelism over 2 processes
-# with DistributedDataParallel. The model is a GPT of 8 layers, width 256, context 128, 16 sequences
-# a step; pipelines use 8 microbatches. The cases take turns, round by round, so that other load on
-# the machine affects all of them. Every value is the median of its rounds.
+# Compares the training speed of several processes with PyTorch on Gloo. Pipelines of 2 and 4
+# stages run against torch.distributed.pipelining, each with 1F1B and with zb-v. Data parallelism
+# over 2 processes runs against DistributedDataParallel. The model is a GPT of 8 layers, width 256,
+# context 128, with 16 sequences a step; pipelines use 8 microbatches. The cases alternate, round by
+# round, so that other load on the machine affects all of them. Every value is the median over the
+# rounds.
 #
 #   bench_ranks.sh [-n ROUNDS] [-s STEPS] [CASE...]      CASE: pipeline2 pipeline4 zero2 zero4 data2
 #
-# Sluice's build is in $SLUICE_BUILD (build/release), PyTorch is that of $PYTHON (python3); without
-# it only Sluice runs. Prints `case<TAB>value<TAB>unit` lines:
+# Sluice's build is in $SLUICE_BUILD (build/release); $PYTHON (python3) has to provide PyTorch, or
+# only Sluice runs. Prints `case<TAB>value<TAB>unit` lines:
 #
-#   CASE.processes, CASE.threads  tokens/s of the median step: a process for each device, or one for all
+#   CASE.processes, CASE.threads  tokens/s of the median step: one process per device, or one for all
 #   CASE.torch                    tokens/s of PyTorch's median step
 #   CASE.processes.ratio, ...     speedup over PyTorch, round by round
 set -euo pipefail

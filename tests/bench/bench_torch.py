@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training speed of PyTorch on the CPU, for comparison with Sluice.
+"""Measures the training speed of PyTorch on the CPU, for comparison with Sluice.
 
-A GPT-2 block stack (learned positions, biases, tanh GELU, tied embeddings) with
-scaled_dot_product_attention, AdamW and a global gradient clip. The whole batch runs at once, with
-random tokens and without dropout. A step is forward, backward, clip, update.
+The model is a GPT-2 (learned positions, biases, tanh GELU, tied embeddings) with
+scaled_dot_product_attention, AdamW and a global gradient clip. The batch is not split into
+microbatches; tokens are random, without dropout. A step is forward, backward, clip, update.
 
     bench_torch.py                        sweep threads, compile and dtype
     bench_torch.py --threads 2 --compile on --dtype fp32     one case
 
-Every case runs in its own process. Prints `case<TAB>value<TAB>unit`: tokens/s of the median step,
-tokens/s of the fastest step, processor time of all threads per token, peak resident memory
+Every case runs in its own process. Prints `case<TAB>value<TAB>unit` lines: tokens/s of the median
+step, tokens/s of the fastest step, processor time of all threads per token, peak resident memory
 (including compilation), and how much of it importing torch takes.
 """
 import argparse
@@ -20,8 +20,8 @@ import subprocess
 import sys
 import time
 
-# By default glibc returns freed blocks to the kernel and page-faults them in again at
-# every step; PyTorch's tuning guide replaces the allocator for the same reason.
+# By default glibc returns freed blocks to the kernel and page-faults them in again in
+# every step. PyTorch's tuning guide replaces the allocator for the same reason.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "-1",
                "MALLOC_TOP_PAD_": "67108864"}
 

@@ -1,20 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Compares training speed with PyTorch: a GPT of 6 layers, width 384, 6 heads, context
-# 256, batch 8, 256 tokens. The two take turns, pair by pair, so that other load on the
-# machine affects both. Every value is the median of its pairs.
+# Compares training speed with PyTorch on a GPT of 6 layers, width 384, 6 heads, context
+# 256, batch 8, vocabulary 256. Sluice and PyTorch alternate, pair by pair, so that other
+# load on the machine affects both. Every value is the median over the pairs.
 #
 #   bench_train.sh [-n PAIRS] [-s STEPS] [-d fp32|bf16] [-t THREADS] [-c on|off]
 #                  [-- ACTORRUN OPTIONS...]
 #
-# THREADS and `-c` (torch.compile) are PyTorch's; the remaining words go to
-# actorrun, whose build is in $SLUICE_BUILD (build/release). Without PyTorch only
+# THREADS and `-c` (torch.compile) apply to PyTorch. The words after `--` are passed to
+# actorrun, which is taken from $SLUICE_BUILD (build/release). Without PyTorch only
 # Sluice runs. Needs python3. Prints `case<TAB>value<TAB>unit` lines:
 #
 #   sluice.tokens, torch.tokens   tokens/s of the median step
 #   sluice.cpu, torch.cpu         processor time of all threads per token, which
-#                                 a busy machine disturbs least
-#   sluice.peak_rss, ...          resident memory, libraries included
+#                                 a busy machine affects least
+#   sluice.peak_rss, ...          peak resident memory, libraries included
 #   ratio.tokens, ratio.cpu       speedup of Sluice, pair by pair
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,7 +32,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 head -c 4000000 /dev/urandom | base64 >"$work/text"
 
-# Makes a random text, like PyTorch's tokens: a step's cost does not depend on it.
+# Trains on random text, as PyTorch trains on random tokens: a step's cost does not depend on them.
 sluice() {
   "$build/bin/actorrun" --quiet --steps $((steps + 1)) --dtype "$dtype" --report "$work/report" \
     "$@" gpt --layers 6 --width 384 --heads 6 --context 256 --batch 8 --data "$work/text"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A mixture of 8 experts against the dense model of the same active size, at equal processor time.
+"""Compares a mixture of 8 experts with a dense model of the same active size, at equal processor time.
 
     python3 experts.py ACTORRUN TEXT OUT.svg [SECONDS]
 
-Both have 3 blocks of width 64 and train on one core. The dense model has an inner width of 192, the
-mixture has 8 experts of that width and sends each token to 1. Each trains for the number of steps
-that take SECONDS of processor time (60), estimated from its first steps, with a learning rate that
-decays over all of them. The last 42,000 bytes of TEXT are held out; the curves are their cross
-entropy.
+Both have 3 blocks of width 64 and train on one core. The dense model has an inner width of 192; the
+mixture has 8 experts of that width and routes each token to one. Each model trains for as many steps
+as fit into SECONDS (60) of processor time, estimated from its first steps; the learning rate decays
+over all of them. The last 42,000 bytes of TEXT are held out; the curves in OUT.svg are the cross
+entropy on them.
 """
 import json
 import os
@@ -27,7 +27,7 @@ COLOURS = ["#888888", "#1f6fb2"]
 
 
 def curve(report):
-    """Returns processor seconds and held-out cross entropy."""
+    """Returns pairs of processor seconds and held-out cross entropy, one per evaluation."""
     seconds, total = [], 0
     for step in report["steps"]:
         total += step["cpu_seconds"]
@@ -37,7 +37,7 @@ def curve(report):
 
 
 def train(actorrun, folder, steps, model):
-    """Trains, and returns the report."""
+    """Trains the model and returns the report."""
     path = os.path.join(folder, "report.json")
     subprocess.run([actorrun, "--quiet", "--devices", "cpu:1x1", "--shuffle", "1", "--report", path,
                     "--eval", os.path.join(folder, "held.txt"), "--eval-every", "50", "--steps", str(steps),
@@ -48,7 +48,7 @@ def train(actorrun, folder, steps, model):
 
 
 def steps_in(actorrun, folder, seconds, model):
-    """Returns the number of steps in so many seconds, a multiple of the evaluation interval."""
+    """Returns the number of steps that fit into `seconds`, a multiple of the evaluation interval."""
     times = sorted(s["cpu_seconds"] for s in train(actorrun, folder, 100, model)["steps"][20:])
     return max(round(seconds / times[len(times) // 2] / 50), 2) * 50
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the best plan with experts on all devices and the best with experts on data-parallel devices.
+"""Compares expert parallelism over all devices with expert parallelism over data-parallel devices only.
 
     SLUICE_BUILD=build/release tests/bench/folded.py [--blocks L] [--devices N] [NAME...]
 
-Each model has the width, attention and experts of a published one, and L blocks. A step has 16
-sequences of 4,096 tokens in bf16, on N modelled H100s in hosts of eight. T = 1 to 8 devices share
-tensors and D = N/T share the data, in one to four microbatches. Of all grids that fit into 80 GB, it
-takes two. One is the fastest with EP dividing D and experts sharded over tensors as is cheapest (no
---expert-tensor). The other is the fastest with EP dividing D T (--expert-tensor 1). Prints both and
-their ratio, for the best T and, because attention may need more devices, for each T.
+Each model has the width, attention and experts of a published model, and L blocks. A step has 16
+sequences of 4,096 tokens in bf16, on N modelled H100s in hosts of eight. Tensor parallelism has size
+T = 1 to 8, data parallelism D = N/T, with one, two or four microbatches. Two grids are compared among
+those that fit into 80 GB: the fastest whose EP divides D, with the cheapest tensor sharding of experts
+(no --expert-tensor), and the fastest whose EP divides D T (--expert-tensor 1). Prints both and their
+ratio for each T, because attention may need a larger one, and for the best T.
 """
 import json
 import os
@@ -20,7 +20,7 @@ import tempfile
 
 CONTEXT, BATCH = 4096, 16
 HERE = os.path.dirname(os.path.abspath(__file__))
-# model, width, heads, key/value heads, width of a head, experts, experts per token, inner width of each
+# model, width, heads, key/value heads, head width, experts, experts per token, inner width of an expert
 MODELS = {"mixtral-8x22b": ("mixtral", 6144, 48, 8, 128, 8, 2, 16384),
           "mixtral-8x7b": ("mixtral", 4096, 32, 8, 128, 8, 2, 14336),
           "qwen2-57b-a14b": ("qwen-moe", 3584, 28, 4, 128, 64, 8, 2560),
@@ -33,7 +33,7 @@ def divisors(n, most):
 
 
 def predict(model, blocks, folder, grid):
-    """Returns seconds of a step, and GiB of a device; None: impossible, or it does not fit."""
+    """Returns (seconds of a step, GiB per device, grid), or None if the grid is impossible or does not fit."""
     name, width, heads, kv_heads, head, experts, top, inner = model
     report = folder + "/report.json"
     words = [os.environ["SLUICE_BUILD"] + "/bin/actorrun", "--quiet", "--clock", "virtual", "--machine", "h100-sxm-80gb",

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Trade-off of memory and bubble: --schedule auto against the named schedules, for
-# budgets from a third of 1F1B's activations to all of them.
+# Shows the trade-off between memory and bubble: --schedule auto against the named
+# schedules, for budgets from a third of 1F1B's activations up to all of them.
 #
 #   frontier.sh ACTORRUN [SVG]
 #
-# Prints a table (schedule, activations allowed and held, bubble in %) and draws it.
-# Schedules that hold more than 1F1B are in the table only. 8 devices, 24
-# microbatches, the durations of the Zero Bubble paper's first row (arXiv 2401.10241,
-# table 9), in seconds of a device's whole share of the model.
+# Prints a table (schedule, activations allowed and held, bubble in %) and draws it to SVG.
+# Schedules that hold more activations than 1F1B appear in the table only. The runs have 8
+# devices and 24 microbatches. Durations are those of the first row of table 9 of the Zero
+# Bubble paper (arXiv 2401.10241), in seconds for all of a device's layers.
 set -euo pipefail
 
 run=$1 svg=${2:-}
@@ -16,14 +16,14 @@ p=8 m=24 F=.018522 B=.018086 W=.009337 comm=.000601
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Prints two values of a report: the most activations a device held, and the bubble.
+# Prints two values of the report: the most activations any device held, and the bubble in %.
 figures() {
   awk -F: '/"bubble_fraction"/ && !bubble { bubble = $2 + 0 }
            /"peak_activations"/ { if ($2 + 0 > peak) peak = $2 + 0 }
            END { printf "%.3f\t%.2f\n", peak, 100 * bubble }' "$scratch/report.json"
 }
 
-# share CHUNKS OPTION...: runs once, with costs of a chunk's pass.
+# share CHUNKS OPTION...: runs once, with the costs divided by the chunks per device.
 share() {
   local cost
   cost=$(awk -v v="$1" -v F=$F -v B=$B -v W=$W -v comm=$comm \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A gpt with four layers on each stage, whatever the classifier costs. The embedding is on the
- * first stage and the classifier on the last, without balancing. */
+/* A GPT with four layers on every stage, regardless of the cost of the classifier. The first stage
+ * also has the embedding and the last stage the classifier; nothing balances them. */
 #include <sluice/sluice.h>
 
 enum { LAYERS_OF_STAGE = 4 };
@@ -10,7 +10,7 @@ static void begin_block(sl_graph *g, const char *format, int layer) {
   if (layer % LAYERS_OF_STAGE == 0) sl_block_stage(g, layer / LAYERS_OF_STAGE);
 }
 
-/* Keeps "embedding" and "head" on the stage of the block before them. */
+/* Begins block "embedding" or "head", which stays on the stage of the block before it. */
 static void begin_end(sl_graph *g, const char *name) { sl_block(g, "%s", name); }
 
 #define CHOOSE(a, b, c, function, ...) function

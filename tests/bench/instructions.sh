@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Instructions per firing, from callgrind at two sizes: the cost of start and end
-# cancels in the difference.
+# Counts instructions per firing with callgrind. Each case runs at two sizes, so that the
+# cost of startup and shutdown cancels in the difference.
 #
 #   tests/bench/instructions.sh [BENCH_ACTORS] [CASE...]
 set -euo pipefail
@@ -12,7 +12,7 @@ cases=("${@:2}")
 declare -A firings_per_step=([chain1]=512 [fanout]=640 [pipeline]=1536 [virtual]=393216)
 declare -A steps=([chain1]=100 [fanout]=100 [pipeline]=40 [virtual]=1)
 
-# Prints the instructions of a run of so many steps, over all threads.
+# Prints the instructions that all threads execute in a run of the given case and steps.
 instructions() {
   valgrind --tool=callgrind --callgrind-out-file=/dev/null "$bench" "$1" "$2" 2>&1 >/dev/null |
     sed -n 's/.*Collected : //p'

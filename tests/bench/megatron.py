@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted throughputs beside published ones of Megatron-LM.
+"""Compares predicted throughput with published throughput of Megatron-LM.
 
     SLUICE_BUILD=build/release tests/bench/megatron.py [--rows N] [-- actorrun's options]
     SLUICE_BUILD=build/release tests/bench/megatron.py --plan [10^9 parameters...]
 
-Rows are Table 1 of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
-Clusters Using Megatron-LM" (arXiv 2104.04473), with the microbatches and chunks of the scripts
-published with it. Its Tflop/s per GPU count the computed flops, with the forward pass done twice:
+The rows are those of Table 1 of Narayanan et al., "Efficient Large-Scale Language Model Training on
+GPU Clusters Using Megatron-LM" (arXiv 2104.04473); microbatches and chunks come from the scripts
+published with it. The Tflop/s per GPU of the table count all computed flops, including a second
+forward pass for recomputation:
 
     F = 96 B s l h^2 (1 + s/6h + V/16lh)
 
-The plans do what those runs did: blocks are recomputed, tensor-parallel exchange is serial with the
-passes, gradients are summed once, after the last microbatch. tests/bench/megatron.json has three
-numbers that are fitted on three of the rows; nothing is set row by row. Exits with 1 if one of the
-seven others is more than 7 % off.
+The plans do what those runs did: they recompute blocks, do not overlap tensor-parallel communication
+with the passes, and sum gradients once, after the last microbatch. Three numbers in
+tests/bench/megatron.json are fitted to three of the rows; no number is set per row. Exits with 1 if
+one of the other seven rows is more than 7 % off.
 
---plan: compares the plan that actortune plan finds for the same model, on as many devices of 80 GB,
-with the predicted time of the published grid. Exits with 1 if the grid is faster by more than a
-hundredth.
+--plan: compares the plan that `actortune plan` finds for the same model, on the same number of 80 GB
+devices, with the predicted time of the published grid. Exits with 1 if the grid is more than 1 %
+faster.
 """
 import json
 import os
@@ -29,8 +30,8 @@ import time
 
 SEQUENCE, VOCABULARY = 2048, 51200
 HERE = os.path.dirname(os.path.abspath(__file__))
-# parameters (10^9), heads, hidden size, layers, tensor, pipeline, GPUs, batch, Tflop/s per GPU; then
-# sequences per microbatch and chunks per device, from the published scripts
+# parameters (10^9), heads, hidden size, layers, tensor-parallel size, pipeline stages, GPUs, batch, Tflop/s per
+# GPU; then sequences per microbatch and chunks per device, from the published scripts
 ROWS = [(1.7, 24, 2304, 24, 1, 1, 32, 512, 137, 16, 1), (3.6, 32, 3072, 30, 2, 1, 64, 512, 138, 16, 1),
         (7.5, 32, 4096, 36, 4, 1, 128, 512, 142, 16, 1), (18.4, 48, 6144, 40, 8, 1, 256, 1024, 135, 8, 1),
         (39.1, 64, 8192, 48, 8, 2, 512, 1536, 138, 4, 1), (76.1, 80, 10240, 60, 8, 4, 1024, 1792, 140, 2, 3),
@@ -42,7 +43,7 @@ FITTED = (3.6, 39.1, 310.1)
 
 
 def flops(batch, hidden, layers, forwards):
-    """Returns the flops of a step with so many forward passes, and one backward pass."""
+    """Returns the flops of a step of `forwards` forward passes and one backward pass."""
     passes = forwards + 2
     per_layer = 24 * batch * SEQUENCE * hidden**2 * (1 + SEQUENCE / (6 * hidden))
     return passes * layers * per_layer + 6 * batch * SEQUENCE * hidden * VOCABULARY
@@ -89,7 +90,7 @@ def show(row, more):
 
 
 def planned(row, budget):
-    """Returns seconds of a step of the best plan within so many GiB, and its description."""
+    """Returns the step time of the best plan that fits into `budget` GiB, and its description."""
     words = command(row, "", [])
     gpus, model = row[6], words[words.index("gpt"):]
     tune = [os.environ["SLUICE_BUILD"] + "/bin/actortune", "plan", "--devices", f"timed:{gpus}", "--machine",

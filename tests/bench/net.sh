@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs bench_net and Open MPI between two processes in turns, with the same measurements:
-# the round trip of 8 bytes, and the bandwidth of 16 MiB with two messages in flight. Open
-# MPI needs Debian's libopenmpi-dev and openmpi-bin. Prints each round's values to stderr,
-# and the medians over the rounds to stdout. Run it on a quiet machine:
+# Compares bench_net with Open MPI. Both run alternately between two processes and measure the
+# round trip time of 8 bytes, and the bandwidth of 16 MiB messages with two in flight. Open
+# MPI needs Debian's libopenmpi-dev and openmpi-bin. Prints each round's values to stderr
+# and the medians over the rounds to stdout. Run it on an idle machine:
 #
 #   tests/bench/net.sh BUILD [ROUNDS]
 set -euo pipefail
@@ -85,7 +85,7 @@ for ((r = 0; r < rounds; r++)); do
   ((${#mpi[@]} == 0)) || timeout -k 5 90 "${mpi[@]}" "$scratch/mpi"
 done | tee /dev/stderr >"$scratch/lines"
 
-# Prints medians over the rounds, then the ratios of ours to MPI's.
+# Prints the medians over the rounds, then the ratios of Sluice's values to MPI's.
 sort "$scratch/lines" | awk -F'\t' -v OFS='\t' '
   function finish() {
     if (n) { middle = values[int((n + 1) / 2)]; print name, middle, unit; median[name] = middle }

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted steps beside published ones: Table 4 of Zero Bubble, and Vocabulary Parallelism without its own schedules.
+"""Compares predicted steps with published ones: Table 4 of Zero Bubble, and the baselines of Vocabulary Parallelism.
 
     SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary]
 
-Zero Bubble: samples per GPU and second of Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism"
-(arXiv 2401.10241). The models are those of its Table 3. ZB-2p that waits for the gradients' norm is
-compared with its Table 7. ZB-1p is zb-h1 here and ZB-2p is zb-h2, which hold as many activations; both
-run without the clip, whose norm those runs did not wait for. The vocabulary is not given; 32,000
-tokens give all four models the parameters in their names.
+Zero Bubble: samples per GPU and second, from Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism"
+(arXiv 2401.10241), for the models of its Table 3. ZB-2p that waits for the gradient norm is compared
+with Table 7. ZB-1p and ZB-2p run as zb-h1 and zb-h2, which hold as many activations. Both run without
+gradient clipping, because the published runs did not wait for its norm. The paper does not give the
+vocabulary; with 32,000 tokens all four models have the parameters in their names.
 
-Vocabulary: steps of the rows base and redis measured by the authors of Vocabulary Parallelism (arXiv
-2411.05288), in tests/reference/vocabulary_2k.tsv. They have four layers a stage (gpt_even.c), or
-layers balanced with the classifier's cost.
+Vocabulary: step times of the rows base and redis, measured by the authors of Vocabulary Parallelism
+(arXiv 2411.05288), from tests/reference/vocabulary_2k.tsv. "base" has four layers on each stage
+(gpt_even.c); "redis" balances the layers with the cost of the classifier.
 
-Both used A100s of 2023 and 2024 with other kernels than those of megatron.json. Three numbers of that
-file are therefore fitted anew for each table, on three of its rows; nothing is set row by row. Exits
-with 1 if one of the others is further off than LIMIT.
+Both papers used A100s, in 2023 and 2024, with kernels other than those of megatron.json. Three numbers
+of that file are therefore fitted again for each table, to three of its rows; no number is set per row.
+Exits with 1 if one of the other rows is off by more than LIMIT.
 """
 import csv
 import json
@@ -30,7 +30,7 @@ LIMIT = 10  # per cent
 
 
 def machine(path, products, memory, **more):
-    """Makes megatron.json with another matrix-product efficiency, memory bandwidth, and more."""
+    """Writes a copy of megatron.json with this matrix-product efficiency, memory bandwidth and further settings."""
     with open(HERE + "/megatron.json") as file:
         m = json.load(file)
     m["flops_efficiency"], m["bytes_per_second"] = products, memory
@@ -53,14 +53,14 @@ def step_seconds(folder, hardware, stages, microbatches, options, model):
 
 
 def off_by(predicted, published, fitted):
-    """Returns the error as text, and as a number that counts."""
+    """Returns the error as text and as a number, which is 0 for a fitted row."""
     off = 100 * (predicted / published - 1)
     return f"{off:+.1f} %{' (fitted)' if fitted else ''}", 0 if fitted else abs(off)
 
 
 # ---- Zero Bubble ---------------------------------------------------------------------------------------------
 
-# layers, heads, width, stages, rows of a microbatch, microbatches; chunks of 1F1B-I, whose chunks are one layer
+# layers, heads, width, stages, sequences per microbatch, microbatches; chunks of 1F1B-I, one layer each
 MODELS = {"1.5B": (22, 24, 2304, 8, 6, (24, 32, 64), 3), "6.2B": (30, 32, 4096, 8, 3, (24, 32, 64), 4),
           "14.6B": (46, 40, 5120, 16, 1, (48, 64, 128), 3), "28.3B": (62, 48, 6144, 32, 1, (96, 128, 256), 2)}
 RATES = {"1F1B": {"1.5B": (11.8, 12.5, 13.6), "6.2B": (3.50, 3.70, 4.03), "14.6B": (1.40, 1.49, 1.64),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Learning from rollouts with frames: examples/which_digit.c learns from examples, then from its own answers (GRPO, exact
+"""Reinforcement learning with images: examples/which_digit.c learns from examples, then from its own rollouts (GRPO, exact
 match).
 
-Prints, for each seed, the share of questions about images never seen in training that it gets right before and after, with
-the likeliest answer and with a sampled one, and the seconds of both parts."""
+Prints, for each seed, the accuracy on questions about held-out images before and after GRPO, with greedy and with sampled
+answers, and the seconds that both parts took."""
 import argparse
 import csv
 import pathlib
@@ -32,7 +32,7 @@ class Run:
                              "--frames", "frames.npy", *model)
 
     def right(self, weights, temperature):
-        """The share of the 256 held-out questions that are answered right."""
+        """Returns the accuracy on the 256 held-out questions."""
         self.rl(1, weights, "held_out.jsonl", "grpo:group=2", ["--temperature", temperature], ["--batch", "512", "--lr",
                                                                                             "1e-9"])
         return float(next(csv.DictReader(open(self.folder / "log.csv")))["reward"])

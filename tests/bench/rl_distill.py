@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Distillation on the student's own samples: a small GPT learns sums like 7+25=032 from a larger one, which has read a text.
+"""On-policy distillation: a small GPT learns sums like 17+25=042 from a larger one, which was trained on a text of sums.
 
-Prints, for each seed, the divergence of the student's own answers from the teacher, and the share of sums never asked in
-training that teacher and student get right; and the same for a student that learns the teacher on the text (--data)."""
+Prints, for each seed, the KL divergence of the student's answers from the teacher, and the accuracy of teacher and student
+on held-out sums; also the same for a student that distills the teacher on the text (--data) instead of its own samples."""
 import argparse
 import csv
 import json
@@ -42,7 +42,7 @@ def one_seed(options, seed, folder):
         subprocess.run([options.actorrun, "--quiet", "--seed", str(seed), *words], check=True, cwd=folder)
 
     def last(*words):
-        """Figures of one step without an update on the held-out prompts."""
+        """Returns the logged figures of one step on the held-out prompts, with a negligible learning rate."""
         actorrun("--steps", "1", "--prompts", "held.jsonl", *ANSWERS, "--log", "held.csv", *words, "--batch", "512",
                  "--lr", "1e-9", "--warmup", "0")
         return {name: float(x) for name, x in next(csv.DictReader(open(folder / "held.csv"))).items() if x}

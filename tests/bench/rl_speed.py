@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rollouts beside a server alone: processor time for a token that actorrun --rl and actorserve sample, of the same model with
-weights in fp32, so many answers at once, on one core each.
+"""Compares the processor time per sampled token of actorrun --rl with that of actorserve, for the same model with fp32 weights
+and --answers concurrent sequences, on one core each.
 
-Both are asked for short answers and for long ones: the difference in processor time, by the difference in tokens, has neither
-the start nor the prompts in it. Until both have their answers, one of them is stopped while the other goes on, in slices of
-about a tick, so that whatever else slows the machine down slows both. A run with --rl is ended as soon as it has all answers of
-its step. Main threads, which load and speak HTTP, are left out."""
+Both generate short answers and long ones. The difference in processor time, divided by the difference in tokens, excludes
+startup and prompts. While both generate, the script stops one and lets the other run, alternating in slices of about a tick,
+so that other load on the machine slows both. It kills a run with --rl as soon as that has all answers of its step. Main
+threads, which load the model and serve HTTP, are not counted."""
 import argparse
 import json
 import os
@@ -24,7 +24,7 @@ PROMPT, SHORT, SLICE = 16, 2, 0.15
 
 
 class Timed:
-    """A process of which the clock of its processor time can be read, and which can be held."""
+    """A process whose processor time can be read and which can be paused."""
 
     def __init__(self, command, **options):
         self.p = subprocess.Popen(command, text=True, **options)
@@ -42,7 +42,7 @@ class Timed:
 
 
 class Rollouts(Timed):
-    """Answers of one step; over when the reward's program has read all of them."""
+    """A run of one step, over when the reward program has read all answers."""
 
     def __init__(self, options, folder, tokens):
         self.answers, self.done = folder / "answers", folder / "done"
@@ -80,7 +80,7 @@ class Server(Timed):
         assert usage["completion_tokens"] == tokens, usage
 
     def ask(self, prompts, tokens):
-        """Asks for answers to all prompts at once."""
+        """Sends requests for all prompts concurrently."""
         self.asked = [threading.Thread(target=self.answer, args=(p, tokens, i)) for i, p in enumerate(prompts)]
         for thread in self.asked:
             thread.start()
@@ -90,7 +90,7 @@ class Server(Timed):
 
 
 def wait(process, seconds):
-    """Waits until a process is over, at most so long; says whether it is."""
+    """Waits up to `seconds` for the process to be over. Returns whether it is."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not process.over():
         time.sleep(0.003)
@@ -98,7 +98,7 @@ def wait(process, seconds):
 
 
 def seconds_of_both(options, folder, server, prompts, tokens):
-    """The processor time in which rollouts and the server answer, in turns."""
+    """Returns the processor seconds of the rollouts and of the server, which run alternately."""
     before, rollouts = server.seconds(), Rollouts(options, folder, tokens)
     taken = {}
     server.ask(prompts, tokens)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Learning from rollouts on sums: a small GPT learns texts like 17+25=042, then from its own answers (GRPO, exact match).
+"""Reinforcement learning on sums: a small GPT learns texts like 17+25=042, then from its own rollouts (GRPO, exact match).
 
-Prints, for each seed, the share of sums never seen in training that it gets right before and after, and what a step takes.
-Answers are the likeliest ones. Half of the pairs of two-digit numbers are held out."""
+Prints, for each seed, the accuracy of greedy answers to held-out sums before and after GRPO. Also prints the mean reward
+of the first and last ten steps, and the seconds per step. Half of the pairs of two-digit numbers are held out."""
 import argparse
 import csv
 import json
@@ -40,7 +40,7 @@ class Run:
                       "--lr", str(lr), "--warmup", "0")
 
     def right(self, weights):
-        """The share of the held-out sums that the likeliest answer gets right."""
+        """Returns the accuracy of greedy answers on 512 held-out sums."""
         count = 512
         self.actorrun("--steps", "1", "--init", weights, "--rl", "grpo:group=2", "--prompts", "held.jsonl", "--reward",
                       "exact", "--max-tokens", "4", "--stop", "\\n", "--temperature", "0", "--log", "held.csv",

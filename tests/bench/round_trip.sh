@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Round trip of a register between two processes, through actors: two stages of one worker each, one
-# activation, so that each microbatch waits for the one before it. Cases: few registers; the default
-# number of workers; an additional worker for links; and 1,000 stages on two devices, where every
-# transfer uses another register. Prints microseconds and context switches of the whole machine, both
-# per round trip, as medians of the rounds:
+# Measures the round trip of a register between two processes, through actors. Two stages have one
+# worker each and one activation slot, so that each microbatch waits for the one before it. The
+# cases: one worker; the default number of workers; an additional worker for links; and 1,000
+# stages on two devices, where every transfer uses another register. Prints microseconds and
+# context switches of the whole machine per round trip, as medians over the rounds:
 #
 #   SLUICE_BUILD=build/release tests/bench/round_trip.sh [ROUNDS]
 set -euo pipefail
@@ -13,7 +13,7 @@ run=${SLUICE_BUILD:?where actorrun is built}/bin/actorrun rounds=${1:-5}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Prints microseconds and context switches per round trip, given the round trips of a step.
+# Prints microseconds and context switches per round trip; `trips` is the round trips per step.
 measure() { # trips workers words...
   local trips=$1 workers=$2 before after
   shift 2

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Draws a step of each schedule: 4 devices, 8 microbatches, F = B = W = 1 s for a device's
-# whole share of the model, no latency.
+# Draws a step of each schedule, with 4 devices, 8 microbatches and no latency. F, B and W take
+# 1 s each for all of a device's layers.
 #
 #   schedules.sh BIN FOLDER      BIN: folder of actorrun and actortrace
 set -euo pipefail

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens a second of answers with and without --speculate, on texts that repeat themselves and on others.
+"""Compares decoding throughput with and without --speculate, on texts that repeat themselves and on others.
 
     serve_drafts.py --actorserve build/release/bin/actorserve [--tokens 200] [--rounds 3] FILE.gguf
     serve_drafts.py --actorserve build/release/bin/actorserve --speculate draft:small/ --text book.txt big/
 
-Each prompt is asked of both servers by turns, alone or --streams at once. The answers must be the same. The best round
-of each counts, because other load on the machine only slows a run down. With --text, for models without a chat
-template, prompts are passages of a file. "right": the share a of the checked tokens, up to the first wrong one of each
-draft. "expected": the tokens a round that it makes likely, with drafts of the mean length g, (1 - a^(g+1)) / (1 - a).
+Sends each prompt to both servers in turn, alone or as --streams concurrent requests. Both must return the same answer.
+The best round counts, because other load on the machine can only slow a run down. With --text, for models without a
+chat template, prompts are passages of a file. "right" is the acceptance rate a: the share of checked draft tokens that
+were accepted, where checking stops at the first wrong token of a draft. "tokens a round" is measured; "expected" is
+the value that follows from a and the mean draft length g, (1 - a^(g+1)) / (1 - a).
 """
 import argparse
 import concurrent.futures
@@ -49,7 +50,7 @@ class Server:
         return link.getresponse()
 
     def ask(self, prompt, tokens, temperature):
-        """Returns the answer, and its tokens a second behind the first one."""
+        """Returns the answer, and the tokens per second after its first token."""
         asked = {"prompt": prompt} if self.options.text else {"messages": [{"role": "user", "content": prompt}]}
         body = {**asked, "max_tokens": tokens, "temperature": temperature,
                 "seed": 5, "stream": True, "stream_options": {"include_usage": True}}
@@ -68,7 +69,7 @@ class Server:
         return text, (usage["completion_tokens"] - 1) / (time.monotonic() - first)
 
     def ask_all(self, prompt, options, temperature):
-        """Returns the answers to as many streams, and their tokens a second together."""
+        """Returns the answers to --streams concurrent requests, and their total tokens per second."""
         with concurrent.futures.ThreadPoolExecutor(options.streams) as pool:
             answers = list(pool.map(lambda i: self.ask(prompt[i:], options.tokens, temperature), range(options.streams)))
         return [text for text, _ in answers], sum(speed for _, speed in answers)

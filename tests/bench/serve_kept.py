@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds to the first token of a long chat that comes back after others have taken its pages.
+"""Measures the time to first token of a long chat that continues after another chat has taken its pages.
 
     serve_kept.py --actorserve build/release/bin/actorserve [--tokens 1500] [--rounds 3] FILE.gguf
 
-The KV cache has room for one chat. Two take turns, with pages forgotten, kept in host memory and kept on disk
-(--disk DIR). The answers must be the same. The best round of each counts, because other load on the machine only
-slows a run down.
+The KV cache has room for one chat, and two chats take turns. Evicted pages are dropped, kept in host memory, or kept
+on disk (--disk DIR). The answers must be the same. The best round counts, because other load on the machine can only
+slow a run down.
 """
 import argparse
 import http.client
@@ -17,7 +17,7 @@ import time
 
 
 def ask(port, chat, tokens):
-    """Returns the seconds to the first token, and the answer."""
+    """Returns the time to first token in seconds, and the answer."""
     prompt = [(i * 7919 + 13 * chat) % 40000 for i in range(tokens)]
     body = {"prompt": prompt, "max_tokens": 8, "temperature": 0, "stream": True}
     begin = time.monotonic()

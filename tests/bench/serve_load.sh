@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Connections of actorserve under load, with a stand-in model. There are 1,000 streams for a minute, of
-# which a fifth hang up and a tenth read a byte a second, and 3,000 idle connections. The 99th
-# percentile of /health must be at most 50 ms.
+# Tests actorserve's connections under load, with a dummy model. For a minute there are 1,000 streams
+# and 3,000 idle connections; a fifth of the streams hang up and a tenth read one byte per second. The
+# 99th percentile of the latency of /health must be at most 50 ms.
 #
 #   serve_load.sh [STREAMS [TOKENS [TICK_MICROSECONDS]]]
 set -euo pipefail

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Error of percentiles predicted on the virtual clock, against real runs with the same requests.
+"""Measures the error of latency percentiles predicted on the virtual clock, against real runs with the same requests.
 
     serve_percentiles.py --actorserve build/release/bin/actorserve [--rounds 2] [--seconds 25] FILE.gguf [OPTIONS of actorserve]
 
-Each round measures ticks (--measure) and then plays each load in real time (--arrivals). It prints
-for each percentile its value in each round, and the ratio of the rounds' largest to smallest real
-value. It also prints the ratios of predicted to real values, medians of the rounds: one with ticks
-measured in the same round, one with ticks of the run itself, during which the machine had no time to
-change. Rates of the loads are fractions of the machine's capacity, which is measured first.
+Each round measures tick times (--measure) and then plays each load in real time (--arrivals). For each
+percentile the script prints the real value of each round ("real") and the largest over the smallest of
+them ("apart"). Then it prints the ratio of the predicted to the real value, as a median over the rounds:
+"measured" predicts from ticks measured earlier in the same round, "own ticks" from the ticks of the real
+run itself, so that the machine cannot change in between. Request rates are fractions of the machine's
+capacity, which is measured first.
 """
 import argparse
 import json
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-# load as a fraction of the machine's capacity, and tokens of prompts and answers
+# load as a fraction of the machine's capacity, range of prompt tokens, range of answer tokens
 LOADS = {"light": (0.25, (5, 120), (5, 60)), "busy": (0.6, (5, 120), (5, 60)), "long prompts": (0.4, (5, 600), (5, 40))}
 PERCENTILES = [(kind, p) for kind in ("ttft", "tpot") for p in ("p50", "p90", "p99")]
 
@@ -62,7 +63,7 @@ class Bench:
         return [told[kind + "_seconds"][p] for kind, p in PERCENTILES]
 
     def predict(self, load, ticks):
-        """Predicts without the option that names real devices: those of the virtual clock are timed."""
+        """Predicts without --devices, which names real devices: the virtual clock needs timed ones."""
         words = self.model
         if "--devices" in words:
             at = words.index("--devices")

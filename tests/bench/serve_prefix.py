@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds to the first token of chats that share a long system prompt, with prefix caching on and off.
+"""Measures the time to first token of chats that share a long system prompt, with prefix caching on and off.
 
     serve_prefix.py --actorserve build/release/bin/actorserve [--chats 16] [--system 1000] FILE.gguf
 
-One chat comes first, and the others at once when it has its first token. The two settings take turns,
---rounds times, each with its own server. The best round of each counts, because other load on the
-machine only slows a run down.
+One chat starts alone; when it has its first token, all other chats start concurrently. The two settings
+alternate for --rounds rounds, each with its own server. The best round counts, because other load on the
+machine can only slow a run down.
 """
 import argparse
 import http.client

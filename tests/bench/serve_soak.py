@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soak test of a server: ordinary load with attacks mixed in, for some minutes, and a check for leaks.
+"""Soak test of a server: ordinary load mixed with attacks for several minutes, then a check for leaks.
 
-    serve_soak.py SECONDS COMMAND...                    starts the server, and ends it
-    serve_soak.py --port PORT --pid PID SECONDS         uses a running one
+    serve_soak.py SECONDS COMMAND...                    starts and stops the server
+    serve_soak.py --port PORT --pid PID SECONDS         tests a running server
 
-COMMAND has to print its address. Clients request streams, chats and prompts all the time. Others send
-bodies that are long in every way, abandon bodies and answers, connect and say nothing, or hang up.
-They also pipeline requests and read nothing, send data that is no HTTP, and texts with misplaced
-special tokens. Each second it prints the server's memory; /health is requested over separate
-connections.
+COMMAND has to print its address. Ordinary clients constantly request streams, chats and completions.
+Attackers send bodies that are oversized in every way, abandon bodies and answers, connect and send
+nothing, or hang up. They also pipeline requests without reading the answers, send data that is not
+HTTP, and send texts with misplaced special tokens. The script prints the server's memory every second
+and requests /health over separate connections.
 
-Exits with 1 if /health takes more than SOAK_HEALTH ms [50] at the 99th percentile, or if an ordinary
-request is not answered. It also exits with 1 if pages, requests or bytes are left at the end, or if
-memory grows by more than the server may hold. That is --request-memory (SOAK_MEMORY MiB [256]), a
-quarter of it for the allocator, and the memory for reading one body.
+Exits with 1 if the 99th percentile of /health exceeds SOAK_HEALTH ms [50], or if an ordinary request
+is not answered. It also exits with 1 if pages, requests or bytes are left at the end, or if memory
+grows by more than the server may hold. The limit is --request-memory (SOAK_MEMORY MiB [256]), plus a quarter of it for the
+allocator, plus the memory for reading one body.
 """
 import json
 import multiprocessing
@@ -73,7 +73,7 @@ class Connection:
         return got
 
     def answer(self):
-        """Returns (status, body) of an answer with a length or in chunks."""
+        """Returns (status, body) of a response with Content-Length or in chunks."""
         begin = self.until(b"\r\n\r\n")
         if begin.startswith(b"HTTP/1.1 100"):
             begin = self.until(b"\r\n\r\n")
@@ -120,7 +120,7 @@ def ordinary_all(port, end, counts, seed):
             status, body = 0, str(e).encode()
         with counts["lock"]:
             counts[status] = counts.get(status, 0) + 1
-            # a model without a chat template refuses chats; a full server says so
+            # a model without a chat template rejects chats with 400; a full server replies 503
             if status not in (200, 503) and not (status == 400 and b'"messages"' in body):
                 counts["wrong"] = (status, body[:200])
 
@@ -152,14 +152,14 @@ def send_long(port, rng, hold):
 
 
 def leave_body(port, rng, hold):
-    """Sends most of 4 MiB, and no more."""
+    """Sends most of a body of 4 MiB and then stops."""
     c = Connection(port, 5)
     hold.append(c)
     c.s.sendall(head(b"POST", TEXTS, b"Content-Length: 4194304\r\n") + bytes(rng.randrange(4190000)))
 
 
 def leave_answers(port, rng, hold):
-    """Pipelines requests whose answers nobody reads."""
+    """Pipelines requests and never reads the answers."""
     c = Connection(port, 0.2, 4096)
     hold.append(c)
     for _ in range(200):
@@ -204,7 +204,7 @@ ATTACKS = (send_long, send_long, leave_body, leave_body, leave_answers, leave_st
 
 
 def attack(port, end, seed):
-    """Runs one attack after another in a process, and keeps their connections open for a while."""
+    """Runs one attack after another in its own process and keeps their connections open for a while."""
     rng, hold = random.Random(seed), []
     while not end.is_set():
         try:
@@ -221,7 +221,7 @@ def attack(port, end, seed):
 
 
 def probe(port, end, out):
-    """Measures in a process how long /health takes, over new connections and kept ones."""
+    """Measures the latency of /health in its own process, over new and over kept-alive connections."""
     times, bad, kept = [], [], None
     while not end.is_set():
         begin = time.monotonic()
@@ -232,7 +232,7 @@ def probe(port, end, out):
             status, body = kept.answer()
             if status != 200:
                 bad.append(body[:200])
-        except OSError:  # others needed its place
+        except OSError:  # the server closed it to make room for others
             kept = None
         times.append(time.monotonic() - begin)
         time.sleep(0.02)
@@ -245,7 +245,7 @@ def memory(pid):
 
 
 def turns(pid):
-    """Returns the seconds that the connections' thread computed, and those that it waited for a core."""
+    """Returns the seconds that the connection thread ran, and the seconds that it waited for a core."""
     with open("/proc/%d/task/%d/schedstat" % (pid, pid)) as f:
         return [int(word) * 1e-9 for word in f.read().split()[:2]]
 
@@ -261,7 +261,7 @@ LEFT = ("sluice_pages_used", "sluice_queued", "sluice_running", "sluice_held_byt
 
 
 def wait_until_idle(port):
-    """Returns what is left; {} if nothing is."""
+    """Returns what the server still holds after at most a minute ({} if nothing), and all metrics."""
     deadline = time.monotonic() + 60
     while True:
         now = metrics(port)
@@ -288,7 +288,7 @@ def soak(port, pid, seconds):
     end = spawn.Event()
     ours, theirs = spawn.Pipe()
     counts = {"lock": threading.Lock()}
-    for i in range(3):  # as it is after some requests
+    for i in range(3):  # measure memory after a few requests, not before
         ordinary(port, random.Random(i))
     before = memory(pid)
     others = [spawn.Process(target=attack, args=(port, end, i)) for i in range(2)] + [spawn.Process(target=probe, args=(port, end, theirs))]

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens per second of actorserve, llama.cpp and transformers with the same GGUF file: one stream, 16 at once, and a
-long prompt.
+"""Compares tokens per second of actorserve, llama.cpp and transformers on the same GGUF file: one stream, 16 concurrent
+streams, and a long prompt.
 
     pip install --no-binary llama-cpp-python llama-cpp-python     in one venv, built for this machine
     pip install torch transformers gguf accelerate                in another
     serve_speed.py --actorserve build/release/bin/actorserve --llama VENV/bin/python --torch VENV/bin/python FILE.gguf
 
-The engines take turns, `--rounds` times, each alone in memory. The best round of each counts, because
-other load on the machine only slows a run down. Decoding is greedy, for --tokens tokens after a short
-prompt, without an end token. Then one token follows a prompt of --prompt tokens, and the prompt's
-tokens per second are printed. --only 1, 16 or 0 (the prompt) runs one of the three. actorserve is
-used over HTTP. It also prints the memory bandwidth of all cores, and its ratio to the bytes of the
-file's tensors: no single stream can be faster.
+The engines alternate for `--rounds` rounds, each alone in memory. The best round counts, because other
+load on the machine can only slow a run down. Each decodes --tokens tokens greedily after a short prompt,
+ignoring the end token. Then it generates one token after a prompt of --prompt tokens; the script prints
+the prompt's tokens per second. --only 1, 16 or 0 (the long prompt) runs one of the three. Requests to
+actorserve go over HTTP. The script also prints the memory bandwidth of all cores, and that bandwidth
+divided by the bytes of the file's tensors, which bounds the speed of a single stream.
 """
 import argparse
 import http.client

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Milliseconds of a server's token at several contexts: a model all of whose blocks keep states, one where every second block
-has softmax attention with a window of 4,096 tokens, and one with softmax attention alone, all of one size.
+"""Measures a server's milliseconds per token at several context lengths, for three models of the same size: one with a
+recurrent state in every block, one where every second block has softmax attention with a window of 4,096 tokens, and one
+with softmax attention only.
 
     states.py --bin build/release/bin [--rounds 3] [CONTEXT...]
 
-The server has one core. "prompt" is the processor time of a token of the prompt, when the server is asked first. "token" is
-that of a token behind it: an answer of 33 tokens less one of a single token, both behind pages that are kept, the best of so
-many rounds. Processor time does not count what other programs take."""
+The server has one core. "prompt" is the processor time per prompt token of the first request. "token" is the processor time
+per generated token: an answer of 33 tokens minus an answer of one token, both after a cached prompt, the best of --rounds
+rounds. Processor time excludes what other programs take."""
 import argparse
 import glob
 import json
@@ -37,7 +38,7 @@ class Server:
         self.url = re.search(r"http://\S+", self.process.stdout.readline()).group(0) + "/completions"
 
     def seconds(self, prompt, tokens):
-        """The processor time of an answer of so many tokens."""
+        """Returns the server's processor seconds for an answer of `tokens` tokens."""
         before = cpu_seconds(self.process.pid)
         body = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
         answer = json.load(urllib.request.urlopen(urllib.request.Request(self.url, json.dumps(body).encode())))
@@ -50,7 +51,7 @@ class Server:
 
 
 def measure(options, folder, context, kind):
-    """Returns milliseconds of a token of the prompt, and of one behind it."""
+    """Returns the milliseconds per prompt token and per generated token."""
     weights = str(folder / "w.safetensors")
     subprocess.run([f"{options.bin}/actorrun", "--quiet", "--steps", "0", "--save", weights, "hybrid", *SIZE, *kind,
                     "--context", "64", "--data", "README.md"], check=True)

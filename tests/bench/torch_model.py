@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPT-2 in PyTorch, with which benches compare ours. Its settings are the attributes
+"""A GPT-2 in PyTorch, the baseline of the benchmarks. Its settings are the attributes
 layers, width, heads, context and vocab of `o`."""
 import torch
 import torch.nn as nn
@@ -44,7 +44,7 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
     def compile_parts(self):
-        """Applies torch.compile part by part: it sees all blocks as one, so it takes the time of one."""
+        """Compiles block by block: torch.compile reuses one compiled block for all, which saves time."""
         for block in self.blocks:
             block.compile()
         self.loss = torch.compile(self.loss)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A GPT-2 over several processes in PyTorch, on Gloo. It runs as a pipeline (torch.distributed.pipelining,
-1F1B, or its zero-bubble schedule of two chunks per rank in a V) or data-parallel
-(DistributedDataParallel). A step is forward, backward, the clip by the norm of all gradients, AdamW.
+"""Trains a GPT-2 in PyTorch over several processes, on Gloo. It runs as a pipeline
+(torch.distributed.pipelining with 1F1B, or with its zero-bubble schedule of two chunks per rank in a V)
+or data-parallel (DistributedDataParallel). A step is forward, backward, global gradient clip, AdamW.
 Prints tokens per second of the median step.
 
     torch_ranks.py pipeline --ranks 4 --microbatches 8
     torch_ranks.py zero --ranks 4 --microbatches 8
     torch_ranks.py data --ranks 2
 
-The classifier has its own weight: stages cannot share one.
+The classifier is not tied to the embedding, because stages cannot share a weight.
 """
 import argparse
 import os
@@ -39,7 +39,7 @@ def options():
 
 
 class Part(nn.Module):
-    """The blocks of one of `parts` stages; the embeddings are in the first, the head in the last."""
+    """The blocks of one of `parts` stages; the first stage also has the embeddings, the last the head."""
 
     def __init__(self, o, part, parts):
         super().__init__()
@@ -63,7 +63,7 @@ class Part(nn.Module):
 
 
 def stages_of(o, rank):
-    """Returns a rank's stages along the model; two stages are placed in a V."""
+    """Returns the indices of the rank's stages; with two stages per rank they form a V."""
     return [rank, 2 * o.ranks - 1 - rank] if o.way == "zero" else [rank]
 
 
@@ -92,7 +92,7 @@ def data_pass(o, rank, parts, tokens, targets):
 
 
 def clip(params, shared):
-    """Clips by the norm of all ranks' gradients, or of a rank's own if each has all of them."""
+    """Clips by the global gradient norm, summed over the ranks if each holds only part of the gradients."""
     norm = torch.stack([p.grad.norm() for p in params]).square().sum()
     if shared:
         dist.all_reduce(norm)

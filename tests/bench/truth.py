@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Step times of this machine, predicted and measured.
+"""Compares predicted step times with measured ones on this machine.
 
     SLUICE_BUILD=build/release tests/bench/truth.py [--machine FILE] [--rounds N] [--steps N]
                                                     [--under 'chrt -f 50'] [--under-two COMMAND] [CASE...]
 
-Takes 5 minutes. Runs are started by the command of --under, and those of two processes by the second
-one. That must not set a real-time priority: a computing device would then keep the core from the
-thread that receives messages. Without --machine the machine is measured first (actortune machine, 90
-s). No case is a model used in that measurement: widths, depths, contexts, microbatches, schedules and
-numbers of devices differ.
+Takes 5 minutes. --under gives a command that starts the runs, --under-two one for runs of two processes.
+The latter must not set a real-time priority: a computing device would then keep the core from the
+thread that receives messages. Without --machine the script measures the machine first (actortune
+machine, 90 s). No case is a model used in that measurement: widths, depths, contexts, microbatches,
+schedules and numbers of devices differ.
 
-A machine file describes an idle machine, and a shared host is idle only for moments. Steps are
-therefore short, and all cases run in turns, --rounds times. Only a case's quiet steps count, which are
-at most 1.5 % longer than its fastest, and their median is compared. A case counts if it has five quiet
-steps, in two rounds; `all steps` is the median of all of them beside that of the quiet ones. No result
-is scaled. Exits with 1 if a case that counts is more than 3 % off, if memory differs by a byte, or if
-no case counts.
+A machine file describes an idle machine, but a shared host is idle only for moments. Steps are
+therefore short, and the cases take turns for --rounds rounds. Only quiet steps are compared, by their
+median: those at most 1.5 % longer than the fastest step of the case. A case counts if it has at least
+five quiet steps from at least two rounds. The column `all steps` shows how far the median of all steps
+is above that of the quiet ones. No result is scaled. Exits with 1 if a case that counts is more than
+3 % off, if memory differs by a byte, or if no case counts.
 """
 import argparse
 import json
@@ -43,7 +43,7 @@ CASES = {  # name: devices, options, model
     "llama-sharded": (2, ["--data-parallel", "2", "--shard", "optimizer", "--microbatches", "2"], [*LLAMA, "--layers", "2", "--width", "448", "--heads", "7", "--context", "128", "--batch", "4"]),
     "gpt-pieces": (2, ["--stages", "2", "--microbatches", "4", "--pieces", "2"], [*GPT, "--layers", "2", "--width", "320", "--heads", "5", "--context", "256", "--batch", "4"]),
 }
-PROCESSES = {"gpt-1f1b-n2": "gpt-1f1b", "gpt-data-n2": "gpt-data"}  # by two processes, what one does
+PROCESSES = {"gpt-1f1b-n2": "gpt-1f1b", "gpt-data-n2": "gpt-data"}  # cases that run over two processes
 QUIET, ENOUGH, MOST_OFF = 1.015, 5, 3
 
 
@@ -61,7 +61,7 @@ def memory(report):
 
 
 def predict(name, machine, reports):
-    """Predicts on the virtual clock; a job of several processes predicts its transfers where it runs."""
+    """Predicts on the virtual clock. For a job of several processes, takes the prediction of the real run."""
     if name in PROCESSES:
         return reports[0]
     devices, options, model = CASES[name]
@@ -78,7 +78,7 @@ def measure(name, machine, given, text):
 
 
 def quiet_steps(rounds):
-    """Returns the quiet steps' times, and the number of rounds that they come from."""
+    """Returns the times of the quiet steps, and the number of rounds that have any."""
     fastest = min(min(times) for times in rounds)
     quiet = [[t for t in times if t <= QUIET * fastest] for times in rounds]
     return sum(quiet, []), sum(bool(times) for times in quiet)

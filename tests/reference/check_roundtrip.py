@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a safetensors file written by Sluice: transformers must load it with
-exactly its own names and shapes, and give the logits that are expected.
+"""Checks a safetensors file written by Sluice: transformers must find exactly the
+names and shapes that it expects, and compute the expected logits.
 
     check_roundtrip.py FILE KIND                      expected.safetensors of hf_* kinds
     check_roundtrip.py FILE KIND --original OTHER     the logits of another weights file
 
-KIND is gpt, llama, hf_gpt2 or hf_llama. Exit status 0: the same, 1: not.
+KIND is gpt, llama, hf_gpt2 or hf_llama. Exits with 0 if the logits match, else with 1.
 """
 import argparse
 import os
@@ -20,10 +20,10 @@ from make_reference import HERE, MODELS, empty_model, rows_of
 
 
 def load(path, kind):
-    """The model holding the file's weights, or exits with what is wrong."""
+    """Returns the model with the file's weights, or exits with an error."""
     model, stored = empty_model(MODELS[kind]), load_file(path)
     wanted = {name: tuple(p.shape) for name, p in model.named_parameters()}
-    if "lm_head.weight" not in wanted:  # tied: a copy of the embedding may be there
+    if "lm_head.weight" not in wanted:  # tied: the file may have a copy of the embedding
         stored.pop("lm_head.weight", None)
     faults = [f"missing {n}" for n in wanted if n not in stored]
     faults += [f"unknown {n}" for n in stored if n not in wanted]

@@ -5,9 +5,9 @@
     python3 compare_finetune.py DIR TEXT --eval TEXT --actorrun PATH [--modules q_proj,v_proj]
                                 [--context T] [--batch B] [--steps N] [--eval-every N] [--lr X]
 
-In one run each: all weights trained, and adapters trained (LoRA, by PEFT), both evaluated as they go
-and saved. What was saved is read by transformers and PEFT, and by actorrun; the loss each then finds is
-printed too. Needs what finetune.py needs, and peft.
+One run trains all weights, another trains adapters (LoRA, by PEFT); both evaluate during training and
+save. transformers and PEFT, and actorrun, read the saved files, and the script prints the loss that each
+finds. Needs the packages of finetune.py, and peft.
 """
 import json
 import os

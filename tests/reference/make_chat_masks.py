@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes chat_masks.json: tokens of chats, and which of them are learned.
+"""Makes chat_masks.json: tokens of chats, and masks of the tokens to learn.
 
     pip install transformers jinja2
     python3 make_chat_masks.py [--trl FOLDER]
 
-A case has a tokenizer of tokenizers/ with some added tokens, a chat template, and lines of a file of chats, each with
-its tokens and a mask. Where a template has {% generation %} blocks, the masks are those of transformers'
-apply_chat_template(return_assistant_tokens_mask=True). Else each answer is what TRL calls a completion: its tokens are
-those of the chat up to the answer, and with it, from where the tokens of the prompt end. Texts of a prompt and a
-completion are tokenized as TRL does it, too.
+A case has a tokenizer of tokenizers/ with some added tokens, a chat template, and lines of a chat file, each with its
+tokens and a mask. If a template has {% generation %} blocks, the masks are those of transformers'
+apply_chat_template(return_assistant_tokens_mask=True). Otherwise each answer is what TRL calls a completion: it covers
+the tokens of the chat with the answer after the end of the prompt's tokens. Pairs of prompt and completion texts are
+tokenized as in TRL, too.
 
-The templates are written down here, each as short as it can be while it gives what the model's own does. --trl names
-TRL's folder chat_templates: then each template that has the name of one of its files gives the same tokens and masks.
+The templates in this file are as short as possible while they render the same text as the models' templates. --trl names
+TRL's folder chat_templates: each template with the name of a file there must give the same tokens and masks.
 """
 import argparse
 import json
@@ -60,7 +60,7 @@ MISTRAL = """{{- bos_token }}{%- for message in messages %}{%- if message.role =
 PLAIN = """{%- for message in messages %}{{- '### ' + message.role + ': ' }}{% if message.role == 'assistant' %}{% BEGIN %}{{- message.content + '\n' }}{% END %}
 {%- else %}{{- message.content + '\n' }}{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '### assistant: ' }}{%- endif %}"""
 
-# name, tokenizer, added tokens, begin, end, template; those without marks are made of the same
+# name, tokenizer, added tokens, begin, end, template; each also yields a case without marks
 CASES = [
     ("qwen2_5_training", "qwen2", CHATML, None, "<|im_end|>", QWEN), ("tools", "smollm", CHATML, None, "<|im_end|>", TOOLS),
     ("llama3_training", "llama3", LLAMA3, "<|begin_of_text|>", "<|eot_id|>", LLAMA),
@@ -107,7 +107,7 @@ def prefix(a, b):
 
 
 def by_prompts(encode, messages, first):
-    """Each answer from where the tokens of its prompt end, up to where those of the chat with it do."""
+    """Returns tokens and a mask of each answer: from the end of its prompt's tokens to the end of the chat with it."""
     ids, mask = encode(messages, False), None
     mask = [0] * len(ids)
     for i in range(first, len(messages)):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes chats.json: what transformers' apply_chat_template makes of messages by the templates that io/chat.c
-has names for.
+"""Makes chats.json: messages as transformers' apply_chat_template renders them, with the templates that io/chat.c
+names.
 
     pip install transformers jinja2
     python3 make_chats.py [--out DIR]
 
-The templates are written down here, each as short as it can be while it gives what the model's own does.
+The templates in this file are as short as possible while they render the same text as the models' templates.
 """
 import argparse
 import json

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes hf_gpt_oss/ and hf_deepseek_v3/: small decoders as save_pretrained writes them, with the
-losses that finetune.py has with them on text.txt (losses.txt) and what transformers answers greedily (greedy.txt), as make_dense.py
-does. hf_gpt_oss/blocks.safetensors has the experts' weights in blocks of MXFP4 and all others, blocks.txt the losses.
+"""Makes hf_gpt_oss/ and hf_deepseek_v3/: small decoders as save_pretrained writes them, with the losses of
+finetune.py on text.txt (losses.txt) and greedy answers of transformers (greedy.txt), like make_dense.py.
+hf_gpt_oss/blocks.safetensors has all weights, those of experts in MXFP4 blocks; blocks.txt has its losses.
 
     pip install torch transformers safetensors gguf numpy
     python3 make_decoders.py [--out DIR] [NAME...]
 
-hf_gpt_oss: sinks, windows of 7 in every other layer, biases, experts whose gates are limited, angles stretched as yarn does
-without whole pairs. hf_deepseek_v3: latent attention, experts in groups behind a layer without, a shared expert, angles of
-neighbours.
+hf_gpt_oss: attention sinks, windows of 7 in every other layer, biases, experts with clamped gates, YaRN RoPE scaling
+without truncation. hf_deepseek_v3: latent attention, a dense layer before layers with grouped experts, a shared expert,
+RoPE on neighbouring pairs.
 """
 import argparse
 import os
@@ -49,7 +49,7 @@ FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6
 
 
 def to_blocks(weight):
-    """Blocks and scales of MXFP4 of a weight [n, in, out], and the weight that they stand for."""
+    """Returns MXFP4 blocks and scales of a weight [n, in, out], and the dequantized weight."""
     rows = np.ascontiguousarray(weight.transpose(0, 2, 1)).astype(np.float32)  # [n, out, in]
     n, out, width = rows.shape
     groups = rows.reshape(n, out, width // 32, 32)
@@ -67,7 +67,7 @@ def losses_of(folder):
 
 
 def write_blocks(folder):
-    """The same with experts in blocks, as transformers unpacks them."""
+    """Writes blocks.safetensors with experts in MXFP4 blocks, and the losses of the weights as transformers unpacks them."""
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors
     packed, plain = {}, {}
     for name, tensor in load_file(os.path.join(folder, "model.safetensors")).items():
@@ -87,7 +87,7 @@ def write_blocks(folder):
 
 
 def weights(model, seed):
-    """Seeded, with corrections that change which experts are chosen."""
+    """Seeds the weights, and bias corrections that change the choice of experts."""
     seeded_weights(model, seed)
     rng = np.random.Generator(np.random.PCG64(seed))
     for name, buffer in model.named_buffers():

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes hf_gemma3/, hf_olmo2/, hf_phi3/ and hf_qwen3/: small dense models as save_pretrained writes them, with the losses that
-finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm) and what transformers answers greedily
-(greedy.txt: the tokens of a prompt, and in the next line the 50 that follow). gguf/NAME.gguf has the same weights, as
-ggml's own package writes them.
+"""Makes hf_gemma3/, hf_olmo2/, hf_phi3/ and hf_qwen3/: small dense models as save_pretrained writes them, with the losses
+of finetune.py on text.txt (losses.txt: step, loss, gradient norm) and greedy answers of transformers (greedy.txt: the
+tokens of a prompt, then a line with the 50 tokens that follow). gguf/NAME.gguf has the same weights, written by ggml's
+package.
 
     pip install torch transformers safetensors gguf numpy
     python3 make_dense.py [--out DIR] [NAME...]
 
-hf_gemma3: windows of 7 in every other layer, with angles of their own, others' stretched, a soft limit of the logits;
-and in older.json other keys, with losses in older.txt. hf_olmo2: norms behind the halves of a block. hf_phi3: packed
-weights, a window of 11. hf_qwen3: heads wider than width / heads, norms of queries and keys.
+hf_gemma3: windows of 7 in every other layer, with separate RoPE frequencies, scaled RoPE in the other layers, soft-capped
+logits; older.json has the keys of older files, with losses in older.txt. hf_olmo2: norms after both halves of a block.
+hf_phi3: packed weights, a window of 11. hf_qwen3: heads wider than width / heads, norms of queries and keys.
 Answers have no near ties: another summation order gives the same tokens.
 """
 import argparse
@@ -53,7 +53,7 @@ PROMPT, ANSWER, NEAR, DIFFERENT = b"The lake", 50, 1e-3, 12
 
 
 def answer(model):
-    """The prompt's tokens and those that follow, in fp32; None if there are near ties, or few different ones."""
+    """Returns the prompt's tokens and the greedy answer in fp32, or None if it has near ties or too few distinct tokens."""
     prompt = torch.tensor([list(PROMPT)])
     with torch.no_grad():
         out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=ANSWER,
@@ -65,7 +65,7 @@ def answer(model):
 
 
 def seed_of(kind, config, first, weights=seeded_weights):
-    """The first seed whose weights have an answer, and that."""
+    """Returns the first seed whose weights have an answer, and that answer."""
     for seed in range(first, first + 1000):
         model = kind(config).eval()
         weights(model, seed)
@@ -100,7 +100,7 @@ def write_keys(out, architecture, config):
 
 
 def write_gguf(path, architecture, folder):
-    """As llama.cpp's converter writes the folder: names by ggml's table, matrices in bf16, vectors in f32."""
+    """Writes the folder as llama.cpp's converter does: names from ggml's table, matrices in bf16, vectors in f32."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     out = gguf.GGUFWriter(path, architecture)
     write_keys(out, architecture, model.config)
@@ -121,7 +121,7 @@ def write_gguf(path, architecture, folder):
 
 
 def write_older(folder):
-    """Other keys, as files of before transformers 5 have them (older.json), and the losses of the same weights."""
+    """Writes older.json with the keys of files before transformers 5, and the losses of the same weights."""
     with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
     for key in "rope_parameters", "layer_types", "final_logit_softcapping":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes dual_chunk.txt: outputs of dual-chunk attention (An et al., arXiv 2402.17463), score by score.
+"""Makes dual_chunk.txt: outputs of dual chunk attention (An et al., arXiv 2402.17463), computed score by score.
 
     python3 make_dual_chunk.py > dual_chunk.txt
 
-A line each: chunk_size, local_size, the original context (0: none), theta, positions, query heads, key heads, numbers of
-a head, a position, and the numbers of its output. Queries, keys and values are sines: number n of all of them, behind
-each other, is sin(0.37 n + 1 / (n + 1)) in f32.
+Each line has chunk_size, local_size, the original context (0 if none), theta, positions, query heads, key heads, head
+width, a position, and the output at that position. Queries, keys and values are sines: value n of their concatenation is
+sin(0.37 n + 1 / (n + 1)) in f32.
 """
 import numpy as np
 
@@ -19,7 +19,7 @@ CASES = [
 
 
 def turned(x, position, theta):
-    """x [D] at a position: pair j, j + D/2 turns by position theta^(-2j/D)."""
+    """Rotates x [D] to a position: the pair j, j + D/2 turns by position theta^(-2j/D)."""
     half = len(x) // 2
     angle = position * theta ** (-np.arange(half) / half)
     a, b = x[:half], x[half:]

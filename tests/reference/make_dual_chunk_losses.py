@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes dual_chunk_losses.txt: losses that PyTorch has with hf_qwen2 as finetune.py trains it, in f64, with positions in chunks
-in place of its angles (step, loss, gradient norm).
+"""Makes dual_chunk_losses.txt: losses of hf_qwen2 in PyTorch, trained as finetune.py does, in f64, with dual chunk attention
+in place of its RoPE (step, loss, gradient norm).
 
     python3 make_dual_chunk_losses.py > dual_chunk_losses.txt
 
-Attention turns the product of a query and a key by their distance in chunks (make_dual_chunk.py), pair by pair as complex
-numbers. test_huggingface.sh has the same config.json.
+Attention rotates the product of a query and a key by their chunked distance (make_dual_chunk.py), with pairs as complex
+numbers. test_huggingface.sh uses the same config.json.
 """
 import os
 
@@ -23,7 +23,7 @@ SIZE, LOCAL, ORIGINAL, THETA, CONTEXT = 80, 16, 70, 50000.0, 200
 
 
 def pairs(x, heads, dim):
-    """x [B, T, heads dim] as complex numbers [B, heads, T, dim / 2]."""
+    """Returns x [B, T, heads dim] as complex numbers [B, heads, T, dim / 2]."""
     x = x.unflatten(-1, (heads, dim)).transpose(1, 2)
     return torch.complex(x[..., :dim // 2].contiguous(), x[..., dim // 2:].contiguous())
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computes embeddings with transformers: make_embeddings.py > embeddings.json
 
-For each folder and prompt the states that the logits are made of: their mean and the last one, of length 1."""
+For each folder and prompt: the mean and the last of the final hidden states, each normalized to length 1."""
 import json
 import pathlib
 

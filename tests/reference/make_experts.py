@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes hf_mixtral/, hf_qwen2_moe/, hf_qwen3_moe/, hf_qwen3_next/ and hf_qwen3_next_dense/: small mixtures of experts
-as save_pretrained writes them, and the losses that finetune.py has with them on text.txt in ten steps (losses.txt:
-step, loss, gradient norm).
+as save_pretrained writes them, and the losses of finetune.py on text.txt in ten steps (losses.txt: step, loss,
+gradient norm).
 
     python3 make_experts.py [--out DIR] [NAME...]
 
-hf_mixtral: 4 experts, 2 of them for a token, probabilities divided by their sum. hf_qwen2_moe: 6 and
-3, not divided, with an expert for all tokens and biases on q, k and v, in several shards.
-hf_qwen3_moe: 8 and 2, heads wider than width / heads, norms of queries and keys. hf_qwen3_next: states and
-softmax attention by turns, experts in all layers but one; hf_qwen3_next_dense: no experts, a
-tied classifier, stretched angles, biases, and as many heads of keys as of values. Both in fp32.
+hf_mixtral: 4 experts, 2 per token, normalized probabilities. hf_qwen2_moe: 6 experts, 3 per token, not
+normalized, with a shared expert and biases on q, k and v, in several shards. hf_qwen3_moe: 8 experts, 2 per
+token, heads wider than width / heads, norms of queries and keys. hf_qwen3_next: alternating recurrent states
+and softmax attention, experts in all layers but one. hf_qwen3_next_dense: no experts, a tied classifier,
+scaled RoPE, biases, and as many key heads as value heads. The last two are in fp32, with five steps.
 """
 import argparse
 import os
@@ -46,13 +46,13 @@ MODELS = {
         rope_parameters={"rope_type": "yarn", "rope_theta": 50000.0, "factor": 4.0,
                          "original_max_position_embeddings": 16, "partial_rotary_factor": 0.25}), "1GB"),
 }
-# In fp32, for five steps, with seeds of weights that have in fp32 the losses and norms of fp64 to 3e-7.
+# Folders in fp32 with five steps; with these seeds the fp32 losses and norms equal those of fp64 within 3e-7.
 SINGLE = {"hf_qwen3_next": 69, "hf_qwen3_next_dense": 44}
 
 
 def weights_around_0(model, seed):
-    """As seeded_weights, with gains that are 1 plus their parameter around 1. Keys of states are near their queries: an
-    output near 0 would be normalised, and its rounding with it."""
+    """Like seeded_weights, but with parameters of "1 + parameter" gains around 0. Keys of states are near their
+    queries, because a norm would magnify the rounding of an output near 0."""
     seeded_weights(model, seed)
     with torch.no_grad():
         for name, p in model.named_parameters():

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-r"""Makes families.json: what Jinja makes of chats, by templates in the manner of public models.
+r"""Makes families.json: chats as Jinja renders them, with templates in the style of public models.
 
     pip install jinja2
     python3 make_families.py
 
-The templates are those of families.txt, each below a line ==== NAME. They were written for this test, with the
-constructs that the templates of these families have. Each is run, as transformers runs it, over chats with and without
-a system's message, with several turns, tools, calls, documents and variables. A row is a template's name, a chat's
-name, and the text, or null where the template fails. A date is written as its format between \u00ab and
-\u00bb. Members of chats are texts of JSON, since 1.0 is not 1 in them.
+families.txt has the templates, each below a line ==== NAME. They were written for this test and use the constructs of
+these families' templates. Each renders, as in transformers, chats with and without a system message, with several turns,
+tools, calls, documents and variables. A row has a template's name, a chat's name, and the text, or null if the template
+fails. A date is replaced by its format between \u00ab and \u00bb. Members of chats are JSON texts, because 1.0 differs
+from 1 in them.
 """
 import json
 import os

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes gguf/: small models as GGUF files, one with tensors of many types, and the losses that
-finetune.py has with what transformers makes of them, on text.txt (NAME.txt: step, loss, gradient norm).
+"""Makes gguf/: small models as GGUF files, one with tensors of many types, and the losses of finetune.py
+on text.txt with the models that transformers reads from them (NAME.txt: step, loss, gradient norm).
 
     pip install torch transformers accelerate safetensors gguf sentencepiece numpy
     python3 make_gguf.py [--out DIR]
 
-They are written by ggml's own package: tiny.gguf a LLaMA with rows of q and k in ggml's order, qwen2.gguf a
-Qwen2 with biases and a tied classifier. Their tokens are bytes, and they have no tokenizer. blocks.txt has a line for each type that Sluice unpacks: its name, the bytes of 256
-random numbers, and these numbers as that package unpacks them, as f32, both in hexadecimal.
+ggml's package writes the files: tiny.gguf is a LLaMA with the rows of q and k in ggml's order, qwen2.gguf a
+Qwen2 with biases and a tied classifier. Their tokens are bytes, and they have no tokenizer. blocks.txt has
+one line per type that Sluice unpacks: its name, the bytes of 256 random numbers, and the f32 numbers that
+ggml's package unpacks from them, both in hexadecimal.
 
-pieces.gguf is a tokenizer alone, trained by SentencePiece (of PyPI) on text.txt and the texts of
-make_tokenizers.py; pieces.txt has a line for each text: the text, and its tokens by SentencePiece, each as
-JSON, with a tab between them.
+pieces.gguf has only a tokenizer, trained by SentencePiece (from PyPI) on text.txt and the texts of
+make_tokenizers.py. pieces.txt has one line per text: the text and its SentencePiece tokens, each as JSON,
+separated by a tab.
 """
 import argparse
 import io
@@ -55,7 +56,7 @@ def name_of(name):
 
 
 def as_neighbours(weight, heads):
-    """Rows of each head: one of the first half, one of the second, and so on."""
+    """Interleaves the rows of each head: one of the first half, one of the second, and so on."""
     return weight.reshape(heads, 2, -1, weight.shape[-1]).swapaxes(1, 2).reshape(weight.shape)
 
 
@@ -90,7 +91,7 @@ def write(path, architecture, model):
 
 
 def write_blocks(path):
-    """Bytes are random but for scales, which are halves of moderate size."""
+    """Writes random blocks, with f16 scales of moderate size."""
     rng = np.random.default_rng(4)
     scales = {Type.F16: (2, [0]), Type.Q4_0: (18, [0]), Type.Q4_1: (20, [0, 2]), Type.Q8_0: (34, [0]), Type.Q4_K: (144, [0, 2]),
               Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208]), Type.Q5_0: (22, [0]), Type.Q5_1: (24, [0, 2]), Type.Q2_K: (84, [80, 82]),
@@ -100,14 +101,14 @@ def write_blocks(path):
             blocks = rng.integers(0, 256, (256 // gguf.GGML_QUANT_SIZES[kind][0], size), dtype=np.uint8)
             for place in places:
                 blocks[:, place:place + 2] = rng.normal(size=(len(blocks), 1)).astype(np.float16).view(np.uint8)
-            if kind == Type.MXFP4:  # the scale is a power of two; some are no normal float
+            if kind == Type.MXFP4:  # the scale is a power of two; some are subnormal floats
                 blocks[:, 0] = [0, 1, 2] + list(rng.integers(100, 140, len(blocks) - 3))
             values = gguf.quants.dequantize(blocks.reshape(-1) if kind == Type.F16 else blocks, kind)
             file.write(f"{kind.name} {blocks.tobytes().hex()} {values.astype('<f4').tobytes().hex()}\n")
 
 
 def train_pieces(texts):
-    """As LLaMA 2's: BPE, digits apart, bytes for what is no piece, texts as they are."""
+    """Trains a tokenizer like LLaMA 2's: BPE, separate digits, byte fallback, no normalization."""
     with open(os.path.join(HERE, "text.txt"), encoding="utf-8") as file:
         corpus = file.read().split("\n") + [line for text in texts for line in text.split("\n")]
     trained = io.BytesIO()
@@ -145,8 +146,8 @@ def make_pieces(out):
 
 
 def read_back(path, folder):
-    """As transformers understands the file, in fp32."""
-    # Without a tokenizer in the file only what it says of the model can be asked for.
+    """Writes the folder that transformers reads from the file, in fp32."""
+    # The file has no tokenizer, so only the model can be loaded.
     at, name = os.path.split(path)
     model = AutoModelForCausalLM.from_pretrained(at, gguf_file=name, dtype=torch.float32)
     if hasattr(model.config, "quantization_config"):

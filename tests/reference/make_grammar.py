@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes grammar_regex.txt: patterns, and which texts Python's re says that they match; and grammar_schemas.txt:
-schemas, and which instances jsonschema (4.26) says that they accept.
+"""Writes grammar_regex.txt: patterns, and the texts that they match according to Python's re; and grammar_schemas.txt:
+schemas, and the instances that they accept according to jsonschema (4.26).
 
     python3 make_grammar.py [--out DIR]
 
-A line is mode, pattern, and texts that match or do not, each as JSON: {"whole": true, "pattern": ..., "yes": [...],
-"no": [...]}. `whole`: the pattern matches the whole text, else somewhere in it. Texts are made at random of the
-pattern's characters and of others, and of pieces of texts that match.
+A line has a mode, a pattern, and matching and non-matching texts, as JSON: {"whole": true, "pattern": ..., "yes": [...],
+"no": [...]}. If `whole` is set, the pattern has to match the whole text, else any part of it. Texts are random: characters
+of the pattern, other characters, and pieces of matching texts.
 
     {"schema": ..., "valid": [text, ...], "invalid": [text, ...]}
 
-Instances are made at random by the schema and then changed. Members are in the order of the schema, others behind.
+Instances are generated at random from the schema and then changed. Members follow the order of the schema, then others.
 """
 import argparse
 import json
@@ -80,7 +80,7 @@ a|b|
 
 
 def pieces(pattern):
-    """Characters and words that texts are made of."""
+    """Returns the characters and words from which texts are built."""
     plain = re.sub(r"\\[dwsxu]|[\\^$.|?*+(){}\[\]]", " ", pattern)
     words = [w for w in re.split(r"\s+", plain) if w]
     return words + list("abcxyz019.-, \n@ABüäß日😀_") + list("".join(words))
@@ -94,7 +94,7 @@ def texts(pattern, rng):
 
 
 def case(pattern, whole, rng):
-    # as in ECMAScript: a dollar is the end alone, and a dot is no end of a line
+    # as in ECMAScript: $ matches only at the end, and . matches no line terminator
     p = re.compile(pattern.replace("$", r"\Z") if "[$" not in pattern else pattern, re.ASCII)
     find = p.fullmatch if whole else p.search
     yes, no = [], []
@@ -261,7 +261,7 @@ def schemas():
     yield {"$defs": {"p": {"minimum": 3}}, "type": "integer", "allOf": [{"$ref": "#/$defs/p"}, {"maximum": 9}]}
     yield {"definitions": {"x": s}, "type": "array", "items": {"$ref": "#/definitions/x"}, "maxItems": 2}
     yield {"$defs": {"l": {"type": "array", "items": {"$ref": "#/$defs/l"}}}, "$ref": "#/$defs/l"}
-    # as agents have them
+    # schemas as in agents
     yield obj(["location"], location=s, unit={"type": "string", "enum": ["celsius", "fahrenheit"]})
     yield obj(["name", "age", "email"], name={"type": "string", "minLength": 1}, age={"type": "integer", "minimum": 0,
               "maximum": 150}, email={"type": "string", "format": "email"})
@@ -325,7 +325,7 @@ def follow(root, ref):
 
 
 class Maker:
-    """Makes instances that are near a schema."""
+    """Makes instances that match a schema or nearly do."""
 
     def __init__(self, root, rng):
         self.root, self.rng = root, rng

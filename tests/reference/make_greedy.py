@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes greedy.json: how transformers goes on, greedily and in fp32, from random prompts with small folders here.
+"""Writes greedy.json: greedy continuations of random prompts by transformers, in fp32, with the small folders here.
 
     python3 make_greedy.py [FOLDER ...]
 
-A line is one prompt: the folder, its tokens, the 50 that generate() puts behind them, the logarithms of their
-probabilities, and by how much that of the second best is less. Folders not named keep their lines.
+A line is one prompt: the folder, the prompt's tokens, the 50 tokens that generate() appends, their log-probabilities,
+and the margin of each over the second best token. Folders that are not named keep their lines.
 """
 import json
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes images.txt: convolutions and pools, and their gradients, by PyTorch in double precision.
+"""Makes images.txt: convolutions and poolings with their gradients, from PyTorch in double precision.
 
     python3 make_images.py > images.txt
 
-A line for each array: the case, "y" or "d" and the number of the input whose gradient it is, and
-its numbers. Inputs are value(number of the input, i), the gradient of y is value(9, i), as
-tests/kernels/test_images.c has them, too.
+Each line is one array: the case; "y", or "d" and the index of the input whose gradient it is; and the
+values. Inputs are value(index of the input, i) and the gradient of y is value(9, i), as in
+tests/kernels/test_images.c.
 """
 import math
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lora_gpt2/ and lora_llama/: adapters as PEFT saves them, and how PEFT and PyTorch train them.
+"""Makes lora_gpt2/ and lora_llama/: adapters as PEFT saves them, and their losses in PyTorch.
 
-    python3 make_lora.py [--out DIR]            (needs what make_reference.py needs, and peft)
-    python3 make_lora.py --check ADAPTER gpt2   the losses that PEFT finds with an adapter of ours
+    python3 make_lora.py [--out DIR]            (needs the packages of make_reference.py, and peft)
+    python3 make_lora.py --check ADAPTER gpt2   prints PEFT's losses with an adapter saved by Sluice
 
-The models are hf_gpt2 and hf_llama of this folder. Their adapters start with seeded values, no
-zeros; losses.txt has the loss of each step of AdamW in fp64, with the settings of make_reference.py.
+The models are hf_gpt2 and hf_llama of this folder. Their adapters start with seeded values, without
+zeros. losses.txt has the loss of each AdamW step in fp64, with the settings of make_reference.py.
 """
 import argparse
 import os
@@ -50,7 +50,7 @@ def step_loss(model, name, step, micro=None):
 
 
 def train(name):
-    """Losses of all steps, and the one after the last."""
+    """Returns the losses of all steps, and the loss after the last step."""
     o, model, losses = TRAIN, adapted(name).double(), []
     params = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(params, betas=(f32(o["beta1"]), f32(o["beta2"])),
@@ -76,7 +76,7 @@ def write(name, out):
     adapted(name).save_pretrained(folder)
     readme = os.path.join(folder, "README.md")
     if os.path.exists(readme):
-        os.remove(readme)  # a form that nobody has filled in
+        os.remove(readme)  # PEFT's unfilled model card template
     os.chmod(os.path.join(folder, "adapter_model.safetensors"), 0o644)
     with TrueDouble():
         losses = train(name)

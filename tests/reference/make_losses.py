@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes losses.txt: what PyTorch's cross_entropy makes of targets that count more or less.
+"""Writes losses.txt: results of PyTorch's cross_entropy with ignored targets, smoothing and weights.
 
     pip install torch
     make_losses.py > losses.txt
 
-A case a line: name, rows, classes, the target that is ignored, smoothing, how many weights there are;
-then the weights, logits, targets, the loss, and its gradient by the logits. Computed in doubles, of
-numbers that floats hold. Read by tests/graph/test_losses.c.
+Each line is a case: name, rows, classes, the ignored target, smoothing, the number of weights; then the
+weights, logits, targets, the loss, and its gradient with respect to the logits. Computed in double
+precision from values that fit in floats. tests/graph/test_losses.c reads it.
 """
 import torch
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes masks.txt: what PyTorch's scaled_dot_product_attention makes of windows, padding and
-documents, and its gradients, in double precision.
+"""Writes masks.txt: results and gradients of PyTorch's scaled_dot_product_attention with windows,
+padding and documents, in double precision.
 
     pip install torch
     make_masks.py > masks.txt
 
-A case is a line `case HEADS KV_HEADS FULL WINDOW B T D`, with WINDOW 0 for none, then an array a line,
-a word and its numbers: `ids` [B, T], as attention takes them (all 0: as if there were none), `q`, `k`,
-`v`, `o`, `do`, `dq`, `dk` and `dv` [B, T, heads * D]. Queries that see nothing give 0, and take no
-gradient; PyTorch has other answers. tests/kernels/test_masks.c reads it.
+A case is a line `case HEADS KV_HEADS FULL WINDOW B T D`, with WINDOW 0 for none, then one line per array,
+a word and its values: `ids` [B, T], as attention takes them (all 0: like none), `q`, `k`, `v`, `o`, `do`,
+`dq`, `dk` and `dv` [B, T, heads * D]. Queries without visible keys give 0 and take no gradient, unlike in
+PyTorch. tests/kernels/test_masks.c reads it.
 """
 import torch
 

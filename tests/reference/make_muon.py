@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""muon.txt: what torch.optim.Muon makes of a few matrices, for test_kernels_muon.
+"""Prints muon.txt: steps of torch.optim.Muon on a few matrices, for test_kernels_muon.
 
     python make_muon.py >muon.txt      (needs torch 2.9 or later)
 
-A block for each case: `case ROWS COLUMNS key=value ...`, the parameter, then for each step the
-gradient and, after a bar, the parameter after the step, as C's %a. PyTorch rounds the direction to
+Each case is a block: `case ROWS COLUMNS key=value ...`, the parameter, then per step the gradient
+and, after a bar, the parameter after the step, in C's %a format. PyTorch rounds the direction to
 bf16, which leaves two digits; here the same code runs in f64.
 """
 import random

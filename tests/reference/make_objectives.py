@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes objectives.txt: what the trainers of TRL make of log-probabilities and rewards.
+"""Writes objectives.txt: losses of TRL's trainers for given log-probabilities and rewards.
 
     pip install trl
     make_objectives.py > objectives.txt
 
-The losses are computed by TRL's own code, DPOTrainer._compute_loss and GRPOTrainer._compute_loss, whose
-trainers are stood in for by mocks. A case a line: kind, name, rows, context, classes, and the settings (beta;
-or clips, bound and kl); then logits, targets, weights, the reference's log-probabilities and, for grpo, the old
-ones and the advantages of the rows; the loss, and its gradient by the logits. Computed in doubles, of numbers
-that floats hold. Read by tests/graph/test_objective_losses.c.
+TRL's code computes the losses, DPOTrainer._compute_loss and GRPOTrainer._compute_loss, with mock trainers. Each
+line is a case: kind, name, rows, context, classes, and the settings (beta; or clips, bound and kl); then logits,
+targets, weights, the reference's log-probabilities and, for grpo, the old ones and the advantages of the rows;
+the loss, and its gradient with respect to the logits. Computed in double precision from values that fit in
+floats. tests/graph/test_objective_losses.c reads it.
 """
 import contextlib
 import types
@@ -42,7 +42,7 @@ def trainer(**settings):
 
 
 class Outputs:
-    """Outputs of a model: log-probabilities, and zeros for all that TRL only reports."""
+    """Outputs of a model: log-probabilities, and zeros for values that TRL only reports."""
 
     def __init__(self, log_probs):
         self.log_probs = log_probs
@@ -53,7 +53,7 @@ class Outputs:
 
 
 def answers():
-    """Answers of several lengths behind prompts of several lengths."""
+    """Returns the mask of answers of several lengths after prompts of several lengths."""
     mask = torch.zeros(ROWS, CONTEXT)
     for row, (begin, end) in enumerate([(0, 3), (1, 5), (2, 4), (0, 5)]):
         mask[row, begin:end] = 1
@@ -76,7 +76,7 @@ def show(kind, name, settings, tensors, loss, logits):
 def dpo(name, beta, scale):
     logits, targets, reference = drawn(scale)
     mask = answers()
-    order = [0, 2, 1, 3]  # TRL has all chosen answers before all rejected ones
+    order = [0, 2, 1, 3]  # TRL puts all chosen answers before all rejected ones
     own = (logprobs(logits, targets) * mask)[order]
     t = trainer(beta=beta, ld_alpha=None, precompute_ref_logps=False, f_divergence_type="reverse_kl",
                 loss_types=["sigmoid"], loss_weights=[1.0], use_weighting=False, aux_loss_enabled=False)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes ops_indexed.txt: what PyTorch makes of ops that index, repeat and normalise in groups, and
-their gradients.
+"""Writes ops_indexed.txt: PyTorch's results and gradients of ops that index, repeat and normalize in
+groups.
 
     pip install torch
     make_ops_indexed.py > ops_indexed.txt
 
-The form is that of make_ops_math.py, with `ids` for each array of integers.
+The format is that of make_ops_math.py, with `ids` for each array of integers.
 tests/graph/test_torch_math.c has a model for each name.
 """
 import re

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes ops_math.txt: what PyTorch makes of the ops of arithmetic, and their gradients.
+"""Writes ops_math.txt: PyTorch's results and gradients of the arithmetic ops.
 
     pip install torch
     make_ops_math.py > ops_math.txt
 
-A case is a line `case NAME` and one array a line: `in` for each input, `out`, `dy`, the gradient that
-the output is given, and `grad` for each input: dims, a colon, numbers as C's %a prints floats.
+A case is a line `case NAME` and one line per array: `in` for each input, `out`, `dy` (the gradient of
+the output), and `grad` for each input. A line has dims, a colon, and values in C's %a format.
 tests/graph/test_torch_math.c has a model for each name.
 """
 import re

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""optimizers.txt: what PyTorch's optimizers make of a few numbers, for test_kernels_optimizers.
+"""Prints optimizers.txt: steps of PyTorch's optimizers on a few numbers, for test_kernels_optimizers.
 
     python make_optimizers.py >optimizers.txt      (needs torch)
 
-A block for each case: `case NAME key=value ...`, then for each step the gradient and, after a bar,
-the parameter after the step, as C's %a. PyTorch has no Lion: its step is written out in f64 as the
-paper has it (Chen et al., arXiv 2302.06675, Algorithm 2).
+Each case is a block: `case NAME key=value ...`, then per step the gradient and, after a bar, the
+parameter after the step, in C's %a format. PyTorch has no Lion; this script computes its step in
+f64 as in the paper (Chen et al., arXiv 2302.06675, Algorithm 2).
 """
 import math
 import random

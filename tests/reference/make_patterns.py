@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tokenizers/patterns.txt: into which pieces Hugging Face's tokenizers cuts texts by patterns of Oniguruma's syntax.
+"""Makes tokenizers/patterns.txt: pieces into which Hugging Face's tokenizers splits texts, by patterns in Oniguruma syntax.
 
     pip install tokenizers
     python3 make_patterns.py
 
-A line is a JSON array: the pattern, then texts, each with its pieces, joined by bars.
+A line is a JSON array: the pattern, then texts, each followed by its pieces joined with bars.
 """
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes penalties.json: which token is the likeliest after penalties and biases, by formulas that OpenAI's API
-reference and vLLM's documentation give. python3 tests/reference/make_penalties.py >tests/reference/penalties.json"""
+"""Writes penalties.json: the likeliest token after penalties and biases, by the formulas of OpenAI's API
+reference and vLLM's documentation. python3 tests/reference/make_penalties.py >tests/reference/penalties.json"""
 import json
 import random
 
@@ -9,7 +9,7 @@ random.seed(20)
 
 
 def edited(logits, case):
-    """Biases are added first; then come the penalty of repetition, and those of frequency and presence."""
+    """Adds biases, then applies the repetition penalty, then the frequency and presence penalties."""
     out = [x + case["bias"].get(str(v), 0) for v, x in enumerate(logits)]
     if len(case["answer"]) < case["min_tokens"]:
         for v in case["stop"]:

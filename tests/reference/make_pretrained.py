@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes hf_qwen2/, hf_llama3/, hf_mistral/ and hf_mamba2/: small models as save_pretrained writes them, and the losses that
-finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm).
+"""Makes hf_qwen2/, hf_llama3/, hf_mistral/ and hf_mamba2/: small models as save_pretrained writes them, and the losses of
+finetune.py on text.txt (losses.txt: step, loss, gradient norm).
 
     python3 make_pretrained.py [--out DIR]
 
-hf_qwen2: several shards, bf16, biases on q, k and v, a tied classifier, angles stretched as yarn
-does. hf_llama3: one file, fp16, heads wider than width / heads, angles stretched as llama3 does.
+hf_qwen2: several shards, bf16, biases on q, k and v, a tied classifier, YaRN RoPE scaling.
+hf_llama3: one file, fp16, heads wider than width / heads, llama3 RoPE scaling.
 hf_mistral: one file, bf16, a window of 7 positions. hf_mamba2: two groups of heads.
 """
 import argparse
@@ -42,7 +42,7 @@ MODELS = {
 
 
 def write_folder(folder, model, seed, dtype, shard, steps, weights=seeded_weights):
-    """What save_pretrained writes of the model with seeded weights, and losses.txt of so many steps."""
+    """Writes the model with seeded weights by save_pretrained, and losses.txt of `steps` steps."""
     weights(model.eval(), seed)
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     for extra in os.listdir(folder):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes io/tokenizer/properties.c: classes of characters as Hugging Face's tokenizers has them, in the words of PCRE2;
-and properties.txt, what each class has of all characters, for a test.
+"""Makes io/tokenizer/properties.c: character classes of Hugging Face's tokenizers, expressed for PCRE2; and
+properties.txt, the members of each class, for a test.
 
     pip install tokenizers
     python3 make_properties.py
 
-Each class is asked of the library about all characters of Unicode. PCRE2 is asked as well, by a program that is compiled
-here (gcc, libpcre2-dev), and what the two differ by is written behind what PCRE2 has: versions of Unicode differ.
+The script tests each class with the library on all Unicode characters. It tests PCRE2 as well, with a program that it
+compiles (gcc, libpcre2-dev), and writes the difference after PCRE2's class, because their Unicode versions differ.
 """
 import os
 import subprocess
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
 
 
 def of_library(regex):
-    """The characters of a class, as a set; None: the library has no such class."""
+    """Returns the characters of a class as a set, or None if the library has no such class."""
     try:
         pieces = pre_tokenizers.Split(Regex("(?:%s)+" % regex), "removed").pre_tokenize_str(TEXT)
     except Exception:
@@ -123,7 +123,7 @@ def quoted(text):
 
 
 def checksum(characters):
-    """FNV-1a over the ends of ranges, as UTF-32."""
+    """Returns FNV-1a over the ends of the ranges, as UTF-32."""
     value = 0xCBF29CE484222325
     for pair in ranges(characters):
         for c in pair:
@@ -133,7 +133,7 @@ def checksum(characters):
 
 
 def classes():
-    """(name, the library's regular expression, PCRE2's members)"""
+    """Yields (name, the library's regular expression, PCRE2's members)."""
     for short, name in CATEGORIES.items():
         base = r"\p{Lu}\p{Ll}\p{Lt}" if short == "LC" else r"\p{%s}" % short
         yield short.lower(), r"\p{%s}" % short, base

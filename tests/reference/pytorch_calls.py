@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exports a tiny module for each ATen call, with what PyTorch makes of it, as pytorch_odd.py does.
+"""Exports a tiny module for each ATen call, with PyTorch's results, like pytorch_odd.py.
 
     python3 pytorch_calls.py --out DIR [--pack FILE] [NAME ...]
 
-DIR/calls/NAME.pt2, NAME.x.npy and losses.json: the loss and all gradients. The one here is pytorch/calls.tar.gz.
-A module is h = a linear map of x, f(h, parameters), and a loss that weighs the result's elements differently.
+Writes DIR/calls/NAME.pt2, NAME.x.npy and losses.json: the loss and all gradients. The tests use pytorch/calls.tar.gz.
+A module computes h, a linear map of x, then f(h, parameters), and a loss with different weights for the elements.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ from pytorch_odd import numbers
 
 T = torch
 IMAGE, SEQUENCE, TABLE = (3, 2, 4, 4), (3, 2, 6), (3, 6)
-CASES = {}  # by name: shape of h, function of h and of parameters, shapes of parameters
+CASES = {}  # name: shape of h, function of h and the parameters, shapes of the parameters
 
 
 def case(name, f, shape=TABLE, params=()):
@@ -36,7 +36,7 @@ def between(h):
     return T.sigmoid(h) * 0.8 + 0.1
 
 
-# functions of one number
+# functions of one argument
 for name in ("abs cos sin tan erf erfc exp exp2 expm1 sigmoid tanh sinh cosh asinh square neg relu floor ceil round trunc "
              "frac sign log_softmax_1 softmax_1").split():
     if name[-2:] == "_1":
@@ -59,7 +59,7 @@ case("gelu_tanh", lambda h: F.gelu(h, approximate="tanh"))
 case("prelu", lambda h, w: F.prelu(h, w), IMAGE, ((2,),))
 case("prelu_one", lambda h, w: F.prelu(h, w), TABLE, ((1,),))
 case("glu", lambda h: F.glu(h, 1))
-# of two
+# functions of two arguments
 case("remainder", lambda h: T.remainder(h, 0.7) + T.fmod(h, 0.7) + h % positive(h + 0.3))
 case("logaddexp", lambda h, w: T.logaddexp(h, w), TABLE, (TABLE,))
 case("addcmul", lambda h, w: T.addcmul(h, h, w, value=0.5) + T.addcdiv(h, w, positive(h), value=2), TABLE, (TABLE,))
@@ -131,9 +131,9 @@ case("pads", lambda h: F.pad(h, (1, 2, 2, 1), mode="reflect") + F.pad(h, (1, 2, 
 case("pads_1d", lambda h: F.pad(h, (2, 1), mode="reflect") * F.pad(h, (2, 1), mode="replicate"), SEQUENCE)
 case("im2col", lambda h: F.unfold(h, (2, 3), dilation=(1, 1), padding=1, stride=(2, 1)), IMAGE)
 case("pixels", lambda h: F.pixel_unshuffle(h, 2) + F.channel_shuffle(F.pixel_unshuffle(F.pixel_shuffle(F.pixel_unshuffle(h, 2), 2), 2), 2), IMAGE)
-# attention, dims of three
+# attention with three dims
 case("attention_causal", lambda h: F.scaled_dot_product_attention(h[:, None], h[:, None] * 2, h[:, None], is_causal=True), (3, 5, 4))
-# losses: named by their reductions
+# losses, each with several reductions
 EACH = dict(l1_loss={}, mse_loss={}, smooth_l1_loss=dict(beta=0.5), huber_loss=dict(delta=0.4))
 for name, more in EACH.items():
     for reduction in ("mean", "sum", "none"):

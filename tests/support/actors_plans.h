@@ -15,9 +15,9 @@ typedef struct random_plan random_plan;
 
 /* Kind of the plan's queues. */
 typedef enum random_queues {
-  QUEUES_CPU,     /* with data, complete at once */
+  QUEUES_CPU,     /* with data, complete immediately */
   QUEUES_LATER,   /* with data, complete later at unpredictable times */
-  QUEUES_STREAMS, /* like QUEUES_LATER, and wait for each other by themselves */
+  QUEUES_STREAMS, /* like QUEUES_LATER, and wait for each other without the host */
   QUEUES_TIMED    /* without data, take a random time, one after another or in parallel */
 } random_queues;
 

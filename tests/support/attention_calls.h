@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random calls of attention, forward and backward, for tests that compare two ways to make one. */
+/* Random attention calls, forward and backward, for tests that compare two implementations. */
 #ifndef SLUICE_TESTS_ATTENTION_CALLS_H
 #define SLUICE_TESTS_ATTENTION_CALLS_H
 
@@ -8,7 +8,7 @@
 
 typedef struct attention_shape {
   sl_attrs attrs;
-  int64_t length, width, kv_width; /* positions; numbers of a query's and of a key's row */
+  int64_t length, width, kv_width; /* positions; elements per row of a query and of a key */
   bool ids;                        /* documents */
 } attention_shape;
 
@@ -34,7 +34,7 @@ static inline kernel attention_there(const attention_shape *s, int64_t batch) {
   return kernel_create(&sl_op_attention, s->attrs, s->ids ? 4 : 3, in, 2);
 }
 
-/* The backward call of `there`, without data. */
+/* Creates the backward call for the forward call `there`, without data. */
 static inline kernel attention_back(const attention_shape *s, int64_t batch, const kernel *there) {
   sl_type q = SL_TYPE(SL_F32, batch, s->length, s->width),
           kv = SL_TYPE(SL_F32, batch, s->length, s->kv_width);
@@ -42,7 +42,7 @@ static inline kernel attention_back(const attention_shape *s, int64_t batch, con
   return kernel_create(&sl_op_attention_b, s->attrs, s->ids ? 7 : 6, in, 3);
 }
 
-/* Fills an input with random numbers; ids now and then go up. */
+/* Fills an input with random numbers; document ids increase occasionally. */
 static inline void attention_fill(kernel *k, int i) {
   array_random(k->in[i], &k->in_type[i], 1);
   int32_t *ids = k->in[i];
@@ -55,7 +55,7 @@ static inline void attention_take(kernel *k, int i, const void *from) {
   memcpy(k->in[i], from, sl_type_bytes(&k->in_type[i]));
 }
 
-/* Fills the backward call of `there`: what that has read and made, and random gradients. */
+/* Fills the backward call of `there` with its inputs and outputs and random gradients. */
 static inline void attention_fill_back(const attention_shape *s, kernel *back,
                                        const kernel *there) {
   for (int i = 0; i < 3; i++) attention_take(back, i, there->in[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random requests, some with constraints, sent one by one and all at once, in sessions of random
- * sizes. Each must have the same bits of logits. */
+/* Random requests, some with constraints, sent one by one and concurrently, in sessions of random
+ * sizes. A request must always get logits with the same bits. */
 #ifndef SLUICE_TESTS_BATCHES_H
 #define SLUICE_TESTS_BATCHES_H
 
@@ -65,7 +65,7 @@ static char *const batches_hybrid[] = {"--layers", "3",          "--width",   "4
                                        "6",        "--kv-heads", "2",         "--vocab", "97",
                                        "--window", "70",         "--context", "200",     NULL};
 
-/* SpikingBrain-76B's blocks: both kinds of attention, experts in some. */
+/* The blocks of SpikingBrain-76B: both kinds of attention, experts in some blocks. */
 static char *const batches_side_by_side[] = {"--layers",
                                              "3",
                                              "--width",
@@ -95,14 +95,14 @@ static char *const batches_side_by_side[] = {"--layers",
                                              "1",
                                              NULL};
 
-/* Tokens of its own in front of each request, and a window. */
+/* Learned tokens in front of each request, and a window. */
 static char *const batches_sinks[] = {
     "--layers",   "3",   "--width",        "48",      "--heads",  "6",
     "--kv-heads", "2",   "--vocab",        "97",      "--window", "30",
     "--context",  "200", "--side-by-side", "--gates", "keys",     "--sink-tokens",
     "56",         NULL};
 
-/* Positions in chunks of one page. */
+/* Dual chunk attention with chunks of one page. */
 static char *const batches_dual[] = {
     "--layers",   "2",
     "--width",    "48",
@@ -118,7 +118,7 @@ static char *const batches_mamba2[] = {"--layers", "2",        "--width",   "48"
                                        "16",       "--groups", "3",         "--state", "10",
                                        "--vocab",  "97",       "--context", "200",     NULL};
 
-/* Experts; and such that drop rows in training. */
+/* Experts, also with a capacity that drops rows in training. */
 #define BATCHES_EXPERTS                                                                         \
   "--layers", "2", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab", "97",         \
       "--context", "200", "--experts", "5", "--top-k", "2", "--norm-topk", "0", "--expert-ffn", \
@@ -160,7 +160,7 @@ typedef struct token_stream {
 typedef struct random_request {
   sl_request how;
   int32_t prompt[LONGEST];
-  /* A constraint made up of the tokens so far; key 0: none. */
+  /* constraint computed from the tokens so far; key 0: none */
   struct picky {
     uint64_t key, state;
   } picky;
@@ -189,7 +189,7 @@ static inline bool picky_allow(void *ctx, int n, const int32_t *drafted, uint32_
   return any;
 }
 
-/* Ends an answer now and then. */
+/* Accepts a token; occasionally ends the answer. */
 static inline bool picky_take(void *ctx, int32_t token) {
   struct picky *p = ctx;
   CHECK(picky_has(p, token), "token %d is allowed", token);
@@ -197,7 +197,7 @@ static inline bool picky_take(void *ctx, int32_t token) {
   return p->state % 41 == 0;
 }
 
-/* Returns the request as it is sent, with its constraint at the begin. */
+/* Returns the request as it is sent, with its constraint reset. */
 static inline const sl_request *batches_request(random_request *q) {
   q->picky.state = q->picky.key;
   if (q->picky.key) q->how.constraint = (sl_constraint){picky_allow, picky_take, &q->picky};
@@ -276,13 +276,13 @@ static inline setting batches_draw(const served *s, rng *d) {
   return x;
 }
 
-/* Fills in values, at times others than those of served_load. */
+/* Fills in the draft model's values, which sometimes differ from those of served_load. */
 static inline sl_status batches_load_draft(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return sl_params_init(lowered, rt, *(const uint64_t *)ctx);
 }
 
-/* Sets drafts of random length, which count where they are right: from earlier text, or of a draft
- * model, which is the model itself, and right, or has other values, and is mostly wrong. */
+/* Enables drafts of random length: from earlier text, or from a draft model. The draft model is the
+ * model itself, so its drafts are right, or it has other values, so they are mostly wrong. */
 static inline void batches_draft(const served *s, sl_session_options *o, rng *d) {
   static sl_session_options draft;
   static uint64_t key;
@@ -326,7 +326,7 @@ static inline void compare(const token_stream *alone, const token_stream *got, i
           "request %d: the logits of token %d have other bits", i, t);
 }
 
-/* Returns the tokens in front of each request. */
+/* Returns the number of learned tokens in front of each request. */
 static inline uint64_t sinks_of(const served *s) {
   const char *name = "sink-tokens";
   return sl_options_find(s->model->options, name) ? (uint64_t)sl_arg_int(s->args, name) : 0;
@@ -356,8 +356,8 @@ static inline void change_limits(sl_session *s, rng *d) {
   CHECK(!sl_session_limit(s, &limits), "%s", sl_detail());
 }
 
-/* Runs all requests at once. Some may be cancelled, and limits change. Each must have the bits
- * that it has alone. */
+/* Sends all requests concurrently. Some may be cancelled, and limits change. Each must get the bits
+ * that it gets alone. */
 static inline sl_session_stats batches_ask(const served *s, const setting *x, random_request *q,
                                            const token_stream *alone, rng *d) {
   token_stream got[REQUESTS] = {0};
@@ -368,8 +368,8 @@ static inline sl_session_stats batches_ask(const served *s, const setting *x, ra
   for (int i = 0; i < REQUESTS; i++) {
     CHECK(!sl_session_submit(all.session, batches_request(&q[i]), &id), "%s", sl_detail());
     first = i ? first : id;
-    bool waits = x->options.replay; /* until all requests of the replayed ticks have come */
-    /* some are in progress by now */
+    bool waits = x->options.replay; /* replay waits for all requests of the replayed ticks */
+    /* some requests are in progress now */
     for (uint32_t n = waits ? 0 : rng_below(d, 4); n && ended <= i; n--) {
       sl_session_event e = served_next(all.session);
       note(&got[e.id - first], &e);

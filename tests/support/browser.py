@@ -11,7 +11,7 @@ import tempfile
 
 class Browser:
     def __init__(self, program, mine=("file:", "data:")):
-        """Addresses that begin otherwise than `mine` are noted as problems."""
+        """Reports requests as problems, unless their address begins with one of `mine`."""
         self.mine = mine
         self.folder = tempfile.mkdtemp(prefix="sluice-chromium-")
         ours_out, theirs_in = os.pipe(), os.pipe()  # they write, they read

@@ -10,15 +10,15 @@ enum { MOST_CASES = 256 };
 
 static struct {
   bool lists;
-  FILE *to;         /* the names */
-  const char *only; /* NULL: all */
+  FILE *to;         /* receives the names */
+  const char *only; /* NULL: all cases */
   bool found;
-  pid_t process; /* the test's own, not one that it forked */
+  pid_t process; /* the test's process, not one that it forked */
   const char *now, *listed[MOST_CASES];
   int nlisted;
 } cases;
 
-/* A name that no case has is an error. */
+/* Fails if --only names an unknown case. */
 static void complain(void) {
   if (!cases.only || cases.found || cases.process != getpid()) return;
   fprintf(stderr, "--only %s: the test has no such case; --list names them\n", cases.only);
@@ -29,7 +29,7 @@ static void complain(void) {
 __attribute__((constructor)) static void read_words(int argc, char **argv) {
   cases.process = getpid();
   cases.lists = argc > 1 && !strcmp(argv[1], "--list");
-  if (cases.lists) { /* what the test prints besides is left out */
+  if (cases.lists) { /* --list suppresses everything else that the test prints */
     cases.to = fdopen(dup(1), "w");
     if (!cases.to || !freopen("/dev/null", "w", stdout)) exit(1);
   }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# changed.sh FILE...: prints a regular expression of the names of the tests that changes of these files can affect,
-# for ctest -R. It may name too many:
+# changed.sh FILE...: prints a regular expression, for ctest -R, of the tests that changes to these
+# files can affect. It may include too many tests:
 #
 #   a layer's file     tests of its layer, of those above it, of the tools and of Python
 #   tools/             tests of the tools and of Python; of one tool, those that name it
@@ -10,15 +10,15 @@
 #   docs/, examples/, machines/, schemas and other data    tests that name the file
 #   anything else      all tests
 #
-# Tests of the tree are always among them.
+# Tests of the tree are always included.
 set -euo pipefail
 cd "$(dirname "$0")/../.." || exit
 
-# From the lowest up, as they are linked; folders of tests have their names.
+# Layers in link order, lowest first; test folders have the same names.
 order=(base io ops kernels placement actors comm graph serve models tools python)
 found=(test_tree_)
 
-# names FILE...: adds the tests of these files.
+# names FILE...: adds the tests that name these files.
 names() {
   local file
   for file; do
@@ -27,10 +27,10 @@ names() {
     else found+=("test_${BASH_REMATCH[1]}_${BASH_REMATCH[2]}\$"); fi
   done
 }
-# mentions WORD: the files of tests that have the word.
+# mentions WORD: prints the files in tests that contain the word.
 mentions() { grep -rlwF --include='*.c' --include='*.h' --include='*.sh' --include='*.py' -e "$1" tests || :; }
 
-# above LAYER: tests of it and of those above it.
+# above LAYER: adds the tests of this layer and of the layers above it.
 above() {
   local layer on=false
   for layer in "${order[@]}"; do
@@ -41,7 +41,7 @@ above() {
   case $1 in base | io | ops | kernels | actors | comm | graph) found+=(gpu_) ;; esac
 }
 
-# helper FILE: tests that use a file of tests/support, perhaps by way of another.
+# helper FILE: adds the tests that use a file of tests/support, directly or indirectly.
 declare -A seen=()
 helper() {
   local file
@@ -55,11 +55,11 @@ helper() {
       *) helper "$file" ;;
     esac
   done
-  # what lies in tests/support/X.c is declared in X.h
+  # X.h declares what tests/support/X.c defines
   [[ $1 != *.c || ! -e ${1%.c}.h ]] || helper "${1%.c}.h"
 }
 
-# users WORD: adds the tests that have the word, or use what has it.
+# users WORD: adds the tests that contain the word, or use a support file that does.
 users() {
   local file
   for file in $(mentions "$1"); do
@@ -67,7 +67,7 @@ users() {
   done
 }
 
-# one FILE: adds the tests that it can affect.
+# one FILE: adds the tests that the file can affect.
 one() {
   local top=${1%%/*} file
   case $1 in

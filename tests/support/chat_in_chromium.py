@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chats on the page of a server whose made-up model repeats what it is told.
+"""Chats on the page of a server whose dummy model echoes the last message.
 
     chat_in_chromium.py PORT CHROMIUM
 

@@ -22,7 +22,7 @@ static inline sli_control_options comm_host_options(int process, const char *end
                                .lost_ms = 10000};
 }
 
-/* Returns true if this machine's name has an address, which others need to come here. */
+/* Returns true if this machine's name resolves to an address, which other processes need. */
 static inline bool comm_host_has_address(void) {
   char name[80] = "";
   struct addrinfo *all;
@@ -32,8 +32,8 @@ static inline bool comm_host_has_address(void) {
   return true;
 }
 
-/* Lets three processes of a job meet at `endpoint` and reach each other. False, with
- * sl_detail(): this machine cannot be reached there. */
+/* Lets three processes of a job meet at `endpoint` and reach each other. Returns false, with
+ * sl_detail(), if this machine cannot be reached there. */
 static inline bool comm_host_meets(const char *endpoint) {
   static node nodes[HOST_PROCESSES];
   char key[SLI_CONTROL_KEY_CHARS + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process of a job for the tests of the control plane, which records its callbacks. It sends
- * consecutive numbers, each in a message of its own, so that a lost or reordered one is noticed. */
+/* A process of a job in the control plane tests, which records its callbacks. It sends consecutive
+ * numbers, one per message, so that the receiver detects lost or reordered messages. */
 #ifndef SLUICE_TESTS_COMM_NODE_H
 #define SLUICE_TESTS_COMM_NODE_H
 
@@ -27,18 +27,18 @@ typedef struct node {
   bool displaced;
   node_word words[64];
   int nwords;
-  int word_ms; /* time for which a message occupies the control thread; set before the first */
+  int word_ms; /* time for which a message blocks the control thread; set it first */
   int aborts, culprit;
   uint64_t aborted_ns;
   char text[1100];
 } node;
 
-/* Opens a node. `options` have no callbacks and ctx. */
+/* Opens a node. `options` must have no callbacks and no ctx. */
 sl_status node_open(node *n, const sli_control_options *options);
 void node_close(node *n);
 /* Sends a number to another process, and watches that process from then on. */
 void node_send(node *n, int process, uint64_t number);
-/* Waits for a total of numbers; false: timeout. */
+/* Waits until `total` numbers have arrived. Returns false on timeout. */
 bool node_wait_numbers(node *n, uint64_t total, int timeout_ms);
 bool node_wait_words(node *n, int count, int timeout_ms);
 bool node_wait_abort(node *n, int timeout_ms);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A test's tool, which parses command lines as the planning tools do, and makes the plans. */
+/* A dummy tool for tests, which parses command lines like the planning tools and makes the
+ * plans. */
 #ifndef SLUICE_TESTS_COMMAND_LINE_H
 #define SLUICE_TESTS_COMMAND_LINE_H
 
@@ -18,11 +19,11 @@ static inline sl_status command_line_texts(settings *s) {
   return status;
 }
 
-static const tool_option command_line_options[] = {{0}}; /* none but the shared ones */
+static const tool_option command_line_options[] = {{0}}; /* the shared options only */
 static const tool command_line_tool = {
     .name = "test", .purpose = "", .options = command_line_options, .read = command_line_texts};
 
-/* Returns the number of pieces of work in a step, over all stages and devices. */
+/* Returns the amount of work in a step, summed over all stages and devices. */
 static inline double command_line_size(const settings *s) {
   double devices = (double)s->lower.parallel.stages * s->lower.parallel.data *
                    s->lower.parallel.sequence * s->lower.parallel.tensor;
@@ -30,7 +31,8 @@ static inline double command_line_size(const settings *s) {
          s->microbatches * s->pieces;
 }
 
-/* Parses words as main() gets them, and makes the plan if it is no larger than `most`. */
+/* Parses the words of a command line, and makes the plan if command_line_size() is at most
+ * `most`. */
 static inline sl_status command_line_read(int nwords, char **words, double most) {
   settings s;
   planned made;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""coverage.py BUILD: prints the share of lines of each folder that ran, as gcov counted them in this build."""
+"""coverage.py BUILD: prints the share of executed lines in each folder, from the gcov counts of this
+build."""
 import collections
 import gzip
 import json
@@ -19,7 +20,8 @@ def counters(build):
 
 
 def lines_of(build):
-    """{source: {line: did it run}}; a line of a header, or of a file compiled twice, ran if any of them did."""
+    """Returns {source: {line: executed}}. A line of a header, or of a file compiled twice, counts if any copy
+    of it ran."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(build)))
     found = collections.defaultdict(dict)
     files = [os.path.abspath(name) for name in counters(build)]

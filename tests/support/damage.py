@@ -39,7 +39,7 @@ ODD = [0, 1, 2, 3, 7, 64, 65536, 1 << 24, 1 << 30, (1 << 31) - 1, 1 << 31, (1 <<
 
 
 def craft(data, chance, first, last):
-    """Replaces values of the plan, the head or the firings by others that may be invalid."""
+    """Replaces values in the plan, the head or the firings with others that may be invalid."""
     for _ in range(chance.randrange(1, 4)):
         at = chance.choice([36, 40, first + 4 * chance.randrange((last - first) // 4),
                             last + 4 * chance.randrange((len(data) - last) // 4)])
@@ -49,7 +49,7 @@ def craft(data, chance, first, last):
     rehash(data)
 
 
-FIRINGS = 12  # number of their section
+FIRINGS = 12  # index of the firings' section
 
 
 def main():
@@ -73,7 +73,7 @@ def main():
             elif kind > 3:
                 craft(data, chance, devices, firings)
             else:
-                # in the head and tables, anywhere, in the firings
+                # in the head and tables, anywhere, or in the firings
                 low, high = [(8, 700), (8, len(data)), (firings, len(data))][kind - 1]
                 for _ in range(chance.randrange(1, 6)):
                     data[chance.randrange(low, high)] = chance.randrange(256)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damages checkpoints at random and resumes runs from them. Every change must be noticed, named and set
-aside, and the run must continue from the checkpoint before with the same losses. If none is left, the
-run must be refused. A run must never crash, hang, or continue from data that was not written.
+"""Damages checkpoints at random and resumes runs from them. The run must detect, name and set aside every
+damaged checkpoint, and continue from the previous one with the same losses. If no checkpoint is left, it must
+fail with an error. A run must never crash, hang, or continue from data that was not written.
 
     damage_checkpoints.py ACTORRUN WHOLE FULL ROUNDS SEED WORDS...
 
@@ -73,7 +73,7 @@ HARMS = [flip, flips, cut, lengthen, lose, blank, word, digit]
 
 
 def swap(folder, chance):
-    """Replaces a file by that of the checkpoint before, or of another stage."""
+    """Replaces a file with that of the previous checkpoint or of another stage."""
     name = chance.choice(os.listdir(os.path.join(folder, "step-8")))
     other = os.path.join(folder, "step-4", name)
     if chance.randrange(2) and name != "manifest.json":
@@ -103,13 +103,13 @@ def harm(folder, step, chance):
 
 
 def damage(folder, chance):
-    """Returns (description, the step to resume from; None: no checkpoint is left)."""
+    """Returns (description, step to resume from). The step is None if no checkpoint is left."""
     kind = chance.randrange(12)
     if kind == 0:
         return remove(folder, "step-8", chance), 4
     if kind == 1:
         return swap(folder, chance), 4
-    if kind == 2:  # the name of the newest is for people
+    if kind == 2:  # `latest` is only informative
         with open(os.path.join(folder, "latest"), "wb") as file:
             file.write(chance.choice([b"", b"step-4\n", b"step-99", b"../..", os.urandom(40)]))
         return "another latest", 8
@@ -122,7 +122,7 @@ def damage(folder, chance):
 
 
 def check(run, text, start, full, report):
-    """Returns what is wrong with the resumed run, if anything."""
+    """Returns an error in the resumed run, or None."""
     if run.returncode < 0 or run.returncode > 2 or "Sanitizer" in text or "runtime error" in text:
         return "ended with %d" % run.returncode
     if start is None:
@@ -143,7 +143,7 @@ def check(run, text, start, full, report):
 def main():
     program, whole, full, rounds, seed, words = *sys.argv[1:4], *map(int, sys.argv[4:6]), sys.argv[6:]
     full, began, ended = curve(full), seed, {}
-    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # waits for no disk
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # does not wait for a disk
     with tempfile.TemporaryDirectory(dir=fast) as work:
         report = os.path.join(work, "report.json")
         for seed in range(began, began + rounds):

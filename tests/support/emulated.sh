@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions of tests of jobs on emulated GPUs: to be sourced. $actorrun has such GPUs; without
-# them the test is skipped.
+# Functions for tests of jobs on emulated GPUs; source this file. $actorrun runs on such GPUs; the
+# test is skipped if the build lacks them.
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
@@ -13,7 +13,7 @@ fi
 # Checks that two reports have the same losses.
 same() { cmp <(hexes "$1") <(hexes "$2") || fail "$1 and $2 differ in their losses"; }
 
-# Checks that losses of two reports of two steps differ by at most this, relatively.
+# Checks that the losses of two reports of two steps differ by at most this share.
 near() {
   paste <(grep -o '"loss":[^,]*' "$work/$1") <(grep -o '"loss":[^,]*' "$work/$2") |
     awk -F'[:\t]' -v most="$3" '{ d = $2 - $4; if (d < 0) d = -d; n++

@@ -69,7 +69,7 @@ static sl_status set_options(const exported_cases *c, const cJSON *of, const cha
   return status;
 }
 
-/* Takes one step of plain descent at a rate. */
+/* Takes one step of plain gradient descent with this learning rate. */
 static sl_status start(const exported_cases *c, const cJSON *of, const char *lr, run *r) {
   char *path = sli_format("%s/%s.pt2", c->folder, of->string);
   sl_status status = sl_exported_open(path, &r->exported);
@@ -114,7 +114,8 @@ static const float *param_data(const run *r, const char *name, int64_t *count) {
   return i < n ? sl_param_data(r->lowered, r->rt, i) : NULL;
 }
 
-/* A gradient: what a step of plain descent takes from the parameter, over the rate. */
+/* Checks a gradient: the change of the parameter in a step of plain descent, divided by the
+ * rate. */
 static void check_gradient(const cJSON *of, const cJSON *gradient, const run *still,
                            const run *moved, double tolerance) {
   const double rate = 1e4;
@@ -136,7 +137,7 @@ static void check_gradient(const cJSON *of, const cJSON *gradient, const run *st
   }
 }
 
-/* The first name of a tied parameter stands in the figures, the last in the program. */
+/* Tied parameters have their first name in the figures and their last name in the program. */
 static bool has_param(const run *r, const char *name) {
   int64_t count;
   return param_data(r, name, &count) != NULL;

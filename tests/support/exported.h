@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs exported from PyTorch, run beside what PyTorch computed. */
+/* Programs exported from PyTorch, compared with PyTorch's results. */
 #ifndef SLUICE_TESTS_EXPORTED_H
 #define SLUICE_TESTS_EXPORTED_H
 
@@ -17,11 +17,12 @@ typedef struct exported_cases {
   sli_json figures;
 } exported_cases;
 
-/* Unpacks tests/reference/pytorch/NAME.tar.gz, such a folder, and runs a case for each module. */
+/* Unpacks tests/reference/pytorch/NAME.tar.gz, which has such a folder, and runs each module as a
+ * case. */
 void exported_each(const char *name, void (*one)(const exported_cases *c, const cJSON *of));
-/* Builds and runs one step of a module; the error's text, or "" after the loss and the gradients of
- * all parameters have been found to be PyTorch's, within a relative difference of losses and ten
- * times it of gradients. The caller frees it. */
+/* Builds a module and runs one step. Compares the loss with PyTorch's, within a relative difference
+ * of `tolerance`, and the gradients of all parameters, within ten times that. Returns "", or the
+ * error's text if the module cannot be built or run. The caller frees it. */
 char *exported_check(const exported_cases *c, const cJSON *of, double tolerance);
 
 #endif

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions of tests that compare folders of families with transformers. Sourced behind tool.sh; `data` is the words of the
-# data, `model` the model's name.
+# Functions for tests that compare folders of model families with transformers. Source this file
+# after tool.sh; `data` holds the data options, `model` the model's name.
 
-# run REPORT WORDS...
+# run REPORT WORDS...: trains and writes REPORT.
 run() {
   local report=$1
   shift
   ends 0 "$actorrun" --quiet --report "$report" "$@"
 }
-# near REPORT FILE: losses differ by less than 1e-6, each by the other
+# near REPORT FILE: the losses have to differ by less than 1e-6, relatively.
 near() {
   python3 - "$@" <<'PY' || fail "$1: other losses than in $2"
 import json, sys
@@ -19,7 +19,8 @@ print(f"{sys.argv[1]}, {sys.argv[2].split('/')[-2]}: {worst:.2g}")
 sys.exit(len(ours) != len(theirs) or not worst < 1e-6)
 PY
 }
-# holds FOLDER FOLDER: the same tensors, bit for bit, whatever their files and types
+# holds FOLDER FOLDER: both have to hold the same tensors, bit for bit, whatever their files and
+# types.
 holds() {
   python3 - "$@" <<'PY' || fail "$1 and $2 hold other tensors"
 import glob, json, struct, sys
@@ -42,7 +43,7 @@ for name in sorted(set(a) | set(b)):
 sys.exit(not a or a != b)
 PY
 }
-# A token is a letter here, so that an answer says which it is.
+# Writes a tokenizer in which each token is a letter, so that an answer shows its tokens.
 letters() {
   python3 - "$1" <<'PY'
 import json, sys
@@ -52,10 +53,11 @@ json.dump({"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokeni
            "decoder": None, "model": model}, open(sys.argv[1] + "/tokenizer.json", "w"))
 PY
 }
-# tokens: the letters of a text as numbers
+# tokens: prints the letters of a text as token ids.
 tokens() { python3 -c 'import sys; print(*[ord(c) - 256 for c in sys.stdin.read().split()])'; }
 
-# answers FAMILY MODEL: 50 tokens by actorrun, and alone and among others by actorserve
+# answers FAMILY MODEL: compares 50 greedy tokens of actorrun, and of actorserve alone and among
+# concurrent requests.
 answers() {
   local family=$1 model=$2 folder=$work/letters prompt want text url
   rm -rf "$folder"
@@ -86,7 +88,7 @@ PY
   kill -INT "$pid"
   wait "$pid" || fail "$family: the server ends badly"
 }
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift

@@ -27,7 +27,7 @@ const char *injection_line(const char *text, const char *title, char out[256]);
 /* Ends the test unless idle time by reason and busy time add up to the span, for every step and
  * device, to the nanosecond. */
 void injection_check_sums(double *credit_ns);
-/* Says whether one more slot of the starved stage saves what actortrace promises, within a
+/* Returns whether one more slot in the starved stage saves what actortrace promises, within a
  * tenth. */
 bool injection_keeps_promise(sl_clock clock, pipeline p, int stage);
 

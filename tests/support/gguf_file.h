@@ -53,7 +53,7 @@ static inline void gguf_key_array(gguf_file *f, const char *key, uint32_t kind, 
   gguf_u32(f, kind);
   gguf_u64(f, count);
 }
-/* Appends a tensor's description. The dims begin with the one that varies fastest. */
+/* Appends a tensor's description. The first dim is the one that varies fastest. */
 static inline void gguf_tensor(gguf_file *f, const char *name, uint32_t ndim, const uint64_t *dims,
                                uint32_t type, uint64_t offset) {
   gguf_text(f, name);

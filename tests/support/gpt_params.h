@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters of a GPT, listed by hand as the reference of grid tests. */
+/* Parameters of a GPT, listed by hand as a reference for the grid tests. */
 #ifndef SLUICE_TESTS_GPT_PARAMS_H
 #define SLUICE_TESTS_GPT_PARAMS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars for tests: over tokens of one byte, and which texts they have. */
+/* Grammars over tokens of one byte, and checks of the texts that they accept. */
 #ifndef SLUICE_TESTS_GRAMMARS_H
 #define SLUICE_TESTS_GRAMMARS_H
 
@@ -20,7 +20,7 @@ static inline const char *one_byte(void *ctx, int32_t token, size_t *bytes) {
   return &byte;
 }
 
-/* Tokens of one byte each. */
+/* Returns a trie with one token for each byte. */
 static inline const sli_token_trie *byte_tokens(void) {
   if (!bytes_as_tokens) bytes_as_tokens = sli_token_trie_create(256, one_byte, NULL);
   return bytes_as_tokens;
@@ -31,7 +31,7 @@ static inline void grammars_end(void) {
   bytes_as_tokens = NULL;
 }
 
-/* Says whether a text is one of the grammar's: each byte of it is allowed, and its end. */
+/* Returns whether the grammar accepts a text: it allows each byte, and the end after them. */
 static inline bool grammar_has_bytes(sli_grammar *g, const char *text, size_t bytes) {
   static const int32_t end = GRAMMAR_END;
   sli_guide *guide = sli_guide_create(g, &end, 1);

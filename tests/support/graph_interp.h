@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reference interpreter of a graph of nodes. Every tensor has its own memory for each piece of
- * the sequences, for ever, and the nodes run in order, tick after tick. The actors must compute
- * the same bits. Training graphs come from sli_pass_gradients (with sli_pass_cut before and
- * sli_pass_pieces behind if sequences are cut), inference graphs from sli_pass_outputs. */
+/* Reference interpreter of a graph of nodes. Every tensor has separate memory for each piece of the
+ * sequences, which is never reused, and the nodes run in order, tick after tick. The actors must
+ * compute the same bits. Training graphs come from sli_pass_gradients (after sli_pass_cut and
+ * before sli_pass_pieces if sequences are split into pieces), inference graphs from
+ * sli_pass_outputs. */
 #ifndef SLUICE_TESTS_GRAPH_INTERP_H
 #define SLUICE_TESTS_GRAPH_INTERP_H
 
@@ -64,8 +65,8 @@ static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick t
                    .tick = tick};
 }
 
-/* Says whether all pieces share a tensor: parameters, records, and tensors summed or made once a
- * step. */
+/* Returns whether all pieces share a tensor: parameters, records, and tensors that are summed or
+ * made once per step. */
 static inline bool interp_shared(const sl_tensor *t) {
   const sli_node *n = t->producer;
   return !n || n->per_step || sli_bit(n->op->updates, t->output) ||
@@ -191,7 +192,7 @@ static inline void interp_way(interp *in, int64_t step, int microbatch, int piec
       interp_node(in, i, interp_tick(in, step, microbatch, piece));
 }
 
-/* Parts that run once a step: before the passes, to complete the gradients, and to update. */
+/* Parts that run once per step: before the passes, completing the gradients, and the update. */
 typedef enum interp_part { INTERP_BEFORE, INTERP_WHOLE, INTERP_UPDATE } interp_part;
 
 static inline void interp_once(interp *in, int64_t step, interp_part part) {

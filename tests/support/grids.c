@@ -45,7 +45,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
   l->norm[l->count++] = report->grad_norm;
 }
 
-/* Says whether any device has only a shard of a parameter. */
+/* Returns whether any device has only a shard of a parameter. */
 static bool shares_parameters(const sl_lowered *lowered) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);

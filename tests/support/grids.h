@@ -36,7 +36,7 @@ typedef struct grid {
    * attention: heads or exchange */
   const char *attention, *positions, *states;
   int stages;
-  /* vocabulary on all stages, with this many waits per microbatch; 0: it is not */
+  /* waits per microbatch if the vocabulary is split over all stages, else 0 */
   int barriers;
   const char *schedule, *grain, *recompute, *piece_order;
   int workers;
@@ -45,7 +45,7 @@ typedef struct grid {
   int processes;
   int nquotas;
   sl_quota quotas[2];
-  int ngiven; /* number of given signatures; others are searched for */
+  int ngiven; /* number of given signatures; the search finds the others */
   const sl_given_sbp *given;
   int steps; /* 0: GRID_STEPS */
 } grid;
@@ -64,7 +64,7 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
 /* Lowers the model for the given process; ends the test if that fails. */
 void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losses *losses);
 
-/* Says whether offloading saves memory. Otherwise lowering refuses it. */
+/* Returns whether offloading saves memory; lowering rejects it otherwise. */
 bool grid_saves(const grid_model *m, const grid *g);
 
 /* Trains the model, from the same values for any grid. Ends the test unless the plan can be

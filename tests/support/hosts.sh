@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts, hosta and hostb, as network namespaces of this machine, with a link of given
-# delay and rate between them: to be sourced.
+# Two hosts, hosta and hostb, as network namespaces of this machine, with a link of given delay and
+# rate between them. Source this file.
 #
-# The test continues in its own mount, process and network namespaces, so that nothing is
-# left however it ends. The link is a veth pair that the kernel delays and slows down
-# (sch_netem); kernels without that get a pair of tunnels with a program between them
-# (programs/hosts_link.c). hosts_link says which it is.
+# The test continues in its own mount, process and network namespaces, so that nothing is left
+# behind however it ends. The link is a veth pair that the kernel delays and throttles (sch_netem).
+# Kernels without netem get a pair of tunnels with a program between them (programs/hosts_link.c).
+# hosts_link names the one in use.
 
 hosts_link=
 PATH=$PATH:/usr/sbin:/sbin
 
-# Prints why there can be no hosts here; nothing if there can.
+# Prints why there can be no hosts here, or nothing if there can.
 hosts_missing() {
   ((EUID == 0)) || { echo "only root can make network namespaces"; return; }
   type -P ip >/dev/null || { echo "ip (iproute2) is not installed"; return; }
@@ -32,11 +32,11 @@ hosts_enter() {
 }
 
 # Runs a command on a host.
-on() { # host command...
+on() { # HOST COMMAND...
   ip netns exec "$1" unshare -u sh -c 'hostname "$0" && exec "$@"' "$@"
 }
 
-hosts_tunnels() { # delay_us rate_mbit
+hosts_tunnels() { # DELAY_US RATE_MBIT
   local host i
   "$SLUICE_BUILD/tests/hosts_link" hosta hostb "$1" "$2" &
   for host in hosta hostb; do
@@ -48,7 +48,7 @@ hosts_tunnels() { # delay_us rate_mbit
   done
 }
 
-hosts_veth() { # delay_us rate_mbit
+hosts_veth() { # DELAY_US RATE_MBIT
   local host
   ip link add link0 netns hosta type veth peer name link0 netns hostb || return
   for host in hosta hostb; do
@@ -57,8 +57,8 @@ hosts_veth() { # delay_us rate_mbit
   done
 }
 
-# Makes the hosts and a link of given microseconds (one way) and Mbit/s.
-hosts_start() { # delay_us rate_mbit
+# Makes the hosts and the link; the delay is one way.
+hosts_start() { # DELAY_US RATE_MBIT
   local address=1 host
   mount -t tmpfs none /run || return
   { printf '10.231.0.1 hosta\n10.231.0.2 hostb\n'; cat /etc/hosts; } >/run/hosts

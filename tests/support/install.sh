@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# To be sourced. install_build PREFIX installs the build, component by component: the build's own list of what was
-# installed last, from which its target uninstall works, is left as it is.
+# Source this file. install_build PREFIX installs the build component by component, so that the
+# build's install manifest, which its target uninstall uses, is not overwritten.
 install_build() {
   local component
   for component in library tools headers; do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A validator of JSON schemas for tests, by the value and not by its text: independent of grammars.
- * Formats are not looked at. */
+/* A JSON schema validator for tests. It checks values, not text, and is independent of grammars. It
+ * ignores formats. */
 #ifndef SLUICE_TESTS_JSON_SCHEMA_H
 #define SLUICE_TESTS_JSON_SCHEMA_H
 
@@ -42,7 +42,7 @@ static inline bool type_accepts(const cJSON *type, const cJSON *value) {
   return !type;
 }
 
-/* Matches by the C library, in a locale of UTF-8. */
+/* Matches with the C library's regular expressions, in a UTF-8 locale. */
 static inline bool matches(const char *pattern, const char *text) {
   char plain[512], *to = plain;
   for (const char *at = pattern; *at; at++) {
@@ -158,7 +158,7 @@ static inline bool fixed_accept(const cJSON *schema, const cJSON *value) {
   return found && (!one || cJSON_Compare(one, value, true));
 }
 
-/* Says whether the schema, a part of `root`, accepts the value. */
+/* Returns whether the schema, a part of `root`, accepts the value. */
 static bool schema_accepts(const cJSON *root, const cJSON *schema, const cJSON *value) {
   if (cJSON_IsBool(schema)) return cJSON_IsTrue(schema);
   if (!type_accepts(keyword(schema, "type"), value) || !fixed_accept(schema, value)) return false;

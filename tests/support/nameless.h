@@ -16,7 +16,7 @@ static inline int nameless_number(void) {
   return fd;
 }
 
-/* Replaces it by a file whose operations fail or do nothing: /dev/full, /dev/null,
+/* Replaces the file with one whose operations fail or do nothing: /dev/full, /dev/null,
  * /proc/self/mem. */
 static inline void nameless_replace(const char *other) {
   int fd = open(other, O_RDWR | O_CLOEXEC);

@@ -192,7 +192,7 @@ def test_pixels(p):
 
 
 def test_many(p):
-    """Checks that 64 devices fit the window, as low lanes with their places; curves appear on demand."""
+    """Checks that 64 devices fit the window, as low lanes with labels; curves appear on request."""
     b = p.b
     state = b.run("trace.state")
     check(len(state["rows"]) == 64, "%d rows for 64 devices" % len(state["rows"]))
@@ -206,14 +206,14 @@ def test_many(p):
     check("backward" in legend and "input gradient" not in legend, "B is the whole backward here")
     check("waits for an input" in legend, "the legend says what the letters of idle times mean")
     b.key("m")
-    b.run("trace.draw()")  # the page draws with the browser's next frame
+    b.run("trace.draw()")  # draws now, not with the browser's next frame
     check({row["kind"] for row in b.run("trace.state.rows")} == {"lane", "memory"}, "m shows memory")
     b.key("m")
     p.shoot("many")
 
 
 def test_experts(p):
-    """Checks the counters of steps: a line for each block, a bar for each expert; t hides them."""
+    """Checks the tallies of steps: a line per block, a bar per expert; t hides them."""
     b = p.b
     check(not b.run("document.getElementById('tallies').hidden"), "what was counted is shown")
     text = b.run("[...document.querySelectorAll('#tallies tr')].slice(1).map((r) => r.textContent)")
@@ -230,7 +230,7 @@ def test_experts(p):
 
 
 def test_rows(p):
-    """Checks valid rows: a row of bars under each lane, and numbers in the tips; v hides them."""
+    """Checks valid rows: a row of bars under each lane, and numbers in the tooltips; v hides them."""
     b = p.b
     kinds = lambda: [r["kind"] for r in b.state()["rows"]]
     check(kinds().count("valid") == len(b.run("trace.devices")), "bars for each device: %s" % kinds())

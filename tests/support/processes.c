@@ -15,7 +15,7 @@
 #include "tests/support/test.h"
 
 typedef struct child {
-  pid_t pid; /* 0: it has ended */
+  pid_t pid; /* 0 if it has ended */
   int up, down;
   bool said;
   process_blob blob;

@@ -20,12 +20,12 @@ typedef struct process_blob {
   size_t bytes;
 } process_blob;
 
-/* Runs `main` in n processes and waits for all. True: each returned, or was killed by SIGKILL.
- * Processes are reaped as soon as they end. */
+/* Runs `main` in n processes and waits for all. Returns true if each returned or was killed by
+ * SIGKILL. Processes are reaped as soon as they end. */
 bool processes_run(int n, void (*main)(process *p));
 
-/* Blocks until all live processes have called it, and gives each the data of all; dead processes
- * have none. */
+/* Blocks until all live processes have called it, and gives each process the data of all. Dead
+ * processes have no data. */
 void process_exchange(process *p, const void *data, size_t bytes, process_blob *all);
 
 /* Blocks until all live processes have called it, calling meanwhile(arg) repeatedly. */

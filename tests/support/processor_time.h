@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-/* Returns this thread's processor time, in which other load of the machine does not count. */
+/* Returns this thread's processor time, which excludes other load on the machine. */
 static inline double thread_seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

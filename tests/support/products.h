@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands of a matrix product, for tests of the kernels that multiply. */
+/* Operands of a matrix product, for tests of the product kernels. */
 #ifndef SLUICE_TESTS_PRODUCTS_H
 #define SLUICE_TESTS_PRODUCTS_H
 
@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/product.h"
 
-/* C begins as `start` and should become `want`. bias: NULL where the shape has none. */
+/* C starts as `start` and should become `want`. bias: NULL if the shape has none. */
 typedef struct operands {
   sli_product_shape shape;
   float *a, *b, *bias, *start, *want, *c;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random graphs over all ops that a model can use. Each op has a case, which makes another
- * tensor [rows, positions, C] from those there are. If an op of ops.def that declares sharding
- * or pieces (sl_op.pieces, signatures) has no case, every test that draws such graphs fails. */
+/* Random graphs over all ops that a model can use. Each op has a case, which makes a new tensor
+ * [rows, positions, C] from existing ones. If an op of ops.def that declares sharding or pieces
+ * (sl_op.pieces, signatures) has no case, every test that draws such graphs fails. */
 #ifndef SLUICE_TESTS_RANDOM_GRAPHS_H
 #define SLUICE_TESTS_RANDOM_GRAPHS_H
 
@@ -74,14 +74,14 @@ static inline sl_tensor *numbers(making *m, int64_t below, int64_t n, int dim) {
   return sl_constant(m->g, type, values, NULL);
 }
 
-/* Makes the mean square of all of x, and something: an f64 scalar. */
+/* Makes the mean square of all of x plus a constant, as an f64 scalar. */
 static inline sl_tensor *by_square(making *m, sl_tensor *x) {
   return sl_add_constant(m->g, sl_mean(m->g, sl_mul(m->g, x, x), 0, false), 0.5f);
 }
 
 /* ---- cases ----------------------------------------------------------------------- */
 
-/* Dimensions that a case mixes: it is not drawn for graphs that are sharded or cut there. */
+/* Dims that a case mixes: graphs that are sharded or split along them do not use the case. */
 enum { MIXES_POSITIONS = 1, MIXES_ROWS = 2 };
 
 typedef sl_tensor *growing(making *m, sl_tensor *x);
@@ -202,13 +202,13 @@ static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
   return sl_combine(m->g, sl_tanh(m->g, sl_grouped_linear(m->g, x, ids, w)), weights);
 }
 
-/* Takes a mean over any width, also 1. */
+/* Takes a mean over any width, including 1. */
 static inline sl_tensor *by_mean(making *m, sl_tensor *x) {
   sl_tensor *mean = sl_mean(m->g, x, SL_DIM(2), true);
   return sl_op2_at(SL_HERE, m->g, &sl_op_mul_broadcast, NULL, mean, another(m, x));
 }
 
-/* Puts the mean of each row in one of its places. */
+/* Puts the mean of each row into one of its positions. */
 static inline sl_tensor *spliced(making *m, sl_tensor *x) {
   int32_t *tokens = sl_graph_alloc(m->g, (size_t)(m->rows * m->positions) * sizeof *tokens);
   for (int64_t r = 0; r < m->rows; r++) tokens[r * m->positions + chance((int)m->positions)] = 7;
@@ -264,7 +264,7 @@ static inline sl_tensor *follow_deltas(making *m, sl_tensor *x) {
                        &(sl_attrs){.heads = heads, .kv_heads = few});
 }
 
-/* Adds a short convolution, of a width that heads of several devices share. */
+/* Adds a short convolution whose width several devices can shard by heads. */
 static inline sl_tensor *convolve_causally(making *m, sl_tensor *x) {
   int64_t C = 4 * (1 + chance(3));
   sl_tensor *bias =
@@ -464,7 +464,7 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
   return false;
 }
 
-/* Says whether lowering adds this op by itself: for backward passes, pieces, shards or storage
+/* Returns whether lowering adds this op itself: for backward passes, pieces, shards or storage
  * formats. */
 static inline bool comes_along(const sl_op *op) {
   static const sl_op *const shares[] = {&sl_op_share,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References of the ops of mixtures of experts, in double precision. */
+/* References of the mixture-of-experts ops, in double precision. */
 #ifndef SLUICE_TESTS_REFERENCE_EXPERTS_H
 #define SLUICE_TESTS_REFERENCE_EXPERTS_H
 
@@ -34,7 +34,8 @@ static inline void ref_combine(const sl_attrs *attrs, const sl_type *type, doubl
     }
 }
 
-/* Counts the tokens that come before. */
+/* Drops tokens over the limit: a token's rank counts the tokens of the same expert with a larger
+ * weight, or an equal weight and a smaller index. */
 static inline void ref_expert_limit(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                     double *const *out) {
   int64_t n = sl_type_elements(&type[0]);

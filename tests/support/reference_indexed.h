@@ -51,7 +51,7 @@ static inline void ref_scatter_add(const sl_attrs *attrs, const sl_type *type, d
   }
 }
 
-/* Counts the elements that come before. */
+/* Ranks an element by counting the elements that come before it. */
 static inline void ref_top_k(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
   int axis = ref_axis(attrs, &type[0]);

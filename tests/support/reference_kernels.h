@@ -60,7 +60,7 @@ static inline void ref_reshape(const sl_attrs *attrs, const sl_type *type, doubl
   for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) out[0][i] = in[0][i];
 }
 
-/* Moves each element of x by its position in every dim. */
+/* Moves each element of x to its permuted position. */
 static inline void ref_permute(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                double *const *out) {
   int n = type[0].ndim;
@@ -237,7 +237,7 @@ static inline double ref_weights(double *p, int64_t keys) {
   return total > 0 ? top + log(total) : 0;
 }
 
-/* Lists of key blocks of each block of queries; a list ends where it no longer falls. */
+/* Lists of key blocks for each block of queries; a list ends where its numbers stop decreasing. */
 typedef struct ref_lists {
   const double *of; /* [batch, heads, blocks, width]; NULL: all keys */
   int64_t blocks, width;
@@ -302,8 +302,7 @@ static inline void ref_attention_blocks(const sl_attrs *attrs, const sl_type *ty
              (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0], out[1]);
 }
 
-/* Attention in chunks: a query's score with a key is that of one of its forms, in[0], in[3], in[4].
- */
+/* Dual chunk attention: a query's score with a key uses one of its forms, in[0], in[3] or in[4]. */
 static inline void ref_attention_dual(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                       double *const *out) {
   static const int forms[] = {0, 3, 4};
@@ -386,7 +385,7 @@ static inline void ref_linear_attention(const sl_attrs *attrs, const sl_type *ty
   }
 }
 
-/* The gated delta rule, a position after another. */
+/* Computes the gated delta rule position by position. */
 static inline void ref_delta_rule(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
   int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->heads;
@@ -418,7 +417,7 @@ static inline void ref_causal_conv(const sl_attrs *attrs, const sl_type *type, d
   for (int64_t e = 0; e < sl_type_elements(&type[0]); e++) {
     int64_t c = e % C, t = e / C % T;
     out[0][e] = in[2] ? in[2][c] : 0;
-    int64_t before = in[4] ? (int64_t)in[4][e / C] : t; /* rows of the same document */
+    int64_t before = in[4] ? (int64_t)in[4][e / C] : t; /* preceding rows of the same document */
     for (int64_t j = 0; j < W && j <= t && j <= before; j++)
       out[0][e] += in[1][c * W + W - 1 - j] * in[0][e - j * C];
   }

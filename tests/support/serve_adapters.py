@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a server for answers of adapters: serve_adapters.py PORT ask FILE MODEL... | swap FOLDER FOLDER | prefixes NAME
+"""Requests answers with adapters: serve_adapters.py PORT ask FILE MODEL... | swap FOLDER FOLDER | prefixes NAME
 
-ask: asks all models at once, and writes the log-probabilities of each to FILE.MODEL."""
+ask: sends requests for all models concurrently, and writes the log-probabilities of each to FILE.MODEL."""
 import json
 import sys
 import threading

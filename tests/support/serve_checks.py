@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of actorserve's server, with a stand-in model that repeats its prompt:
+"""Checks actorserve's HTTP server with a dummy model that echoes its prompt:
 
     serve_checks.py PORT PID
 """
@@ -15,7 +15,7 @@ from serve_client import HOST, Client, check, status_of, text_of
 
 client = Client(int(sys.argv[1]), "secret")
 SANITIZED = any(name in os.environ for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")) and "SLUICE_LONG" not in os.environ
-MANY = 300 if SANITIZED else 2000  # requests one behind the other
+MANY = 300 if SANITIZED else 2000  # sequential requests
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n"
 
 
@@ -70,7 +70,7 @@ def stops():
 
 
 def sampling():
-    """Fields of sampling: tokens that end answers, prompts in front of them, and what goes on to the engine."""
+    """Sampling fields: end tokens, prompts in front of them, and fields that are passed to the engine."""
     for fields in ({}, {"ignore_eos": True}):
         said = client.complete(prompt="abcd", max_tokens=9, stop_token_ids=[99], **fields)["choices"][0]
         check(said["text"] == "ab" and said["finish_reason"] == "stop", "a stop token ends it:", said)
@@ -92,7 +92,7 @@ def sampling():
 
 
 def tokens():
-    """Texts become tokens and back; a page and the names of the model need no more than GET."""
+    """Texts become tokens and back. The page at / needs no key and loads nothing from elsewhere."""
     def ask(path, **fields):
         status, said, _ = client.ask("POST", path, fields)
         check(status == 200, path, fields, "is answered with", status, said)
@@ -174,7 +174,8 @@ def wire():
 
 
 def methods():
-    """HEAD has no body, OPTIONS lists the methods; pages of this machine may use them, others may not."""
+    """HEAD has no body and OPTIONS lists the methods. Pages from this machine may use them, pages from other
+    origins may not."""
     get, head = (client.raw(m + b" /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") for m in (b"GET", b"HEAD"))
     check(head == get[:get.index(b"\r\n\r\n") + 4] and get != head, head)
     got = client.raw(b"HEAD /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -202,7 +203,7 @@ def targets():
 
 
 def strangers():
-    """A client without a key is refused before its body is read."""
+    """A client without a key is rejected before its body is read."""
     for fields in (b"Content-Length: 4000000\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 9\r\nExpect: 100-continue\r\n"):
         got = client.raw(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n")
         check_fault(got, 401, fields)
@@ -210,7 +211,8 @@ def strangers():
 
 
 def half_closed():
-    """A client that has ended its side but still reads is answered; incomplete requests are refused at once."""
+    """A client that has closed its sending side but still reads gets an answer; incomplete requests are
+    rejected at once."""
     body = json.dumps({"prompt": "ab", "max_tokens": 3}).encode()
     whole = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
     end = lambda s: s.shutdown(socket.SHUT_WR)
@@ -226,7 +228,7 @@ def half_closed():
 
 
 def check_fault(got, status, what):
-    """Checks that the last answer is a refusal."""
+    """Checks that the last response is an error."""
     last = got.split(b"HTTP/1.1 ")[-1]
     check(status_of(b"HTTP/1.1 " + last) == status, what, "is answered with", got)
     check(json.loads(last.split(b"\r\n\r\n")[1])["error"]["message"], got)
@@ -255,7 +257,7 @@ def hang_ups():
 
 
 def hang_ups_behind():
-    """Hang-ups are noticed behind pipelined requests too, beyond the bytes that are read ahead."""
+    """Hang-ups are also noticed after pipelined requests, beyond the bytes that are read ahead."""
     before = client.metric("hung_up_total")
     for fields in ({"stream": True}, {}):
         body = json.dumps(dict(fields, prompt="stick")).encode()
@@ -270,7 +272,7 @@ def hang_ups_behind():
 
 
 def unread():
-    """Pipelined requests are not answered while no answer is read, and all are answered later."""
+    """Pipelined requests wait while the client reads no answer, and all are answered later."""
     ask = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
     with socket.create_connection((HOST, client.port), timeout=60) as s:
         s.sendall(ask * MANY)
@@ -283,7 +285,7 @@ def unread():
 
 
 def queue():
-    """Eight requests run at once, and eight may wait."""
+    """Eight requests run concurrently, and eight may wait."""
     connections = [client.open("POST", "/v1/completions", {"prompt": "stick", "stream": True}) for _ in range(16)]
     client.until("some wait", lambda: client.metric("queued") == 8)
     error, headers = client.refused(503, "wait already", prompt="x")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a server for answers that must be calls of tools: serve_choice.py PORT FORMAT"""
+"""Requests answers that must be tool calls: serve_choice.py PORT FORMAT"""
 import json
 import sys
 

@@ -41,7 +41,7 @@ class Client:
         return said
 
     def stream(self, path="/v1/completions", **fields):
-        """Yields the events of a stream as they come; after the last one the stream has ended."""
+        """Yields the events of a stream as they arrive, until the stream ends."""
         connection, response = self.open("POST", path, dict(fields, stream=True))
         if response.status != 200:
             check(False, fields, "is answered with", response.status, response.read())

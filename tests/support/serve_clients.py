@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Talks to a server whose model repeats the last message by langchain-openai and openai-agents: serve_clients.py PORT"""
+"""Tests langchain-openai and openai-agents with a server whose model echoes the last message:
+serve_clients.py PORT"""
 import asyncio
 import sys
 
@@ -19,7 +20,7 @@ def add(a: int, b: int) -> str:
     return "%d!" % (a + b)
 
 
-# LangChain: a model with tools, called and streamed; the result goes back by hand.
+# LangChain: a model with tools, called and streamed; the script returns the result.
 chat = langchain_openai.ChatOpenAI(base_url=URL, api_key="any", model="made-up", stop_sequences=["!"], max_retries=0)
 assert chat.invoke("Good day!").content == "Good day"
 assert "".join(piece.content for piece in chat.stream("Good day!")) == "Good day"
@@ -37,7 +38,7 @@ newer = langchain_openai.ChatOpenAI(base_url=URL, api_key="any", model="made-up"
 said = newer.invoke(CALL)
 assert [(c["name"], c["args"]) for c in said.tool_calls] == [("add", {"a": 20, "b": 3})], said
 
-# OpenAI's agents: their own loop runs the tool, with both kinds of requests, whole and streamed.
+# OpenAI agents: their own loop runs the tool, with both request types, whole and streamed.
 agents.set_tracing_disabled(True)
 client = openai.AsyncOpenAI(base_url=URL, api_key="any", max_retries=0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a server for embeddings: serve_embeddings.py PORT REFERENCE FOLDER mean|last|none"""
+"""Requests embeddings and compares them: serve_embeddings.py PORT REFERENCE FOLDER mean|last|none"""
 import base64
 import json
 import math
@@ -47,6 +47,6 @@ for fields, says in ((dict(input=prompts[0], dimensions=4096), "dimensions"), (d
                      (dict(input=prompts[0], encoding_format="x"), "encoding_format"), ({}, "input is missing")):
     said = ask("/v1/embeddings", 400, **fields)
     check(says in said["error"]["message"], fields, "is answered with", said)
-# Answers go on beside embeddings.
+# Generation works beside embeddings.
 body = dict(prompt=prompts[0], max_tokens=6, temperature=0, logprobs=1)
 check(ask("/v1/completions", **body)["choices"][0]["logprobs"]["tokens"], "no answer")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of actorserve, and the log-probabilities that training has of the same tokens.
+"""Compares the log-probabilities of actorserve's answers with those of training for the same tokens.
 
     serve_exact.py ask PORT SEED ROWS CONTEXT ANSWERS.json TOKENS.u16
     serve_exact.py compare ANSWERS.json LOGPROBS.jsonl [SINKS]
 
-`ask` sends random prompts all at once and writes what was told, and a row of tokens for each answer. `compare` ends
-with status 1 unless the numbers of `actorrun --logprobs` are the same; rows begin with SINKS tokens of the model's own.
-Tokens are bytes of ASCII.
+`ask` sends random prompts concurrently, and writes the answers and a row of tokens for each. `compare` exits with 1
+unless `actorrun --logprobs` gives the same numbers; rows begin with SINKS learned tokens of the model. Tokens are ASCII
+bytes.
 """
 import concurrent.futures
 import json

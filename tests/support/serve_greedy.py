@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Asks actorserve, of all prompts at once, for the answers that transformers has of a folder.
+"""Sends all prompts to actorserve concurrently, and compares its answers with those of transformers for the folder.
 
     serve_greedy.py PORT GREEDY.json FOLDER
 
-Tokens must be the same but behind one where the two best are as good as equal, and the logarithms of their
-probabilities within 2e-5. Tokens are bytes.
+Tokens must be the same up to a near tie of the two best tokens, and their log-probabilities equal within 2e-5.
+Tokens are bytes.
 """
 import concurrent.futures
 import json
@@ -21,7 +21,7 @@ def token_of(text):
 
 
 def compare(client, line):
-    """Returns how many tokens are the same, up to one where two are as good."""
+    """Returns the number of equal tokens, up to the first near tie."""
     said = client.complete(prompt=line["prompt"], max_tokens=len(line["answer"]), temperature=0, logprobs=1)
     said = said["choices"][0]["logprobs"]
     tokens = [token_of(text) for text in said["tokens"]]

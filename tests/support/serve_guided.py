@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a server for answers that follow a schema or an expression: serve_guided.py URL [more | answers FILE]"""
+"""Requests answers that follow a schema or an expression: serve_guided.py URL [more | answers FILE]"""
 import json
 import re
 import sys
@@ -64,7 +64,7 @@ def check_answers():
         assert all(p <= 0 for p in c["logprobs"]["token_logprobs"]), c
     for c in complete(guided_regex=r"\d{3}-[a-fä]{2,4}\.", n=4):
         assert re.fullmatch(r"\d{3}-[a-fä]{2,4}\.", c["text"]), c
-    c = complete(response_format=format_of(PERSON), max_tokens=5)[0]  # it cannot be whole by then
+    c = complete(response_format=format_of(PERSON), max_tokens=5)[0]  # too short to be complete
     assert c["finish_reason"] == "length" and c["text"].startswith("{"), c
     c = complete(guided_regex="a{200}", max_tokens=12, temperature=0)[0]
     assert c["text"] == "a" * len(c["text"]) and c["finish_reason"] == "length", c

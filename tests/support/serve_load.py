@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many clients of actorserve at once, with a stand-in model that repeats its prompt:
+"""Many concurrent clients of actorserve, with a dummy model that echoes its prompt:
 
     serve_load.py PORT PID STREAMS TOKENS [MOST_MILLISECONDS]
 
-A fifth of the streams hang up somewhere, and a tenth read a byte at a time as long as others run. Three
-times as many idle connections as streams are open. All answers must be right, and nothing of them may be
-left in the server. Prints the latency of /health meanwhile; with MOST_MILLISECONDS its 99th percentile
-must not exceed that.
+A fifth of the streams hang up at some point, and a tenth read one byte at a time while others run. There are
+three idle connections per stream. All answers must be correct, and the server must hold nothing of them at
+the end. Prints the latency of /health under this load; its 99th percentile must not exceed
+MOST_MILLISECONDS, if given.
 """
 import asyncio
 import http.client
@@ -124,7 +124,7 @@ async def idle():
 
 async def load():
     idlers = []
-    for _ in range(3 * streams // 100 + 1):  # not all in one moment: a listening socket has so much room
+    for _ in range(3 * streams // 100 + 1):  # in batches: a listening socket has a limited backlog
         idlers += [asyncio.create_task(idle()) for _ in range(100)]
         await asyncio.sleep(0.02)
     kinds = [left if n % 5 == 0 else slow if n % 10 == 1 else answered for n in range(streams)]
@@ -139,7 +139,7 @@ async def load():
 
 
 ours, theirs = multiprocessing.Pipe()
-prober = multiprocessing.Process(target=probe, args=(theirs,))  # who waits for a turn here measures that
+prober = multiprocessing.Process(target=probe, args=(theirs,))  # own process: delays here do not distort it
 prober.start()
 theirs.close()
 begin, before = time.monotonic(), memory()

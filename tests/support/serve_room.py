@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on what all clients of actorserve's server may take together, with a stand-in model that repeats its prompt:
+"""Checks the limits on what all clients of actorserve may take together, with a dummy model that echoes its prompt:
 
     serve_room.py PORT PID MIB CONNECTIONS
 
-The server's requests may hold MIB, and it may have at most CONNECTIONS. A client that takes all of
-either must not keep others out.
+The server's requests may hold MIB MiB, and it may have at most CONNECTIONS connections. A client that uses
+up either must not lock out others.
 """
 import json
 import os
@@ -18,7 +18,7 @@ port, pid, mib, connections = map(int, sys.argv[1:5])
 client = Client(port)
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 BODY = 4 << 20
-SHADOW = 6 if "TSAN_OPTIONS" in os.environ else 1  # the thread sanitizer keeps words beside each word
+SHADOW = 6 if "TSAN_OPTIONS" in os.environ else 1  # the thread sanitizer keeps shadow words for each word
 
 
 def memory():
@@ -27,7 +27,7 @@ def memory():
 
 
 def processor():
-    """Seconds that the server has computed: they do not depend on what else the machine does."""
+    """Returns the server's processor seconds, which exclude other load on the machine."""
     with open("/proc/%d/stat" % pid) as stat:
         fields = stat.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -47,7 +47,8 @@ def connect():
 
 
 def idle():
-    """The connections idle longest are closed, also within a request; active ones stay."""
+    """The server closes the connections that have been idle longest, also within a request; active ones
+    stay."""
     kept = connect()
     ask = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
     held = []
@@ -65,7 +66,7 @@ def idle():
 
 
 def bodies():
-    """Incomplete bodies hold no more than the limit, and are dropped for complete ones."""
+    """Incomplete bodies hold at most the limit, and are dropped to make room for complete ones."""
     before, held = memory(), []
     for _ in range(3 * mib // 4):
         held.append(connect())
@@ -88,7 +89,7 @@ def bodies():
 
 
 def answers():
-    """An answer that would take too much fails, and the others continue."""
+    """An answer that would take too much memory fails, and the others continue."""
     before = memory()
     chat = {"messages": [{"role": "user", "content": "a"}], "n": 16, "logprobs": True, "top_logprobs": 20, "max_tokens": 8000}
     status, said, _ = client.ask("POST", "/v1/chat/completions", chat)
@@ -100,7 +101,7 @@ def answers():
 
 
 def chats():
-    """A chat whose template takes too much memory is refused, and others are answered."""
+    """A chat whose template takes too much memory is rejected, and others are answered."""
     before = memory()
     say = lambda count: client.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}] * count, "max_tokens": 2})
     for _ in range(3):
@@ -113,7 +114,7 @@ def chats():
 
 
 def values():
-    """A body whose values take too much memory is refused as well."""
+    """A body whose values take too much memory is rejected as well."""
     before = memory()
     body = b'{"prompt":[' + b"1," * 200000 + b"1]}"
     got = client.raw(HEAD.replace(b"Host: a", b"Host: a\r\nConnection: close") % len(body) + body)
@@ -122,7 +123,7 @@ def values():
 
 
 def connected():
-    """Connections count as well."""
+    """Connections count toward the limit as well."""
     held = [connect() for _ in range(100)]
     client.until("they are counted", lambda: client.metric("held_bytes") > 100 * 4000)
     for s in held:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks servers whose made-up model repeats what it is told for calls of tools.
+"""Checks tool calls in the answers of a server whose dummy model echoes its input.
 
   serve_tools.py PORT FORMAT
 
-The model answers with the last message. Answers end at a stop text, at which they are whole."""
+The model answers with the last message. A stop text ends each answer completely."""
 import json
 import re
 import sys
@@ -20,7 +20,7 @@ END = "\x03"
 
 
 def spoken(calls):
-    """How the format writes calls."""
+    """Returns the text of tool calls in this format."""
     texts = [json.dumps(arguments, ensure_ascii=False) for _, arguments in calls]
     names = [name for name, _ in calls]
     if form == "hermes":
@@ -38,7 +38,7 @@ def spoken(calls):
 
 
 def ask(text, **fields):
-    """The choice of a whole answer, and the same put together from a stream."""
+    """Returns the choice of a whole answer, after comparing it with the one assembled from a stream."""
     body = dict(messages=[{"role": "user", "content": text + END}], stop=END, **fields)
     status, said, _ = client.ask("POST", CHAT, body)
     check(status == 200, fields, "is answered with", status, said)
@@ -63,7 +63,7 @@ def ask(text, **fields):
 
 
 def merge(calls, deltas):
-    """Adds deltas of calls: the name is in the first, and arguments come piece by piece."""
+    """Adds deltas of tool calls: the first has the name, and the arguments arrive in pieces."""
     for delta in deltas:
         index = delta.pop("index")
         if index == len(calls):
@@ -94,7 +94,7 @@ check_calls(ask(spoken(CALLS), tools=TOOLS), CALLS, None)
 check_calls(ask(spoken(CALLS[:1]), tools=TOOLS, logprobs=True), CALLS[:1], None)
 check_calls(ask(before + spoken(CALLS), tools=TOOLS, tool_choice="auto"), CALLS, "I look.")
 if not always:
-    # Without tools, or with none to be called, all is content.
+    # Without tools, or with tool_choice none, everything is content.
     for fields in ({}, {"tools": TOOLS, "tool_choice": "none"}):
         plain = ask(spoken(CALLS), **fields)
         check(plain["message"] == {"role": "assistant", "content": spoken(CALLS)} and plain["finish_reason"] == "stop",
@@ -102,7 +102,7 @@ if not always:
 one = ask(spoken(CALLS), tools=TOOLS, parallel_tool_calls=False)
 check_calls(one, CALLS[:1], None)
 
-# A call that is cut off ends for its length, and what only looks like one is content.
+# A truncated call ends with finish_reason length, and text that only resembles a call is content.
 cut = client.ask("POST", CHAT, {"messages": [{"role": "user", "content": spoken(CALLS[:1])}], "tools": TOOLS,
                                 "max_tokens": len(spoken(CALLS[:1]).encode()) - 12})[1]["choices"][0]
 check(cut["finish_reason"] == "length", "a call that is cut off ends with", cut)
@@ -112,7 +112,7 @@ for text in ("a < b", "Use <tool_call> or [TOOL_CALLS] or <|x", '{"no": "call"}'
     check(plain["message"]["content"] == text.replace("<|channel|>final<|message|>", "") and
           plain["finish_reason"] == "stop" and "tool_calls" not in plain["message"], text, "is answered with", plain)
 
-# Reasoning stands beside the content.
+# Reasoning is separate from the content.
 thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" if always else "<think>\nHm.\n</think>\n\n"
 final = "<|channel|>final<|message|>Yes." if always else "Yes."
 said = ask(thought + final)["message"]
@@ -121,6 +121,6 @@ said = ask(thought + spoken(CALLS[:1]), tools=TOOLS)
 check(said["message"]["reasoning_content"] == "Hm.", "reasoning in front of a call is", said)
 check_calls(said, CALLS[:1], None)
 
-# Wrong fields are refused by name.
+# Errors name invalid fields.
 client.refused(400, "parallel_tool_calls must be true or false", CHAT, parallel_tool_calls=1,
                messages=[{"role": "user", "content": "a"}])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session of a small shipped model, and its answers. */
+/* A serving session of a small shipped model, and its answers. */
 #ifndef SLUICE_TESTS_SESSION_H
 #define SLUICE_TESTS_SESSION_H
 
@@ -20,7 +20,7 @@ typedef struct served {
   sl_dtype kv;    /* type of the KV cache */
 } served;
 
-/* Fills in the values that the text's seed gives. */
+/* Fills in values derived from the model's seed. */
 static inline sl_status served_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   (void)ctx;
   return sl_params_init(lowered, rt, 7);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shipped model's graph, as sharding passes see it. */
+/* The graph of a shipped model, as the sharding passes receive it. */
 #ifndef SLUICE_TESTS_SHIPPED_H
 #define SLUICE_TESTS_SHIPPED_H
 

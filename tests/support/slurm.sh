@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# A Slurm cluster of two nodes, n1 and n2, both of them this machine: to be sourced.
+# A Slurm cluster of two nodes, n1 and n2, both of them this machine. Source this file.
 #
 # The test continues in its own namespaces: one of mounts, in which the nodes' names
 # resolve to this machine, and one of processes, so that nothing is left running however
 # it ends. All files are in the folder given to slurm_start.
 
 slurm_folder=
-PATH=$PATH:/usr/sbin # daemons are there
+PATH=$PATH:/usr/sbin # folder of the daemons
 
-# Prints why there can be no Slurm here; nothing if there can.
+# Prints why Slurm cannot run here, or nothing if it can.
 slurm_missing() {
   local tool
   ((EUID == 0)) || { echo "only root can run Slurm's daemons"; return; }
@@ -27,7 +27,7 @@ slurm_enter() {
   SLUICE_SLURM_INSIDE=1 exec unshare -mp --fork --kill-child --mount-proc bash "$0" "$@"
 }
 
-slurm_configure() { # folder port
+slurm_configure() { # FOLDER PORT
   local name
   name=$(uname -n)
   name=${name%%.*}
@@ -93,7 +93,7 @@ slurm_start() {
   mount --bind "$1/hosts" /etc/hosts
   (umask 077 && head -c 1024 /dev/urandom >"$1/munge.key")
   export SLURM_CONF=$1/slurm.conf
-  for try in 1 2 3; do # somebody may have a port
+  for try in 1 2 3; do # another program may use a port
     port=$((10000 + RANDOM % 9000))
     slurm_configure "$1" $port
     mkdir -p "$1"/{state,spool.n1,spool.n2}

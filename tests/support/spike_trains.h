@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trains of spikes that carry integers exactly (SpikingBrain, arXiv 2509.05276). A train has one
- * spike of -1, 0 or 1 for each step and number. The weight of a step is what its spikes count. */
+/* Spike trains that encode integers exactly (SpikingBrain, arXiv 2509.05276). A train has one spike
+ * of -1, 0 or 1 per step and number. A spike counts as the weight of its step. */
 #ifndef SLUICE_TESTS_SPIKE_TRAINS_H
 #define SLUICE_TESTS_SPIKE_TRAINS_H
 
@@ -13,7 +13,7 @@ typedef enum train_code { TRAIN_BINARY, TRAIN_TERNARY, TRAIN_BITWISE, TRAIN_CODE
 
 static inline int64_t train_size(int64_t s) { return s < 0 ? -s : s; }
 
-/* Steps of a train for n numbers; -1 if the code cannot carry them. */
+/* Returns the steps of a train for n numbers, or -1 if the code cannot represent them. */
 static inline int64_t train_steps(train_code code, const int64_t *s, int64_t n) {
   int64_t most = 0, steps = 1;
   for (int64_t i = 0; i < n; i++) {

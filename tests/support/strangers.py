@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disturbs every port that the processes of a job listen on, until the job ends.
+"""Attacks every port that the processes of a job listen on, until the job ends.
 
     strangers.py LAUNCHER ADDRESS
 
@@ -51,7 +51,7 @@ def listening(pid):
 
 
 def noise():
-    """Makes bytes to send: input that once ended jobs, half a handshake, or random data."""
+    """Returns bytes to send: input that once ended jobs, half a handshake, or random data."""
     return random.choice([
         struct.pack("<QBI", 0xCAFEBABE12345678, 0, 1 << 31),
         b"SLUICE\1" + random.randbytes(random.randrange(120)),

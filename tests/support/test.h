@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Support for tests, which are plain programs: main() checks claims and returns 0. It calls its
- * cases by RUN(case, arguments...), and the command line may choose among them:
+ * cases through RUN(case, arguments...), and the command line can select cases:
  *
  *   test_FOLDER_NAME --list               prints the names of the cases, and runs none
  *   test_FOLDER_NAME --only CASE [...]    runs that case alone
@@ -12,31 +12,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Says whether the case of that name is to run. From then on failed claims name it. */
+/* Returns whether the case is to run. Failed claims name it from then on. */
 bool test_case(const char *name);
-/* Says whether all cases run. */
+/* Returns whether all cases run. */
 bool test_whole(void);
-/* Skips --list and --only CASE: sets *words to those behind them, with a NULL at the end, and
- * returns their number. */
+/* Skips --list and --only CASE: sets *words to the words after them, ended by NULL, and returns
+ * their number. */
 int test_words(int argc, char **argv, char ***words);
-/* Says whether the test may take its time: tools/test --long. */
+/* Returns whether the test may take long: tools/test --long. */
 bool test_long(void);
-/* Says whether the build has a sanitizer: 1 of addresses, 2 of threads. */
+/* Sanitizer of the build: 1 for addresses, 2 for threads. */
 #ifndef TEST_SANITIZED
 #define TEST_SANITIZED 0
 #endif
-/* Returns a count, or a stride through a table of cases: by default, under a sanitizer, and with
- * --long. */
+/* Returns a count, or a stride through a table of cases: `usual` by default, `sanitized` under a
+ * sanitizer, and `whole` with --long. */
 static inline int test_many(int usual, int sanitized, int whole) {
   return test_long() ? whole : TEST_SANITIZED ? sanitized : usual;
 }
-/* Prints the place of a failed claim. */
+/* Prints the location of a failed claim. */
 void test_failed_at(const char *file, int line);
 
 #define RUN_AS(name, call) (test_case(name) ? (void)(call) : (void)0)
 #define RUN(function, ...) RUN_AS(#function, function(__VA_ARGS__))
 
-/* Ends the test if the condition does not hold, and prints the place and the failed claim. */
+/* Ends the test if the condition does not hold, and prints the location and the failed claim. */
 #define CHECK(condition, ...)             \
   do {                                    \
     if (!(condition)) {                   \

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions of the tools' tests: to be sourced. The test works in a temporary folder, without the
-# user's settings; `out` and `err` there hold the last tool's output.
+# Functions for the tests of tools; source this file. The test works in a temporary folder, without
+# the user's settings. The files `out` and `err` there hold the last tool's output.
 
 bin=$SLUICE_BUILD/bin
 actorrun=$bin/actorrun
 reference=$SLUICE_SOURCE/tests/reference
 work=$(mktemp -d)
-# Timeout of jobs that must not lose a process: a busy machine may stall one for seconds.
+# Timeout for jobs that must not lose a process: a busy machine may stall one for seconds.
 patient=(--heartbeat-timeout 30)
-to_end=() # processes that are not to outlive the test
+to_end=() # processes that must not outlive the test
 end_test() {
   ((${#to_end[@]} == 0)) || kill -9 "${to_end[@]}" 2>/dev/null || :
   rm -rf "$work"
@@ -31,11 +31,11 @@ fail() {
 }
 
 skip() { echo "skipped: $*"; exit 77; }
-# sanitized: does the build have a sanitizer?
+# sanitized: whether the build has a sanitizer.
 sanitized() { grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; }
-# brief: does the test run under a sanitizer, and not by tools/test --long? It then does less.
+# brief: whether the test runs under a sanitizer and without tools/test --long, and does less.
 brief() { [[ ! ${SLUICE_LONG-} ]] && sanitized; }
-# every N WORD...: sets some to each N-th of the words where the test is brief, else to all.
+# every N WORD...: sets `some` to every N-th word if the test is brief, else to all.
 every() {
   local n=$1 i
   shift
@@ -44,12 +44,12 @@ every() {
   some=()
   for ((i = 1; i <= $#; i += n)); do some+=("${!i}"); done
 }
-# draw [SEED]: sets the test's seed, and prints it. It is the same every time, unless SLUICE_SEED says another.
+# draw [SEED]: sets and prints the test's seed. It is fixed unless SLUICE_SEED gives another.
 draw() {
   seed=${1:-${SLUICE_SEED:-1}}
   echo "seed $seed"
 }
-# need PROGRAM...: skips the test unless one of them is installed.
+# need PROGRAM...: skips the test unless one of the programs is installed.
 need() {
   local program
   for program in "$@"; do type -P "$program" >/dev/null && return; done
@@ -63,8 +63,8 @@ ends() {
   "$@" >out 2>err || got=$?
   ((got == want)) || fail "$*: status $got, not $want"
 }
-# background COMMAND...: runs it as $pid. `out` is emptied first, and not by the new process when it
-# gets to run: a caller that waits for a word in it must not find the last command's output.
+# background COMMAND...: runs the command as $pid. `out` is emptied first, not by the new process: a
+# caller that waits for a word in it must not find the output of the previous command.
 background() {
   : >out
   : >err
@@ -74,5 +74,5 @@ background() {
 }
 says() { grep -qF -- "$1" "$2" || fail "\"$1\" is not in what was said"; }
 
-# Prints a report's losses, bit by bit.
+# Prints the losses of a report with all their bits.
 hexes() { grep -o '"loss_hex":[^,]*' "$1"; }

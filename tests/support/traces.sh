@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Functions of actortrace's tests: to be sourced.
+# Functions for the tests of actortrace; source this file.
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# within.sh COMMAND...: runs a test, unless the time for tests is up (SLUICE_DEADLINE, in
-# seconds since 1970). A test that has begun gets two more minutes.
+# within.sh COMMAND...: runs a test, unless the deadline for all tests has passed (SLUICE_DEADLINE,
+# in seconds since 1970). A test that has begun gets two more minutes.
 [[ ${SLUICE_DEADLINE-} ]] || exec "$@"
 left=$((SLUICE_DEADLINE - EPOCHSECONDS))
 if ((left <= 0)); then

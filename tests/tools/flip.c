@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model for tests: bytes are embedded and predicted. In step SLUICE_FLIP, if that is set, one bit
- * of one gradient of the embedding is wrong, on the device that has the last sequence. */
+/* A test model that embeds bytes and predicts them. In step SLUICE_FLIP, if that is set, the device
+ * that holds the last sequence flips one bit of one gradient of the embedding. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# actorrun and actortrace as a user meets them: what they print, what they leave
-# behind and how they end (test_actorrun_refused.sh: what is refused).
+# Tests actorrun and actortrace as a user meets them: what they print, which files they leave and
+# how they end. test_actorrun_refused.sh tests what actorrun rejects.
 # labels: first smoke
 # needs: zeromq
 set -u
@@ -9,10 +9,10 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 small="--layers 2 --width 32 --heads 2 --context 32 --batch 4 --data $reference/tokens.u16"
 
-# run STATUS WORDS...: actorrun ends with that status
+# run STATUS WORDS...: actorrun has to end with STATUS.
 run() { ends "$1" "$actorrun" "${@:2}"; }
 
-# refused STATUS TEXT WORDS...: ends with that status and one line that says TEXT
+# refused STATUS TEXT WORDS...: actorrun has to end with STATUS and one line that contains TEXT.
 refused() {
   local status=$1 text=$2
   shift 2
@@ -21,11 +21,11 @@ refused() {
   [ "$(grep -c '^actorrun: ' err)" -eq 1 ] || fail "actorrun $*: one line says why"
 }
 
-# ---- a run and what it leaves ----------------------------------------------------------
+# ---- a run and its output --------------------------------------------------------------
 run 0 --steps 3 --stages 2 --microbatches 2 --report r.json --trace t.trace --save w.safetensors \
   --plan p.txt --init "$reference/hf_gpt2/model.safetensors" gpt $small
 says "step 1/3  loss" out; says "step 3/3  loss" out; says "cpu:1" out
-# The start says what is trained, on how much, and where each block lies.
+# At startup the run prints the model, the amount of data, and the device of each block.
 begun() { grep -qxE "$1" out || fail "the start does not say: $1"; }
 begun 'gpt: [0-9,]+ parameters; [0-9,]+ tokens in 1 file, [0-9,.]+ steps an epoch'
 begun '  cpu:0 +[0-9.]+ [KM]iB  embedding h\.0'
@@ -42,7 +42,7 @@ run 0 --dry-run --devices timed:12 gpt $small --layers 10
 begun 'gpt: [0-9,]+ parameters.*'
 begun '  \.\.\. 5 more'
 begun '  timed:11 +[0-9.]+ [KM]iB  head'
-# Registers of one name that differ are told apart.
+# The list of quotas distinguishes different registers of the same name.
 run 0 --dry-run --stages 2 --chunks 2 --schedule v-min --microbatches 4 --eval $reference/tokens.u16 \
   --eval-every 1 --steps 2 --report q.json gpt $small --layers 4
 begun 'quotas:.*  fwd@0=[0-9]+  .*  fwd@0=[0-9]+ \(evaluation\).*'
@@ -64,7 +64,7 @@ done
 [ "$(head -n 1 rows)" = "$(printf \
   'step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor')" ] ||
   fail "the rows have their header"
-# Two forwards and two backwards on each of two devices in each of three steps.
+# Each of three steps has two forward and two backward passes on each of two devices.
 for device in 0 1; do
   for class in F B; do
     n=$(awk -v d=$device -v c=$class -F'\t' '$2 == d && $3 == c' rows | wc -l)
@@ -81,8 +81,8 @@ run 0 --steps 3 --microbatches 2 --pieces 3 --stages 2 --schedule zb-h1 --report
 [ "$(hexes r3.json)" = "$(hexes r4.json)" ] || fail "pieces give the same bits on two stages"
 tr -d ' \t\n' <r4.json | grep -q '"piece_lengths":\[11,11,10\]' || fail "the report has the lengths"
 
-# In bf16 the losses are near those of fp32 where the CPU can do it, or is made
-# to, and do not depend on the stages; where it cannot they are fp32's.
+# Where the CPU has bf16, or SLUICE_CPU_BF16 enables it, bf16 losses are close to fp32 losses and do
+# not depend on the stages. Elsewhere they equal the fp32 losses.
 near() { # FILE FILE SHARE
   paste <(grep -o '"loss":[^,]*' "$1") <(grep -o '"loss":[^,]*' "$2") |
     awk -v share="$3" '{d = $2 - $4; if (d < 0) d = -d; if (d > share * $4) exit 1}'
@@ -104,7 +104,8 @@ for emulate in 0 1; do
 done
 unset SLUICE_CPU_BF16
 
-# In fp32 they hardly depend on who multiplies: a library, or tiles of bf16 (here in plain code, where there are none).
+# In fp32 the losses hardly depend on which code multiplies: a library, or bf16 tiles (in plain code
+# where the CPU has no tiles).
 for products in library tiles; do
   export SLUICE_CPU_FP32=$products
   for stages in 1 2; do
@@ -118,7 +119,7 @@ near tiles1.json library1.json 1e-6 || fail "losses on tiles are those of the li
 [ "$(hexes tiles1.json)" != "$(hexes library1.json)" ] || fail "tiles multiply in an order of their own"
 refused 2 "--dtype fp16: it is one of fp32, bf16" --dtype fp16 gpt $small
 
-# Saved and loaded again, nothing has changed.
+# Weights that are saved, loaded and saved again do not change.
 run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small
 cmp -s w.safetensors w2.safetensors || fail "loading and saving gives the same file"
 
@@ -160,7 +161,7 @@ refused 2 "it is a list of numbers" --steps 0 --generate 2 --prompt words gpt $s
 run 0 --steps 0 --generate 40 --prompt "1 2,299" llama $small --vocab 300
 [ "$(wc -w <out)" -eq 43 ] || fail "numbers for a vocabulary that is not bytes"
 
-# ---- when a run goes wrong -------------------------------------------------------------
+# ---- failed runs -----------------------------------------------------------------------
 cp w.safetensors kept.safetensors
 refused 1 "step" --steps 20 --save w.safetensors --report r.json gpt $small --lr 1e30 --clip 0 \
   --warmup 0
@@ -191,7 +192,7 @@ says "$(printf '\r')step 40/40" out
 [ "$(grep -c 'step ' out)" -le 2 ] || fail "one line is drawn again and again"
 
 # ---- no data ---------------------------------------------------------------------------
-# Grids that are large enough are seen by one device of each stage; no data is needed.
+# On large grids one device of each stage is simulated for all of them; no data is needed.
 large="--layers 4 --width 256 --heads 8 --context 64 --batch 64"
 run 0 --dry-run --clock virtual --machine a100-sxm-80gb --stages 2 --tensor 8 --data-parallel 8 \
   --microbatches 4 gpt $large

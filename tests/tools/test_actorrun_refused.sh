@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorrun's help, and what it refuses: command lines, budgets and files.
+# Tests actorrun's help, and the command lines, budgets and files that it rejects.
 # labels: unthreaded first smoke
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -8,10 +8,10 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 small="--layers 2 --width 32 --heads 2 --context 32 --batch 4 --data $reference/tokens.u16"
 
-# run STATUS WORDS...: actorrun ends with that status
+# run STATUS WORDS...: actorrun has to end with STATUS.
 run() { ends "$1" "$actorrun" "${@:2}"; }
 
-# refused STATUS TEXT WORDS...: ends with that status and one line that says TEXT
+# refused STATUS TEXT WORDS...: actorrun has to end with STATUS and one line that contains TEXT.
 refused() {
   local status=$1 text=$2
   shift 2
@@ -71,7 +71,7 @@ refused 2 "is not a multiple of --heads" gpt $small --heads 3
 refused 2 "gpt: one model at a time" gpt $small gpt
 refused 2 "--memory lots" --memory lots gpt $small
 refused 3 "its budget is 64.0 KiB" --memory 64K gpt $small
-# What is said to fit does, and is all that is needed.
+# Options that the error message suggests make the plan fit, with no other change.
 tight="gpt --layers 4 --width 64 --heads 2 --context 64 --batch 16 --data $reference/tokens.u16"
 advised() { # MEMORY WORDS...
   local memory=$1 advice
@@ -85,7 +85,7 @@ advised() { # MEMORY WORDS...
 advised 4M --microbatches 4
 advised 5M --data-parallel 4 --microbatches 2
 advised 4M --data-parallel 4 --microbatches 2 --recompute full
-advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # which take memory too
+advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # checkpoint parts take memory too
 refused 3 "the least of what was tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
 refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
 
@@ -109,13 +109,13 @@ refused 2 "cannot load nowhere.so" nowhere.so
 printf 'int x = ;\n' >bad.c
 run 2 bad.c
 says "compiling bad.c failed" err; says "bad.c:1" err
-# A misspelt function, an argument of another type.
+# A misspelt function, and an argument of the wrong type.
 for mistake in 'sl_gleu(x, x);' 'sl_graph_status(args);' 'const char *name = 3; (void)name;'; do
   printf '#include <sluice/sluice.h>\nstatic int x;\nint f(sl_args *args);\nint f(sl_args *args) {\n  (void)args;\n  %s\n  return x;\n}\n' "$mistake" >bad.c
   run 2 bad.c
   says "compiling bad.c failed" err; says "bad.c:6:" err; says " error: " err
 done
-# A target that is no class.
+# A target that is not a class.
 cat >classes.c <<'END'
 #include <sluice/sluice.h>
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
@@ -147,14 +147,14 @@ CC="cc -DCLASS=0 -DLOSS=sl_cross_entropy" run 2 --steps 1 classes.c
 says "step 1, microbatch 0: target 2 is -100, and there are classes 0 to 9" err
 CC="cc -DCLASS=1 -DLOSS=weighted" run 2 --steps 1 classes.c
 says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
-CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet classes.c # -100 does not count
-# Each part of a vocabulary knows how many classes there are.
+CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet classes.c # -100 is ignored
+# Each part of a split vocabulary knows the total number of classes.
 for loss in sl_cross_entropy weighted; do
   CC="cc -DCLASS=1 -DLOSS=$loss" run 2 --steps 1 --stages 2 --microbatches 2 --vocab-parallel classes.c
   says "cross_entropy_part), run by actor F" err; says "microbatch 0: target 2 is 12, and there are classes 0 to 9" err
 done
 CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet --stages 2 --microbatches 2 --vocab-parallel classes.c
-# On GPUs --check-finite looks at targets as well.
+# On GPUs --check-finite checks targets as well.
 emulated=$SLUICE_BUILD/tests/emulated_actorrun
 if [[ -x $emulated ]]; then
   CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 1 "$emulated" --steps 1 --devices cuda classes.c
@@ -162,7 +162,7 @@ if [[ -x $emulated ]]; then
   CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 2 "$emulated" --steps 1 --devices cuda --check-finite classes.c
   says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
 fi
-# A model that another minor version has compiled.
+# A model compiled against another minor version.
 cat >version.c <<'END'
 #include <sluice/sluice.h>
 static sl_status build(sl_graph *g, const sl_args *args) { (void)g, (void)args; return SL_OK; }

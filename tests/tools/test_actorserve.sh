@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorserve answers what actorrun --generate and --chat write, of a Hugging Face folder and of weights in a
-# file, to curl as to anybody; what cannot be served is refused by name.
+# actorserve returns what actorrun --generate and --chat write, for a Hugging Face folder and for
+# weights in a file. Whatever cannot be served is rejected with an error that names it.
 # labels: outside
 # needs: libevent pcre2 utf8proc
 set -euo pipefail
@@ -22,7 +22,7 @@ print(json.dumps({"bos_token": {"content": row["begin"]}, "eos_token": row["end"
 PY
 ends 0 "$actorrun" --quiet --steps 10 --save bytes.safetensors gpt --data "$reference/text.txt" "${small[@]}" --lr 1e-2
 
-# serve WORDS...: it runs as $pid, and is asked at $url
+# serve WORDS...: starts a server as $pid, with its API at $url.
 serve() {
   background "$actorserve" --port 0 "$@"
   until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
@@ -38,7 +38,7 @@ drained() {
 ask() { curl -sS "$url/$1" -d "$2"; } # PATH BODY
 told() { grep -q "$2" <<<"$(curl -sS "${url%/v1}/$1")"; } # PATH PATTERN
 field() { python3 -c 'import json, sys; print(eval("json.load(sys.stdin)" + sys.argv[1]), end="")' "$1"; }
-# same TEXT FILE: the file is that text and the end of a line
+# same TEXT FILE: FILE has to contain TEXT and a newline.
 same() { [[ "$1" == "$(<"$2")" ]] || fail "\"$1\" is not what actorrun writes: $(<"$2")"; }
 
 # Completions and chats, whole and streamed.
@@ -103,7 +103,7 @@ grep -qE '^[0-9-]+T[0-9:]+Z 127.0.0.1 "POST /v1/completions" 200 [0-9.]+$' acces
 grep -qE '"POST /v1/completions" 400 ' access || fail "it has what was refused"
 grep -qE '"GET /health" 200 ' access || fail "and what is asked of the server"
 
-# Names of the model.
+# Model names.
 serve --served-model-name first,second model
 [[ $(curl -sS "$url/models" | field '["data"][1]["id"]') == second ]] || fail "both names are told"
 for name in first second; do
@@ -114,8 +114,8 @@ done
 drained
 grep -qE 'sluice: first: weights [0-9.]+ [KM]iB, context 64 tokens, KV cache [0-9]+ pages' err || fail "it says what it serves: $(<err)"
 
-# With an adapter it writes what the model writes with that; one of another model is refused by
-# name.
+# With an adapter the server writes what the model writes with that adapter. An adapter of another
+# model is rejected with an error that names it.
 ends 0 "$actorrun" --quiet --init model --steps 9 --lora 'model.layers.*.mlp.up_proj=2' --save-adapter low llama --data "$reference/text.txt" \
   --context 64 --lr 0.3 --warmup 0
 ends 0 "$actorrun" --quiet --init model --adapter low --steps 0 --generate 9 --temperature 0 --prompt "Hello 12" llama --context 64
@@ -134,7 +134,7 @@ says "up_proj.lora_A.weight is F32[2, 32], but the model needs f32[2, 16]" err
 ends 2 "$actorserve" --adapter "$reference/lora_gpt2" model
 says "no linear map has a weight of such a name" err
 
-# It leaves a trace and a report.
+# The server leaves a trace and a report.
 python3 - ran.json <<'PY' || fail "the report: $(<ran.json)"
 import json, sys
 x = json.load(open(sys.argv[1]))
@@ -143,7 +143,7 @@ PY
 "$bin/actortrace" rows ran.trace >rows || fail "there is a trace"
 (($(wc -l <rows) > 10)) || fail "it has $(wc -l <rows) rows"
 
-# A prompt that begins as another did is computed from where it goes on, by whole pages, and answered as it is alone.
+# Prompts that share a prefix share its whole pages, and get the same answers as without sharing.
 ids=$(python3 -c 'print([i * i % 700 for i in range(130)])')
 longer=(--init model/model.safetensors llama "${small[@]:0:6}" --context 256 --positions 256 --vocab 700)
 cached='["usage"]["prompt_tokens_details"]["cached_tokens"]'
@@ -168,7 +168,8 @@ PY
 ends 2 "$actorserve" --prefix-caching maybe model
 grep -q "prefix-caching" err || fail "$(<err)"
 
-# What ticks took is logged, and taken so again: the prompt of eight tokens, then a token at a time.
+# --log records the ticks, and --replay repeats them: the prompt of eight tokens, then one token at
+# a time.
 [[ $(head -2 ticks | tr '\n' ' ') =~ ^1:0\+([0-9]+)\ 1:([0-9]+)\+1\ $ ]] && ((BASH_REMATCH[1] == BASH_REMATCH[2])) ||
   fail "the first ticks are $(head -2 ticks)"
 sed -E '1s/^1:0\+([0-9]+)$/1:0+1/; 1q' ticks >slowly
@@ -180,7 +181,8 @@ same "Hello 12$text" continued
 head -n "$n" again | cmp -s - slowly || fail "replayed: $(<again)"
 drained
 
-# So is who hung up, also where nobody does now: with the tokens that were there by then. The next one is answered.
+# --replay also repeats disconnects, even though no client hangs up now: the server drops the client
+# after the same number of tokens and then answers the next request.
 printf '%s\n' "1:0+$n" "1:$n+1" "1:$((n + 1))+1" "x1:$((n + 2)) 2:0+$n" "2:$n+1" "x2:$((n + 1)) 3:0+$n" >left
 ask_left() { ask completions "{\"prompt\":\"Hello 12\",\"max_tokens\":9,\"temperature\":0,\"stream\":$1}"; }
 serve --prefix-caching off --replay left --log again model
@@ -196,7 +198,7 @@ told metrics '^sluice_hung_up_total 2$' || fail "both are counted"
 head -n 6 again | cmp -s - left || fail "replayed: $(<again)"
 drained
 
-# A line that can be of no such run fails.
+# The replay fails on a line that cannot belong to the run.
 for line in 1:5+3 1:-4+2; do
   echo "$line" >wrong
   serve --replay wrong model
@@ -205,12 +207,12 @@ for line in 1:5+3 1:-4+2; do
   ! wait "$pid" || fail "a model that has failed ends well"
   grep -q "wrong: line 1 takes ${line#*+} rows" err || fail "what is wrong with $line"
 done
-echo 0:0+1 >wrong # nobody needs to ask
+echo 0:0+1 >wrong # fails before any request
 ends 2 "$actorserve" --port 0 --replay wrong model
 grep -q "wrong: line 1 takes 1 rows from 0 on of request 0" err || fail "what is wrong with request 0"
 
-# The same text on two stages of two devices, a token at a time, with pages for no more than one sequence, as several
-# ask at once.
+# Two stages on two devices give the same text, one token at a time, with pages for one sequence
+# only, under concurrent requests.
 serve --stages 2 --rows 3 --groups 2 --sequences 2 --quota kv=1 --queue 8 --context 64 model
 several='{"prompt":"Hello 12","max_tokens":9,"temperature":0,"n":5}'
 for text in $(ask completions "$several" | field '["choices"]' | python3 -c '
@@ -220,7 +222,8 @@ print(*(c["text"].encode().hex() for c in eval(sys.stdin.read())))'); do
 done
 drained
 
-# And where two devices share out each stage, of which each has its heads' pages and its rows of all weights.
+# Two tensor-parallel devices on each stage do too. Each holds the pages of its heads and its rows
+# of all weights.
 serve --stages 2 --tensor 2 --report shared.json model
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
@@ -228,7 +231,8 @@ drained
 [[ $(field '["devices"][1]["peak_bytes"]["parameters"]' <shared.json) -lt \
    $(($(field '["devices"][0]["peak_bytes"]["parameters"]' <ran.json) / 3)) ]] || fail "devices have parts: $(<shared.json)"
 
-# With weights on disk, but for those of a block at a time and the table, in less memory than all of them need: the same.
+# With weights on disk, except one block at a time and the table, the server needs less memory and
+# gives the same text.
 deep=(--devices cpu:1x1 --sequences 2 --rows 8 --quota kv=2 --init deep.safetensors)
 words=(gpt --layers 8 --width 32 --heads 4 --context 64)
 ends 0 "$actorrun" --quiet --steps 1 --save deep.safetensors "${words[@]}" --data "$reference/text.txt"
@@ -248,7 +252,8 @@ says "--home act: of a model that is served weights alone can live elsewhere" er
 ends 2 "$actorserve" --port 0 "${deep[@]}" --weights disk --disk nowhere "${words[@]}"
 says "nowhere" err
 
-# And a recurrence, an op of its own: its states lie in pages, which are shared, given up and computed again.
+# A model with a custom recurrent op: its states are stored in pages, which are shared, evicted and
+# recomputed.
 ends 0 "$actorrun" --quiet --steps 10 --save decay.safetensors "$SLUICE_SOURCE/examples/decay.c" --data "$reference/text.txt" --lr 3e-3
 long=$(head -c 100 "$reference/text.txt" | tr -c '[:alnum:]' ' ')
 ends 0 "$actorrun" --quiet --init decay.safetensors --steps 0 --generate 20 --temperature 0 --prompt "$long" \
@@ -260,12 +265,12 @@ serve --rows 5 --sequences 4 --quota kv=2 --init decay.safetensors "$SLUICE_SOUR
   "$(tail -c +101 continued.decay)" ]] || fail "recurrences go on otherwise: $(<continued.decay)"
 drained
 
-# And on two processes, of which the first has the port; the trace is of both.
+# Two processes: the first one listens, and the trace covers both.
 serve -n 2 "${patient[@]}" --stages 2 --trace both.trace model
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 
-# Whoever asks one of them is told how both are, and can have fewer pages used.
+# Each process reports the status of both, and can lower the number of pages in use.
 ends 0 "$actorrun" status --json "$pid"
 [[ $(field '["serving"]["tokens"]' <out) == 9 ]] || fail "$(<out)"
 second=$(field '["processes"][1]["pid"]' <out)
@@ -289,7 +294,7 @@ for stage in 0 1; do
   grep -qx "$stage"$'\tF\t'"$stage" rows || fail "no pass of process $stage is in the trace"
 done
 
-# Bytes are tokens where there is no tokenizer.
+# A model without a tokenizer takes bytes as tokens.
 ends 0 "$actorrun" --quiet --init bytes.safetensors --steps 0 --generate 9 --temperature 0 --prompt "And the" gpt "${small[@]}"
 cp out continued
 serve --init bytes.safetensors gpt "${small[@]}"
@@ -330,7 +335,8 @@ refused "--quota act.b=2: of a model that is served" --quota act.b=2 model
 refused "--admit sometimes: it is one of reserve, recompute" --admit sometimes model
 refused "--host nowhere.invalid" --host nowhere.invalid model
 
-# What cannot be written is named, and ends it with 1: what is printed as well.
+# A write error ends the server with status 1 and a message that names the file; the same holds for
+# standard output.
 for output in log trace report; do
   serve --$output /dev/full model
   ask completions '{"prompt":"a","max_tokens":2}' >said
@@ -348,7 +354,8 @@ for words in "--log /dev/full" "--trace /dev/full" "--report /dev/full"; do
   says "/dev/full" err
 done
 
-# The key may lie in a file, or in a variable, and is asked for; who listens for others without one is warned.
+# The API key comes from a file or a variable, and requests need it. A server that listens on other
+# interfaces without a key warns.
 echo "se-cret" >key
 serve --api-key-file key --host 127.0.0.1 model
 [[ $(curl -s -o said -w '%{http_code}' "$url/models") == 401 ]] || fail "nobody asks without the key"
@@ -371,7 +378,7 @@ for words in "--api-key-file nokey" "--api-key-file spaces" "--api-key-file nowh
   says "$(cut -d" " -f1 <<<"$words" | cut -c3-)" err
 done
 
-# Prefixes of requests with another salt are not shared.
+# Requests with different cache salts do not share prefixes.
 serve "${longer[@]}"
 salted() { ask completions "{\"prompt\":$ids,\"max_tokens\":1,\"cache_salt\":$1}" | field "$cached"; }
 [[ "$(salted '"a"') $(salted '"b"') $(salted '"a"') $(salted null) $(salted '"b"') $(salted null)" == "0 0 128 0 128 128" ]] ||

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# actortrace as a user meets it: pictures, tables, exports that are the same each time, and
-# words for damaged files.
+# Tests actortrace as a user meets it: pictures, tables, reproducible exports, and error messages
+# for damaged files.
 # labels: unthreaded first
 set -u
 # shellcheck source=tests/support/traces.sh
@@ -64,7 +64,7 @@ for t in a b v; do
 done
 trace 0 rows --step 1 --device 2 a.trace
 awk -F'\t' 'NR > 1 && ($1 != 1 || $2 != 2) { exit 1 } END { exit NR < 17 }' out || fail "rows are chosen"
-# what lacks a slot of those that registers share lacks a credit, not a device
+# An actor that waits for a slot of a shared pool waits for a credit, not for the device.
 "$actorrun" --quiet --data-parallel 4 --microbatches 4 --shard parameters --devices timed:4 \
   --clock virtual --steps 3 --trace lanes.trace llama --data "$reference/text.txt" --layers 2 \
   --width 32 --heads 2 --context 16 --batch 16 >out 2>err || fail "a run with lanes"
@@ -76,7 +76,7 @@ says "the plans differ" out; says "send:fwd@0>1" out; says "By device" out
 trace 0 diff a.trace a.trace
 [ "$(grep -c '^the same$' out)" -eq 3 ] || fail "nothing differs from itself"
 
-# ---- a file cut short is shown as far as it goes --------------------------------------
+# ---- a truncated file is shown up to where it ends ------------------------------------
 head -c $(($(stat -c %s a.trace) * 3 / 4)) a.trace >cut.trace
 trace 0 show cut.trace
 says "cut.trace is truncated" err
@@ -84,9 +84,9 @@ says "timed:3" out
 head -c 90 a.trace >cut.trace
 refused 2 "cut.trace is truncated" show cut.trace
 
-# ---- what somebody else has written -----------------------------------------------------
-# a trace without firings, one whose names have escape sequences in them, and ones that say that
-# a step has far more microbatches or pieces than there are firings
+# ---- crafted traces ---------------------------------------------------------------------
+# Traces without firings, with escape sequences in names, and with far more microbatches or pieces
+# per step than there are firings.
 python3 - a.trace none.trace names.trace microbatches.trace pieces.trace <<'END'
 import struct, sys
 PRIME, BASIS, MASK = 1099511628211, 14695981039346656037, (1 << 64) - 1

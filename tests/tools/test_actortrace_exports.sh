@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What actortrace exports is read back by readers that know nothing of it: every firing is
-# there. Damaged traces end in words, not in a crash.
+# Independent readers parse what actortrace exports and find every firing. Damaged traces produce
+# error messages and no crash.
 #
 #   test_actortrace_exports.sh [SEED [ROUNDS]]
 # labels: unthreaded random

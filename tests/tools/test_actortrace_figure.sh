@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The figure that actortrace draws is one to another program.
+# Other programs can read the figure that actortrace draws.
 # labels: unthreaded
 set -u
 # shellcheck source=tests/support/traces.sh
 source "$SLUICE_SOURCE/tests/support/traces.sh"
 need rsvg-convert
 
-# The passes of a device's two chunks have two shades, so that a vee is seen; one chunk has one.
+# Passes of a device's two chunks have two shades, so that a V-shaped placement is visible; a single
+# chunk has one shade.
 shades() { grep -c 'height="26" fill="#99c7e0"/>' "$1"; }
 for chunks in 1:1f1b 2:v-min; do
   ends 0 "$bin/actorrun" --devices timed:4 --clock virtual --stages 4 --microbatches 8 --chunks ${chunks%:*} \
@@ -16,7 +17,7 @@ for chunks in 1:1f1b 2:v-min; do
   grep -q '>time since the first pass began; ' ${chunks#*:}.svg || fail "the axis has no title"
 done
 [ "$(shades 1f1b.svg)" -eq 0 ] || fail "one chunk has one shade"
-# 4 devices with 8 forward passes of the second chunk each.
+# 4 devices, each with 8 forward passes of the second chunk.
 [ "$(shades v-min.svg)" -eq 32 ] || fail "two chunks: $(shades v-min.svg) lighter forward passes"
 grep -q "lighter: a device" v-min.svg || fail "the legend has no shades"
 

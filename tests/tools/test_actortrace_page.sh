@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The page that actortrace writes, in a browser: what it shows, what keys and the mouse do, and
+# Tests the page that actortrace writes in a browser: what it shows, what keys and the mouse do, and
 # how fast it draws 200,000 firings.
 # labels: unthreaded first
 set -u

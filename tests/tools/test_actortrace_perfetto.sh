@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The trace for Perfetto is one to Perfetto's own reader, or to any other of protobuf.
+# Perfetto's own reader, or any other protobuf reader, parses the trace exported for Perfetto.
 # labels: unthreaded
 set -u
 # shellcheck source=tests/support/traces.sh

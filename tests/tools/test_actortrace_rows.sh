@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Valid rows in what actortrace shows: the figure has a bar for each pass that has rows, as high as these are, and says how
-# many; the page has them all; of a plan without such slots nothing is said. A figure of several steps has the firings of all.
+# Tests valid rows in what actortrace shows. The figure has a bar for each pass with rows, as high
+# as their number, and states the maximum. The page has all of them. Plans without such slots show
+# nothing. A figure of several steps has the firings of all.
 # labels: unthreaded
 set -u
 # shellcheck source=tests/support/traces.sh

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# actortune as a user meets it: its frontier is one, its commands make the plans it
-# speaks of, and what it predicts is what runs do.
+# Tests actortune as a user meets it: its frontier is a frontier, its commands make the plans that
+# it shows, and runs behave as it predicts.
 # labels: unthreaded long first
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -8,7 +8,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 small="--layers 4 --width 32 --heads 2 --context 32 --batch 8 --data $reference/tokens.u16"
 
-# tune STATUS WORDS...: actortune ends with that status
+# tune STATUS WORDS...: actortune has to end with STATUS.
 tune() { ends "$1" "$bin/actortune" "${@:2}"; }
 
 refused() {
@@ -19,14 +19,14 @@ refused() {
   [ "$(grep -c '^actortune: ' err)" -eq 1 ] || fail "actortune $*: one line says why"
 }
 
-# Rows of a CSV file without its header: point, bytes, seconds, ...; and the command.
+# rows FILE: rows of a CSV file without its header: point, bytes, seconds, ..., command.
 rows() { tail -n +2 "$1"; }
 commands() { rows "$1" | sed -E 's/.*,"([^"]*)"$/\1/'; }
 
-# number JSON NAME: the first of that name
+# number JSON NAME: prints the first number of that name.
 number() { sed -nE "s/.*\"$2\":[[:space:]]*([-0-9.e+]+).*/\1/p" "$1" | head -n 1; }
 
-# close A B SHARE: do they differ by no more than this share?
+# close A B SHARE: succeeds if A and B differ by at most this share.
 close() {
   awk -v a="$1" -v b="$2" -v s="$3" 'BEGIN {d = a - b; if (d < 0) d = -d; exit !(d <= s * b)}'
 }
@@ -64,7 +64,7 @@ refused 2 "measuring with actorrun failed: gpt needs something to learn" --stage
 refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
   --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
 
-# ---- the small GPT on four CPU devices: commands make the plans, runs need their memory ----
+# ---- the small GPT on four CPU devices: commands make the plans, runs need the stated memory --
 tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv \
   --json f.json --svg f.svg gpt $small
 says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out
@@ -74,7 +74,7 @@ monotone f.csv
 [ "$(grep -c '^ *[0-9]*  actorrun ' out)" -eq "$(rows f.csv | wc -l)" ] ||
   fail "every point has its command"
 grep -q '</svg>' f.svg || fail "the figure is whole"
-# Each point and each published schedule has a name; the legend has one ring more.
+# Each point and each published schedule has a label; the legend has one more ring.
 marks() { grep -o "class=\"$1\"" f.svg | wc -l; }
 [ "$(marks best)" -eq $(($(marks point) / 2)) ] || fail "$(marks best) names of $(marks point) points"
 [ "$(marks published)" -eq $(($(marks ring) - 1)) ] || fail "$(marks published) names of $(marks ring) rings"
@@ -85,7 +85,7 @@ while read -r command; do
   IFS=, read -r _ bytes seconds _ _ _ _ _ _ hash _ <<<"$row"
   eval "$bin/$command --dry-run" >out 2>err || fail "$command --dry-run"
   says "plan $hash" out
-  # The table's last column against the point's bytes, to the table's digits.
+  # Compares the last column of the table with the bytes of the point, to the table's precision.
   awk -v want="$bytes" '
     $1 ~ /^cpu:/ {unit = $NF == "MiB" ? 1048576 : 1024; bytes = $(NF - 1) * unit
                   half = unit * ($(NF - 1) < 100 ? 0.05 : 0.5)
@@ -100,7 +100,7 @@ while read -r command; do
   [ "$peak" = "$bytes" ] || fail "$command: needs $peak bytes, not $bytes"
 done < <(commands f.csv)
 
-# With the same durations the same is found.
+# The same durations give the same result.
 tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv a.csv \
   gpt $small
 tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --profile durations-m8.json --csv b.csv \
@@ -109,13 +109,14 @@ cmp -s a.csv b.csv || fail "any number of threads finds the same"
 refused 2 "no report was measured at --microbatches 4" --stages 4 --microbatches 4,8 \
   --profile durations-m8.json gpt $small
 
-# Without kept durations too, the command makes the plan.
+# Without kept durations the command makes the plan too.
 tune 0 --stages 4 --microbatches 8 --schedule 1f1b --effort 20 --measure 2 --csv k.csv gpt $small
 hash=$(rows k.csv | head -n 1 | cut -d, -f10)
 eval "$bin/$(commands k.csv | head -n 1) --dry-run" >out 2>err || fail "a dry run"
 says "plan $hash" out
 
-# Whatever is in a word, the command is one to a shell, and harmless to a terminal.
+# The printed command survives a shell and contains no escape sequences, whatever characters its
+# words have.
 odd=$(printf "odd\\033[2J'\\\\name.u16")
 cp "$reference/tokens.u16" "$odd"
 tune 0 --devices timed:4 --microbatches 8 --schedule 1f1b --effort 5 --csv o.csv gpt \
@@ -150,25 +151,25 @@ while read -r command; do
   close "$(number v.json step_seconds)" "$seconds" 1e-6 ||
     fail "$command: a step takes $(number v.json step_seconds) s, not $seconds"
 done < <(commands p.csv)
-# Without a limit the best of the published schedules is found: no bubble.
+# With no limit, actortune finds the best of the published schedules, which has no bubble.
 rows p.csv | tail -n 1 | awk -F, '{exit !($5 < 0.02)}' || fail "a plan without a bubble"
 
-# More microbatches of the abstract pipeline are more work: speed is what compares.
+# More microbatches of the abstract pipeline are more work, so points are compared by speed.
 tune 0 --devices timed:4 --clock virtual --cost F=1,B=1,W=1 --microbatches 4,8,16 --schedule 1f1b \
   --effort 100 --csv m.csv pipeline
 monotone m.csv
 tune 0 --devices timed:4 --microbatches 3,4 --schedule 1f1b --effort 50 gpt $small
 says "left out 1f1b, 1 chunks, 3 microbatches:" err
 
-# A quota the user gives holds in every plan.
+# A quota that the user gives holds in every plan.
 tune 0 --devices timed:4 --microbatches 8 --quota act.b=2 --schedule 1f1b --effort 100 --csv q.csv \
   gpt $small
 [ "$(commands q.csv | grep -c -- '--quota act.b=2 ')" -eq "$(rows q.csv | wc -l)" ] ||
   fail "act.b=2 is in every command"
 
 # ---- real time ----------------------------------------------------------------------------------
-# Durations so long, and plans so different, that a busy machine does not disturb
-# their order; a machine that stops for a moment gets another chance.
+# The durations are long, and the plans differ enough, that a busy machine does not change their
+# order. If the machine stalls for a moment, the test tries again.
 in_order() {
   local pairs
   tune 0 --devices timed:4 --cost F=0.015,B=0.015,W=0.015 --microbatches 8 --effort 100 --points 4 \
@@ -189,7 +190,7 @@ stopped_after() { # seconds
   kill -INT $pid
   wait $pid
 }
-for pause in 2 4 8 16; do # until the machine had time to try a plan
+for pause in 2 4 8 16; do # until the machine has had time to try a plan
   stopped_after $pause && break
   says "stopped before any plan was tried" err
 done

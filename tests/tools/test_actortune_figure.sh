@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The figure of step time against memory is one to another program.
+# Other programs can read the figure of step time against memory.
 # labels: unthreaded
 set -u
 # shellcheck source=tests/support/tool.sh

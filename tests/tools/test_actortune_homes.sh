@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actortune --home auto: the frontier has plans whose registers live elsewhere or are computed again, and
-# never less than without; each command makes the plan that is shown, to the byte.
+# actortune --home auto: the frontier includes plans that offload or recompute registers, and is
+# never worse than without. Each command makes the plan that is shown, to the byte.
 # labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Wherever a limit of the process's addresses (ulimit -v) leaves too little, the run ends before its
-# first step with an error that names the limit, and nothing else breaks.
+# If a limit on the address space (ulimit -v) leaves too little, the run ends before its first step
+# with an error that names the limit. Nothing else breaks, whatever the limit.
 # labels: outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -13,11 +13,11 @@ fi
 job=(--steps 1 --stages 2 --microbatches 2 gpt --data "$reference/tokens.u16" --layers 2
      --width 256 --heads 4 --context 64 --batch 2)
 
-limited() { # KIB: its exit status; what it says is in `said`
+limited() { # KIB: returns the exit status; the output is in `said`
   (ulimit -v "$1" && "$actorrun" "${job[@]}") >said 2>&1
 }
 
-# The least that it runs in, to 4 MiB, and from there down.
+# Finds the smallest limit with which the run succeeds, to 4 MiB, then tries smaller ones.
 low=65536 high=4194304
 while ((high - low > 4096)); do
   middle=$(((low + high) / 2))

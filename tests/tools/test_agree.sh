@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes of one job that were given other settings of the update refuse each other before
-# the first step: what a plan's hash covers.
+# Processes of one job that were started with different update settings reject each other before the
+# first step, because the plan's hash covers these settings.
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -12,7 +12,7 @@ MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 print(s.getsockname()[1])')
 export MASTER_PORT MASTER_ADDR=127.0.0.1 WORLD_SIZE=2
 
-# rank N words...: process N of two, in the background
+# rank N WORDS...: starts process N of two in the background.
 rank() {
   RANK=$1 "$actorrun" --stages 2 --steps 2 "${patient[@]}" "${model[@]}" "${@:2}" >"rank$1" 2>&1 &
   pids[$1]=$!
@@ -35,7 +35,7 @@ refuses --lr 2e-3
 refuses --clip 0.5
 refuses --beta1 0.8
 
-# One that has the schedule searched for and one that does not: neither waits for ever.
+# One process searches for a schedule and the other does not: neither waits forever.
 model+=(--batch 8)
 for who in 0 1; do
   for n in 0 1; do
@@ -49,7 +49,7 @@ for who in 0 1; do
   done
 done
 
-# A plan that is only looked at is searched for by process 0 alone.
+# With --dry-run only process 0 searches for a plan.
 for n in 0 1; do rank $n --microbatches 4 --schedule auto --activations 0.01 --dry-run; done
 status=0
 wait "${pids[0]}" || status=$?

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of models are taken apart into content, reasoning and calls of tools, in each format
- * and wherever the text is cut. Calls that are written at random come back as they were.
+/* Answers are parsed into content, reasoning and tool calls, in each format and wherever the text
+ * is split. Randomly generated calls survive a round trip.
  *
  *   test_tools_answer [SEED [COUNT]]
  * labels: random smoke
@@ -37,8 +37,8 @@ static void take_all(answer_parser *p, texts *t) {
   }
 }
 
-/* Returns "CONTENT~REASONING~CALLS" of a text whose pieces end where `cut` says, or after each
- * byte if that is NULL. */
+/* Returns "CONTENT~REASONING~CALLS" of a text that arrives in pieces. `cut` says after which bytes
+ * a piece ends; NULL: after each byte. */
 static char *parse(const answer_settings *how, const char *text, size_t bytes, const bool *cut) {
   texts t;
   t.content = open_memstream(&t.text[0], &t.bytes[0]);
@@ -48,7 +48,7 @@ static char *parse(const answer_settings *how, const char *text, size_t bytes, c
   size_t from = 0;
   for (size_t i = 1; i <= bytes; i++) {
     if (i < bytes && cut && !cut[i]) continue;
-    char *piece = malloc(i - from); /* of its own, so that a read behind its end is seen */
+    char *piece = malloc(i - from); /* separately allocated: a read past its end is detected */
     memcpy(piece, text + from, i - from);
     answer_parser_add(p, piece, i - from);
     free(piece);
@@ -71,7 +71,7 @@ static void check(const answer_settings *how, const char *text, const bool *cut,
   free(got);
 }
 
-/* Checks a text whole, cut once at each byte, and cut at all of them. */
+/* Checks a text in one piece, split once at each byte, and split at all bytes. */
 static void check_cuts(const answer_settings *how, const char *text, const char *want) {
   size_t bytes = strlen(text);
   bool *cut = sli_calloc(bytes + 1, 1);
@@ -249,7 +249,7 @@ static void answers_are_taken_apart(void) {
   cJSON_Delete(json);
 }
 
-/* Templates are known by the marks that they have. */
+/* A template's marks identify its format. */
 static void templates_show_their_format(void) {
   static const char *const texts[][2] = {
       {"{{ '<|im_start|>' }}\n<tool_call>\n{\"name\": <function-name>}", "hermes"},
@@ -269,7 +269,7 @@ static void templates_show_their_format(void) {
   free(names);
 }
 
-/* ---- calls at random ------------------------------------------------------------------------- */
+/* ---- random calls ---------------------------------------------------------------------------- */
 
 static const char *pick_word(rng *d) {
   static const char *const words[] = {
@@ -314,7 +314,7 @@ static char *arguments_at_random(rng *d) {
   return text;
 }
 
-/* How formats write call i of several, with its name and its arguments. */
+/* Writes call i of `count`, with its name and arguments, as a format does. */
 static void write_call(FILE *out, const char *format, int i, int count, const char *name,
                        const char *arguments) {
   bool mistral = !strcmp(format, "mistral"), llama = !strcmp(format, "llama3");
@@ -359,7 +359,7 @@ static void calls_at_random_come_back(rng *d, const answer_functions *functions)
 
 /* ---- long answers ---------------------------------------------------------------------------- */
 
-/* Answers that are made to be held back take time in proportion to their length. */
+/* Answers built to be held back take time proportional to their length. */
 static void long_answers_take_no_longer(void) {
   static const char *const units[][2] = {
       {"hermes", "<tool_call>{\"a\":["},

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --assign: which device takes each place of the layout. Losses have the same bits whatever it is; a slow link
-# between two devices is left alone where that is possible; actortune plan finds the places: as good as any,
-# never worse than none, the same however hosts are named and whatever the threads. What is wrong with it is named.
-# Links are drawn; the seed is printed.
+# --assign: maps each place of the layout to a device. Losses have the same bits with any
+# assignment, and the plan avoids a slow link between two devices where possible. `actortune plan`
+# finds an assignment that is as good as any and never worse than none. The result does not depend
+# on the names of hosts or the number of threads. Bad lists are rejected with an error. Links are
+# random; the test prints the seed.
 # labels: random outside
 # needs: zeromq
 set -euo pipefail
@@ -23,7 +24,7 @@ for way in "3,0-2,7,4-6" "4-7,0-3 --layout data,stage,tensor" "0,4,1,5,2,6,3,7 -
   [ "$(hexes r.json)" = "$want" ] || fail "--assign $way: other losses"
 done
 
-# ---- what is wrong with it ----------------------------------------------------------------------------
+# ---- bad lists ----------------------------------------------------------------------------------------
 refuse() { # LIST WORDS
   ends 2 "$actorrun" "${grid[@]}" --assign "$1" "${gpt[@]}"
   says "$2" err
@@ -35,9 +36,9 @@ refuse 7-3 "assign 7-3: '7-3' is no device, nor devices such as 4-7"
 refuse 0,x "'x' is no device"
 refuse 0,,1 "'' is no device"
 
-# ---- found by actortune plan --------------------------------------------------------------------------
-# Four devices on two hosts: some pairs have links of their own, some of them slow, some fast. Of the 24 ways to
-# place them none is better than what is found.
+# ---- assignments found by actortune plan --------------------------------------------------------------
+# Four devices on two hosts: some pairs have dedicated links, some slow, some fast. None of the 24
+# assignments is better than the one found.
 cat >check.py <<'END'
 import itertools, json, os, random, re, subprocess, sys
 bin_, machine, seed = sys.argv[1:]
@@ -91,15 +92,15 @@ assert abs(again / found - 1) < 1e-9, f"{what}: with devices renamed {to} it tak
 END
 python3 check.py "$bin" "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" "$seed" || fail "seed $seed"
 
-# One slow pair of eight is nowhere where anything heavy goes.
-machine() { # links of LIST
+# With eight devices and one slow link, no heavy traffic uses that link.
+machine() { # LIST gives the links
   python3 -c "
 import json
 m = json.load(open('$SLUICE_SOURCE/machines/h100-sxm-80gb.json'))
 m['links'] = [{'from': a, 'to': b, 'seconds': 1e-5, 'bytes_per_second': 1e8} for a, b in $1]
 json.dump(m, open('links.json', 'w'))"
 }
-eight() { # as long as with links LIST, as planned
+eight() { # LIST: prints the planned step time with these links
   machine "$1"
   ends 0 timeout 100 "$bin/actortune" plan --devices timed:8 --machine links.json --points 1 \
     --fix stages=2,tensor=2,data=2,microbatches=4,schedule=1f1b,recompute=none,shard=nothing \

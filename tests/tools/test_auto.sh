@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorrun --auto: the run is that of the command line that it says, with the same losses; what the user gives is
-# not chosen; of a machine that was measured it needs to be told nothing; the budget holds; and what is refused.
+# actorrun --auto: the run equals the command line that it prints, with the same losses. Options
+# that the user gives are kept, a measured machine needs no options, and the budget holds. Bad
+# options are rejected.
 # labels: outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -27,7 +28,7 @@ python3 -c 'import json; assert json.load(open("chosen.json"))["predicted"]["dur
 run --auto --machine one.json --devices cpu:2x1 --stages 2 --microbatches 4 --steps 1 --report chosen.json "${gpt[@]}"
 grep -q "^chosen: .*--stages 2 .*--microbatches 4 " out || fail "what was given was chosen otherwise"
 
-# A run that evaluates and leaves checkpoints needs more memory, and is not over its budget by that.
+# Evaluations and checkpoints need more memory, but do not exceed the budget.
 run --auto --machine one.json --devices cpu:2x1 --steps 1 --report chosen.json "${gpt[@]}"
 bytes=$(python3 -c 'import json; print(max(d["peak_bytes"]["total"] for d in json.load(open("chosen.json"))["devices"]))')
 run --auto --machine one.json --devices cpu:2x1 --memory "$bytes" --steps 2 --eval text --eval-every 2 --checkpoint kept --every 2 \
@@ -42,7 +43,7 @@ run --auto --steps 1 "${gpt[@]}"
 grep -q "^chosen: actorrun --devices cpu:2 --machine here " out || fail "what was measured is not found"
 grep -q " of 2 cores" out && fail "one device of all cores, of which nothing is known"
 
-# One device of all cores, if that was measured as well: the faster of the two, whichever it is.
+# If one device of all cores was measured too, --auto takes the faster of the two.
 sed 's/"devices_per_host": 2/"devices_per_host": 1/' one.json >".cache/sluice/$(uname -n).whole.json"
 run --auto --steps 1 "${gpt[@]}"
 grep -q "^chosen: actorrun --devices cpu:2 --machine here " out || fail "one device as fast as each of two is chosen: $(<out)"

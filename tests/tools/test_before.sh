@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What can be known before a run is said before it: what cannot be generated, or the option that came
-# before its model. And where a value that is not finite began.
+# Errors that can be known before a run are reported before it: text that cannot be generated, or
+# options in front of their model. Also tests which value was the first that is not finite.
 # needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -49,7 +49,7 @@ refused "--prompt: with a vocabulary of 300 it is a list of numbers below that" 
 refused "--prompt: byte 120 is outside the vocabulary of 100" --steps 0 --generate 5 --prompt x gpt \
   --layers 1 --width 8 --heads 1 --context 8 --vocab 100
 
-# Without a step all values are there all the same, also those that no output needs.
+# Without any step the file has all values, including those that no output needs.
 ends 0 "$actorrun" --steps 0 --save w.safetensors classifier.c --data "$reference/text.txt"
 ends 0 "$actorrun" --steps 0 --init w.safetensors --save w2.safetensors classifier.c --data "$reference/text.txt"
 cmp -s w.safetensors w2.safetensors || fail "they come as they went"
@@ -69,12 +69,12 @@ for way in "" "--pieces 2 --microbatches 2 --stages 2" "-n 2 --stages 2 --heartb
     fail "$way: where it began"
 done
 refused "--check-finite: null devices hold no values" --check-finite --devices null:1 "${model[@]}"
-# It changes nothing else.
+# --check-finite changes nothing else.
 ends 0 "$actorrun" --steps 4 --quiet --check-finite --pieces 2 --report a.json "${model[@]}"
 ends 0 "$actorrun" --steps 4 --quiet --pieces 2 --report b.json "${model[@]}"
 cmp -s <(hexes a.json) <(hexes b.json) || fail "--check-finite changes losses"
 
-# ---- a stop is no end ------------------------------------------------------------------------
+# ---- an interrupt is not a failure -----------------------------------------------------------
 for way in "" "-n 2 --stages 2 --restarts 3"; do
   # shellcheck disable=SC2086
   background "$actorrun" --steps 1000000 $way "${model[@]}"
@@ -88,7 +88,7 @@ for way in "" "-n 2 --stages 2 --restarts 3"; do
   to_end=()
 done
 
-# Nor need there be a step's end: what has one op that never returns goes with the second signal.
+# A run whose op never returns cannot finish its step; the second signal ends it.
 cat >hangs.c <<'END'
 #include <fcntl.h>
 #include <sluice/sluice.h>
@@ -126,7 +126,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 SL_MODEL(hangs, "an op that does not return", NULL, build);
 END
 appears() { for _ in $(seq 600); do ! "$@" || return 0; sleep 0.1; done; fail "$way: waited for $* in vain"; }
-# Each with the status of a process that its signal has ended.
+# The exit status is that of a process killed by the signal.
 while read -r first second want way; do
   rm -f hangs
   # shellcheck disable=SC2086
@@ -134,7 +134,7 @@ while read -r first second want way; do
   appears test -e hangs
   kill "-$first" "$pid"
   appears grep -q "press Ctrl-C again to quit now" err
-  sleep 0.3 # two within a moment count as one
+  sleep 0.3 # two signals within a moment count as one
   kill "-$second" "$pid"
   status=0
   timeout 10 tail --pid="$pid" -s 0.05 -f /dev/null || fail "$first, $second $way: it goes on"

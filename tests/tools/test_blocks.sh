@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Attention to chosen blocks in llama and hybrid: with a share of 1 the losses are those of plain
-# attention, bit for bit. With less it learns, evaluations tell the recall, and devices that share
-# data, heads and positions have the same bits. Options and servers that cannot follow are refused.
+# Block-sparse attention in llama and hybrid: with a share of 1 the losses equal those of full
+# attention, bit for bit. With less the model learns, evaluations report the recall, and grids that
+# shard data, heads and positions give the same bits. Options and servers that do not support it are
+# rejected.
 # labels: outside
 # needs: zeromq
 set -u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars of calls take the answers that each format writes, with reasoning in front of them and
- * with marks as special tokens, and no others.
+/* Grammars of tool calls accept the answers that each format writes, with reasoning in front of
+ * them and with marks as special tokens, and reject all others.
  * labels: smoke
  * needs: libevent */
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const char *const marks[] = {"<tool_call>", "</tool_call>", "</think>",  
                                     "[ARGS]",      "<|channel|>",  "<|message|>", "<|constrain|>",
                                     "<|end|>",     "<|start|>"};
 
-/* Names the first 256 tokens by bytes, and `count` others by marks. */
+/* Names the first 256 tokens after bytes and `count` more after marks. */
 static const char *name_of(void *ctx, int32_t token, size_t *bytes) {
   static char text[64];
   (void)ctx;
@@ -26,7 +26,8 @@ static const char *name_of(void *ctx, int32_t token, size_t *bytes) {
   return text;
 }
 
-/* Returns the token at a text's beginning: a mark, if there are such, or a byte. */
+/* Returns the token at the start of a text: a mark, if there are marks and one matches, or a
+ * byte. */
 static int32_t token_at(const char **text, bool marked) {
   for (size_t i = 0; i < SLI_COUNT(marks) && marked; i++) {
     size_t n = strlen(marks[i]);
@@ -39,7 +40,7 @@ static int32_t token_at(const char **text, bool marked) {
 
 static bool has(const uint32_t *bits, int32_t token) { return bits[token / 32] >> token % 32 & 1; }
 
-/* Returns whether a grammar takes a text as a whole. */
+/* Returns whether a grammar accepts an entire text. */
 static bool takes(sli_grammar *g, const char *text, bool marked) {
   enum { END = 0, WORDS = (BYTES + SLI_COUNT(marks) + 31) / 32 };
   uint32_t bits[WORDS];

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --certify writes the same file for a run on any schedule, stages and processes, and for one that was
-# resumed. --recheck says that a run equals a file, or names the step and the tensor that differ.
+# --certify writes the same file with any schedule, stages and processes, and for a resumed run.
+# --recheck confirms that a run matches a file, or names the step and the tensor that differ.
 # labels: outside
 # needs: zeromq
 set -u
@@ -16,7 +16,7 @@ ends 0 "${run[@]}" --steps 5 --certify whole.jsonl "${model[@]}"
 grep -q '"step": 5, "loss": "0x1\.' whole.jsonl || fail "the loss by its bits"
 grep -q '"transformer.wte.weight:m": "' whole.jsonl || fail "hashes of the optimizer's state"
 
-# Other ways to run it have the same file.
+# Other plans produce the same file.
 same() {
   ends 0 "${run[@]}" "$@" --steps 5 --certify other.jsonl --recheck whole.jsonl "${model[@]}"
   cmp -s whole.jsonl other.jsonl || fail "$*: another file"
@@ -26,18 +26,19 @@ same --stages 2 --schedule gpipe --recompute full
 same -n 2 --stages 2 "${patient[@]}"
 same --workers 1
 
-# A parameter in parts on two devices has the hash of the whole: no step has been made on initial values.
+# A parameter sharded over two devices hashes like the whole parameter. With a learning rate of 0 it
+# keeps its initial values.
 ends 0 "${run[@]}" --steps 1 --certify one.jsonl "${model[@]}" --lr 0 --min-lr 0 --weight-decay 0
 ends 0 "${run[@]}" --steps 1 --certify parts.jsonl --tensor 2 "${model[@]}" --lr 0 --min-lr 0 --weight-decay 0
 parameters() { grep -o '"parameters": "[0-9a-f]*"' "$1"; }
 [[ $(parameters one.jsonl) == $(parameters parts.jsonl) ]] || fail "parts hash to another sum"
 
-# Resumed on other stages, the file goes on.
+# A run that resumes with other stages continues the file.
 ends 0 "${run[@]}" --steps 2 --checkpoint kept --every 1 --certify again.jsonl "${model[@]}"
 ends 0 "${run[@]}" --steps 5 --checkpoint kept --resume --stages 3 --certify again.jsonl --recheck whole.jsonl "${model[@]}"
 cmp -s whole.jsonl again.jsonl || fail "a resumed run has another file"
 
-# What differs is named.
+# --recheck names the difference.
 sed '3s|"transformer.h.1.ln_1.weight": "[0-9a-f]\{16\}"|"transformer.h.1.ln_1.weight": "0"|' whole.jsonl >changed.jsonl
 cmp -s whole.jsonl changed.jsonl && fail "nothing was changed"
 ends 2 "${run[@]}" --steps 5 --recheck changed.jsonl "${model[@]}"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --chat is answered as the text is gone on with that the model's chat template makes of it, up to the
-# mark that ends an answer; what is not known or has no place is refused by name.
+# --chat generates the same text as --generate does from the rendered chat template, up to the mark
+# that ends an answer. Unknown or misplaced input is rejected with an error that names it.
 # labels: outside
 # needs: pcre2
 set -euo pipefail
@@ -13,7 +13,7 @@ ends 0 "$actorrun" --quiet --steps 10 --tokenizer "$reference/tokenizers/smollm.
   --data "$reference/text.txt" "${small[@]}" --lr 1e-2 --warmup 0
 cp "$reference/tokenizers/smollm.json" model/tokenizer.json
 
-# template NAME: the model has the template of that name
+# template NAME: gives the model the template of that name.
 template() {
   python3 - "$reference/chats.json" "$1" >model/tokenizer_config.json <<'PY'
 import json, sys
@@ -23,7 +23,7 @@ PY
 }
 writes() { ends 0 "$actorrun" --quiet --init model --steps 0 --generate 6 --temperature 0 "$@" llama; }
 
-# answered TEXT WORDS...: the answer to WORDS is what follows TEXT
+# answered TEXT WORDS...: the output for WORDS has to equal what the model writes after TEXT.
 answered() {
   writes --prompt "$1"
   cp out whole
@@ -54,7 +54,7 @@ template smollm2
 writes --chat Hi
 cmp out first || fail "a template in a file of its own goes before"
 
-# A template is run, whatever it is like; what it refuses is told.
+# Custom templates are rendered; the error shows what a template says when it raises an exception.
 python3 - <<'PY'
 import json
 config = json.load(open("model/tokenizer_config.json"))
@@ -68,7 +68,7 @@ answered "$begin<p><s>brief<u>Hi<a>" --chat " Hi " --chat-system brief
 ends 2 "$actorrun" --quiet --steps 0 --init model --generate 4 --chat no llama
 grep -qF "chat template of the model: it says: not no" err || fail "what a template says is told"
 
-# An answer ends with its mark, here one that the model would write first.
+# The answer ends at the template's end mark, here one that the model would write first.
 template llama2
 writes --chat Hello --generate 1
 python3 - out <<'PY' || fail "the first token is a text"
@@ -81,7 +81,7 @@ PY
 writes --chat Hello
 [[ $(<out) == "" ]] || fail "nothing is written behind the end: $(<out)"
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift

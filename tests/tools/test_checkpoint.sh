@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A run that was ended, by its user, a full disk or a kill, goes on from its
-# checkpoint with the same curve, bit for bit, on any number of stages.
+# A run that ended through its user, a full disk or a kill resumes from its checkpoint with the same
+# curve, bit for bit, on any number of stages.
 # labels: first more
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -10,7 +10,7 @@ model="gpt --layers 4 --width 32 --heads 2 --context 32 --batch 4 --data $refere
 
 extra=""
 
-# Under a sanitizer everything takes longer, so less is done.
+# Sanitizers make everything slower, so the test does less.
 kills_wanted=6 layouts=("--quota param=2" "--schedule zb-v" "--pieces 4" "--dtype bf16") resumed_on=(1 2 4) again=(11 14 17 20)
 [[ ! ${SLUICE_LONG-} ]] || kills_wanted=20
 if sanitized; then kills_wanted=2 layouts=("--pieces 4"); fi
@@ -25,20 +25,20 @@ refused() {
   says "$text" err
 }
 
-# curve REPORT...: step and loss of one report after another
+# curve REPORT...: prints step and loss of consecutive reports.
 curve() {
   local r
   for r; do grep -oE '"(step|loss_hex)":[^,]*' "$r"; done
 }
 
-# same WHAT REPORT...: these reports, one after another, are the uninterrupted run
+# same WHAT REPORT...: the consecutive reports have to equal the uninterrupted run.
 same() {
   local what=$1 full=$2
   shift 2
   cmp -s <(curve "$full") <(curve "$@") || fail "$what: not the uninterrupted curve"
 }
 
-# ends_as FULL REPORT: the report is the end of the uninterrupted run
+# ends_as FULL REPORT: the report has to equal the end of the uninterrupted run.
 ends_as() {
   local lines
   lines=$(curve "$2" | wc -l)
@@ -54,7 +54,7 @@ refused 2 "--every 0: must be between" --checkpoint x --every 0
 refused 2 "--checkpoint: timed devices hold no values" --devices timed:2 --checkpoint x
 refused 2 "--checkpoint: cannot make the folder no/such/x" --checkpoint no/such/x
 
-# ---- as it should be -------------------------------------------------------------------
+# ---- the uninterrupted run -------------------------------------------------------------
 run 0 --steps 20 --stages 4 --report full.json --save full.safetensors
 run 0 --steps 20 --stages 4 --report a.json --save a.safetensors --checkpoint c --every 6
 same "a run that keeps checkpoints" full.json a.json
@@ -66,7 +66,7 @@ for word in '"seed"' '"plan_hash"' '"per_step"' '"philox4x32-10"' '"lr"' '"fnv1a
   says "$word" c/step-18/manifest.json
 done
 
-# ---- going on --------------------------------------------------------------------------
+# ---- resuming --------------------------------------------------------------------------
 rm -rf c
 run 0 --steps 9 --stages 4 --report a.json --checkpoint c --every 4 --resume
 says "no checkpoint in c yet: starting anew" out
@@ -82,7 +82,7 @@ for stages in "${resumed_on[@]}"; do
   says "nothing is left to do" out
 done
 cp -r c more
-for steps in "${again[@]}"; do # again and again, each on another plan
+for steps in "${again[@]}"; do # repeatedly, each time with another plan
   run 0 --steps $steps --stages $((1 + steps % 4)) --report $steps.json --checkpoint more --every 1 \
     --resume --schedule gpipe --jitter 20
 done
@@ -99,7 +99,7 @@ done
 run 0 --steps 20 --stages 4 --report a.json --checkpoint two --every 1 --quota store=2 --jitter 50
 same "two slots to store from" full.json a.json
 
-# ---- what must not change --------------------------------------------------------------
+# ---- settings that must not change -----------------------------------------------------
 rm -rf c
 run 0 --steps 3 --checkpoint c
 extra="--lr 2e-3"
@@ -152,7 +152,7 @@ done
 for step in c/step-[0-9]*[0-9]; do : >$step/manifest.json; done
 refused 2 "none of the 2 checkpoints in c is whole" --checkpoint c --resume --steps 30
 
-# ---- one at a time; Ctrl-C -------------------------------------------------------------
+# ---- one run at a time; Ctrl-C ---------------------------------------------------------
 rm -rf c
 background "$actorrun" --steps 1000000 --stages 2 --microbatches 4 --checkpoint c --every 1000000 \
   --report a.json $model
@@ -188,13 +188,13 @@ if unshare -rm true 2>/dev/null; then
   grep -q "^step-2$" out || fail "and what was written before"
 fi
 
-# ---- values that are no numbers --------------------------------------------------------
+# ---- values that are not finite --------------------------------------------------------
 rm -rf c
 extra="--lr 1e30 --clip 0 --warmup 0"
 run 1 --steps 20 --checkpoint c --every 1 --keep 9
 extra=""
 grep -q 'actorrun: the loss of step\|actorrun: tensor .* is not finite' err || fail "the reason"
-# exponents of all ones are in none that was kept
+# No stored value has an exponent of all ones.
 for shard in c/step-*/stage-*.safetensors; do
   [ -e "$shard" ] || continue
   header=$(od -An -t u8 -N 8 "$shard" | tr -d ' ')
@@ -202,15 +202,15 @@ for shard in c/step-*/stage-*.safetensors; do
 done
 
 # ---- kill -9 ---------------------------------------------------------------------------
-# At random moments, again and again, of runs that never end of themselves; what is made
-# of their checkpoints is the curve.
+# Kills endless runs at random moments, repeatedly. Runs that resume from their checkpoints have to
+# follow the curve.
 rm -rf c
 length=0
 for seed in $(seq $kills_wanted); do
   background "$actorrun" --steps 1000000 --stages $((1 + seed % 4)) --microbatches 4 --checkpoint c --every 1 \
     --jitter 300 --resume $model
   RANDOM=$seed
-  # once it trains, or, one in four, while it starts
+  # waits until it trains; one run in four is killed while it starts
   [ $((seed % 4)) -eq 0 ] || for _ in $(seq 600); do grep -q "^step" out && break; sleep 0.02; done
   sleep "0.$(printf %03d $((RANDOM % 400)))"
   kill -9 $pid || fail "kill $seed: the run had ended"
@@ -227,9 +227,9 @@ for seed in $(seq $kills_wanted); do
   fi
   run 0 --steps $end --stages 2 --report b.json --checkpoint probe --every 50 --resume
   grep -q "not whole" err && fail "kill $seed: a checkpoint was damaged"
-  # a kill between a checkpoint and its name in `latest` leaves one step less to do
+  # a kill before the new checkpoint is named in `latest` means one step less
   [ "$(curve b.json | paste - - | wc -l)" -ge 4 ] || fail "kill $seed: steps are missing"
   curve b.json | paste - - | grep -qvxFf <(curve full.json | paste - -) && fail "kill $seed: not the curve"
-  [ $end -le 100 ] || rm -rf c # what comes once must not always be the same
+  [ $end -le 100 ] || rm -rf c # starts afresh, so that the first checkpoint is tested more than once
 done
 echo "all as it should be"

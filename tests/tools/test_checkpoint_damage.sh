@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Damaged checkpoints, by flipped bits, cuts, wrong lengths, files that are missing or others: each
-# is noticed and set aside, and the run goes on from the one before with the same losses, or it is
-# refused.
+# Damages checkpoints: flipped bits, truncation, wrong lengths, missing or replaced files. The run
+# has to detect the damage and either fall back to the previous checkpoint, with the same losses, or
+# reject the checkpoint.
 #
 #   test_checkpoint_damage.sh [SEED [COUNT]]
 # labels: random

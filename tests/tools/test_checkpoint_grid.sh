@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where stages lie on several devices, a run goes on from its checkpoint bit for bit; on other
-# devices, or shared out otherwise, it goes on with the same losses up to rounding.
+# On grids of devices, a run resumes from its checkpoint bit for bit. On other devices, or with
+# another sharding, it resumes with the same losses up to rounding.
 # labels: unthreaded outside first
 # needs: zeromq
 set -u
@@ -12,13 +12,13 @@ model="gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8
 
 run() { ends 0 "$actorrun" "${patient[@]}" --microbatches 2 "$@" $model; }
 
-# losses REPORT...: step and loss of one report after another
+# losses REPORT...: prints step and loss of consecutive reports.
 losses() {
   local r
   for r; do grep -oE '"(step|loss_hex)":[^,]*' "$r"; done
 }
 
-# near WANTED REPORT: the losses of the report are the last of the other's within 1e-5
+# near WANTED REPORT: the losses of REPORT have to equal the last ones of WANTED within 1e-5.
 near() {
   awk -v count="$(grep -c '"loss":' "$2")" '
     match($0, /"loss":[^,]*/) {
@@ -29,7 +29,7 @@ near() {
     END { exit bad || !m || m != count }' "$1" "$2"
 }
 
-# in_file NAME FILE: a shard's header has this entry
+# in_file NAME FILE: the header of the shard has to contain this entry.
 in_file() { head -c 60000 "$2" | grep -aqF "\"$1\":{" || fail "$2 has no $1"; }
 
 layouts=("--stages 1" "--data-parallel 2" "--data-parallel 2 --shard optimizer"
@@ -37,7 +37,7 @@ layouts=("--stages 1" "--data-parallel 2" "--data-parallel 2 --shard optimizer"
          "--tensor 2" "--tensor 2 --data-parallel 2 --shard optimizer"
          "--sequence 2 --shard gradients")
 
-# ---- as it was -------------------------------------------------------------------------
+# ---- the same grid ---------------------------------------------------------------------
 for i in ${!layouts[@]}; do
   layout=${layouts[i]}
   run $layout --steps 6 --report full$i.json --save full$i.safetensors
@@ -61,7 +61,7 @@ says '"devices_per_stage":' c3/step-4/manifest.json
 grep -q devices_per_stage c0/step-4/manifest.json && fail "without a grid it is as it always was"
 [ "$(ls c0/step-4 | tr '\n' ' ')" = "manifest.json stage-000.safetensors " ] || fail "so are files"
 
-# ---- otherwise -------------------------------------------------------------------------
+# ---- other grids -----------------------------------------------------------------------
 for i in ${!layouts[@]}; do
   for k in 0 $(((i + 2) % ${#layouts[@]})); do
     [ $k -eq $i ] && continue

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes of a job are told their place and get their share of the cores; what they
- * say comes out line by line; they get the user's signals once; and when one fails
- * the others end too, with the culprit named. The processes here are shells.
+/* The launcher tells each process its place and its share of the cores, prints output line by line,
+ * and forwards each of the user's signals once. When one process fails the launcher ends the others
+ * and names the culprit. The processes here are shells.
  * labels: unthreaded */
 #include "tools/common/launch/children.h"
 
@@ -22,11 +22,11 @@ enum { MOST_PROCESSES = 4, PATIENCE_SECONDS = 600 };
 static char folder[] = "/tmp/test_tools_children.XXXXXX";
 static const char key[] = "0123456789abcdefghij0123456789abcdefghij";
 
-/* ---- a launcher of its own --------------------------------------------------------------- */
+/* ---- a separate launcher ------------------------------------------------------------------- */
 
 typedef struct launched {
   pid_t pid;
-  int answer; /* a pipe with its children_end */
+  int answer; /* pipe that delivers the children_end */
 } launched;
 
 static const char *in_folder(const char *name) {
@@ -43,8 +43,8 @@ static void redirect(const char *name, int to) {
   close(fd);
 }
 
-/* What each script begins with. Others wait by it for what process N does: it has ended and the
- * launcher has taken that in; it is stopped, or killed for that; it has said that it is ready. */
+/* Prelude of each script. `ended N` waits until process N has been reaped, `stopped N` until it is
+ * stopped or has been killed for that, `ready N` until it has said so. */
 #define EVENTS                                                                                  \
   "pid() { until [ -s $D/$1.pid ]; do sleep 0.01; done; cat $D/$1.pid; }; "                     \
   "ended() { p=$(pid $1); while kill -0 $p 2>/dev/null; do sleep 0.01; done; }; "               \
@@ -66,7 +66,7 @@ static void forget(int count) {
   }
 }
 
-/* Runs `script` as `count` processes with what they say in the files "out" and "err". */
+/* Runs `script` in `count` processes; the files "out" and "err" receive their output. */
 static launched begin_with_grace(int grace_ms, const char *script, int count) {
   int ends[2];
   CHECK(!pipe(ends), "pipe: %m");
@@ -98,7 +98,7 @@ static launched begin_with_grace(int grace_ms, const char *script, int count) {
   _exit(write(ends[1], &end, sizeof end) != sizeof end);
 }
 
-/* None is asked to end before it does so by itself, however busy the machine is. */
+/* The grace period is so long that every process ends by itself, however busy the machine is. */
 static launched begin(const char *script, int count) {
   return begin_with_grace(1000 * PATIENCE_SECONDS, script, count);
 }
@@ -273,7 +273,7 @@ static void a_killed_one_is_the_culprit(void) {
         end.culprit, end.signal);
 }
 
-/* It cannot hear that it is to end. */
+/* A stopped process cannot receive a request to end, so it is killed without grace. */
 static void a_stopped_one_is_killed_at_once(void) {
   uint64_t start = sli_now_ns();
   children_end end = finish(begin("process 1 && kill -STOP $$; stopped 1; exit 1", 3));
@@ -282,7 +282,8 @@ static void a_stopped_one_is_killed_at_once(void) {
   CHECK(sli_now_ns() - start < PATIENCE_SECONDS * UINT64_C(500000000), "no grace is given");
 }
 
-/* The others may wait for it without any noticing: they have not met yet. No grace is given. */
+/* The others may wait for the stopped process without noticing, because they have not met yet. The
+ * launcher gives it no grace. */
 static void one_that_stays_stopped_fails(void) {
   uint64_t start = sli_now_ns();
   children_end end = finish(begin("process 1 && kill -STOP $$; exec sleep 1000", 3));
@@ -333,7 +334,7 @@ static void a_program_that_is_not_there_is_named(void) {
 
 #define COUNT_SIGNALS "n=0; trap 'n=$((n+1)); echo signal' INT TERM; echo ready; "
 
-/* False: it was no moment, as somebody else had the core. */
+/* Returns false if the two signals were too far apart, because another process had the core. */
 static bool signal_twice(launched l) {
   enum { MOMENT_NS = 150 * 1000 * 1000 };
   uint64_t start = sli_now_ns();
@@ -361,7 +362,7 @@ static void a_second_signal_kills(void) {
   kill(l.pid, SIGTERM);
   wait_for_count("signal\n", 2);
   siginfo_t ended = {0};
-  while (!ended.si_pid) { /* a launcher that got no core took the second one for the first */
+  while (!ended.si_pid) { /* repeats: a launcher without a core may take two signals for one */
     usleep(250000);
     kill(l.pid, SIGTERM);
     usleep(250000);

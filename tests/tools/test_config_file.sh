@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Options in a file: --print-config writes what reads back as the same run; the command line goes before the file;
-# an unknown key, a wrong type and what is no TOML are refused with file, line and key.
+# Options in a file: --print-config writes a file that gives the same run, and the command line
+# takes precedence over the file. An unknown key, a wrong type and invalid TOML are rejected with
+# file, line and key.
 # labels: unthreaded
 # needs: zeromq libevent tomlplusplus
 set -euo pipefail
@@ -10,7 +11,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 model=(--layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
 run() { ends 0 "$actorrun" "$@"; }
-# same FILE WORDS...: a run of the file is that of the words, plan and losses.
+# same FILE WORDS...: a run from FILE has to have the plan and the losses of a run with WORDS.
 same() {
   local file=$1
   shift
@@ -59,7 +60,7 @@ for tool in actortune "actortune plan" actorserve; do
 done
 
 # ---- refusals ------------------------------------------------------------------------------
-# refused TEXT LINES...: a file of such lines.
+# refused TEXT LINES...: a file of these lines has to be rejected with TEXT.
 refused() {
   printf '%s\n' "${@:2}" >bad.toml
   ends 2 "$actorrun" --config bad.toml --dry-run gpt "${model[@]}"

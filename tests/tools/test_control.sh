@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A run's quotas change from outside while it goes on, and its losses do not;
-# what cannot be is refused with a reason; nobody else's run is reachable. Of
-# several processes any one is asked, and all change or none.
+# Changing a run's quotas while it trains does not change its losses. Impossible changes are
+# rejected with a reason, and runs of other users cannot be reached. With several processes any of
+# them takes the request, and either all change or none.
 # labels: first
 # needs: zeromq
 set -euo pipefail
@@ -13,11 +13,11 @@ model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 run=("$actorrun" --stages 4 --microbatches 8 --quiet)
 endless=(--steps 1000000)
-listens() { # pid
+listens() { # PID
   for _ in $(seq 2400); do [[ -S $work/sluice-$(id -u)/$1 ]] && return; sleep 0.05; done
   fail "process $1 cannot be asked"
 }
-# A run left alone for as many steps as the steered one has done has the same losses.
+# An undisturbed run of the same number of steps has to have the same losses as the steered run.
 same_as_alone() {
   local steps
   steps=$(hexes "$work/steered.json" | grep -c .) || fail "no step was done"
@@ -25,7 +25,7 @@ same_as_alone() {
   cmp <(hexes "$work/alone.json") <(hexes "$work/steered.json") || fail "the losses differ"
 }
 
-# stopped PID WHICH: it ends as one that somebody has stopped.
+# stopped PID WHICH: the process has to end with the status of an interrupted run.
 stopped() {
   local got=0
   wait "$1" || got=$?
@@ -47,7 +47,7 @@ for quota in act=8 act=1 act.b@1=2 act=5 load=1 act.b@0=6 act=2; do
 done
 ((changed >= 3)) || fail "only $changed changes were taken"
 
-refuse() { # text status request...
+refuse() { # TEXT STATUS REQUEST...
   local text=$1 status=$2 got=0
   shift 2
   "${ctl[@]}" "$@" >"$work/answer" 2>&1 || got=$?
@@ -60,7 +60,7 @@ same_as_alone
 [[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
 refuse "no run of this user" 2 quota
 
-# What cannot be is refused.
+# Impossible requests are rejected.
 "${run[@]}" "${endless[@]}" "${model[@]}" >/dev/null 2>&1 &
 pid=$!
 to_end+=("$pid")
@@ -77,7 +77,7 @@ refuse "are known" 2 stop
 kill "$pid"
 wait "$pid" || :
 
-# Four processes; random changes through random ones of them, as long as they run.
+# Four processes get random changes through random processes for as long as they run.
 run=("$actorrun" -n 4 --stages 4 --microbatches 8 --schedule zb-h1 --quiet "${patient[@]}")
 "${run[@]}" "${endless[@]}" --jitter 4000 --report "$work/steered.json" "${model[@]}" &
 launcher=$!
@@ -106,7 +106,7 @@ while kill -0 "$launcher" 2>/dev/null; do
   quota=$name@$((RANDOM % 4))=$((RANDOM % 8 + 1))
   if "$actorrun" ctl "${pids[RANDOM % 4]}" quota "$quota" >"$work/answer" 2>&1; then
     changed=$((changed + 1))
-    ((changed != 12)) || kill "$launcher" # it is asked while it ends, too
+    ((changed != 12)) || kill "$launcher" # requests also arrive while the run ends
     [[ $(grep -c "^process" "$work/answer") == 4 ]] || fail "$quota: $(cat "$work/answer")"
   else
     grep -q "no run of this user\|has not answered\|cannot finish\|wait" "$work/answer" ||

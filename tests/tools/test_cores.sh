@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Devices that take turns on one core: run, report and trace say so, and do not leave the reader
-# with a bubble that no schedule explains. On the virtual clock nobody waits for a core.
+# Devices that share one core: run, report and trace state it, so that the reader does not look for
+# a schedule that explains the bubble. On the virtual clock no device waits for a core.
 # labels: outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -24,7 +24,7 @@ grep -q "no core" out && fail "on the virtual clock somebody waited for a core"
 ends 0 "$bin/actortrace" show v.trace
 grep -q "had no core to" out && fail "a trace of the virtual clock speaks of cores"
 
-# A trace whose end is lost still shows everything else.
+# A trace without its end still shows everything else.
 head -c $(($(stat -c %s r.trace) - 8)) r.trace >cut.trace
 ends 0 "$bin/actortrace" show cut.trace
 says "is truncated" err

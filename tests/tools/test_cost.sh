@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --cost stage by stage: published pipelines whose stages do not take the same time take on the virtual
-# clock what they were measured to take, and lists that cannot be are refused by name.
+# --cost per stage: published pipelines with unequal stages take on the virtual clock the time that
+# was measured for them. Invalid lists are rejected with an error that names them.
 # labels: outside unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
-# Each row of the table, within 2 % of its measured step: plain pipelines, and such as have the vocabulary
-# on all stages, for all of whom a microbatch waits once or twice. Of the classifier's three products the first
-# is on the way there, and with one barrier the second.
+# Each row of the table has to be within 2 % of its measured step. The table has plain pipelines,
+# and pipelines with the vocabulary on all stages, where each microbatch has one or two barriers.
+# The first of the classifier's three matrix products belongs to the forward pass; with one barrier
+# the second one does too.
 python3 - "$actorrun" "$reference/vocabulary_2k.tsv" "$reference/tokens.u16" <<'END' || fail "a step takes other than measured"
 import csv, json, subprocess, sys
 actorrun, table = sys.argv[1:3]
@@ -51,7 +52,7 @@ done
 refused "block head is on all stages, so say it stage by stage" F=1,B=1,head.F=1 --stages 2
 refused "no such block is spread" F=1:1,B=1,head.F=1:1 --stages 2
 
-# Of stages alike a list says what one number does.
+# If all stages are alike, a list equals a single number.
 same() { ends 0 "$actorrun" --quiet --clock virtual --stages 2 --steps 2 --report "$1" --cost "$2" pipeline; }
 same a.json F=1,B=2,W=0.5
 same b.json F=1:1,B=2,W=0.5:0.5

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorrun on GPUs, which are emulated here: losses are those of the CPU but for the last
-# bits, and have the same bits on one GPU, four stages of one GPU, several GPUs, and
-# several processes, whatever the timing; what is missing or wrong is said.
+# actorrun on emulated GPUs: losses equal those of the CPU except for the last bits. They have the
+# same bits on one GPU, four stages of one GPU, several GPUs and several processes, with any timing.
+# Missing or wrong things are reported.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,7 +11,7 @@ source "$SLUICE_SOURCE/tests/support/emulated.sh"
 
 model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3 --vocab 259
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
-run() { # report options...
+run() { # REPORT OPTIONS...
   local report=$1
   shift
   "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" "${model[@]}"
@@ -24,13 +24,12 @@ run four --devices cuda:0,0,0,0 --schedule zb-h1 --jitter 100
 same one four
 SLUICE_EMULATED_GPUS=2 run two --devices cuda --stages 4 --quota h2d=1 --quota d2h@3=1
 same one two
-run processes --devices cuda -n 2 --stages 2 # over the host: NCCL takes no GPU twice
+run processes --devices cuda -n 2 --stages 2 # through the host: NCCL does not take a GPU twice
 same one processes
 SLUICE_EMULATED_GPUS=2 run grid --devices cuda --microbatches 1 --data-parallel 2 \
   --tensor 2 --shard optimizer
 near cpu grid 1e-5
-# What GPUs of one process bring each other takes turns in the same slots; a plan that is only
-# looked at has a GPU for each device.
+# Transfers between GPUs of one process share a lane of slots. --dry-run assumes one GPU per device.
 "$actorrun" --devices cuda --data-parallel 2 --shard parameters --dry-run --plan "$work/plan" \
   "${model[@]}" >"$work/out"
 for what in reduce param; do
@@ -40,8 +39,8 @@ done
 run pieces --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 near cpu pieces 1e-5
 
-# GPUs that do not reach each other's memory have it copied: no kernel follows an address there,
-# and it is said once.
+# Without peer access data are copied between GPUs: no kernel dereferences the other GPU's
+# addresses, and a note says so once.
 apart() {
   SLUICE_EMULATED_PEERS=0 SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 run "$@" 2>"$work/err"
   [[ $(grep -c "GPUs 0 and 1 do not reach each other's memory" "$work/err") == 1 ]] ||
@@ -55,7 +54,7 @@ apart pieces_apart --devices cuda --stages 2 --pieces 2 --schedule seq1f1b
 same pieces pieces_apart
 apart shards_apart --devices cuda --microbatches 1 --data-parallel 2 --shard parameters --dtype bf16
 
-# With bf16 tensors, too; with the tensor axis sums of rounded parts are other bits.
+# The same with bf16 tensors. On the tensor axis sums of rounded parts have other bits.
 run bf16 --devices cuda --dtype bf16
 grep -q '"tensors":.*"bf16"' "$work/bf16" || fail "tensors are not bf16"
 near cpu bf16 1e-3
@@ -79,7 +78,7 @@ SLUICE_EMULATED_GPUS=2 run bf16_shards --devices cuda --microbatches 1 --data-pa
 near cpu bf16_shards 1e-3
 same bf16_shards shards_apart
 
-# A step is reported when all of its losses have come, each by a copy of its own.
+# A step is reported only after all of its losses, each copied separately, have arrived.
 for seed in 1 2 3 4 5 6; do
   SLUICE_EMULATED_SEED=$seed run parts --devices cuda:0,0 --data-parallel 2 --microbatches 1 --jitter 50
   ((seed > 1)) || cp "$work/parts" "$work/parts_1"
@@ -91,13 +90,13 @@ grep -q '^actor report:loss .* out report/' "$work/plan" &&
   grep -q '^actor report:step .* in .*,report/' "$work/plan" ||
   fail "a step can be reported before its losses"
 
-# A plan needs no GPU: copies are actors, with quotas of their own.
+# A plan needs no GPU. Copies are actors with quotas.
 "$actorrun" --devices cuda --stages 2 --dry-run --plan "$work/plan" "${model[@]}" >"$work/out"
 grep -q '^register .* quota h2d=' "$work/plan" || fail "nothing is copied to the device"
 grep -q '^actor copy:report.* C on d2h@1 ' "$work/plan" || fail "losses do not leave by a copy"
 grep -q '^cuda:0 host' "$work/out" || fail "the host's memory is not shown: $(cat "$work/out")"
 
-# Values come and go, and the host never follows an address of the device.
+# Saving and resuming move values in both directions; the host never dereferences a device address.
 export SLUICE_EMULATED_GUARD=1
 "$actorrun" --devices cuda --steps 1 --quiet --save "$work/w.safetensors" "${model[@]}"
 "$actorrun" --steps 1 --quiet --init "$work/w.safetensors" "${model[@]}"
@@ -106,7 +105,7 @@ run again --devices cuda --checkpoint "$work/points" --resume --steps 3
 [[ $(hexes again | wc -l) == 1 ]] || fail "--resume did not go on"
 unset SLUICE_EMULATED_GUARD
 
-# A device that fails ends the run, which names it and an actor.
+# A failed device ends the run with an error that names it and an actor.
 for n in 1 40; do
   status=0
   SLUICE_EMULATED_BROKEN=$n timeout 60 "$actorrun" --devices cuda --stages 2 --microbatches 2 \
@@ -115,7 +114,7 @@ for n in 1 40; do
     ((status == 1)) || fail "a device failed: status $status: $(cat "$work/out")"
 done
 
-# What does not fit is known before anything is allocated, unless the user knows better.
+# A plan that does not fit is rejected before any allocation, unless --memory overrides the limit.
 status=0
 SLUICE_EMULATED_FREE=215000 "$actorrun" --devices cuda --microbatches 2 --steps 1 --quiet "${model[@]}" \
   >"$work/out" 2>&1 || status=$?
@@ -124,7 +123,8 @@ grep -q "device cuda:0 needs .* but its budget is 210 KiB; .* would fit: --recom
 SLUICE_EMULATED_FREE=215000 run enough --devices cuda --memory 1G
 same one enough
 
-# The first value that is not finite; looking for it changes no more than that nothing is fused.
+# --check-finite names the first value that is not finite. It changes nothing except that ops are
+# not fused.
 ends 1 "$actorrun" --steps 9 --quiet --devices cuda --check-finite "${model[@]}" --lr 1e30 --clip 0
 grep -qE ", run by actor [FBU][0-9.]* in step [12], microbatch 0, has made element [0-9]+ of output [0-9], f[0-9]*\[.*, -?(nan|inf)" err ||
   fail "where it began"
@@ -132,8 +132,8 @@ run look --devices cuda --check-finite --dtype bf16
 SLUICE_CUDA_FUSE=0 run plain --devices cuda --dtype bf16
 same look plain
 
-# An evaluation finds what a run finds that begins with those weights, also where the ends of rows of
-# logits do not count.
+# An evaluation gives the loss of a run that starts with these weights, also with padded rows of
+# logits.
 narrow=(--quiet --devices cuda --dtype bf16)
 ends 0 "$actorrun" "${narrow[@]}" --steps 2 --eval "$SLUICE_SOURCE/tests/reference/text.txt" --eval-every 2 --eval-rows 4 \
   --save w.safetensors --report a.json "${model[@]}"
@@ -144,7 +144,7 @@ model[10]=2 model[-1]=$SLUICE_SOURCE/tests/reference/tokens.u16
 found=$(grep -o '"eval_hex":[^,}]*' a.json | grep -o '0x[^"]*')
 [[ $found == "$(hexes b.json | grep -o '0x[^"]*')" ]] || fail "evaluated it is $found, but $(hexes b.json)"
 
-refuse() { # text words...
+refuse() { # TEXT WORDS...
   local text=$1 status=0
   shift
   "$actorrun" --steps 1 "$@" "${model[@]}" >"$work/out" 2>&1 || status=$?

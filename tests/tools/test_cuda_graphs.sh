@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# CUDA graphs change how a job's kernels are launched, not what it computes: losses have the
-# same bits with and without, whatever rotates. The report says how many firings were graphs,
-# and how long calls took, which --profile reads.
+# CUDA graphs change how a job's kernels are launched, not what they compute: losses have the same
+# bits with and without graphs, whichever slots rotate. The report gives the number of firings that
+# ran as graphs, and the durations of calls, which --profile reads.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
@@ -10,14 +10,14 @@ source "$SLUICE_SOURCE/tests/support/emulated.sh"
 
 model=(gpt --layers 1 --width 8 --heads 1 --context 4 --batch 8 --lr 1e-3 --warmup 3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
-run() { # graphs report options...
+run() { # GRAPHS REPORT OPTIONS...
   local graphs=$1 report=$2
   shift 2
   SLUICE_CUDA_GRAPHS=$graphs "$actorrun" --microbatches 8 --steps 3 --quiet \
     --report "$work/$report" "$@" "${model[@]}"
 }
 replayed() { grep -o '"replayed_firings":[^,]*' "$work/$1" | grep -o '[0-9]*$'; }
-alike() { # options...
+alike() { # OPTIONS...
   run 0 without "$@"
   run 1 with "$@"
   cmp <(hexes with) <(hexes without) || fail "$*: graphs change the losses"
@@ -34,7 +34,7 @@ SLUICE_EMULATED_GUARD=1 run 1 guarded --devices cuda
 run auto auto --devices cuda
 cmp <(hexes auto) <(hexes guarded) || fail "the trial of graphs changes the losses"
 
-# How long calls took is known afterwards.
+# The report has the durations of calls.
 grep -q '"ops":.*\[{' <(tr -d '\n\t' <"$work/auto") || fail "no call was timed"
 "$actorrun" --devices cuda --stages 2 --microbatches 8 --steps 1 --quiet --profile "$work/auto" \
   --report "$work/profiled" "${model[@]}"

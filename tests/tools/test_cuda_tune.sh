@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actortune for GPUs, which are emulated here: what it finds on modelled devices holds for plans
-# of GPUs, and its commands make these plans.
+# actortune for emulated GPUs: plans that it finds on modelled devices hold for GPUs, and its
+# commands make these plans.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actortrace names the injected culprit: on pipelines with one register short of
- * slots, one slow stage, one slow link or a late loader, that is where the idle
- * time is traced back to; reasons add up to the nanosecond; and the slot it advises
- * saves what it said.
+/* actortrace names the injected culprit. On pipelines with too few slots in one register, one slow
+ * stage, one slow link or a late loader, it traces the idle time back to that cause. Reasons add up
+ * to the nanosecond, and the slot that it advises saves the time that it predicted.
  * labels: unthreaded long first */
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +32,8 @@ static void injected_culprits_are_named(void) {
   check_culprit("a slow link", &link, "send1 on link@1 was running");
   late.load = 30;
   check_culprit("a late loader", &late, "load0 on host@0 was running");
-  /* Room for all activations, and none for what is sent: the first device stands
-   * still for want of credit, and its neighbour is what is slow. */
+  /* All activations have slots, but sent values do not: the first device stalls for lack of credit,
+   * and the slow device is its neighbour. */
   for (int d = 0; d < STAGES; d++) blocked.act[d] = MICROBATCHES;
   blocked.fwd = 1;
   blocked.forward[1] = 16;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On the real clock, too, the slot that actortrace advises saves what it said, and reasons add up
- * to the nanosecond. A machine with more to do than it has cores keeps nobody's time: there the
- * test is skipped.
+/* On the real clock, too, the slot that actortrace advises saves the predicted time, and reasons
+ * add up to the nanosecond. The test is skipped on an overloaded machine, where durations mean
+ * nothing.
  * labels: unthreaded long alone */
 #include <stdlib.h>
 #include <unistd.h>

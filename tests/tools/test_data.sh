@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Data as a command line names it: types, several files, folders, shuffling. The losses are those of
-# the same tokens in one plain file.
+# Data on the command line: types, several files, folders, shuffling. The losses equal those of the
+# same tokens in one plain file.
 # needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -50,7 +50,7 @@ says "t.dat is no text, and its name does not say what it holds" err
 ends 2 "$actorrun" "${model[@]}" --data t.u16 --data no.u16
 says "no.u16: No such file" err
 
-# Shuffled: another order, which is the same however the work is shared out.
+# Shuffling gives another order, which does not depend on how the work is sharded.
 run shuffled --shuffle 3 "${model[@]}" --data t.u16
 differ plain shuffled
 run other --shuffle 4 "${model[@]}" --data t.u16
@@ -67,18 +67,19 @@ a, b = [[s["loss"] for s in json.load(open(p))["steps"]] for p in sys.argv[1:]]
 sys.exit(max(abs(x - y) for x, y in zip(a, b)) > 1e-5)
 END
 
-# A run that goes on takes the same order; another order is refused.
+# A resumed run keeps the order; another order is rejected.
 run half --shuffle 3 --checkpoint c --steps 3 "${model[@]}" --data t.u16
 run rest --shuffle 3 --checkpoint c --resume "${model[@]}" --data t.u16
 cmp -s <(hexes shuffled) <(hexes half; hexes rest) || fail "resumed it is another order"
 ends 2 "$actorrun" --microbatches 2 --steps 9 --checkpoint c --resume "${model[@]}" --data t.u16
 says "cannot resume: --shuffle is 0, but c/step-6 was made with 3" err
 
-# A file that is written to while a run reads it is named, at the next checkpoint and at the end; one that is only touched, or
-# that another takes the place of, is not. One that is cut off is named too.
+# The run names a data file that changes while it reads, at the next checkpoint and at the end. A
+# file that is only touched, or replaced by another file, is not an error. A truncated file is named
+# as well.
 cp t.u16 changing.u16
 long=(--steps 100000 --microbatches 2 --quiet "${model[@]}" --data changing.u16)
-begins() { # WORDS...: waits for its first checkpoint
+begins() { # WORDS...: starts a run and waits for its first checkpoint
   rm -rf c
   background "$actorrun" --checkpoint c --every 20 "$@"
   for ((i = 0; i < 1000; i++)); do [[ ! -e c/latest ]] || break; sleep 0.01; done

@@ -1,8 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Decoders with attention of their own: folders of gpt-oss and DeepSeek-V3 (tests/reference/make_decoders.py) have
-# PyTorch's losses on grids and stages, and are written as they were read; answers are those of transformers, alone and among
-# others. Weights in blocks of MXFP4 are read. With --exact bits are the same on grids. What is not done is refused by name.
+# Decoders with special attention. Folders of gpt-oss and DeepSeek-V3
+# (tests/reference/make_decoders.py) have PyTorch's losses on grids and stages, and are written as
+# they were read. Answers equal those of transformers, alone and among concurrent requests. MXFP4
+# weights are read. With --exact the bits are the same on grids. Unsupported settings are rejected
+# with an error that names them.
 # labels: outside
 # needs: zeromq libevent pcre2 utf8proc
 set -euo pipefail
@@ -27,7 +29,8 @@ for family in gpt_oss deepseek_v3; do
     run grid --init "$folder" --steps 5 $grid "${patient[@]}" "$model" "${train[@]}"
     near grid "$folder/losses.txt"
   done
-  # What is written holds what was read, says the same in config.json, and trains alike.
+  # A saved folder holds the tensors that were read, has the same config.json, and trains
+  # identically.
   for processes in 1 2; do
     rm -rf "saved/$family"
     ends 0 "$actorrun" --quiet --init "$folder" --steps 0 --save "saved/$family/" -n $processes --stages $processes "${patient[@]}" \
@@ -39,13 +42,13 @@ for family in gpt_oss deepseek_v3; do
   answers "$family" "$model"
 done
 
-# Latent attention is expanded when it is trained, so it may be cut in pieces and positions.
+# Training expands latent attention, so sequences can be split into pieces and positions.
 run pieces --init "$reference/hf_deepseek_v3" --steps 5 --stages 2 --microbatches 2 --pieces 2 deepseek "${train[@]}"
 near pieces "$reference/hf_deepseek_v3/losses.txt"
 run experts --init "$reference/hf_deepseek_v3" --steps 5 --data-parallel 2 --expert-parallel 2 deepseek "${train[@]}"
 near experts "$reference/hf_deepseek_v3/losses.txt"
 
-# Weights in blocks of MXFP4, beside what says so.
+# Weights in MXFP4 blocks, declared by quantization_config.
 cp -r "$reference/hf_gpt_oss" blocks
 mv blocks/blocks.safetensors blocks/model.safetensors
 sed -i 's/"model_type"/"quantization_config": {"quant_method": "mxfp4"}, "model_type"/' blocks/config.json
@@ -56,7 +59,7 @@ grep -q quantization_config unpacked/config.json && fail "weights are written as
 run unpacked-again --init unpacked --steps 5 gpt-oss "${train[@]}"
 cmp <(hexes packed) <(hexes unpacked-again) || fail "what was in blocks trains as what they stand for"
 
-# A model that was trained anew is written as what it is.
+# A newly trained model is saved with its own model type.
 small=(--layers 3 --width 32 --heads 4)
 made() {
   local model=$1 type=$2
@@ -73,7 +76,8 @@ made gpt-oss gpt_oss --bias attention --experts 3 --expert-ffn 24 --window 9 --f
 made deepseek deepseek_v3 --latent 24 --nope-dim 8 --rope-dim 4 --value-dim 10 --experts 6 --expert-ffn 24 --shared-ffn 48 --expert-groups 3 \
   --top-groups 2 --routed-scale 1.5 --ffn 40 --rope-halves --rope yarn:factor=4,original_max_position_embeddings=16 --query-scalar 7
 
-# Corrections follow the load: without them one expert has nearly all tokens of all steps.
+# The bias corrections even out the load: without them one expert gets nearly all tokens of all
+# steps.
 for rate in 0 0.002; do
   run "rate$rate" --steps 60 deepseek "${train[@]}" "${small[@]}" --experts 4 --top-k 1 --expert-ffn 16 --shared-ffn 16 --correction-rate $rate
 done
@@ -100,7 +104,8 @@ for words in "gpt-oss --experts 3 --expert-ffn 32 --window 20 --bias attention" 
   done
 done
 
-# edited FAMILY OLD NEW NAMED: its folder with another config.json is refused by that name
+# edited FAMILY OLD NEW NAMED: the family's folder with an edited config.json has to be rejected
+# with NAMED.
 edited() {
   rm -rf edited
   cp -r "$reference/hf_$1" edited

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Families of dense models: their folders (tests/reference/make_dense.py) have PyTorch's losses on any grid, and
-# are written as they were read; a GGUF file of the same weights has the same losses; what actorrun and
-# actorserve answer is what transformers generates; what is not done is refused by name.
+# Families of dense models. Their folders (tests/reference/make_dense.py) have PyTorch's losses on
+# any grid, and are written as they were read. A GGUF file of the same weights has the same losses.
+# actorrun and actorserve generate what transformers generates. Unsupported settings are rejected
+# with an error that names them.
 # labels: outside
 # needs: zeromq libevent pcre2 utf8proc
 set -euo pipefail
@@ -30,7 +31,8 @@ for family in "${families[@]}"; do
     run grid --init "$folder" --steps 5 $grid "${patient[@]}" llama "${train[@]}"
     near grid "$folder/losses.txt"
   done
-  # What is written holds what was read, says the same in config.json, and trains alike; as does what a GGUF file becomes.
+  # A saved folder holds the tensors that were read, has the same config.json, and trains
+  # identically; so does a folder made from a GGUF file.
   ends 0 "$actorrun" --quiet --init "$folder" --steps 0 --save "saved/$family/" --stages 2 llama "${data[@]}"
   holds "$folder" "saved/$family"
   ends 0 "$actorrun" --quiet --init "$reference/gguf/$family.gguf" --steps 0 --save "unpacked/$family/" llama "${data[@]}"
@@ -43,7 +45,8 @@ for family in "${families[@]}"; do
   answers "$family" llama
 done
 
-# edited FAMILY OLD NEW NAMED: its folder with another config.json is refused by that name
+# edited FAMILY OLD NEW NAMED: the family's folder with an edited config.json has to be rejected
+# with NAMED.
 edited() {
   rm -rf edited
   cp -r "$reference/hf_$1" edited
@@ -64,12 +67,12 @@ for grid in "--pieces 2 --stages 2" "--tensor 2 --data-parallel 2" "--sequence 2
   # shellcheck disable=SC2086
   ends 0 "${exact[@]}" $grid --recheck bits.jsonl "${words[@]}"
 done
-# Keys of files of before transformers 5 say the same.
+# Files written before transformers 5 have other keys with the same meaning.
 cp -r "$reference/hf_gemma3" old
 cp "$reference/hf_gemma3/older.json" old/config.json
 run older --init old --steps 5 llama "${train[@]}"
 near older "$reference/hf_gemma3/older.txt"
-# A model that was trained anew is written as what it is.
+# A newly trained model is saved with its own model type.
 small=(--layers 4 --width 32 --heads 2 --kv-heads 1 --head-dim 16)
 made() {
   local type=$1

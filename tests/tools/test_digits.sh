@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The digits of examples/ as a user runs them: the same losses on pipelines, on devices that share
-# images and on devices that share channels, and words for a file that is not theirs.
+# The digits example as a user runs it: the same losses on pipelines, on data-parallel devices and
+# on devices that share channels, and an error message for a file of another kind.
 # labels: outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -14,7 +14,7 @@ run() {
   ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --microbatches 4 --steps 12 \
     --report "$report" "$@" "${digits[@]}"
 }
-near() { # losses differ by less than 1e-5 of them
+near() { # losses differ by less than 1e-5, relatively
   paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
         <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |
     awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR < 12 }'

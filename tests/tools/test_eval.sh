@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --eval: the loss on other data is what a run that begins with the same weights has there, whatever
-# the devices and the schedule; training is as without it. The best checkpoint is kept, and a run that
-# gets no better ends.
+# --eval: the loss on other data equals the loss of a run that starts with the same weights there,
+# on any devices and schedule. Training does not change. The best checkpoint is kept, and a run that
+# stops improving ends.
 # labels: more
 # needs: zeromq
 set -euo pipefail
@@ -15,7 +15,7 @@ model=("${shape[@]}" --batch 8 --data "$train")
 run() { ends 0 "$actorrun" --quiet "$@"; }
 evals() { grep -o '"eval_hex":[^,]*' "$1" | grep -o '0x[^"]*'; }
 
-# Evaluated are the first 32 rows: 16 microbatches of 2.
+# The evaluation takes the first 32 rows: 16 microbatches of 2.
 run --steps 4 --microbatches 4 --report plain.json --save w.safetensors "${model[@]}"
 run --steps 1 --microbatches 16 --init w.safetensors --report want.json "${shape[@]}" --batch 32 \
   --data "$other"
@@ -41,8 +41,9 @@ for way in "${some[@]}"; do
   near "$(evals r.json)" "$want" 1e-5 || fail "$way: $(evals r.json), not $want"
 done
 
-# All rows that there are, once each, whatever the batch and however often: as many as training goes through in one
-# step of them all, with the same loss. Of other grids and pieces too, where the last microbatch is a part of one.
+# By default an evaluation takes every row once, with any batch size and in any number of
+# evaluations. Its loss equals that of one training step over all rows. This holds on other grids
+# and in pieces too, where the last microbatch is partial.
 rows=$(python3 -c 'import os, sys; print((os.path.getsize(sys.argv[1]) // 2 - 1) // 16)' "$other")
 run --steps 1 --init w.safetensors --report whole.json "${shape[@]}" --batch "$rows" --data "$other"
 whole=$(hexes whole.json | grep -o '0x[^"]*')
@@ -74,16 +75,17 @@ done
 ends 0 "$actorrun" --steps 2 --init w.safetensors --eval five.u16 --eval-every 1 "${shape[@]}" --batch 8 --data "$train"
 says "evaluated 2 times, 5 rows each" out
 
-# Messages so long that the receiver fetches them into slots that others have just read.
+# Messages are so long that the receiver fetches them into slots that other actors have just read.
 run --steps 4 --microbatches 4 --data-parallel 2 --shard parameters -n 2 "${patient[@]}" \
   gpt --layers 2 --width 64 --heads 2 --context 64 --batch 8 --data "$train"
 
-# Steps that are whole without an evaluation, or a checkpoint, are whole: the first warms up, and is not in the mean.
+# Steps with an evaluation or checkpoint in between count in the mean; only the first step, a
+# warm-up, does not.
 run --steps 8 --microbatches 4 --eval "$other" --eval-every 4 --checkpoint shown --every 4 --trace shown.trace "${model[@]}"
 ends 0 "$bin/actortrace" show shown.trace
 says "mean of steps 1 to 7" out
 
-# Several times, each of what training has come to; a run that goes on has the same.
+# Several evaluations differ, because training goes on. A resumed run has the same ones.
 run --steps 12 --microbatches 4 --eval "$other" --eval-every 2 --report r.json "${model[@]}"
 [ "$(evals r.json | sort -u | wc -l)" -eq 6 ] || fail "each has another loss: $(evals r.json)"
 rm -rf c
@@ -93,7 +95,7 @@ run --steps 12 --microbatches 4 --eval "$other" --eval-every 2 --checkpoint c --
   --stages 2 --report b.json "${model[@]}"
 cmp -s <(evals r.json) <(evals a.json; evals b.json) || fail "resumed it evaluates others"
 
-# The best stays, and the run ends when nothing gets better.
+# The best checkpoint is kept, and the run ends when the loss stops improving.
 rm -rf c
 ends 0 "$actorrun" --steps 4000 -n 2 --stages 2 "${patient[@]}" --eval "$other" --eval-every 10 --every 10 \
   --patience 3 --checkpoint c --log l.csv --report r.json "${model[@]}" --lr 0.03
@@ -121,13 +123,13 @@ refused() {
   ends 2 "$actorrun" "$@"
   says "$text" err
 }
-# A fixed order, and an evaluation in every step.
+# A fixed order of passes, with an evaluation in every step.
 run --steps 3 --microbatches 4 --eval "$other" --eval-every 1 --report a.json "${model[@]}"
 run --steps 3 --microbatches 4 --eval "$other" --eval-every 1 --report b.json --stages 2 --order order "${model[@]}"
 cmp -s <(evals a.json) <(evals b.json) || fail "in a fixed order it evaluates others"
 
-# What is gathered for an evaluation is there for a moment only, as it is for passes.
-# A lane more, of two slots; and copies of what parameters have.
+# Gathered parameters exist only briefly in an evaluation, as in passes: the plan has one more lane
+# for every two.
 lanes() { grep '^register gather' "$1" | grep -vc ' shares '; }
 for way in nothing evaluated; do
   more=()

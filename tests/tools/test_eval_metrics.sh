@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a model names (sl_metric) is averaged over the data that it holds out, as the loss is: the same on
-# any devices, in the report, the log and --best. Nothing is dropped meanwhile; adapters and frozen
-# parameters are evaluated as well.
+# The metrics of a model (sl_metric) are averaged over held-out data like the loss. They are the
+# same on any devices, in the report, the log and --best. Dropout is off during evaluation. Adapters
+# and frozen parameters are evaluated as well.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,14 +11,14 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 build() { cc -shared -fPIC -I"$SLUICE_SOURCE/include" -o "$1.so" "$2" -lm; }
 run() { ends 0 "$actorrun" --quiet "${patient[@]}" "$@"; }
-# found REPORT: of each evaluation the steps, the loss, and the metrics
+# found REPORT: prints steps, loss and metrics of each evaluation.
 found() {
   python3 -c '
 import json, sys
 for e in json.load(open(sys.argv[1]))["evaluations"]:
     print(e["steps"], e["loss"], *e.get("metrics", {}).values())' "$1"
 }
-near() { # FOUND FOUND: within 1e-5, line by line, and there is something
+near() { # FOUND FOUND: line by line equal within 1e-5, and not empty
   paste "$1" "$2" | awk '{ for (i = 1; i <= NF / 2; i++) { d = $i - $(i + NF / 2); s += d > 1e-5 || d < -1e-5 } }
     END { exit s || !NR }'
 }
@@ -38,7 +38,8 @@ for way in "--stages 2 -n 2 --schedule zb-h1" "--data-parallel 2 --shard paramet
   near got want || fail "$way: $(cat got), not $(cat want)"
 done
 
-# The largest accuracy is kept, and the run ends when it stays so; one that goes on knows it.
+# The checkpoint with the largest accuracy is kept, and the run ends when accuracy stops rising. A
+# resumed run knows the best value.
 ends 0 "$actorrun" --steps 400 --eval-every 10 --every 10 --checkpoint c --best accuracy --patience 4 \
   --log l.csv --log l.jsonl --report r.json "${digits[@]}"
 says "the best so far" out
@@ -67,7 +68,7 @@ found = [e["metrics"]["accuracy"] for e in json.load(open("r.json"))["evaluation
 assert found and after == min([before, *found]), (before, found, after)
 END
 
-# Adapters, and parameters that stay.
+# Adapters, and frozen parameters.
 text=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --data "$reference/text.txt")
 for kind in "--lora h.*.attn=4" "--freeze wte --freeze h.0"; do
   for way in "" "--stages 2 -n 2 --data-parallel 2 --shard parameters"; do
@@ -111,7 +112,7 @@ cmp -s <(hexes a.json) <(hexes b.json) && fail "something is dropped in training
 near <(found a.json) <(found b.json) || fail "$(found b.json), not $(found a.json)"
 found a.json | awk '{ exit $2 != $3 }' || fail "the loss as a metric: $(found a.json)"
 
-# Tokens, of which some do not count, in pieces and shared out.
+# Tokens, some of them ignored, in pieces and on grids.
 cat >next.c <<'END'
 #include <sluice/sluice.h>
 

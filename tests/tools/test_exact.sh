@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --exact: models have the same losses, parameters and optimizer state, bit for bit, on random grids:
-# data parallel, tensor, sequence, experts, pieces, microbatches, stages, schedules, shards, homes,
-# processes. A run resumed on another grid goes on with them. Options that would change bits are
-# refused by name.
+# --exact: models have the same losses, parameters and optimizer state, bit for bit, on random
+# grids: data parallel, tensor, sequence, experts, pieces, microbatches, stages, schedules,
+# sharding, homes and processes. A run that resumes on another grid continues with the same bits.
+# Options that would change bits are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u
@@ -19,7 +19,7 @@ pick() { # WORDS...: sets `picked` to one of them
   picked=${words[RANDOM % $#]}
 }
 
-# Draws a grid for a batch of 8 rows into `grid`.
+# Draws a grid for a batch of 8 rows and stores it in `grid`.
 draw() {
   grid=()
   pick 1 2 4 && local data_devices=$picked
@@ -30,7 +30,7 @@ draw() {
   pick 1 1 2 4 && local tensor=$picked
   ((tensor == 1)) || grid+=(--tensor "$tensor")
   pick 1 2 2 4 8
-  (((! leaves && tensor <= picked) || data_devices * tensor * microbatches <= 8)) || picked=1 # a row each
+  (((! leaves && tensor <= picked) || data_devices * tensor * microbatches <= 8)) || picked=1 # one row per device
   ((! experts || picked == 1 || data_devices * tensor % picked)) || {
     grid+=(--expert-parallel "$picked")
     ((tensor == 1 || RANDOM % 2)) || grid+=(--expert-tensor 1)
@@ -62,8 +62,8 @@ try() { # NAME MODEL...: compares random grids with one device
   shift
   [[ $1 != */digits.c ]] || words=0 # stages cannot share 10 classes
   [[ $1 != mixtral && $1 != qwen-moe ]] || experts=1
-  [[ $1 != mamba2 ]] || states=1 # and no keys
-  [[ $experts == 0 || $* == *--aux-loss\ 0* ]] || counts=1 # balance of a microbatch
+  [[ $1 != mamba2 ]] || states=1 # and no KV cache
+  [[ $experts == 0 || $* == *--aux-loss\ 0* ]] || counts=1 # the balance loss is per microbatch
   [[ $* != *--exact-leaf* ]] || leaves=1
   ends 0 "$actorrun" --quiet --exact --steps 4 --certify "$name.jsonl" "$@"
   for ((i = 0; i < grids; i++)); do
@@ -87,12 +87,12 @@ try mixtral-unbalanced mixtral "${moe[@]}" --aux-loss 0 --top-k 3
 try mixtral-leaves mixtral --layers 2 --width 32 "${long[@]}" --aux-loss 0 --experts 9
 try digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
 
-# Resumed on other grids, a run has the numbers of one that was never interrupted.
+# A run that resumes on other grids has the numbers of an uninterrupted run.
 ends 0 "$actorrun" --quiet --exact --steps 1 --checkpoint kept --every 1 --data-parallel 4 "${gpt[@]}"
 ends 0 "$actorrun" --quiet --exact --steps 2 --checkpoint kept --every 1 --resume --resume-with microbatches --stages 3 --microbatches 2 "${gpt[@]}"
 ends 0 "$actorrun" --quiet --exact --steps 4 --checkpoint kept --resume --resume-with microbatches --data-parallel 2 --recheck gpt.jsonl "${gpt[@]}"
 
-# Losses are those of a run without it, but for rounding.
+# The losses equal those of a run without --exact, up to rounding.
 ends 0 "$actorrun" --quiet --steps 4 --certify plain.jsonl "${gpt[@]}"
 last() { grep -o '"loss": "[^"]*"' "$1" | tail -1 | cut -d'"' -f4; }
 printf '%.4f\n' "$(last gpt.jsonl)" >a
@@ -132,7 +132,7 @@ leaf '--exact: not with --sequence-attention ring and --pieces' --exact-leaf 32 
 leaf '--exact-leaf 32: the 64 positions of piece 0 are no whole leaves for 4 runs (--sequence-layout zigzag)' \
   --exact-leaf 32 --context 64 --sequence 2 --sequence-attention ring
 
-# More devices than heads of keys, windows, documents apart.
+# More devices than key/value heads, with windows and separated documents.
 near=(llama --layers 2 --width 32 --heads 4 --kv-heads 1 --window 70 --document-end 32 --context 256 --batch 4
   --exact-leaf 32 --data "$data")
 ends 0 "$actorrun" --quiet --exact --steps 3 --certify near.jsonl "${near[@]}"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A bit that flips in one gradient on one of four devices is found: --recheck of that step, from the
-# checkpoint before it, on one device, names the parameter. The steps before it are equal.
+# A bit flip in one gradient on one of four devices is detected. --recheck of that step on one
+# device, from the previous checkpoint, names the parameter. The steps before it match.
 # labels: outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -13,11 +13,11 @@ SLUICE_FLIP=3 ends 0 "${run[@]}" --data-parallel 4 --steps 4 --certify flipped.j
   --keep 9 "${model[@]}"
 ends 0 "${run[@]}" --steps 2 --recheck flipped.jsonl "${model[@]}"
 
-# Computes step 3 again from the checkpoint of step 2.
+# Recomputes step 3 from the checkpoint of step 2.
 rm -r kept/*3* kept/*4*
 ends 2 "${run[@]}" --steps 4 --checkpoint kept --resume --recheck flipped.jsonl "${model[@]}"
 says 'step 3: embedding differs from flipped.jsonl' err
-says 'and 2 more of' err # its two moments
+says 'and 2 more of' err # its two optimizer moments
 
 SLUICE_FLIP=3 ends 0 "${run[@]}" --steps 4 --stages 2 --recheck flipped.jsonl "${model[@]}"
 echo "the flip is found"

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --exact: runs on all CPU levels with fused multiply-adds have one set of numbers: losses, parameters and optimizer
-# state of a GPT with each optimizer, a LLaMA, a Mixtral and a convolutional net.
+# --exact: all CPU levels with fused multiply-add give the same numbers: losses, parameters and
+# optimizer state of a GPT with each optimizer, a LLaMA, a Mixtral and a convolutional net.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 shape=(--layers 2 --width 56 --heads 4 --context 48 --batch 4 --data "$reference/text.txt")
-same() { # NAME MODEL...: on levels 1 to 4, or the best that there is
+same() { # NAME MODEL...: on levels 1 to 4, or up to the best one that the CPU has
   local name=$1 level
   shift
   for level in 1 2 3 4; do

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The log-probabilities that `actorserve --exact` tells over HTTP are those of `actorrun --exact --logprobs`, bit for
-# bit: prompts in chunks, two stages, requests beside each other that give up pages, and training on several grids.
-# A hybrid with spiking layers is among the models, and so are tokens of a model's own in front of each row, and positions
-# in chunks. Without --exact some differ. --logprobs writes one file on any grid,
-# and says what it is not for.
+# The log-probabilities that `actorserve --exact` returns over HTTP equal those of `actorrun --exact
+# --logprobs`, bit for bit. The cases: chunked prompts, two stages, concurrent requests that give up
+# pages, and training on several grids. Models include a hybrid with spiking layers, learned tokens
+# in front of each row, and positions in chunks. Without --exact some values differ. --logprobs
+# writes the same file on any grid, and rejects what it does not support.
 # labels: outside
 # needs: libevent zeromq
 set -euo pipefail
@@ -16,7 +16,7 @@ both="$SLUICE_SOURCE/tests/support/serve_exact.py"
 
 LC_ALL=C tr -d '\200-\377' <"$reference/text.txt" >ascii.txt
 
-# serve WORDS...: it runs as $pid, at $port
+# serve WORDS...: starts a server as $pid at $port.
 serve() {
   background "$bin/actorserve" --port 0 --prefix-caching off "$@"
   until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
@@ -36,7 +36,7 @@ dual=(llama --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 80
 shape=(--vocab 128 --context "$context")
 tight=(--stages 2 --rows 24 --sequences 6 --report served.json)
 
-# compared STATUS TRAINING...: of the answers, with what training writes
+# compared STATUS TRAINING...: compares the answers with the log-probabilities that training writes.
 compared() {
   local want=$1
   shift
@@ -68,13 +68,13 @@ for name in gpt llama hybrid sinks dual; do
   done
 done
 
-# It could differ.
+# Without --exact the comparison has to fail.
 serve --init llama.safetensors "${llama[@]}" "${shape[@]}"
 ends 0 python3 "$both" ask "$port" "$seed" $rows $context answers.json tokens.u16
 drained
 compared 1 --init llama.safetensors "${llama[@]}" "${shape[@]}"
 
-# refused TEXT TOOL...
+# refused TEXT TOOL...: TOOL has to fail with TEXT.
 refused() {
   local text=$1
   shift
@@ -89,8 +89,9 @@ says "--logprobs: timed devices hold no values" err
 ends 2 "$actorrun" --logprobs l.jsonl pipeline
 says "--logprobs: the model has not one cross entropy" err
 
-# Stages and devices that share the classes tell the log-probabilities of one device, and train as without.
-near() { # FILE FILE: numbers of one file are those of the other but for rounding
+# With a vocabulary split over stages and devices the log-probabilities equal those of one device,
+# and training does not change.
+near() { # FILE FILE: equal up to rounding
   python3 - "$@" <<'END'
 import json, sys
 a, b = ([x for line in open(path) for x in json.loads(line)["logprobs"]] for path in sys.argv[1:])
@@ -107,7 +108,7 @@ for grid in "--vocab-parallel --stages 2" "--vocab-parallel --stages 2 --vocab-b
   ends 0 "$actorrun" --quiet --steps 3 $grid --recheck with.jsonl "${wide[@]}"
 done
 
-# Resumed, it goes on with the file.
+# A resumed run continues the file.
 more=(--quiet --logprobs kept.jsonl --checkpoint kept --every 1 "${learns[@]}")
 ends 0 "$actorrun" --steps 2 "${more[@]}"
 ends 0 "$actorrun" --steps 3 --resume "${more[@]}"

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --expert-parallel: a run whose experts lie on two processes goes on bit for bit after one of them was killed, and from a
-# checkpoint with another number of devices to each expert within rounding; what rows move is to the byte what it must be on the
-# clock; more rows than there is room for end the run, with their number; what cannot be is refused by name.
+# --expert-parallel: a run with experts on two processes continues bit for bit after one of them is
+# killed. From a checkpoint with another number of devices per expert it continues up to rounding.
+# On the virtual clock the bytes of exchanged rows are exact. A run that receives more rows than it
+# has room for ends with their number. Invalid settings are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -13,7 +14,7 @@ small=(--layers 2 --width 32 --heads 4 --context 16 --batch 8)
 model=(mixtral --data "$reference/text.txt" "${small[@]}" --experts 8 --expert-ffn 16)
 run() { ends 0 timeout 100 "$actorrun" --quiet --microbatches 2 --report r.json "${patient[@]}" "$@" "${model[@]}"; }
 losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
-near() { # REPORT REPORT: the last three losses differ by less than 1e-6 of them
+near() { # REPORT REPORT: the last three losses differ by less than 1e-6, relatively
   paste <(losses "$1" | tail -3) <(losses "$2" | tail -3) |
     awk '{ d = $1 / $2 - 1; if (NF < 2 || d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || NR != 3 }'
 }
@@ -27,19 +28,19 @@ for experts in 4 2 1; do
   run --steps 6 --data-parallel 4 --expert-parallel $experts --checkpoint "c$experts" --resume
   near r.json whole.json || fail "a run that goes on with experts on $experts devices has other losses"
 done
-# And so with a grid of their own: four of the four devices, two for each half of the tensors, all of them.
+# Experts with a grid of their own: over all four devices, two per tensor half, or all.
 run --steps 3 --data-parallel 2 --tensor 2 --expert-parallel 4 --checkpoint f --every 3
 for experts in 4 2 1; do
   cp -r f "f$experts"
   run --steps 6 --data-parallel 2 --tensor 2 --expert-parallel $experts --expert-tensor 1 --checkpoint "f$experts" --resume
   near r.json whole.json || fail "a run that goes on with experts on $experts of all devices has other losses"
 done
-for files in -n1 -n2; do # one file or several, the same weights
+for files in -n1 -n2; do # with one file or several, the weights are the same
   run ${files/-n/-n } --steps 2 --data-parallel 2 --expert-parallel 2 --save "w$files.safetensors"
 done
 cmp w-n1.safetensors w-n2.safetensors || fail "two processes have other weights"
 
-# A process is killed while it trains; the job goes on from where it was.
+# A process is killed during training; the job continues from its last checkpoint.
 background timeout 100 "$actorrun" -n 2 --restarts 1 --microbatches 2 --steps 60 --checkpoint k --every 5 --data-parallel 2 \
   --expert-parallel 2 --report killed.json "${patient[@]}" "${model[@]}"
 for _ in $(seq 1200); do
@@ -56,14 +57,14 @@ hexes killed.json | tail -5 >got
 hexes r.json | tail -5 | cmp - got || fail "after a kill it has other losses"
 
 # ---- bytes ----------------------------------------------------------------------------------------
-# 4 L M tokens k h 4 (EP-1)/EP, where all experts have as many rows.
+# 4 L M tokens k h 4 (EP-1)/EP, if all experts get the same number of rows.
 for experts in 2 4; do
   ends 0 "$actorrun" --quiet --clock virtual --microbatches 2 --steps 2 --data-parallel 4 --expert-parallel $experts \
     --report r.json "${model[@]}"
   moved=$(sed -n '/"runtime"/,$p' r.json | grep -oE '"expert":\s*[0-9]+' | grep -oE '[0-9]+$' | head -1)
   [ "$moved" = $((4 * 2 * 2 * 64 * 2 * 32 * 4 * (experts - 1) / experts)) ] || fail "rows move $moved bytes"
 done
-for grid in "2 2 4" "2 4 2" "4 2 8" "4 2 1"; do # with all devices planned, or one for all
+for grid in "2 2 4" "2 4 2" "4 2 8" "4 2 1"; do # all devices planned, or one standing for all
   read -r data tensor experts <<<"$grid"
   for machine in "" "--machine h100-sxm-80gb --layout data,tensor,expert,stage"; do
     # shellcheck disable=SC2086
@@ -74,7 +75,7 @@ for grid in "2 2 4" "2 4 2" "4 2 8" "4 2 1"; do # with all devices planned, or o
   done
 done
 
-# ---- refused --------------------------------------------------------------------------------------
+# ---- rejected settings ----------------------------------------------------------------------------
 refused() { # STATUS NAMED WORDS...
   local status=$1 named=$2
   shift 2

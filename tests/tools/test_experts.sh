@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Mixtures of experts: as in PyTorch with Hugging Face's folders (tests/reference/make_experts.py), which go
-# in and out with the same bits; as the dense model where they should be; on any stages and grid with the
-# same losses; and what cannot be is refused by name.
+# Mixtures of experts: Hugging Face folders (tests/reference/make_experts.py) have PyTorch's losses
+# and survive a round trip bit for bit. Mixtures equal the dense model where they should, and have
+# the same losses on any stages and grid. Invalid settings are rejected with an error that names
+# them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -12,14 +13,14 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 data=(--data "$reference/text.txt" --context 32 --batch 4)
 train=("${data[@]}" --lr 1e-3 --min-lr 1e-3 --warmup 0)
 
-# run REPORT WORDS...
+# run REPORT WORDS...: trains and writes REPORT.
 run() {
   local report=$1
   shift
   ends 0 "$actorrun" --quiet --report "$report" "$@"
 }
 
-# near WITHIN REPORT REPORT|FILE: losses differ by less, each by the other
+# near WITHIN REPORT REPORT|FILE: the losses have to differ by less than WITHIN, relatively.
 near() {
   python3 - "$@" <<'PY' || fail "$2 and $3: losses differ by $1 or more"
 import json, sys
@@ -33,9 +34,10 @@ sys.exit(not a or len(a) != len(b) or not worst < float(sys.argv[1]))
 PY
 }
 
-# ---- as in PyTorch, and in and out ----------------------------------------------------------------
+# ---- PyTorch's losses, and round trips ------------------------------------------------------------
 
-# holds FOLDER FOLDER: the same tensors, bit for bit, whatever their files and types
+# holds FOLDER FOLDER: both have to hold the same tensors, bit for bit, whatever their files and
+# types.
 holds() {
   python3 - "$@" <<'PY' || fail "$1 and $2 hold other tensors"
 import glob, json, struct, sys
@@ -74,9 +76,9 @@ run file --init made/model.safetensors --steps 1 qwen-moe "${train[@]}" "${small
   --expert-ffn 24 --shared-ffn 40 --bias qkv --norm-topk 1 --eps 1e-5
 near 1e-12 folder file
 
-# ---- as the dense model -----------------------------------------------------------------------------
+# ---- equal to the dense model -----------------------------------------------------------------------
 
-# Experts that are all what the dense model has.
+# Each expert is a copy of the dense model's feed-forward half.
 ends 0 "$actorrun" --quiet --steps 0 --save dense.safetensors llama "${data[@]}" "${small[@]}" --ffn 40
 python3 - <<'PY'
 import json, struct
@@ -103,20 +105,20 @@ for experts in 1, 4:
     text += b" " * (-len(text) % 8)
     open(f"experts{experts}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
 PY
-# Gradients are not clipped: the router's counts in the norm.
+# Gradient clipping is off, because the router's gradient counts in the norm.
 run dense --init dense.safetensors --steps 20 llama "${train[@]}" "${small[@]}" --ffn 40 --clip 0
 run one --init experts1.safetensors --steps 20 mixtral "${train[@]}" "${small[@]}" --expert-ffn 40 \
   --experts 1 --top-k 1 --aux-loss 0 --clip 0
 near 1e-6 one dense
-# What several equal experts learn is a part each: they stay equal where they are frozen.
+# Equal experts each learn only from their tokens, so they stay equal only if they are frozen.
 run dense --init dense.safetensors --steps 20 --freeze mlp llama "${train[@]}" "${small[@]}" --ffn 40
 run four --init experts4.safetensors --steps 20 --freeze block_sparse_moe mixtral "${train[@]}" "${small[@]}" \
   --expert-ffn 40 --experts 4 --aux-loss 0
 near 1e-6 four dense
 
-# ---- wherever it runs -----------------------------------------------------------------------------------
+# ---- grids ----------------------------------------------------------------------------------------------
 
-# An expert more than there are rows for it, and losses of all kinds.
+# A number of experts that the devices do not divide, and all kinds of losses.
 model=(mixtral "${train[@]}" "${small[@]}" --expert-ffn 40 --experts 7 --z-loss 0.01)
 run whole --steps 3 "${model[@]}"
 for how in "--data-parallel 2 --shard parameters" "--tensor 2" "--sequence 2" "--recompute full"; do
@@ -138,7 +140,7 @@ a, b = (json.load(open(f))["steps"][-1]["loss_hex"] for f in ("whole", "resumed"
 raise SystemExit(a != b)
 PY
 
-# What each expert was given, and what it did not take, is in the report, wherever that was counted.
+# The report has the rows that each expert received and dropped, on any grid.
 run limited --steps 2 "${model[@]}" --expert-capacity 0.75
 run there --steps 2 -n 2 --data-parallel 2 "${patient[@]}" "${model[@]}" --expert-capacity 0.75
 python3 - <<'PY' || fail "tallies: not all that experts were given"
@@ -154,9 +156,9 @@ for report in "limited", "there":
     assert sum(dropped["sum"]) > 0
 PY
 
-# ---- refused ----------------------------------------------------------------------------------------------
+# ---- rejected settings ------------------------------------------------------------------------------------
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Mixtures of experts on GPUs, which are emulated here: losses are those of the CPU but for the last
-# bits, and have the same bits on one GPU and on stages in two processes, with
-# experts on several GPUs as well.
+# Mixtures of experts on emulated GPUs: losses equal those of the CPU except for the last bits. They
+# have the same bits on one GPU and on stages in two processes, also with experts on several GPUs.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -13,7 +12,7 @@ export SLUICE_EMULATED_GPUS=2
 mixtral=(mixtral --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3 --vocab 259 --experts 4
          --expert-ffn 24 --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
 qwen=(qwen-moe "${mixtral[@]:1}" --shared-ffn 16 --qk-norm --expert-capacity 1.25)
-run() { # report options...
+run() { # REPORT OPTIONS...
   local report=$1
   shift
   "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@"
@@ -27,8 +26,8 @@ same one processes
 run bf16 --devices cuda:0 --dtype bf16 "${mixtral[@]}"
 near cpu bf16 1e-3
 
-# Experts on two GPUs: in one process, where no kernel follows an address of the other one, and in two, on
-# two stages.
+# Experts on two GPUs: in one process, where no kernel dereferences the other GPU's addresses, and
+# in two processes, on two stages.
 apart=(--data-parallel 2 --expert-parallel 2)
 run parts --devices cuda "${apart[@]}" "${mixtral[@]}"
 near cpu parts 1e-5

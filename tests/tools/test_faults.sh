@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A user's mistake is named: a row without a kernel or with a signature or gradient rule of what is
-# not there, an op nobody would run, an option that is not declared, and a fault in a model's
-# function or in a kernel, on whatever thread.
+# Errors name the mistakes of users: an op row without a kernel, or with a signature or gradient
+# rule for an input that does not exist; an op that would never run; an undeclared option; and a
+# fault in a model's function or in a kernel, on any thread.
 # labels: outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -60,7 +60,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 }
 SL_MODEL(own, "one's own", options, build);
 END
-# try STATUS TEXT DEFINITION [ARGUMENTS...]
+# try STATUS TEXT DEFINITION [ARGUMENTS...]: the model, compiled with DEFINITION, has to end with
+# STATUS and TEXT.
 try() {
   local status=$1 text=$2 definition=$3
   shift 3
@@ -86,6 +87,6 @@ try 1 "segmentation fault in op block/own.1 (own), actor F0, step 0, microbatch 
 try 1 "in op block/own.1 (own), actor F0, step 1, microbatch 2" \
   "KERNEL if (call->tick.step == 1 && call->tick.microbatch == 2) *(volatile int *)8 = 1;" \
   --microbatches 3 --devices cpu:1x2
-[[ $(cc -dumpmachine) != x86* ]] || # ARM64 divides by 0 and goes on
+[[ $(cc -dumpmachine) != x86* ]] || # ARM64 divides by 0 without a fault
   try 1 "arithmetic fault (a division by 0?) in op block/own.1 (own), actor F0" "KERNEL zero = 7 / zero;"
 exit 0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A report accounts for all of a step: passes, update and the rest make it up. --cost means the same in
-# actorrun and in actortune.
+# A report accounts for the whole step: passes, update and the rest add up to it. --cost means the
+# same in actorrun and in actortune.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -16,7 +16,7 @@ adds_up() {
     fail "$1: a step is more than its parts: $(grep -oE '"[a-z]*_seconds":[^,]*' "$1" | tr '\n' ' ')"
 }
 
-# a model that is mostly weights: the update is a good part of a step
+# The model is mostly weights, so the update is a large part of a step.
 wide=(gpt --layers 1 --width 128 --heads 2 --context 8 --batch 2 --data "$reference/text.txt")
 for layout in "--stages 1" "--stages 2 --microbatches 2" "--data-parallel 2 --shard optimizer"; do
   # shellcheck disable=SC2086

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes of one job that were started with different options refuse each other before
-# they begin: by the option's name, with both values. So do those that read other data under the
-# same name, or other weights.
+# Processes of one job that were started with different options reject each other before they begin,
+# with an error that names the option and both values. So do processes that read other data or other
+# weights under the same name.
 # labels: more
 # needs: zeromq
 set -euo pipefail
@@ -22,7 +22,7 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# process NUMBER FOLDER WORDS...: one of two, as torchrun would start it.
+# process NUMBER FOLDER WORDS...: starts one process of two, as torchrun would.
 process() (
   local rank=$1 folder=$2
   shift 2
@@ -31,7 +31,8 @@ process() (
     MASTER_PORT=$port timeout 60 "$actorrun" "$@"
 )
 
-# Sets status, of both; first and second hold what is different, as arrays: options, model options.
+# Runs both processes and sets `status`. The arrays first, first_of_model, second and
+# second_of_model have the options and model options that differ.
 both() {
   port=$(free_port)
   status=(0 0)
@@ -43,7 +44,7 @@ both() {
   wait $pid || status[0]=$?
 }
 
-# refused TEXT: both end, and say so.
+# refused TEXT: both processes have to fail with TEXT.
 refused() {
   both
   ((status[0] == 2 && status[1])) || fail "$1: ended with ${status[*]}"
@@ -55,7 +56,7 @@ none() { first=() second=() first_of_model=() second_of_model=(); }
 # A brief test tries every fourth option.
 turn=0
 turns() { brief && ((turn++ % 4)); }
-# On process 1 alone.
+# Gives the option to process 1 only.
 differs() { # TEXT OPTION...
   local text=$1
   shift
@@ -98,7 +99,7 @@ none
 first=(--save w)
 refused "process 1 has no --save, process 0 has --save w"
 
-# The same names, and other contents.
+# Files with the same names and other contents.
 mkdir elsewhere
 sed 's/e/a/' other.txt >elsewhere/other.txt
 none
@@ -111,7 +112,7 @@ none
 first=(--init w) second=(--init w)
 second_in=$work/elsewhere refused "process 1 has w with "
 
-# Adapters of the same name, and a folder for them that one process alone is to write.
+# Adapters with the same name, and an adapter folder that only one process would write.
 adapters=(--lora '*c_attn*=2')
 "$actorrun" "${job[@]}" "${adapters[@]}" --save-adapter a "${model[@]}" --data "$data"
 cp -r a elsewhere/a
@@ -123,7 +124,8 @@ none
 first=("${adapters[@]}" --save-adapter b) second=("${adapters[@]}")
 refused "process 1 has no --save-adapter, process 0 has --save-adapter b"
 
-# What several processes write together lies in one folder: tried before the first step.
+# Files that several processes write together have to be in one folder; the job checks this before
+# the first step.
 
 
 apart() { # TEXT OPTION...
@@ -148,7 +150,7 @@ second_in=$work/elsewhere both
 ((status[0] == 0 && status[1] == 0)) || fail "one folder, by its whole name: ${status[*]}"
 cmp <(cat init2.safetensors) "$work/w3" || fail "what both have saved is another model"
 
-# A model file of the same name that draws other values, or has other code.
+# Model files with the same name that draw other values, or have other code.
 model_file() { # FOLDER SCALE CODE
   cat >"$1/m.c" <<END
 #include <sluice/sluice.h>

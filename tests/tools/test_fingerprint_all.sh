@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every option of actorrun, given to one process of two alone: the job is refused everywhere, or, where an option is a process's
-# own, ends well everywhere, in a bounded time. A script that lets only rank 0 write things must not hang.
+# Gives every option of actorrun to one process of two only. All processes have to reject the job
+# or, if the option is private to a process, all have to succeed, in bounded time. A script that
+# lets only rank 0 write files must not hang.
 # labels: more
 # needs: zeromq
 set -euo pipefail
@@ -18,7 +19,7 @@ printf '0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n' >order
 printf '0: 0 1\n1: 0 1\n' >paths
 echo 'seed = 5' >own.toml
 
-# A value of each; "-": it is a flag.
+# A value for each option; "-" if it is a flag.
 declare -A value=(
   [devices]=cpu:1 [nccl]=off [stages]=3 [chunks]=2 [placement]=loop [data-parallel]=2 [sequence]=2
   [sequence-attention]=ring [sequence-states]=exchange [sequence-layout]=zigzag [expert-parallel]=2 [expert-tensor]=1 [routing]=balanced
@@ -37,7 +38,7 @@ declare -A value=(
   [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [rollout-ahead]=1 [reward-failed]=drop [max-tokens]=4
   [preferences]=$data [dpo]=beta=0.2 [teacher]=. [distill]=kl:top=2
   [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
-# What needs others beside it to be taken at all.
+# Options that an option needs beside it to be accepted.
 declare -A beside=(
   [every]='--checkpoint c2' [keep]='--checkpoint c3' [resume]='--checkpoint c4' [resume-with]='--checkpoint c5'
   [init-new]='--init init.safetensors' [upcycle]='--init init.safetensors'
@@ -51,7 +52,7 @@ declare -A beside=(
   [save-paths]='--skip 0.2' [swap]='--skip 0.2')
 
 port=$((20000 + RANDOM % 9000))
-# start RANK WORDS...: of this pair.
+# start RANK WORDS...: starts one process of the pair.
 start() {
   local rank=$1
   shift
@@ -61,9 +62,10 @@ start() {
   to_end+=($!)
 }
 runs() { kill -0 "${pids[$1]}" 2>/dev/null; }
-# refused RANK: has it ended, and not well? Process 1 says nothing of its steps.
+# refused RANK: whether the process has failed. Process 1 does not print its steps.
 refused() { ! runs "$1" && ! wait "${pids[$1]}" 2>/dev/null; }
-# settle: waits until both have ended, or one before it has met the other, who would wait for a minute. Sets status.
+# settle: waits until both have ended, or until one has ended before it met the other, which would
+# wait for a minute. Sets status.
 settle() {
   local i
   alone=-1

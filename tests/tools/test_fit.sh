@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --schedule auto finds a plan wherever one of its rows fits with as few slots as can be, and says what
-# it has chosen; where there is none it says how much the least would need, and what would fit. Without
-# a budget a plan is held against the memory of the host.
+# --schedule auto finds a plan whenever one of its schedules fits with the fewest possible slots,
+# and reports its choice. If none fits, it reports how much memory the smallest plan needs and which
+# options would fit. Without a budget, a plan has to fit into the memory of the host.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -21,7 +21,7 @@ grep -qE '"schedule":[[:space:]]*"auto \(' r.json || fail "nor in the report"
 ends 0 "$actorrun" "${auto[@]}" --memory 5.6M --steps 1 -n 2 "${patient[@]}" "${model[@]}"
 [[ $(grep -c '^schedule auto' out) == 1 ]] || fail "one process says it"
 
-# ---- or how much it takes -------------------------------------------------------------------
+# ---- otherwise the error states the memory needed -------------------------------------------
 ends 3 "$actorrun" "${auto[@]}" --memory 4.5M --dry-run "${model[@]}"
 grep -qE 'no schedule of 4 devices fits in 4\.5 MiB a device: .* needs 5\.[0-9] MiB;' err ||
   fail "not how much is needed"
@@ -30,7 +30,7 @@ what=$(grep -oE -- '--schedule 1f1b --quota act=1 (--recompute [a-z]+|--microbat
 # shellcheck disable=SC2086
 ends 0 "$actorrun" --stages 4 --microbatches 8 $what --memory 4.5M --dry-run "${model[@]}"
 
-# ---- activations can live elsewhere -------------------------------------------------------
+# ---- activations can be offloaded ---------------------------------------------------------
 deep=(gpt --layers 8 --width 64 --heads 4 --context 64 --batch 4 --data "$reference/text.txt")
 ends 3 "$actorrun" --memory 12M --dry-run "${deep[@]}"
 grep -qE -- '--home act=disk \(1[01]\.[0-9] MiB, and [0-9.]+ MiB of disk\)' err || fail "not to disk: $(cat err)"
@@ -44,13 +44,13 @@ ends 3 "$actorrun" --memory 12M --devices timed:1 --dry-run "${deep[@]}"
 grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host\)' err || fail "not to the host: $(cat err)"
 ends 3 "$actorrun" --memory 12M --grain pass --dry-run "${deep[@]}"
 grep -qF -- '--home' err && fail "passes are not blocks"
-# So can the optimizer's state.
+# So can the optimizer state.
 light=(gpt --layers 8 --width 64 --heads 4 --context 8 --batch 1 --data "$reference/text.txt")
 ends 3 "$actorrun" --memory 5.4M --dry-run "${light[@]}"
 grep -qE 'these would fit: .*--home state=disk \([0-9.]+ MiB, and [0-9.]+ MiB of disk\)' err ||
   fail "not the state to disk: $(cat err)"
 ends 0 "$actorrun" --memory 5.4M --home state=disk --dry-run "${light[@]}"
-# Where it is known how long everything takes it says that, too.
+# If durations are known, the error gives the step time as well.
 modelled=(--devices timed:1 --clock virtual --machine h100-sxm-80gb)
 ends 3 "$actorrun" --memory 12M "${modelled[@]}" --dry-run "${deep[@]}"
 grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host; [0-9.]+ [mu]s a step\)' err ||
@@ -64,7 +64,7 @@ print(json.dumps({k: v for k, v in json.load(open(sys.argv[1])).items() if not k
 PY
 ends 3 "$actorrun" --memory 12M --devices timed:1 --clock virtual --machine unknown.json --dry-run "${deep[@]}"
 grep -qE -- '--home act=host \([0-9.]+ MiB, and [0-9.]+ MiB of host\)' err || fail "what nobody knows is said: $(cat err)"
-# Several at once, where none alone is enough.
+# Several remedies together, if none alone suffices.
 ends 3 "$actorrun" --memory 5M --dry-run --data-parallel 2 --microbatches 2 gpt --layers 16 --width 32 \
   --heads 4 --context 256 --batch 4 --data "$reference/text.txt"
 grep -qE 'would fit: --recompute full --home act=disk (--shard parameters )?\([0-9.]+ MiB, and [0-9.]+ [KM]iB of disk\)' err ||

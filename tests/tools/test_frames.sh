@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Prompts with frames (sl_frames, sl_splice): a model of images and text learns from examples, and from its own answers. Each
-# step encodes the frames of a prompt once, and once for each answer and each model that reads them where that is asked for.
-# With --exact losses, parameters and answers have the same bits on stages, devices and processes. Frames that cannot be are
-# named.
+# Prompts with frames (sl_frames, sl_splice): a model of images and text learns from examples and
+# from its own rollouts. Each step encodes the frames of a prompt once, or with apart=1 once per
+# answer and per model that reads them. With --exact losses, parameters and answers have the same
+# bits on stages, devices and processes. Invalid frames are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u
@@ -14,7 +14,7 @@ python3 "$SLUICE_SOURCE/examples/make_which_digit.py" . 3 512 || fail "no data"
 model=("$SLUICE_SOURCE/examples/which_digit.c" --frames frames.npy --each 3 --width 32 --layers 1 --warmup 0 --lr 3e-3)
 learn=("${model[@]}" --data tokens.npy --batch 16)
 
-# Examples: the loss falls, and has one hash on any grid.
+# Examples: the loss falls and has the same hash on any grid.
 ends 0 "$actorrun" --quiet --exact --steps 12 --certify one.jsonl --save first.safetensors "${learn[@]}"
 python3 -c '
 import json
@@ -26,12 +26,12 @@ for grid in "--stages 2 --microbatches 2" "--data-parallel 2"; do
   ends 0 "$actorrun" --quiet --exact --steps 3 $grid --recheck one.jsonl "${learn[@]}"
 done
 
-# Answers: frames are encoded once, and nothing depends on where.
+# Rollouts: frames are encoded once, and the result does not depend on the grid.
 rl=(--rl grpo:group=4,kl=0.05 --prompts prompts.jsonl --reward exact --stop '\n' --max-tokens 2 --init first.safetensors)
 model+=(--batch 16)
 exact=("$actorrun" --quiet --exact --steps 3 "${rl[@]}")
 ends 0 "${exact[@]}" --certify rl.jsonl --answers rl.answers.jsonl --log rl.csv "${model[@]}"
-frames() { # FILE FRAMES: each step has encoded so many
+frames() { # FILE FRAMES: every step has encoded this many frames
   python3 -c '
 import csv, sys
 rows = list(csv.DictReader(open(sys.argv[1])))
@@ -48,7 +48,8 @@ done
 ends 0 "${exact[@]}" --rl grpo:group=4,kl=0.05,apart=1 --recheck rl.jsonl --answers other.jsonl --log other.csv "${model[@]}"
 cmp -s rl.answers.jsonl other.jsonl || fail "apart: other answers"
 frames other.csv 144
-# Devices that share sequences encode 8 and 7 of a prompt's 15 frames, and learn the same bits as one.
+# Two devices that split sequences encode 8 and 7 of a prompt's 15 frames, and learn the same bits
+# as one device.
 python3 "$SLUICE_SOURCE/examples/make_which_digit.py" wide 15 16 || fail "no data"
 wide=("$actorrun" --quiet --exact --exact-leaf 32 --steps 2 "${rl[@]:0:2}" --prompts wide/prompts.jsonl --reward length:1
   --max-tokens 2 --log other.csv)
@@ -59,9 +60,9 @@ ends 0 "${wide[@]}" --sequence 2 --recheck wide.jsonl --answers other.jsonl "${m
 cmp -s wide.answers.jsonl other.jsonl || fail "--sequence 2: other answers"
 frames other.csv 30
 
-# It learns to read: answers to questions about images that it has not learned from are right far more often than by chance,
-# and more often after it has learned from its own.
-right() { # WEIGHTS: the share of sampled answers that are right
+# The model learns to read digits: on held-out images it answers correctly far more often than by
+# chance, and more often after GRPO.
+right() { # WEIGHTS: the share of correct sampled answers
   ends 0 "$actorrun" --quiet --steps 1 --init "$1" --rl grpo:group=2 "${ask[@]}" --prompts digits/held_out.jsonl --log "$1.csv" \
     "${digits[@]}" --batch 512 --lr 1e-9
   python3 -c 'import csv, sys; print(next(csv.DictReader(open(sys.argv[1])))["reward"])' "$1.csv"
@@ -80,8 +81,8 @@ assert examples > 0.35 and answers > examples + 0.07, (examples, answers)' \
     "$(right examples.safetensors)" "$(right answers.safetensors)" || fail "it does not learn to read digits"
 fi
 
-# Frames that cannot be.
-bad() { # WHAT WORDS...: input that is refused
+# Invalid frames.
+bad() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   ends 2 "$actorrun" --quiet --steps 1 "${rl[@]}" "${@:2}"
   says "$1" err
 }

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Frozen weights that stay in the blocks of their file: adapters train as beside weights in f32, on one
-# device, over stages, grids and processes, with the same bits where sums are exact; they go on from
-# checkpoints, which lack the base, and merged give the same model. What cannot stay is named.
+# Frozen weights that stay in the blocks of their file. Adapters train as with f32 weights, on one
+# device and over stages, grids and processes, with the same bits where sums are exact. They resume
+# from checkpoints, which do not contain the base. Merging gives the same model. Weights that cannot
+# stay are rejected with an error that names them.
 # labels: outside
 # needs: zeromq pcre2 utf8proc
 set -euo pipefail
@@ -13,7 +14,7 @@ tiny=$reference/gguf/tiny.gguf
 lora=(--lora 'self_attn.*_proj=4,alpha=8' --lora 'mlp.*=2')
 train=(--data "$reference/text.txt" --context 32 --batch 4 --lr 1e-2 --min-lr 1e-2 --warmup 0)
 
-# run HOW REPORT OPTIONS...: ten steps of adapters
+# run HOW REPORT OPTIONS...: trains adapters for ten steps with --frozen HOW.
 run() {
   local how=$1 report=$2
   shift 2
@@ -21,7 +22,7 @@ run() {
     --steps 10 "$@" llama "${train[@]}"
 }
 losses() { grep -o '"loss":[^,}]*' "$1"; }
-# near A B: losses agree within rounding
+# near A B: the losses have to agree within rounding.
 near() {
   paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '
     { d = $2 - $4; if (d > 2e-6 * $2 || -d > 2e-6 * $2) bad = 1; n++ }
@@ -45,21 +46,21 @@ for layout in "${some[@]}"; do
   near one.json other.json
 done
 
-# Exact sums: the bits of f32.
+# With exact sums the bits equal those of f32.
 run fp32 exact.json --exact
 run stored again.json --exact
 cmp <(losses exact.json) <(losses again.json) || fail "exact sums have other bits"
 run stored again.json --exact --data-parallel 2
 cmp <(losses exact.json) <(losses again.json) || fail "exact sums of two devices have other bits"
 
-# Merged, and with the adapter: one model.
+# The base with the adapter and the merged model are the same model.
 ends 0 "$actorrun" --quiet --report a.json --init "$tiny" --adapter adapter --frozen stored --steps 1 llama "${train[@]}"
 ends 0 "$actorrun" --quiet --report b.json --init "$tiny" --adapter adapter --steps 1 llama "${train[@]}"
 ends 0 "$actorrun" --quiet --report c.json --init merged/ --steps 1 llama "${train[@]}"
 near a.json b.json
 near a.json c.json
 
-# Wide blocks, cut over devices at their borders.
+# Wide weights, sharded over devices at block boundaries.
 wide=(llama --layers 1 --width 512 --heads 4 --ffn 512 --vocab 256 --data "$reference/text.txt" --context 16 --batch 2)
 for type in q4_k f16; do
   ends 0 "$actorrun" --quiet --steps 0 --save "wide.gguf:$type" "${wide[@]}"
@@ -73,7 +74,7 @@ for type in q4_k f16; do
   near fp32.2.json stored.2.json
 done
 
-# A checkpoint has no base, and the run goes on from it.
+# A checkpoint does not contain the base, and a run resumes from it.
 run stored whole.json
 run stored part.json --steps 6 --checkpoint c --every 3
 grep -aq lora_A c/*/*.safetensors || fail "the checkpoint has no adapters"
@@ -81,7 +82,7 @@ grep -aq lora_A c/*/*.safetensors || fail "the checkpoint has no adapters"
 run stored rest.json --checkpoint c --resume
 cmp <(losses whole.json | tail -4) <(losses rest.json) || fail "another run goes on from the checkpoint"
 
-# What is wrong.
+# Invalid combinations.
 refused() {
   local named=$1
   shift

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Damaged texts of users do no harm: machine files, profiles, orders of passes, quotas and the
- * values of all options are taken, or refused with a message that names the file or the option and
- * holds nothing that a terminal would act on.
+/* Damaged input does no harm: machine files, profiles, orders of passes, quotas and the values of
+ * all options are accepted, or rejected with a message. The message names the file or the option
+ * and contains no control characters for a terminal.
  *
  *   test_tools_fuzz [SEED [COUNT]]
  * labels: unthreaded random */
@@ -36,7 +36,7 @@ static void set(text *t, const char *good) {
   memcpy(t->bytes, good, t->count + 1);
 }
 
-/* `count` bytes at `at` give way to `with`, if there is room. */
+/* Replaces `count` bytes at `at` with `with`, if there is room. */
 static void replace(text *t, size_t at, size_t count, const char *with, size_t bytes) {
   if (t->count - count + bytes > MOST_TEXT) return;
   memmove(t->bytes + at + bytes, t->bytes + at + count, t->count - at - count);
@@ -45,7 +45,7 @@ static void replace(text *t, size_t at, size_t count, const char *with, size_t b
   t->bytes[t->count] = 0;
 }
 
-/* The number at or behind `at`, or nothing. */
+/* Advances `at` to the next number and returns its length, or 0 if there is none. */
 static size_t find_number(const text *t, size_t *at) {
   while (*at < t->count && !isdigit((unsigned char)t->bytes[*at])) ++*at;
   return strspn(t->bytes + *at, "0123456789.e+-");
@@ -96,7 +96,7 @@ static void damage_some(text *t, rng *d) {
   for (uint32_t n = rng_below(d, 4); n < 4; n++) damage(t, d);
 }
 
-/* ---- what is read ------------------------------------------------------------------------- */
+/* ---- parsers ------------------------------------------------------------------------------ */
 
 static void check_refusal(const char *what, const char *culprit, uint64_t seed) {
   const char *detail = sl_detail();
@@ -200,7 +200,7 @@ static void check_option(rng *d, uint64_t seed) {
   if (rng_below(d, 4)) damage_some(&t, d);
   char *name = sli_format("--%s", o->name);
   if (o->kind == SL_OPTION_FLAG) {
-  } /* shows the help or the version */
+  } /* would show the help or the version */
   else if (read_words(name, t.bytes))
     check_refusal(name, "", seed);
   else taken++;

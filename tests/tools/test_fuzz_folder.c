@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A damaged folder as Hugging Face has it does no harm: whatever its config.json, its index and the
- * headers of its weights say, it is taken, or refused with a message that names the folder's file,
- * or the option that the file would give, and holds nothing that a terminal would act on.
+/* A damaged Hugging Face folder does no harm. Whatever its config.json, its index and the headers
+ * of its weights contain, the folder is accepted, or rejected with a message. The message names the
+ * file, or the option that the file would set, and contains no control characters for a terminal.
  *
  *   test_tools_fuzz_folder [SEED [COUNT]]
  * labels: unthreaded random */
@@ -23,7 +23,7 @@ enum { MOST_TEXT = 4096, DATA_BYTES = 32 };
 static sli_tempdir place;
 static int taken, refused;
 
-/* ---- what is there ------------------------------------------------------------------------ */
+/* ---- the folder --------------------------------------------------------------------------- */
 
 static const char *const configs[] = {
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 32, \"num_attention_heads\": 4, "
@@ -68,7 +68,7 @@ static void replace(text *t, size_t at, size_t count, const char *with) {
   t->count += bytes - count;
 }
 
-/* From `at` to the end of what stands there: a number, a name, or one byte. */
+/* Returns the length of the number or name at `at`, or 1 for any other byte. */
 static size_t word_at(const text *t, size_t at) {
   size_t n = 0;
   while (at + n < t->count &&
@@ -77,7 +77,7 @@ static size_t word_at(const text *t, size_t at) {
   return n;
 }
 
-/* A value gives way to one of another type or size, most often. */
+/* Usually replaces a value with one of another type or size. */
 static void damage(text *t, rng *d) {
   static const char *const values[] = {"0",
                                        "-1",
@@ -140,7 +140,7 @@ static void write_text(const char *name, const char *const *good, int count, boo
   write_file(name, t.bytes, t.count);
 }
 
-/* Its length may lie, and its end may be missing. */
+/* Writes a weight file whose header length may be wrong and whose end may be missing. */
 static void write_weights(const char *name, char tensor, bool damaged, rng *d) {
   static const uint64_t lies[] = {
       0,         1, 7, 63, 64, 1000, 100000000, 100000001, UINT64_C(1) << 31, UINT64_C(1) << 63,
@@ -166,7 +166,7 @@ static void write_folder(rng *d) {
   write_weights("two.safetensors", 'b', false, d);
 }
 
-/* ---- what is read ---------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static const tool_option options[] = {
     SERVING_OPTIONS, {"tokenizer", SL_OPTION_TEXT, "", "", 0, 0, GROUP_DATA}, {0}};

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --generate asks a session: the likeliest text goes on from the newest tokens where it is longer than the context, is
-# the same however many processes write it, and of those that have learned something the first writes with what
-# they have saved. What cannot be served is refused before anything is learned.
+# --generate uses a serving session. Greedy text that outgrows the context continues from the newest
+# tokens, and does not depend on the number of processes. After training with several processes the
+# first one generates from the saved weights. Requests that cannot be served are rejected before
+# training starts.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,7 +12,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 text=$reference/text.txt
 model=(gpt --layers 2 --width 16 --heads 2 --context 16)
 
-# writes FILE WORDS...
+# writes FILE WORDS...: runs actorrun greedily and stores its output.
 writes() {
   local to=$1
   shift
@@ -24,7 +25,7 @@ ends 0 "$actorrun" --quiet --steps 20 --save w.safetensors "${model[@]}" --data 
 first=(--steps 0 --init w.safetensors)
 writes long "${first[@]}" --generate 24 --prompt "And the " "${model[@]}"
 (($(wc -c <long) == 8 + 24 + 1)) || fail "as many tokens as asked for"
-# The 16 positions are full with 16 and with 24 characters: it goes on from the newest 8.
+# The 16 positions are full at 16 and at 24 characters; generation continues from the newest 8.
 writes next "${first[@]}" --generate 7 --prompt "$(head -c 24 long | tail -c 8)" "${model[@]}"
 [[ "$(<next)" == "$(head -c 31 long | tail -c 15)" ]] || fail "a full context goes on from its newer half: $(<next), $(<long)"
 
@@ -41,7 +42,7 @@ same a b
 chance 2 c
 ! cmp -s a c || fail "another seed, another text"
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A GGUF file goes in as it is: what it says gives the model's options, its losses are those of PyTorch
-# with what transformers makes of it (tests/reference/make_gguf.py), however the model is cut, and what
-# contradicts it or cannot be is refused by name.
+# A GGUF file is loaded as it is. Its metadata sets the model's options, and its losses equal those
+# of PyTorch with the model that transformers makes of it (tests/reference/make_gguf.py), on any
+# grid. Contradictions and unsupported files are rejected with an error that names them.
 # labels: outside
 # needs: zeromq pcre2 utf8proc
 set -euo pipefail
@@ -12,7 +12,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 tiny=$reference/gguf/tiny.gguf
 train=(--data "$reference/text.txt" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
 
-# same NAME WORDS...: five steps with that file have PyTorch's losses
+# same NAME WORDS...: five steps with the file have to give PyTorch's losses.
 same() {
   local file=$reference/gguf/$1
   shift
@@ -29,7 +29,7 @@ same qwen2
 same tiny --stages 2 --microbatches 2
 same tiny --stages 2 --tensor 2 -n 2 "${patient[@]}"
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift
@@ -45,7 +45,8 @@ refused "--context 128 is more than --positions 64" --init "$tiny" llama --data 
 head -c 20000 "$tiny" >short.gguf
 refused "short.gguf is truncated: tensor " --init short.gguf llama "${train[@]}"
 
-# edited OLD NEW NAMED: of as many letters each; the file is refused by that name
+# edited OLD NEW NAMED: replaces OLD with NEW, which is as long; the file has to be rejected with
+# NAMED.
 edited() {
   LC_ALL=C sed "s/$1/$2/" "$tiny" >edited.gguf
   refused "$3" --init edited.gguf llama "${train[@]}"
@@ -55,7 +56,8 @@ edited llama.block_count llamb.block_count "has no llama.block_count"
 edited token_embd.weight tokem_embd.weight "has no tensor token_embd.weight"
 edited blk.1.ffn_up.weight blk.1.ffn_op.weight "has no tensor model.layers.1.mlp.up_proj.weight"
 
-# rewritten NAME JSON: the file with other keys (null: without one), and what bytes of tensors else there are
+# rewritten NAME JSON: writes the file with other keys (null: without the key) and adjusted tensor
+# bytes.
 python3 - "$tiny" <<'PY'
 import json, struct, sys
 raw = open(sys.argv[1], "rb").read()
@@ -148,7 +150,7 @@ sys.exit(abs(a - b) > 1e-6 * a)
 PY
 done
 
-# ---- angles of LLaMA 3, of which a file has the factors --------------------------------------------
+# ---- RoPE frequencies of LLaMA 3, whose factors are in the file ------------------------------------
 
 ends 0 "$actorrun" --quiet --init "$tiny" --steps 0 --save plain/ llama "${train[@]}"
 [[ ! -e plain/tokenizer.json ]] || fail "bytes are no tokenizer"
@@ -177,13 +179,13 @@ ends 0 "$actorrun" --quiet --report same --init plain/model.safetensors --steps 
 cmp <(grep loss_hex long) <(grep loss_hex same) || fail "a file with factors trains as one with the option"
 refused "rope_freqs.weight has factors that are not" --init odd.gguf llama "${train[@]}"
 
-# ---- what is saved goes in again --------------------------------------------------------------------
+# ---- saved models load again ------------------------------------------------------------------------
 
 ends 0 "$actorrun" --quiet --report file --init "$tiny" --steps 2 llama "${train[@]}"
 ends 0 "$actorrun" --quiet --report folder --init plain --steps 2 llama "${train[@]}"
 cmp <(grep loss_hex file) <(grep loss_hex folder) || fail "a folder made of the file trains as the file does"
 
-# A tokenizer goes along, and what chats need: of a file made of one here.
+# A file made here has a tokenizer and chat settings; saving the model keeps both.
 python3 - "$reference/tokenizers/smollm.json" "$tiny" <<'PY'
 import json, struct, sys
 read = json.load(open(sys.argv[1]))

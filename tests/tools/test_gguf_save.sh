@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# GGUF files that actorrun writes: in f32 they have the model's losses to the bit, read again as they
-# were trained; in fewer bits nearly so; each family's names, angles, rows and tokenizer come back.
+# GGUF files that actorrun writes. In f32 a reloaded file has the model's losses bit for bit; with
+# fewer bits the losses are close. Each family's tensor names, RoPE parameters, rows and tokenizer
+# survive.
 # labels: outside
 # needs: pcre2 utf8proc
 set -euo pipefail
@@ -10,13 +11,14 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 train=(--data "$reference/text.txt" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
 losses() { grep -o '"loss":[^,}]*' "$1"; }
-# run REPORT WORDS...: three steps
+# run REPORT WORDS...: trains for three steps.
 run() {
   local report=$1
   shift
   ends 0 "$actorrun" --quiet --report "$report" --steps 3 "$@" llama "${train[@]}"
 }
-# within PERCENT A B: the first losses differ by no more. Angles come back as numbers of nine digits.
+# within PERCENT A B: the first losses have to differ by at most PERCENT. The file stores RoPE
+# parameters with nine digits.
 within() {
   paste <(losses "$2" | head -1) <(losses "$3" | head -1) | awk -v most="$1" -F'[:\t]' '
     { d = 100 * ($2 - $4) / $2; bad = d > most || -d > most } END { exit bad || !NR }' ||
@@ -37,7 +39,7 @@ for model in hf_llama hf_mistral hf_qwen2 hf_qwen3 hf_olmo2 hf_phi3 hf_gemma3; d
   done
 done
 
-# Stretched angles: of LLaMA 3 as factors, of others by keys.
+# Scaled RoPE: LLaMA 3 is stored as factors, the other kinds as metadata.
 for rope in llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=8192 linear:factor=2 \
   yarn:factor=4,original_max_position_embeddings=64; do
   own=(--layers 1 --width 64 --heads 2 --ffn 64 --vocab 256 --rope "$rope" --theta 500000)
@@ -47,7 +49,7 @@ for rope in llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_po
   within 1e-5 of.json again.json
 done
 
-# Rows of whole blocks of 256.
+# Rows that consist of whole blocks of 256.
 wide=(llama --layers 1 --width 256 --heads 4 --ffn 512 --vocab 256 --data "$reference/text.txt" --context 16 --batch 2)
 ends 0 "$actorrun" --quiet --steps 10 --save wide.gguf "${wide[@]}"
 ends 0 "$actorrun" --quiet --steps 1 --report of.json --init wide.gguf "${wide[@]}"
@@ -56,7 +58,7 @@ ends 0 "$actorrun" --quiet --steps 1 --report less.json --init packed.gguf "${wi
 within 2 of.json less.json
 ((4 * $(stat -c %s packed.gguf) < $(stat -c %s wide.gguf))) || fail "four bits take as much room as 32"
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Stages on grids of devices as a user meets them: the same losses in any number of processes,
-# figures of what is moved, the tools that look on and look back, a model of one's own, and
-# words for what cannot be.
+# Stages on grids of devices as a user meets them: the same losses with any number of processes,
+# reported traffic, status and traces, a user's own model, and error messages for impossible grids.
 # labels: outside
 # needs: zeromq
 set -u
@@ -13,7 +12,7 @@ gpt=(gpt --layers 2 --width 16 --heads 4 --context 12 --batch 12 "${data[@]}")
 llama=(llama --layers 2 --width 24 --heads 6 --kv-heads 3 --ffn 40 --context 12 --batch 12
        "${data[@]}")
 
-# refused TEXT ARGUMENTS...
+# refused TEXT ARGUMENTS...: actorrun has to fail with a single line that contains TEXT.
 refused() {
   local text=$1
   shift
@@ -22,20 +21,21 @@ refused() {
   [ "$(wc -l <err)" -eq 1 ] || fail "actorrun $*: one line is enough"
 }
 run() { ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --microbatches 2 --steps 4 "$@"; }
-near() { # two reports: losses differ by less than 1e-5 of them
+near() { # REPORT REPORT: losses differ by less than 1e-5, relatively
   paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
         <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |
     awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR != 4 }'
 }
-# moved REPORT KIND: bytes of a step
+# moved REPORT KIND: prints the bytes moved per step.
 moved() {
   sed -n '/"runtime"/,/}/p' "$1" | grep -oE "\"$2\":[^,}]*" | grep -oE '[0-9.]+$'
 }
 sent() { grep -oE '"sent_bytes_per_step":[^,}]*' "$1" | grep -oE '[0-9.]+$'; }
 
-# ---- losses, alone and run ----------------------------------------------------------
+# ---- losses in one process and in several -------------------------------------------
 models() { [ "$1" = gpt ] && model=("${gpt[@]}") || model=("${llama[@]}"); }
-# same MODEL PROCESSES GRID...
+# same MODEL PROCESSES GRID...: compares the grid with one device, and each number of processes with
+# one process.
 same() {
   local name=$1 many=$2
   shift 2
@@ -60,7 +60,7 @@ same gpt "2" --parallel 2 --stages 2
 same llama "2" --tensor 3 --pieces 2 --schedule seq1f1b
 same llama "2 4" --stages 2 --tensor 2 --data-parallel 2 --shard optimizer --schedule zb-h1
 
-# ---- what is moved -------------------------------------------------------------------------
+# ---- traffic -------------------------------------------------------------------------------
 run --tensor 2 --data-parallel 2 --stages 2 --report a.json "${gpt[@]}"
 for kind in pipeline tensor data aside; do
   [ "$(moved a.json $kind)" != 0 ] || fail "nothing is moved for: $kind"
@@ -72,7 +72,7 @@ run -n 4 --data-parallel 4 --report a.json "${gpt[@]}"
 awk -v sent="$(sent a.json)" -v data="$(moved a.json data)" \
   'BEGIN { exit !(sent > data && sent < 1.5 * data) }' || fail "sent is what is moved, and alignment"
 
-# ---- looking on and back ---------------------------------------------------------------------
+# ---- status and traces -----------------------------------------------------------------------
 "$actorrun" --quiet --steps 1000000 --microbatches 2 --data-parallel 2 --tensor 2 \
   --shard parameters "${gpt[@]}" >log 2>&1 &
 pid=$!
@@ -100,14 +100,14 @@ for command in show page svg rows reasons chrome perfetto; do
   [ -s $command ] || fail "actortrace $command says nothing"
 done
 says "4 steps of 2 microbatches" show
-says "One more slot would save" show # found by replaying the plan, lanes and all
+says "One more slot would save" show # needs a replay of the plan, including its lanes
 for actor in "join" "sum" "update"; do grep -q "	$actor" rows || fail "rows: no $actor"; done
 [ "$(cut -f2 rows | sort -u | grep -c '^[0-3]$')" -eq 4 ] || fail "rows: not four devices"
 run -n 2 --data-parallel 2 --trace u.trace "${gpt[@]}"
 "$bin/actortrace" show u.trace >show 2>err || fail "actortrace show of two processes"
 says "send:" <(grep -o "send:" <("$bin/actortrace" rows u.trace) | head -1)
 
-# ---- a model of one's own ----------------------------------------------------------------------
+# ---- a user's own model ------------------------------------------------------------------------
 cat >own.c <<'END'
 #include <sluice/sluice.h>
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -162,7 +162,7 @@ for grid in "--data-parallel 2" "--data-parallel 3 --tensor 2 --shard parameters
   near a.json one.json || fail "open.c $grid: other losses than one device's"
 done
 
-# ---- what cannot be ------------------------------------------------------------------------------
+# ---- impossible grids ----------------------------------------------------------------------------
 refused "cannot be shared out over 7 devices: its output 0, i32[6, 12], has too few rows" \
   --data-parallel 7 --microbatches 2 "${gpt[@]}"
 refused "h.0/attention_packed.1" --tensor 5 --sbp h.0/attention_packed.1=-,S2 "${gpt[@]}"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Help of the tools: what a first run needs on one screen, and every option in exactly one group.
+# Tests the tools' help: the options of a first run fit on one screen, and every option is in
+# exactly one group.
 # labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -10,7 +11,8 @@ groups() { sed -n '/^More, by/,$s/^  \([a-z]*\) .*/\1/p' "$1" | grep -v '^all$';
 options() { sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' "$1"; }
 narrow() { ! awk 'length > 80 {print; wide = 1} END {exit !wide}' out || fail "$*: wider than 80 columns"; }
 
-# check FIRST TOOL WORDS...: whether its first help has that many options, and its groups have all of them once.
+# check FIRST TOOL WORDS...: --help has to show FIRST options, and the groups have to have every
+# option once.
 check() {
   local first=$1 group
   shift
@@ -57,7 +59,7 @@ check 10 "$bin/actortune"
 check 10 "$bin/actortune" plan
 [[ ! -x $bin/actorserve ]] || check 10 "$bin/actorserve"
 
-# Tools of few options show them all; the word behind --help may be a model.
+# Tools with few options show all of them; the word after --help may be a model.
 ends 0 "$bin/actortune" machine --help
 says "--seconds" out
 ends 0 "$actorrun" --help gpt

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Registers live on disk, whatever else the run does, and no loss changes; checkpoints know nothing of
-# it; what cannot be is refused before the run; and nothing is left in the folder.
+# Registers that are offloaded to disk change no loss, whatever else the run does. Checkpoints do
+# not depend on homes. Invalid homes are rejected before the run, and the folder is empty
+# afterwards.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -9,7 +10,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 lies_in_memory() { [[ $(stat -f -c %T "$1") == @(tmpfs|ramfs) ]]; }
-apart=$work # where there is a disk
+apart=$work # a folder on a disk
 ! lies_in_memory "$work" || apart=$(mktemp -d /var/tmp/homes.XXXXXX)
 trap 'end_test; rm -rf "$apart"' EXIT
 ! lies_in_memory "$apart" || skip "there is no disk here"
@@ -19,7 +20,7 @@ mkdir "$disk"
 model=(gpt --layers 6 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
 job=(--steps 2 --microbatches 2 --grain layer --disk "$disk" "${patient[@]}")
 both=(--home act=disk --home state=disk --home weights=disk --quota weights=1)
-moved() { # REPORT WHERE: bytes a step
+moved() { # REPORT WHERE: bytes per step
   python3 -c 'import json, sys; print(int(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"][sys.argv[2]]))' "$@"
 }
 same() { [[ -s $1 && $(hexes "$1") == "$(hexes "$2")" ]] || fail "$3: other losses"; }
@@ -41,7 +42,7 @@ for way in "" "--stages 2 -n 2" "--stages 2 --schedule zb-h1" "--data-parallel 2
 done
 empty "a run"
 
-# Frozen parameters are read, and never written.
+# Frozen parameters are read but never written.
 frozen=(--freeze 'h.*' --home 'weights@h.*=disk')
 ends 0 "$actorrun" "${job[@]}" --freeze 'h.*' --report kept.json "${model[@]}"
 ends 0 "$actorrun" "${job[@]}" "${frozen[@]}" --plan away.plan --report away.json "${model[@]}"
@@ -49,7 +50,7 @@ same kept.json away.json "frozen parameters on disk"
 grep -q '^actor fill:param.*<B' away.plan || fail "the way back reads them elsewhere"
 ! grep -q '^actor spill:' away.plan || fail "frozen parameters are written"
 
-# What is moved is what the plan says: all that is written is read once, on one device.
+# The traffic equals the plan's: on one device everything that is written is read once.
 ends 0 "$actorrun" "${job[@]}" --home act=disk --report away.json "${model[@]}"
 planned=$(python3 -c 'import json; print(json.load(open("away.json"))["predicted"]["moved_bytes_per_step"]["disk"])')
 [[ $(moved away.json disk) == "$planned" ]] || fail "$(moved away.json disk) bytes are not $planned"
@@ -57,7 +58,8 @@ ends 0 "$actorrun" "${job[@]}" --home act=disk --dry-run "${model[@]}"
 grep -qE '^cpu:0 disk .* [1-9][0-9.]* KiB$' out || fail "the memory table has nothing on disk"
 
 # ---- checkpoints --------------------------------------------------------------------------
-# In two runs with a checkpoint between, or in one; started from weights, and saved.
+# A run with a checkpoint in between equals an uninterrupted run, also from initial weights and in
+# saved weights.
 whole=("$actorrun" "${job[@]}" --steps 4)
 ends 0 "${whole[@]}" --report whole.json --save whole.safetensors "${model[@]}"
 for turn in "away stays" "stays away"; do
@@ -76,7 +78,7 @@ ends 0 "$actorrun" "${job[@]}" --init whole.safetensors --report kept.json "${mo
 ends 0 "$actorrun" "${job[@]}" "${both[@]}" --init second.safetensors --report away.json "${model[@]}"
 same kept.json away.json "from weights"
 
-# ---- what cannot be -----------------------------------------------------------------------
+# ---- invalid homes ------------------------------------------------------------------------
 refused() { # STATUS WORDS OPTIONS...
   ends "$1" "$actorrun" "${job[@]}" "${@:3}" "${model[@]}"
   says "$2" err
@@ -123,8 +125,8 @@ refused 3 "no schedule of 2 devices keeps to --disk of 4.0 KiB" --home act=disk 
   --schedule auto --stages 2 --dry-run
 ends 0 "$actorrun" "${job[@]}" --home act=disk --disk "$disk:1G" "${model[@]}"
 
-# ---- what is chosen ------------------------------------------------------------------------
-# It fits, changes no loss, and is the plan that its options make by hand.
+# ---- --home auto ---------------------------------------------------------------------------
+# The choice fits, changes no loss, and equals the plan that its options make by hand.
 large=(gpt --layers 6 --width 16 --heads 2 --context 64 --batch 16 --data "$reference/text.txt")
 whole=("$actorrun" --steps 2 --microbatches 2 --schedule gpipe --disk "$disk" "${patient[@]}")
 ends 0 "${whole[@]}" --report kept.json "${large[@]}"
@@ -145,7 +147,7 @@ for share in 8 7 6; do
 done
 ends 0 "${whole[@]}" --memory 1G --home auto --dry-run "${large[@]}"
 [[ $(chosen) == "everything stays where it is made" ]] || fail "what fits is moved: $(chosen)"
-# What the user says of a block counts; as many processes find the same.
+# The user's settings for a block take precedence; several processes find the same homes.
 ends 0 "${whole[@]}" --memory "$memory" --home auto --home act@h.5=device --recompute none --stages 2 -n 2 \
   --report auto.json "${large[@]}"
 same kept.json auto.json "-n 2 --home auto"
@@ -159,7 +161,7 @@ refused 3 "home auto: of" --home auto --memory 10K
 says "plans none fits; what takes least of a device, --" err
 says "(there is 10.0 KiB)" err
 
-# ---- nothing is left ----------------------------------------------------------------------
+# ---- no leftovers -------------------------------------------------------------------------
 for how in "" named; do
   SLUICE_DISK=$how background "$actorrun" "${job[@]}" "${both[@]}" --steps 1000000 "${model[@]}"
   until grep -q "^step 1/" out; do kill -0 "$pid" || fail "it has ended"; sleep 0.02; done

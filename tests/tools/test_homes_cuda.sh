@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Registers of GPUs live in the host's memory, or on disk by way of it, and no loss changes.
+# Registers of GPUs that are offloaded to host memory, or through it to disk, change no loss.
 # labels: unthreaded more
 # needs: zeromq
 set -euo pipefail
@@ -18,7 +18,7 @@ done
 ends 0 "$actorrun" "${job[@]}" --home act=host --home act@h.1=disk --report both.json "${model[@]}"
 same kept.json both.json
 
-# A window of weights, wherever they live and whoever updates them.
+# A window of weights, with any home and any --update.
 deep=(gpt --layers 7 "${model[@]:3}")
 ends 0 "$actorrun" "${job[@]}" --report deep.json "${deep[@]}"
 every 4 "weights=disk --home act=host" "weights=host" "weights=host --update host" "weights=disk --update every:2"
@@ -30,8 +30,8 @@ for away in "${some[@]}"; do
   grep -q '^register param.*quota weights=1 ' window.plan || fail "$away: no window"
 done
 
-# Whoever updates parameters, they come to the same bits; and of what the host updates only gradients
-# and parameters are moved: 8 bytes a value.
+# The bits of the parameters do not depend on which side updates them. If the host does, only
+# gradients and parameters are moved: 8 bytes per value.
 ends 0 "$actorrun" "${job[@]}" --update host --report update.json "${model[@]}"
 same kept.json update.json
 ends 0 "$actorrun" "${job[@]}" --update every:2 --home state=disk --quota fill=1 --quota spill=1 \
@@ -39,7 +39,7 @@ ends 0 "$actorrun" "${job[@]}" --update every:2 --home state=disk --quota fill=1
 same kept.json every.json
 moved() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"]["host"])' "$1"; }
 values=$(sed -n 's/^gpt: \([0-9,]*\) parameters.*/\1/p' <("$actorrun" "${job[@]}" --update host --dry-run "${model[@]}") | tr -d ,)
-more=$(($(moved update.json) - $(moved kept.json))) # but for the clip's factor, which stays
+more=$(($(moved update.json) - $(moved kept.json))) # except the clip factor, which is not moved
 ((more <= 8 * values && more > 8 * values - 16)) || fail "$more bytes for $values values"
 ends 2 "$actorrun" --update host --steps 1 --devices cpu "${model[@]}"
 says "update host: cpu devices have no host beside them that could" err

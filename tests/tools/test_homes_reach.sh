@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Eight times the context in the same memory, nothing computed twice: what the way back reads lives on
-# disk until then. The kernel holds the run to its memory where it lets us (cgroups); what it had
-# resident, read and written is shown. With `full` as argument, in the sizes of docs/memory.md: takes
-# minutes.
+# Eight times the context fits into the same memory without recomputation, because values for the
+# backward pass wait on disk. Where cgroups are available, the kernel enforces the memory limit. The
+# test prints resident memory and the bytes read and written. With `full` as argument it uses the
+# sizes of docs/memory.md, which takes minutes.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -16,13 +16,13 @@ else
   model=(llama --layers 32 --width 64 --heads 4 --kv-heads 1 --batch 1)
   memory=56 fits=256 steps=2
 fi
-far=$((8 * fits)) library=64 # MiB that the program itself may take
+far=$((8 * fits)) library=64 # MiB for the program itself
 homes=(--home act=disk --quota fill=1 --disk "$PWD")
 for _ in $(seq 40); do cat "$reference/text.txt"; done >text.txt
 model+=(--data text.txt)
 
 [[ $(stat -fc %T .) =~ ^(tmpfs|ramfs)$ ]] && skip "$PWD is in memory"
-# Where a file system does not let the page cache be passed by, reads may come from there.
+# If the file system does not support O_DIRECT, reads may come from the page cache.
 direct=$(python3 -c 'import os
 try: os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_DIRECT); print(1)
 except OSError: print(0)')
@@ -33,12 +33,12 @@ ends 3 "$actorrun" --dry-run --memory ${memory}M "${model[@]}" --context $((2 * 
 ends 0 "$actorrun" --dry-run --memory ${memory}M "${homes[@]}" "${model[@]}" --context $far
 grep "^cpu:0" out
 
-# ---- held to it ---------------------------------------------------------------------------------
+# ---- enforced limit -----------------------------------------------------------------------------
 group=/sys/fs/cgroup/memory/sluice.$$
-held() { # COMMAND...: in the group
+held() { # COMMAND...: runs it in the group
   (echo "$BASHPID" >"$group/cgroup.procs" && exec "$@")
 }
-limit() { # of a group of processes, if the kernel lets us
+limit() { # limits a group of processes, if the kernel permits it
   [[ $(stat -fc %T /sys/fs/cgroup 2>/dev/null) == cgroup2fs ]] && group=/sys/fs/cgroup/sluice.$$
   mkdir "$group" 2>/dev/null || return 1
   local bytes=$(((memory + library) << 20))

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Jobs over two hosts with a network between them, started by hand on each: all processes
-# agree on who they are, where they meet and on the key, and the losses are those of one
-# process, also while strangers bother them.
+# Jobs over two hosts with a network between them, started by hand on each host. All processes agree
+# on their numbers, the meeting point and the key. The losses equal those of one process, also while
+# strangers attack the ports.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -26,7 +26,7 @@ on hosta "${by_hand[@]}" --node-rank 0 --report "$work/a.json" "${model[@]}" >"$
 wait $other || fail "by hand, hostb: $(cat "$work/b")"
 cmp <(hexes "$work/one.json") <(hexes "$work/a.json") || fail "by hand: the losses differ"
 
-# Strangers on hostb bother what hosta listens at, from the start to the end.
+# A process on hostb that does not belong to the job attacks the ports on hosta from start to end.
 for transports in memory,tcp encrypted; do
   export SLUICE_TRANSPORTS=$transports
   on hostb "${by_hand[@]}" --node-rank 1 --jitter 3000 --report "$work/b.json" "${model[@]}" \
@@ -46,11 +46,11 @@ for transports in memory,tcp encrypted; do
 done
 unset SLUICE_TRANSPORTS
 
-# What the processes on hostb are told; nobody answers them, so they wait.
+# Checks the environment of the processes on hostb, which wait because hosta does not answer.
 on hostb "${by_hand[@]}" --node-rank 1 --rdzv-id seen "${model[@]}" --steps 100000 \
   >/dev/null 2>&1 &
 other=$!
-for _ in $(seq 100); do # processes may end meanwhile
+for _ in $(seq 100); do # processes may end during the loop
   { cat /proc/[0-9]*/environ 2>/dev/null || true; } | tr '\0' '\n' | grep '^SLUICE_' |
     sort -u >"$work/told"
   grep -q SLUICE_PROCESS=2 "$work/told" && grep -q SLUICE_PROCESS=3 "$work/told" && break

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A job over two hosts with a network between them, started by Open MPI: all processes agree
-# on who they are, where they meet and on the key, and the losses are those of one process.
+# A job over two hosts with a network between them, started by Open MPI. All processes agree on
+# their numbers, the meeting point and the key, and the losses equal those of one process.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -18,7 +18,7 @@ model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
 "$actorrun" "${job[@]}" --quiet --report "$work/one.json" "${model[@]}"
 
-# The way to another host, in place of ssh.
+# Reaches the other host in place of ssh.
 cat >"$work/agent" <<END
 #!/bin/bash
 source "$SLUICE_SOURCE/tests/support/hosts.sh"

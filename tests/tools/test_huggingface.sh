@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A Hugging Face folder goes in as it is: its config.json gives the model's options, its losses are
-# those of PyTorch (tests/reference/make_pretrained.py), and what contradicts it or cannot be is
-# refused by name. What is saved goes in again.
+# A Hugging Face folder is loaded as it is. Its config.json sets the model's options, and its losses
+# equal those of PyTorch (tests/reference/make_pretrained.py). Contradictions and unsupported
+# settings are rejected with an error that names them. Saved folders load again.
 # labels: outside
 # needs: zeromq pcre2 utf8proc
 set -euo pipefail
@@ -15,7 +15,7 @@ train=(--data "$data" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
 losses() { python3 -c 'import json, sys
 for s in json.load(open(sys.argv[1]))["steps"]: print(s["step"], s["loss_hex"])' "$1"; }
 
-# run REPORT WORDS...: trains, and leaves its losses in REPORT.losses
+# run REPORT WORDS...: trains and writes the losses to REPORT.losses.
 run() {
   local report=$1
   shift
@@ -23,7 +23,7 @@ run() {
   losses "$report" >"$report.losses"
 }
 
-# same REPORT FILE: the losses that PyTorch had
+# same REPORT FILE: the losses have to equal PyTorch's.
 same() {
   python3 - "$1.losses" "$2" <<'PY' || fail "$1: other losses than in $2"
 import sys
@@ -34,7 +34,7 @@ sys.exit(len(ours) != len(theirs) or not worst < 1e-6)
 PY
 }
 
-# ---- as in PyTorch ------------------------------------------------------------------------------
+# ---- PyTorch's losses ---------------------------------------------------------------------------
 
 for name in qwen2 llama3 mistral; do
   run "$name" --init "$reference/hf_$name" --steps 5 llama "${train[@]}"
@@ -59,7 +59,7 @@ same cut "$reference/hf_llama3/losses.txt"
 run both --init "$reference/hf_qwen2" --steps 5 -n 2 --stages 2 "${patient[@]}" --save pair/ llama "${train[@]}"
 same both "$reference/hf_qwen2/losses.txt"
 
-# ---- positions in chunks, as Qwen2.5-1M's -----------------------------------------------------------
+# ---- chunked positions, as in Qwen2.5-1M ------------------------------------------------------------
 
 mkdir chunked
 cp "$reference/hf_qwen2/"*.safetensors* chunked/
@@ -88,7 +88,8 @@ python3 - <<'PY' || fail "a grid has other losses"
 a, b = ([float.fromhex(line.split()[1]) for line in open(name + ".losses")] for name in ("chunks", "grid"))
 assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, (a, b)
 PY
-# Within one chunk they are plain positions, bit for bit; beyond it they are not.
+# Within one chunk, dual chunk attention equals plain positions bit for bit; beyond one chunk it
+# differs.
 sed 's/"chunk_size": 80/"chunk_size": 272/; s/"original_max[^,}]*": 70/"sparse_attention_enabled": true/' chunked/config.json >one_chunk.json
 cp -r chunked one_chunk && cp one_chunk.json one_chunk/config.json
 cp -r chunked no_chunk
@@ -113,7 +114,7 @@ says '(attention_dual)' err
 ends 2 "$actorrun" --steps 1 --init chunked llama "${long[@]}" --document-end 10
 says '--rope dual-chunk: a row is one document' err
 
-# ---- the options are the folder's -----------------------------------------------------------------
+# ---- the folder sets the options ------------------------------------------------------------------
 
 run folder --init "$reference/hf_llama" --steps 3 llama "${train[@]}"
 run file --init "$reference/hf_llama/model.safetensors" --steps 3 llama "${train[@]}" --layers 2 \
@@ -124,7 +125,7 @@ run file --init "$reference/hf_gpt2/model.safetensors" --steps 3 gpt "${train[@]
   --heads 2
 cmp folder.losses file.losses || fail "a GPT-2 folder and the options it stands for train alike"
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift
@@ -145,7 +146,7 @@ refused "only mistral, phi3 and gemma3_text" --save made/ gpt "${train[@]}" --wi
 refused "--context 64 is more than --positions 32" --init "$reference/hf_llama" llama --data "$data" --context 64
 refused "should be llama, not gpt" --init "$reference/hf_llama" gpt "${train[@]}"
 
-# edited OLD NEW NAMED: hf_llama with another config.json is refused by that name
+# edited OLD NEW NAMED: hf_llama with an edited config.json has to be rejected with NAMED.
 edited() {
   rm -rf edited
   cp -r "$reference/hf_llama" edited
@@ -164,7 +165,7 @@ edited '"mlp_bias": false' '"sliding_window": 16' "sliding window of 16"
 edited '"vocab_size": 256' '"vocab_size": 300' model.embed_tokens.weight
 edited '^{' '' "no JSON object"
 
-# Keys that files have decide nothing, or say what is done here; any other is refused.
+# Known keys have no effect or describe what Sluice does; any other key is rejected.
 python3 - "$reference" <<'PY'
 import json, os, struct, sys
 def put(name, base, gone=(), extra=None, **keys):
@@ -242,7 +243,7 @@ refused "sliding window of 4096" --init window llama --data "$data" --context 50
 refused "pointer.gguf is a pointer of git-lfs" --init pointer.gguf llama "${train[@]}"
 refused "pointer.gguf is a pointer of git-lfs" --steps 1 llama "${train[@]:2}" --data pointer.gguf
 
-# ---- what is saved goes in again ----------------------------------------------------------------------
+# ---- saved folders load again -------------------------------------------------------------------------
 
 ends 0 "$actorrun" --quiet --init "$reference/hf_llama3" --steps 2 --save tuned/ llama "${train[@]}"
 ends 0 "$actorrun" --quiet --init "$reference/hf_llama3" --steps 2 --save tuned.safetensors llama "${train[@]}"
@@ -266,7 +267,7 @@ cmp folder.losses file.losses || fail "a window goes out and in"
 run again --init pair --steps 1 llama "${train[@]}"
 refused "cannot make the folder" --steps 1 --save no/such/ llama "${train[@]}"
 
-# ---- a model of one's own takes what it has a name for ------------------------------------------------
+# ---- a user's own model takes the tensors that it names -----------------------------------------------
 
 cat >mine.c <<'C'
 #include <sluice/sluice.h>
@@ -287,7 +288,7 @@ ends 0 "$actorrun" --quiet --steps 1 --init "$reference/hf_llama" mine.c --data 
 grep -q "has no use for 18 of the 21 tensors" err || fail "the rest is mentioned"
 refused "q_proj.bias would change what is computed" --steps 1 --init mine.bias mine.c --data "$data"
 
-# ---- a folder in the model's place ---------------------------------------------------------------------
+# ---- a folder in place of MODEL ------------------------------------------------------------------------
 
 run named --init "$reference/hf_llama" --steps 2 llama "${train[@]}"
 run placed --steps 2 "$reference/hf_llama" "${train[@]}"
@@ -303,7 +304,8 @@ mkdir gpt
 ends 0 "$actorrun" --quiet --steps 1 gpt --data "$data" --layers 1 --width 8 --heads 1 --context 8
 rmdir gpt
 
-# As many steps as sequences are in the data, and rates that decay by then: 114 sequences, 4 a step, in half of them 15.
+# --epochs sets the number of steps, and the rate decays over them: half of 114 sequences, at 4 per
+# step, is 15 steps.
 run epochs --epochs 0.5 --lr-schedule cosine:min-lr=0 "$reference/hf_llama" --data "$data" --context 32 --batch 4 --lr 1e-3
 run steps --steps 15 --lr-schedule cosine:min-lr=0,decay-steps=15 "$reference/hf_llama" --data "$data" --context 32 --batch 4 --lr 1e-3
 cmp epochs.losses steps.losses || fail "half an epoch is 15 steps"
@@ -311,7 +313,7 @@ cmp epochs.losses steps.losses || fail "half an epoch is 15 steps"
 refused "--steps 7 contradicts --epochs 0.5, which are 15" --epochs 0.5 --steps 7 "$reference/hf_llama" --data "$data" --context 32 --batch 4
 refused "--epochs: pipeline has no --data" --epochs 1 pipeline
 
-# ---- text by its tokenizer ----------------------------------------------------------------------------
+# ---- text through the tokenizer -----------------------------------------------------------------------
 
 mkdir tokens
 cp "$reference/tokenizers/llama3.json" tokens/tokenizer.json
@@ -330,7 +332,8 @@ cmp copy/tokenizer.json tokens/tokenizer.json || fail "the tokenizer goes along"
 refused "vocabulary of 500" --tokenizer tokens/tokenizer.json --steps 0 --generate 1 --prompt "The whole" \
   llama --layers 1 --width 16 --heads 2 --vocab 500
 
-# A long text is made into tokens once: the next run finds them, and another text or tokenizer does not.
+# A long text is tokenized once. Later runs reuse the tokens, unless the text or the tokenizer
+# changes.
 for _ in {1..1300}; do cat "$data"; done >long.txt
 run first --init tokens --steps 2 llama "${train[@]:2}" --data long.txt
 kept=(.cache/sluice/tokens/*.u32)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Exchanges in line with passes: the same losses to the bit, whatever is computed again; a pass that
-# has begun has its device, so links that cost nothing leave a pipeline near its busiest device; and
-# patterns say how tensors lie.
+# --exchange inline has the same losses to the bit, with any recomputation. A pass that has begun
+# occupies its device, so with free links a pipeline is hardly slower than its busiest device.
+# Patterns set the layout of tensors.
 # labels: outside
 # needs: zeromq
 set -u
@@ -37,8 +37,9 @@ print(p["passes_seconds"] / max(d["busy_seconds"] for d in p["devices"]))'
 }
 python3 -c "import sys; sys.exit($(over_busiest --exchange inline) > 1.07)" || fail "inline is slower than its busiest device"
 
-# What a pass back makes again waits for the gradient, as the pass does; otherwise it is made as soon as there is a
-# slot, before the passes forward that others wait for. As Megatron-LM's row of 529.6 10^9 parameters, on 8 stages.
+# Recomputation in a backward pass waits for the gradient, as the pass does. Otherwise it would
+# start as soon as it has a slot, ahead of forward passes that other stages wait for. The model is
+# Megatron-LM's row of 529.6 10^9 parameters, on 8 stages.
 timeout -s KILL 60 "$actorrun" --clock virtual --machine "$SLUICE_SOURCE/tests/bench/megatron.json" --dtype bf16 \
   --memory 100T --steps 2 --quiet --report r.json --trace r.trace --stages 8 --tensor 8 --microbatches 16 \
   --schedule interleaved --chunks 3 --recompute whole --exchange inline --grain pass --sbp 'layernorm.*=-,B' \

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `actorrun -n 4` runs one job in four processes: their losses are those of one, an
-# error is shown once, a killed process ends the job with its name, Ctrl-C ends it in
-# order, and --restarts goes on from the last checkpoint.
+# `actorrun -n 4` runs one job in four processes. Their losses equal those of one process, an error
+# is printed once, and a killed process ends the job with an error that names it. Ctrl-C ends the
+# job cleanly, and --restarts resumes from the last checkpoint.
 # labels: first
 # needs: zeromq
 set -euo pipefail
@@ -12,7 +12,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 job=(--stages 4 --microbatches 4 "${patient[@]}")
 model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --lr 1e-3
        --data "$reference/tokens.u16")
-# The processes of job $1.
+# Prints the processes of job $1.
 children() { cat "/proc/$1/task/$1/children"; }
 
 "$actorrun" "${job[@]}" --steps 8 --quiet --report "$work/one.json" "${model[@]}"
@@ -20,7 +20,7 @@ children() { cat "/proc/$1/task/$1/children"; }
 cmp <(hexes "$work/one.json") <(hexes "$work/four.json") || fail "the losses differ"
 grep -q "^step 8/8 " "$work/out" || fail "the first process says nothing"
 
-refuse() { # text words...
+refuse() { # TEXT WORDS...
   local text=$1 status=0
   shift
   "$actorrun" "$@" >"$work/out" 2>&1 || status=$?
@@ -42,7 +42,7 @@ RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 \
   refuse "torchrun has started" -n 2 "${model[@]}"
 unset SLUICE_KEY
 
-# One process searches for all, and says so for all.
+# One process searches for a schedule for all and reports it.
 "$actorrun" -n 4 "${job[@]}" --steps 8 --quiet --schedule auto --report "$work/auto.json" "${model[@]}"
 cmp <(hexes "$work/one.json") <(hexes "$work/auto.json") || fail "auto: the losses differ"
 status=0
@@ -50,11 +50,11 @@ status=0
 ((status == 3)) || fail "auto with no room: status $status: $(cat "$work/out")"
 grep -q "process 0 .*no schedule of 4 devices" "$work/out" || fail "who searched: $(cat "$work/out")"
 
-# A looked-at plan is looked at once.
+# --dry-run prints the plan once.
 "$actorrun" -n 4 "${job[@]}" --dry-run "${model[@]}" >"$work/out"
 [[ $(grep -c "^gpt: " "$work/out") == 1 ]] || fail "--dry-run: $(cat "$work/out")"
 
-# begin OPTIONS...: a long job in the background, until its first step is done.
+# begin OPTIONS...: starts a long job in the background and waits for its first step.
 begin() {
   : >"$work/out"
   "$actorrun" -n 4 "${job[@]}" --steps 1000000 "$@" "${model[@]}" >"$work/out" 2>"$work/err" &
@@ -65,7 +65,7 @@ begin() {
   done
   fail "nothing begins: $(cat "$work/err")"
 }
-finish() { # milliseconds
+finish() { # MILLISECONDS
   local status=0 start
   start=$(date +%s%3N)
   wait "$launcher" || status=$?
@@ -96,7 +96,7 @@ finish 6000 || status=$?
 ((status == 1)) || fail "status $status after a process was stopped"
 tail -n 1 "$work/err" | grep -q "process 3 was stopped" || fail "the culprit is not named: $(cat "$work/err")"
 
-# With more patience than by default it may stand for longer.
+# With a longer heartbeat timeout a process may stay stopped for longer.
 begin
 read -r -a pids <<<"$(children "$launcher")"
 kill -STOP "${pids[3]}"
@@ -109,7 +109,7 @@ finish 8000 || status=$?
 [ ! -s "$work/err" ] || ! grep -q "ended with status" "$work/err" || fail "no culprit: $(cat "$work/err")"
 grep -q "^stopped after step " "$work/out" || fail "Ctrl-C: $(tail -n 3 "$work/out")"
 
-# Killed once, then left alone.
+# Kills a process once; the restarted job finishes.
 steps=60
 "$actorrun" "${job[@]}" --steps $steps --quiet --report "$work/whole.json" "${model[@]}"
 "$actorrun" -n 4 --restarts 2 "${job[@]}" --steps $steps --checkpoint "$work/run" --every 3 --jitter 2000 \
@@ -121,7 +121,7 @@ kill -9 "${pids[1]}"
 finish 60000 || fail "--restarts: status $?: $(cat "$work/err")"
 grep -q "^actorrun: starting again, 1 of 2, from the newest checkpoint$" "$work/err" ||
   fail "--restarts: $(cat "$work/err")"
-# What came after the restart is the tail of the whole.
+# The losses after the restart equal the end of the uninterrupted run.
 hexes "$work/restarted.json" >"$work/tail"
 [[ -s $work/tail ]] || fail "nothing was run after the restart"
 cmp <(hexes "$work/whole.json" | tail -n "$(grep -c . "$work/tail")") "$work/tail" ||

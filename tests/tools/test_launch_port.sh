@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The port where the processes of a job meet is theirs from the start, whoever wants any port
-# meanwhile. In a network of its own, where the test may have one, nearly all ports that the system
-# would give are taken, and those left go from hand to hand.
+# A job owns the port where its processes meet from the start, however many other programs request
+# ports meanwhile. In a network namespace, if the test may create one, nearly all ephemeral ports
+# are taken and the remaining ones constantly change hands.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -18,8 +18,8 @@ fi
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
-# Who asks for any port, and lets others use the address too, gets one of the odd ones in the lower
-# half of the range: 256 here. In a network that others use most of them are left to those.
+# A bind to any port with SO_REUSEADDR gets an odd port in the lower half of the range: 256 ports
+# here. In a shared network the script takes only a fraction of them.
 cat >take.py <<'END'
 import collections, fcntl, resource, socket, struct, sys
 SIOCGIFFLAGS, SIOCSIFFLAGS, UP = 0x8913, 0x8914, 1

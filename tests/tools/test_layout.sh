@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --layout: which axes lead from a device to its neighbour. Losses have the same bits whatever it is; what
-# processes send each other, how long modelled hosts take, and what goes from one to another follow from who
-# is in one of them. What is wrong with it is named.
+# --layout: which axes connect neighbouring devices. Losses have the same bits with any layout. The
+# bytes between processes, the step time on modelled hosts and the bytes between them follow from
+# which devices share a host. Bad layouts are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -12,11 +12,11 @@ gpt=(gpt --layers 4 --width 32 --heads 4 --context 32 --batch 8 --data "$referen
 run() {
   ends 0 timeout 100 "$actorrun" --quiet --steps 2 --report r.json "$@" "${gpt[@]}"
 }
-number() { # NAME, behind the one called BEHIND
+number() { # NAME after the key BEHIND
   sed -n "/\"$2\"/,\$p" r.json | grep -oE "\"$1\":\s*[0-9.e-]+" | sed -n '1s/.*://p'
 }
 
-# ---- the same bits, and checkpoints go on with another one --------------------------------------------
+# ---- the same bits; checkpoints resume with another layout --------------------------------------------
 grid=(--stages 2 --data-parallel 2 --tensor 2 --microbatches 2)
 run "${grid[@]}" --checkpoint c --every 2
 want=$(hexes r.json)
@@ -31,7 +31,7 @@ run "${grid[@]}" --steps 4 --layout stage,tensor,data --resume --checkpoint c
 [ "$(hexes r.json)" = "$want" ] || fail "a run that goes on with another layout has other losses"
 
 # ---- bytes between processes ---------------------------------------------------------------------------
-# Two devices in each: they exchange what goes along the outer axis, and the rest is no affair of theirs.
+# With two devices per process, only the traffic of the outer axis crosses processes.
 for outer in data tensor; do
   [ $outer = data ] && layout=tensor,data || layout=data,tensor
   run -n 2 "${patient[@]}" --data-parallel 2 --tensor 2 --layout $layout
@@ -52,8 +52,8 @@ awk -v a="$inside" -v b="$across" 'BEGIN { exit !(a < 0.98 * b) }' ||
   fail "tensors exchanged inside a host take $inside s a step, across hosts $across s"
 
 # ---- bytes between modelled hosts ------------------------------------------------------------------------
-# Of two devices each: what goes along the innermost axis stays in them, all else leaves them; also where one
-# device stands for all of a grid.
+# With two devices per host, traffic along the innermost axis stays within a host and all other
+# traffic leaves it. This also holds if one device stands for all of a grid.
 sed 's/"devices_per_host": 8/"devices_per_host": 2/' "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" >pairs.json
 for data in 2 4; do
   for layout in tensor,data,stage data,tensor,stage stage,tensor,data; do
@@ -76,7 +76,7 @@ END
   done
 done
 
-# ---- what is wrong with it -----------------------------------------------------------------------------
+# ---- bad layouts ---------------------------------------------------------------------------------------
 refuse() { # LAYOUT WORDS
   ends 2 "$actorrun" "${grid[@]}" --layout "$1" "${gpt[@]}"
   says "$2" err

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Chats are learned by their answers, packed in rows as if each had a row of its own; the losses are the same however a
-# model is cut and shared out, and whenever a run goes on. What is no chat is refused by its line.
+# Training on chats learns their answers. Packed rows give the losses of one chat per row, on any
+# grid and across a resume. A line that is not a chat is rejected with its number.
 # labels: numbers long
 # needs: pcre2
 set -euo pipefail
@@ -29,7 +29,7 @@ PY
 size=(--layers 2 --width 32 --heads 4 --vocab 700 --lr 3e-3 --warmup 0)
 run=("$actorrun" --quiet --tokenizer model/tokenizer.json)
 
-# losses FILE 'RUN OPTIONS' MODEL [MODEL OPTIONS...]: the losses of four steps go to that file
+# losses FILE 'RUN OPTIONS' MODEL [MODEL OPTIONS...]: writes the losses of four steps to FILE.
 losses() {
   # shellcheck disable=SC2086
   ends 0 "${run[@]}" --steps 4 --report report.json $2 "${@:3}" "${size[@]}"
@@ -38,9 +38,9 @@ losses() {
 }
 near() { paste "$1" "$2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 2e-6 * $1) exit 1 }'; }
 
-# ---- packed, and alone ----------------------------------------------------------------------------
+# ---- packed rows and one chat per row -------------------------------------------------------------
 
-# Each chat has as many tokens, so a context has room for one exactly, or for four.
+# All chats have the same number of tokens, so a context has room for exactly one or four.
 ends 0 "$actorrun" --tokenizer model/tokenizer.json --show-data llama --data even.jsonl --context 256 "${size[@]}"
 long=$(sed -n 's/.*chat 1: \([0-9]*\) tokens.*/\1/p' out)
 ((long > 20)) || fail "a chat has $long tokens"
@@ -55,7 +55,7 @@ for model in gpt llama "llama --kv-heads 2 --window 9" "mixtral --aux-loss 0"; d
   near alone padded || fail "$model: padding at the end of a row does not count"
 done
 
-# With exact numbers, any grid learns the same bits of them.
+# With --exact, any grid has the same bits.
 exact=("${run[@]}" --exact --exact-leaf 32 --steps 3)
 chats=(llama --data chats.jsonl --context 128 --batch 4 "${size[@]}")
 ends 0 "${exact[@]}" --certify exact.jsonl "${chats[@]}"
@@ -64,7 +64,8 @@ for grid in "--data-parallel 2 --microbatches 2" "--sequence 2 --sequence-attent
   ends 0 "${exact[@]}" --recheck exact.jsonl $grid "${chats[@]}"
 done
 
-# The loss is the mean over tokens of answers: an answer and its end, here 7 of each chat and the line behind them.
+# The loss is the mean over answer tokens: the answer and its end, here 7 tokens of each chat and
+# the newline.
 ends 0 "${run[@]}" --steps 1 --logprobs probs.jsonl --report report.json llama --data even.jsonl --context 100 --batch 3 "${size[@]}"
 python3 - "$one" <<'PY' || fail "the loss is not the mean over learned tokens"
 import json, math, re, sys
@@ -74,7 +75,7 @@ loss = float(re.search(r'"loss":\s*([0-9.e+-]+)', open("report.json").read()).gr
 sys.exit(not (values and abs(loss + sum(values) / len(values)) < 1e-4 * loss))
 PY
 
-# A token counts alike whatever microbatch it is in, also where chats held out do not fill one.
+# A token has the same weight in any microbatch, also where held-out chats do not fill one.
 data=(--data chats.jsonl --context 72 --batch 12)
 losses once "" llama "${data[@]}"
 for many in 2 3 6 12; do
@@ -95,7 +96,7 @@ held first3 1 --eval-rows 3
 held first32 2 --eval-rows 3
 near first3 first32 || fail "evaluations of some rows count tokens"
 
-# ---- however it is run ------------------------------------------------------------------------------
+# ---- grids ------------------------------------------------------------------------------------------
 
 data=(--data chats.jsonl --context 72 --batch 8)
 for model in gpt "llama --kv-heads 2"; do
@@ -112,7 +113,7 @@ for model in gpt "llama --kv-heads 2"; do
     near plain other || fail "$model $how: other losses"
   done
 done
-# Chosen blocks would have keys of other chats: a row has one.
+# Block-sparse attention would choose blocks of other chats, so each chat has its own row.
 for model in "llama --attend-blocks 0.5"; do
   # shellcheck disable=SC2206
   words=($model --data even.jsonl --batch 8)
@@ -134,7 +135,7 @@ losses = [float(x) for x in re.findall(r'"loss":\s*([0-9.e+-]+)', open("report.j
 assert losses[0] > 5 and losses[-1] < 0.5, (losses[0], losses[-1])
 PY
 
-# Epochs are of rows, in another order each time; a run that goes on has the same losses.
+# An epoch covers all rows, in a new order each time. A resumed run has the same losses.
 go=("${start[@]}" --quiet --epochs 3 --shuffle 7 --every 2)
 ends 0 "${go[@]}" --checkpoint run1 --report report.json --eval held.jsonl --eval-every 2 llama "${data[@]}"
 ends 0 "${go[@]}" --checkpoint run2 --epochs 0 --steps 2 --lr-schedule constant llama "${data[@]}"
@@ -184,9 +185,9 @@ cp held.jsonl folder/b.jsonl
 show 0 llama --data folder --context 256
 says '58 chats of ' out
 
-# ---- refused ------------------------------------------------------------------------------------------
+# ---- rejected chats -----------------------------------------------------------------------------------
 
-bad() { # LINE WORD...: a seventh line
+bad() { # LINE WORD...: puts LINE after six good lines
   head -6 chats.jsonl >bad.jsonl
   printf '%s\n' "$1" >>bad.jsonl
   ends 2 "${run[@]}" --steps 1 llama --data bad.jsonl --context 72 "${size[@]}"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Jobs that are killed at any moment, launchers and processes, leave nothing behind for long: the
-# next job removes what is left of names of shared memory, of folders of models being compiled and of
-# sockets, and nothing of jobs that live.
+# Jobs and launchers that are killed at any moment leave nothing behind for long. The next job
+# removes leftover shared memory, folders of models being compiled, and sockets, but nothing that
+# belongs to a running job.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -33,7 +33,7 @@ model=(gpt --layers 4 --width 16 --heads 2 --context 16 --batch 8 --data "$refer
 job=("$actorrun" -n 3 --stages 4 --microbatches 4 --steps 100000 --quiet "${patient[@]}" "${model[@]}")
 left() { find /dev/shm "$work" -mindepth 1 \( -name 'sluice-*' -o -name '*shm*' -o -type s \) ! -name "sluice-$(id -u)"; }
 
-# One that lives all the while.
+# A job that runs throughout the test.
 "${job[@]}" >lives 2>&1 &
 lives=$!
 to_end+=("$lives")
@@ -52,8 +52,8 @@ for i in $(seq 24); do
   kill -9 "$victim" 2>/dev/null || : # it may have ended
   wait "$victim" 2>/dev/null || :
 done
-# What they started ends with them, or a little later, as compilers do. Its folders are
-# locked until the very end.
+# Child processes, such as compilers, end with the job or shortly after. They lock their folder
+# until they end.
 strays() {
   local path
   ! grep -qsz "^VICTIM=$work\$" /proc/[0-9]*/environ || return 0

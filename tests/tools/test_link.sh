@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts and a link of 5 ms between them: what the virtual clock predicts for that
-# link is what happens, deeper quotas hide the latency as predicted, and when the link
-# is cut both hosts stop within 3 s and name each other.
+# Two hosts and a link of 5 ms between them: a run behaves as the virtual clock predicts for that
+# link, and deeper quotas hide the latency as predicted. When the link is cut both hosts stop within
+# 3 s with an error that names the other.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -15,15 +15,15 @@ hosts_start 5000 1000 || fail "the hosts do not come up"
 
 cost=F=0.01,B=0.01,W=0.01,comm=0.005
 step() { sed -nE '/"predicted"/q; s/^\t"step_seconds":\t([0-9.e-]+),?$/\1/p' "$1"; }
-both() { # words...: process 0 on hosta, in the foreground, process 1 on hostb
+both() { # WORDS...: runs process 0 on hosta, in the foreground, and process 1 on hostb
   local by_hand=(timeout 60 "$actorrun" --rdzv-endpoint hosta:29400 --nnodes 2 -n 1 --quiet)
   on hostb "${by_hand[@]}" --node-rank 1 "$@" pipeline >"$work/b" 2>&1 &
   other=$!
   on hosta "${by_hand[@]}" --node-rank 0 --report "$work/real.json" "$@" pipeline >"$work/a" 2>&1
 }
 
-# Prints how many times longer than predicted a step takes, in thousandths.
-compare() { # schedule
+# Prints the measured over the predicted step time, in thousandths.
+compare() { # SCHEDULE
   local words=(--devices timed:2 --stages 2 --microbatches 8 --steps 6 --schedule "$1" --cost "$cost")
   "$actorrun" "${words[@]}" --clock virtual --quiet --report "$work/virtual.json" pipeline
   both "${words[@]}" || fail "$1: $(cat "$work/a" "$work/b")"
@@ -32,8 +32,8 @@ compare() { # schedule
   awk -v p="$predicted" -v m="$measured" 'BEGIN { printf "%d\n", 1000 * m / p }'
 }
 
-# A machine that is busy elsewhere gets another chance.
-as_predicted() { # schedule
+# Repeats the measurement, because the machine may be busy.
+as_predicted() { # SCHEDULE
   local ratio try
   for try in 1 2 3 4; do
     ratio=$(compare "$1") || exit

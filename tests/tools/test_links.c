@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links between processes are measured whenever a message comes: before process 1 sees that its
- * net is ready, and before it sees that its last reply was sent.
+/* actortune measures links between processes however early a message arrives: before process 1 sees
+ * that its net is ready, or before it sees that its last reply was sent.
  * labels: outside
  * needs: zeromq */
 #include "comm/net/net.h"
 
-/* As sli_net_ready and sli_net_done, but process 1 hears of it late. */
+/* Like sli_net_ready and sli_net_done, but process 1 learns of it late. */
 static bool late_ready(sli_net *net);
 static bool late_done(sli_net *net, uint64_t fence);
 #define sli_net_ready late_ready
@@ -18,7 +18,7 @@ static bool late_done(sli_net *net, uint64_t fence);
 
 enum { LATE_NS = 200000000 };
 
-/* Goes on until a message has come from process 0, or for a while. */
+/* Waits until another message has come from process 0, or for LATE_NS. */
 static void wait_for_more(sli_net *net) {
   uint64_t before = sli_net_traffic(net, 0).received, until = sli_now_ns() + LATE_NS;
   while (sli_net_traffic(net, 0).received == before && sli_now_ns() < until)
@@ -39,7 +39,7 @@ static bool late_done(sli_net *net, uint64_t fence) {
   return true;
 }
 
-/* Measures in two processes; returns whether both ended well. */
+/* Measures links in two processes; returns whether both ended well. */
 static bool measure_late(double seconds[LINK_SIZES][2]) {
   int sockets[2], results[2];
   CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets) && !pipe(results), "sockets");

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --log: each step's loss in a table, as objects and as events for TensorBoard, also of a run that goes
-# on; --report while a run goes on.
+# --log: each step's loss as a CSV table, as JSON objects and as TensorBoard events, also for a
+# resumed run. --report during a run.
 # needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -10,7 +10,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 model=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
 run() { ends 0 "$actorrun" --quiet --microbatches 2 "$@" "${model[@]}"; }
 
-# compare REPORT...: the logs say what the reports do, one after another
+# compare REPORT...: the logs have to match the reports, one after another.
 compare() {
   python3 - "$@" <<'END' || fail "the logs are not the reports: $*"
 import csv, glob, json, math, struct, sys
@@ -79,12 +79,12 @@ rm -r tb
 run --steps 6 --stages 2 -n 2 "${patient[@]}" "${logs[@]}" --report a.json
 compare a.json
 
-# A run that was lost behind its checkpoint, and goes on from there.
+# A run that logged steps after its last checkpoint, crashed, and resumes.
 rm -r tb
 run --steps 4 --checkpoint c "${logs[@]}" --report a.json
 printf '5,1,1,1,1,1,\n' >>l.csv
 printf '{"step": 5, "loss": 1}\n{"step": 6, "lo' >>l.jsonl
-sleep 1 # their names have seconds
+sleep 1 # event file names contain seconds
 run --steps 9 --checkpoint c --resume "${logs[@]}" --report b.json
 compare a.json b.json
 echo "something else" >l.csv
@@ -93,7 +93,7 @@ says "--log l.csv: what is there is no log of a run" err
 ends 2 "$actorrun" --log no/such/l.csv "${model[@]}"
 says "--log: cannot write no/such/l.csv: No such file" err
 
-# A report is there before the run has ended.
+# The report exists before the run ends.
 rm -rf c
 background "$actorrun" --quiet --steps 1000000 --checkpoint c --every 20 --report live.json "${model[@]}"
 for _ in $(seq 600); do [ -s live.json ] && break; sleep 0.1; done

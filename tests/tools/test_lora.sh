@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Adapters that PEFT has saved train as PEFT trains them (reference/lora_*), on one device, over
-# stages, grids, processes and emulated GPUs; they go on from checkpoints, are saved and loaded again,
-# and merged give the same model; new ones leave the model as it is; what is wrong is named.
+# Adapters saved by PEFT train as in PEFT (reference/lora_*), on one device, over stages, grids,
+# processes and emulated GPUs. They resume from checkpoints, survive a round trip, and give the same
+# model when merged. New adapters do not change the model. Errors name their cause.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -14,7 +14,8 @@ llama=(llama --layers 2 --width 32 --heads 4 --kv-heads 2 --ffn 88)
 common=(--context 32 --batch 8 --lr 3e-3 --min-lr 3e-4 --warmup 4 --decay-steps 16
         --data "$reference/tokens.u16")
 
-# near FILE REPORT [FROM]: the losses of a report are the file's, from a step on, within 1e-6
+# near FILE REPORT [FROM]: from step FROM on, the losses of the report have to equal those of the
+# file within 1e-6.
 near() {
   awk -v from="${3-0}" '
     NR == FNR { want[$1] = $2; next }
@@ -24,7 +25,7 @@ near() {
     }
     END { exit bad || !n }' "$1" "$2" >&2 || fail "$2 is not as PEFT has it"
 }
-# run [ACTORRUN OPTIONS...]: with the model of the case
+# run [ACTORRUN OPTIONS...]: runs the model of the case.
 run() { ends 0 "$actorrun" --quiet "${patient[@]}" --microbatches 4 "$@" "${model[@]}" "${common[@]}"; }
 equal() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit d > 1e-6 * b || -d > 1e-6 * b }'; }
 loss() { grep -o '"loss":[^,]*' "$1" | head -1 | cut -d: -f2; }
@@ -51,7 +52,7 @@ for case in gpt2 llama; do
       "${given[@]}" "${model[@]}" "${common[@]}"
     near "$want" gpu.json
   fi
-  # saved, loaded again, merged: one model
+  # saved and loaded again, or merged, it is the same model
   base=(--init "$reference/hf_$case/model.safetensors")
   run --steps 1 --report loaded.json "${base[@]}" --adapter "$case.adapter"
   run --steps 1 --report merged.json --init "$case.merged"
@@ -69,7 +70,7 @@ for case in gpt2 llama; do
   cmp out loaded.text || fail "merged writes another text"
 done
 
-# ---- what it costs ---------------------------------------------------------------------
+# ---- cost ------------------------------------------------------------------------------
 model=("${gpt2[@]}")
 bytes() { grep -oE "\"$2\":[[:space:]]*[0-9]+" "$1" | head -1 | grep -oE '[0-9]+$'; }
 run --steps 1 --report all.json
@@ -82,7 +83,7 @@ grep -q '"base_model_name_or_path":[[:space:]]*null' a/adapter_config.json || fa
 run --steps 1 --save-adapter a --lora 'h.*.attn=2' --init "$reference/hf_gpt2/model.safetensors"
 grep -q '"base_model_name_or_path":[[:space:]]*".*hf_gpt2/model.safetensors"' a/adapter_config.json || fail "what it is beside"
 
-# ---- what is wrong ------------------------------------------------------------------------
+# ---- errors -------------------------------------------------------------------------------
 refuses() { # TEXT OPTIONS...
   local text=$1
   shift
@@ -96,7 +97,7 @@ refuses "--save-adapter: which adapters?" --save-adapter b
 refuses "adapter_config.json" --adapter nowhere
 refuses "is also read by embedding/embedding.1" --lora wte=4
 
-# Of a folder that PEFT has saved all is understood, or it is refused.
+# Everything in a folder saved by PEFT is either understood or rejected.
 python3 - "$reference/lora_gpt2" <<'PY'
 import json, os, re, struct, sys
 config = json.load(open(sys.argv[1] + "/adapter_config.json"))

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A loss of several, whose rows do not all count, is the same however a model is run: on grids, in
-# pieces, on stages, in several processes, with activations made again, on GPUs (emulated here), and
-# in an evaluation. What cannot be in parts is refused.
+# A sum of several losses, some of whose rows are ignored, does not depend on how the model runs: on
+# grids, in pieces, on stages, in several processes, with recomputed activations, or on emulated
+# GPUs. Evaluations give the same sum. Losses that cannot be split are rejected.
 # labels: outside
 # needs: zeromq
 set -u
@@ -42,7 +42,7 @@ END
 model=(losses.c --data "$reference/tokens.u16")
 run() { ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --steps 4 --microbatches 2 "$@"; }
 losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
-near() { # two reports, by how much losses may differ, and how many there are
+near() { # REPORT REPORT WITHIN [COUNT]: COUNT losses that differ by less than WITHIN, relatively
   paste <(losses "$1") <(losses "$2") |
     awk -v e="$3" '{ d = $1 / $2 - 1; if (d > e || d < -e) bad = 1 } END { exit bad || NR != '"${4:-4}"' }'
 }
@@ -61,7 +61,7 @@ done
 same -n 2 --stages 2
 same -n 2 --data-parallel 2
 
-# ---- on other data ----------------------------------------------------------------------------
+# ---- evaluations ------------------------------------------------------------------------------
 eval=(--eval "$reference/tokens.u16" --eval-every 2)
 run "${eval[@]}" --report evaluated "${model[@]}"
 for way in "--data-parallel 2" "--stages 2 --data-parallel 2"; do
@@ -80,7 +80,7 @@ if [[ -x $actorrun ]]; then
   near a.json one 1e-2 || fail "bf16: $(losses a.json | xargs), not $(losses one | xargs)"
 fi
 
-# ---- what cannot be ---------------------------------------------------------------------------
+# ---- losses that cannot be split --------------------------------------------------------------
 actorrun=$bin/actorrun
 run --report a.json "${model[@]}" --bent
 ends 2 timeout 60 "$actorrun" --quiet --steps 1 --microbatches 2 --data-parallel 2 "${model[@]}" --bent

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actortune machine: what it writes is a machine file, with the rows that ran, alone and with all devices busy;
-# a model takes on it about what it takes here, and the same memory to the byte; and what is refused.
+# actortune machine: writes a machine file with the rows that were measured, alone and with all
+# devices busy. A model on that machine needs the same memory as a real run, to the byte. Bad
+# arguments are rejected.
 # labels: outside
 # needs: zeromq
 set -u
@@ -29,14 +30,14 @@ link["seconds"] = [[1, 1]] * len(link["bytes"])
 json.dump(box, open("slow.json", "w"))
 P
 
-# ---- what runs longer than predicted ---------------------------------------------------------------------------
+# ---- what took longer than predicted ---------------------------------------------------------------------------
 
 gpt=(gpt --layers 2 --width 64 --heads 2 --context 32 --vocab 256 --batch 8)
 head -c 4096 /dev/urandom | base64 >text
 timeout -s KILL 100 "$bin/actorrun" --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report took.json "${gpt[@]}" \
   --machine box.json --data text >out 2>err || fail "actorrun on this machine"
 
-# ---- two processes, with links that take a second: it is predicted, and nothing that is learned hangs on it ----
+# ---- two processes, with links that take a second: the prediction changes, the losses do not -------------------
 
 timeout -s KILL 100 "$bin/actorrun" -n 2 "${patient[@]}" --devices cpu:2x1 --stages 2 --microbatches 4 --steps 3 --quiet --report two.json \
   "${gpt[@]}" --machine slow.json --data text >out 2>err || fail "actorrun -n 2 on a machine with slow links"
@@ -83,7 +84,7 @@ refused() {
   timeout -s KILL 60 "$bin/actortune" machine "$@" >out 2>err && fail "not refused: $*"
   grep -qF -- "$says" err || fail "$*: does not say $says"
 }
-# Of nothing that is said, both ways to share out the cores.
+# Without options it measures both ways to divide the cores.
 if (($(nproc) > 1)); then
   timeout -s KILL 200 env XDG_CACHE_HOME=. "$bin/actortune" machine --seconds 2 >out 2>err || fail "actortune machine without anything"
   python3 - "sluice/$(uname -n)" <<'P' || fail "one device for each core, and one of all: $(<err)"

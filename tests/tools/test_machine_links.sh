@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a machine file says of links: those of single pairs, links that the devices of a host share, and
-# passes that are slowed down by exchanges beside them.
+# Links in a machine file: links of single pairs, links that the devices of a host share, and
+# exchanges that slow down concurrent passes.
 # labels: outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 
 rate=1e6
-machine() { # machine NAME FIELDS: four devices, two to a host; only links between hosts take time
+machine() { # machine NAME FIELDS: writes a machine of four devices, two per host; only links between hosts take time
   cat >"$1.json" <<J
 {"flops_per_second": {"f32": 1e12}, "flops_efficiency": 1, "bytes_per_second": 1e11, "bytes_efficiency": 1, "op_seconds": 0,
  "memory_bytes": 1e12, "link_seconds": 0, "link_bytes_per_second": $rate, "devices_per_host": 2, "host_link_seconds": 0,
@@ -15,7 +15,7 @@ machine() { # machine NAME FIELDS: four devices, two to a host; only links betwe
 J
 }
 gpt=(gpt --layers 4 --width 64 --heads 4 --context 32 --vocab 64 --batch 8)
-takes() { # takes MACHINE OPTION...: seconds of a step
+takes() { # takes MACHINE OPTION...: prints the seconds of a step
   local machine=$1
   shift
   timeout -s KILL 60 "$actorrun" --clock virtual --machine "$machine.json" --steps 3 --quiet --report r.json "$@" "${gpt[@]}" \
@@ -29,11 +29,11 @@ machine far ', "links": [{"from": 1, "to": 0, "seconds": 1, "bytes_per_second": 
 machine unused ', "links": [{"from": 1, "to": 3, "seconds": 1, "bytes_per_second": 1e12}]'
 pipeline=(--devices timed:4 --stages 4 --microbatches 1)
 plain=$(takes plain "${pipeline[@]}") far=$(takes far "${pipeline[@]}") unused=$(takes unused "${pipeline[@]}")
-# There, back, and there once more with what the clip scales gradients by.
+# Three transfers: the activation, its gradient, and the factor that the clip scales gradients by.
 check "abs($far - $plain - 3) < 1e-3" "a link of its own"
 check "$unused == $plain" "a pair that has nothing to say to each other"
 
-# Both devices of the first stage send to the other host: over one link each, or over one.
+# Both devices of the first stage send to the other host, over one shared link or over two.
 machine one ', "links_per_host": 1'
 machine two ', "links_per_host": 2'
 shared=(--devices timed:4 --stages 2 --data-parallel 2 --microbatches 2)

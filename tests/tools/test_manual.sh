@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Man pages have every option and render; completion knows the options, their words, commands and models.
+# Man pages list every option and render. Completion knows the options, their values, commands and
+# models.
 # labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -48,7 +49,7 @@ ends 0 "$bin/actorrun" ctl --help
 says "trace [FILE | off]" out
 
 # ---- completion ---------------------------------------------------------------------------
-# complete WORDS...: what the last of them may become, in `out`.
+# complete WORDS...: writes the completions of the last word to `out`.
 complete_words() {
   bash -c 'set -u; for file in "$0"/*; do source "$file"; done
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
@@ -57,9 +58,9 @@ complete_words() {
     "$share/bash-completion/completions" "$@" >out 2>err || fail "completing $*"
   [[ ! -s err ]] || fail "completing $*"
 }
-# gives WORD COMMAND...: it is among them.
+# gives WORD COMMAND...: WORD has to be among the completions.
 gives() { complete_words "${@:2}"; grep -qxF -- "$1" out || fail "\"${*:2}\" does not give $1"; }
-# only WORDS COMMAND...: these are all.
+# only WORDS COMMAND...: WORDS have to be all completions.
 only() { complete_words "${@:2}"; [[ $(tr '\n' ' ' <out) == "$1" ]] || fail "\"${*:2}\" gives something other than $1"; }
 
 only '--schedule ' actorrun --sche

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Models in C files: a name that a compiler would take for options is refused, and what a killed
-# process leaves of a compilation is removed by the next one, but nothing that is still in use.
+# Models in C files: a name that a compiler would take for an option is rejected. The next process
+# removes what a killed process left of a compilation, but nothing that is still in use.
 # labels: unthreaded
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -38,12 +38,12 @@ TMPDIR=@folder look 0 model.c
 TMPDIR=none look 1 model.c
 says "no folder for temporary files, none" err
 
-# ---- what is left ------------------------------------------------------------------------
+# ---- leftovers ---------------------------------------------------------------------------
 [ "$(left)" -eq 0 ] || fail "nothing is left of a compilation"
 look 2 r.c
 [ "$(left)" -eq 0 ] || fail "nothing is left of a failed one"
 
-# A compiler that waits until it may go on.
+# A compiler that waits for a go-ahead.
 cat >slow <<END
 #!/bin/bash
 echo \$\$ >"$work/begun.new" && mv "$work/begun.new" "$work/begun"
@@ -64,7 +64,7 @@ begin
 kill -9 $running
 touch go
 wait $running 2>/dev/null
-for _ in $(seq 300); do runs "$(<begun)" || break; sleep 0.1; done # it may write there as long
+for _ in $(seq 300); do runs "$(<begun)" || break; sleep 0.1; done # the compiler may write there until it ends
 [ "$(left)" -eq 1 ] || fail "a killed process leaves its folder"
 begin
 [ "$(left)" -eq 1 ] || fail "the next one removes it"
@@ -75,7 +75,7 @@ wait $running || fail "it compiles: $(cat slow.out)"
 grep -q "a parameter" slow.out || fail "it is the model"
 [ "$(left)" -eq 0 ] || fail "nothing is left"
 
-# Others' folders, and what only looks like one, are left alone.
+# Folders of others, and links and files with similar names, are left alone.
 mkdir elsewhere
 touch elsewhere/kept
 ln -s elsewhere "$TMPDIR/sluice-scratch-link"

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `mpirun -n 4 actorrun ...` with the real Open MPI is one job of four processes: they
-# agree on who they are, where they meet and on the key, and the losses are those of
-# one process.
+# `mpirun -n 4 actorrun ...` with the real Open MPI is one job of four processes. They agree on
+# their numbers, the meeting point and the key, and the losses equal those of one process.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,7 +10,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 need mpirun
 mpirun --version 2>/dev/null | grep -q "Open MPI" || skip "mpirun is not Open MPI's"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Open MPI 4, and 5, whose launcher PRRTE has names of its own.
+# Open MPI 4, and Open MPI 5, whose launcher PRRTE has other names for these settings.
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
 run=(timeout 60 env PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)
@@ -26,7 +25,7 @@ done
 [[ $(grep -o 'endpoint.*' "$work/seen" | sort -u | wc -l) == 1 ]] || fail "they do not agree"
 "${run[@]}" mpirun -n 1 "$seen" | grep -q "^process 0 of 1, .* endpoint , " || fail "mpirun -n 1"
 
-# Another host, as far as mpirun can tell: reached by an agent that stays here.
+# Simulates a second host: an agent that mpirun runs instead of ssh stays on this host.
 cat >"$work/agent" <<'END'
 #!/bin/bash
 shift
@@ -40,7 +39,7 @@ OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent OMPI_MCA_r
 [[ $(grep -c "endpoint ${host%%.*}[^ ]*:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
   fail "two hosts: $(cat "$work/seen")"
 
-# Cores are shared out where mpirun has not bound the processes.
+# Processes that mpirun has not bound divide the cores.
 cores() { sed -n 's/^machine: \([0-9]*\) core.*/\1/p'; }
 all=$("$actorrun" --show-placement | cores)
 OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none "${run[@]}" mpirun -n 2 "$actorrun" --show-placement |

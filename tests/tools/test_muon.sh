@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --optimizer muon: which parameters it updates, and by which rates; the same over stages, grids, shards and
-# processes, resumed, and in bf16; what is refused.
+# --optimizer muon: which parameters it updates and with which rates. The losses are the same over
+# stages, grids, shards and processes, when resumed, and in bf16. Bad settings are rejected.
 # labels: outside numbers
 # needs: zeromq
 set -u
@@ -10,7 +10,7 @@ set -u
 gpt=(gpt --layers 2 --width 32 --heads 4 --context 16 --batch 8 --vocab 259 --data "$reference/tokens.u16")
 muon=(--optimizer muon:lr=0.02,adamw-lr=1e-3)
 run() { ends 0 "$actorrun" --quiet "${patient[@]}" --microbatches 2 "$@" "${gpt[@]}"; }
-# near WANTED REPORT: the same losses within 1e-6, relatively
+# near WANTED REPORT: the losses have to be equal within 1e-6, relatively.
 near() {
   paste <(grep -o '"loss":[^,]*' "$1") <(grep -o '"loss":[^,]*' "$2") |
     awk -F'[:\t]' '{ d = $2 - $4; n++; if (d > 1e-6 * $2 || -d > 1e-6 * $2) bad = 1 }
@@ -41,7 +41,7 @@ run --steps 3 --report other.json --optimizer muon:lr=0.02,adamw-lr=2e-3
 differ whole.json other.json "adamw-lr changes nothing"
 run --steps 3 --report other.json --optimizer muon:lr=0.03,adamw-lr=1e-3
 differ whole.json other.json "lr changes nothing"
-# All by AdamW at its rate: as AdamW alone.
+# With all parameters in AdamW's group it equals AdamW alone.
 run --steps 3 --report all.json "${muon[@]}" --group '*:optimizer=adamw'
 run --steps 3 --report other.json --optimizer adamw:lr=1e-3
 near all.json other.json
@@ -51,7 +51,7 @@ differ all.json other.json "a group's optimizer is that of all"
 run --steps 3 --report other.json "${muon[@]}" --group 'h.*.attn:lr-scale=0.5' --group wte:lr=1e-4,optimizer=muon
 differ whole.json other.json "groups change nothing"
 
-# ---- everywhere the same ----------------------------------------------------------------------------------------
+# ---- all grids --------------------------------------------------------------------------------------------------
 run --steps 6 --report whole.json "${muon[@]}"
 for how in "--stages 2" "--stages 2 -n 2 --schedule zb-h1" "--data-parallel 2" "--data-parallel 2 --shard optimizer" \
   "--data-parallel 2 --shard gradients" "--data-parallel 2 --shard parameters -n 2" "--tensor 2" \
@@ -61,7 +61,7 @@ for how in "--stages 2" "--stages 2 -n 2 --schedule zb-h1" "--data-parallel 2" "
   near whole.json other.json
 done
 
-# Bit for bit, in one order of sums.
+# --exact gives the same bits.
 run --steps 4 --exact --report exact.json "${muon[@]}"
 for how in "--data-parallel 2 --shard gradients" "--tensor 2 --stages 2"; do
   # shellcheck disable=SC2086
@@ -81,7 +81,7 @@ ends 2 "$actorrun" --steps 9 --checkpoint c --resume --microbatches 2 --optimize
 says "--optimizer is adamw, but" err
 rm -rf c
 
-# ---- refused ----------------------------------------------------------------------------------------------------
+# ---- rejected settings ------------------------------------------------------------------------------------------
 refused() { # WORDS OPTION...
   local words=$1
   shift

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Several processes with GPUs, which are emulated here, send to each other by NCCL, which is
-# too: losses are those of one process, bit for bit, whatever the timing; what was issued is
-# in an order that cannot deadlock, and the checker knows one that can.
+# Processes with emulated GPUs send to each other through emulated NCCL. Losses equal those of one
+# process, bit for bit, with any timing. The calls are issued in an order that cannot deadlock, and
+# the checker detects an order that can.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -13,7 +13,7 @@ draw "$@"
 
 model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
-run() { # report options...
+run() { # REPORT OPTIONS...
   local report=$1
   shift
   timeout 60 "$actorrun" "${patient[@]}" --microbatches 2 --steps 2 --quiet --report "$work/$report" "$@" \
@@ -22,7 +22,7 @@ run() { # report options...
 
 # ---- losses and order -----------------------------------------------------------------
 
-# check NAME PROCESSES GPUS options...: a run that is recorded.
+# check NAME PROCESSES GPUS OPTIONS...: runs the job and checks its recorded calls.
 check() {
   local name=$1 processes=$2 gpus=$3
   shift 3
@@ -41,7 +41,7 @@ check three 3 3 --stages 3 --schedule zb-h1 --jitter 200
 same one three
 check four 4 4 --stages 4 --schedule gpipe --jitter 100
 same one four
-# Under a sanitizer everything takes longer.
+# Sanitizers make everything slower, so the test does less.
 if ! grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   check loop 2 2 --stages 2 --chunks 2 --schedule interleaved
   same one loop
@@ -50,11 +50,11 @@ if ! grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   same halves grid
 fi
 
-# ---- when --------------------------------------------------------------------------------
+# ---- when NCCL is used -------------------------------------------------------------------
 
 several=(--devices cuda -n 2 --stages 2)
 cd "$work"
-SLUICE_EMULATED_GPUS=1 run host "${several[@]}" # no GPU can be both ends
+SLUICE_EMULATED_GPUS=1 run host "${several[@]}" # one GPU cannot be both ends
 same one host
 SLUICE_EMULATED_GPUS=2 run off "${several[@]}" --nccl off
 same one off
@@ -64,7 +64,7 @@ status=0
 SLUICE_EMULATED_NCCL=none "$actorrun" "${several[@]}" --nccl on "${model[@]}" >out 2>&1 || status=$?
 ((status == 2)) && grep -q "libnccl.so.2 was not found" out || fail "--nccl on: $status: $(cat out)"
 
-# What a schedule is found for goes the same ways.
+# The search for a schedule uses the same links.
 for schedule in 1f1b auto; do
   SLUICE_EMULATED_GPUS=2 ends 0 "$actorrun" "${several[@]}" --microbatches 2 --nccl on \
     --schedule $schedule --dry-run --plan $schedule.plan "${model[@]}"
@@ -73,8 +73,8 @@ done
 
 # ---- the checker ---------------------------------------------------------------------------
 
-# Breaks a record of the run "two" by an awk program, and it must be seen.
-plant() { # words of the checker, awk program
+# Damages a record of run "two" with an awk program; the checker has to detect it.
+plant() { # TEXT AWK-PROGRAM: TEXT is the checker's message
   rm -rf planted
   cp -r two.record planted
   local first

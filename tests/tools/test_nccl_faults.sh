@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A process with GPUs that dies, or stalls, or whose NCCL fails, while channels are made or in the
-# middle, ends the job within seconds with its name. GPUs and NCCL are emulated.
+# A process with GPUs that dies, stalls, or whose NCCL fails, during setup or later, ends the job
+# within seconds with an error that names it. GPUs and NCCL are emulated.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,7 +11,7 @@ model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 2 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
 cd "$work"
 
-# fault WHERE TEXT: the run fails within seconds, and says so.
+# fault WHERE TEXT: the run has to fail within seconds with TEXT.
 fault() {
   local status=0 begin=$SECONDS
   SLUICE_EMULATED_FAULT=$1 SLUICE_EMULATED_GPUS=3 SLUICE_NCCL_SECONDS=1 timeout 30 \

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every optimizer, the user's own too, trains to the same losses on one device, over stages, grids
-# with shards of its state, processes and emulated GPUs; it goes on from checkpoints bit for bit; it
-# keeps what its row says and no more. Frozen parameters do not move and cost no state.
+# Every optimizer, including a user's own, trains to the same losses on one device, over stages,
+# grids with sharded state, processes and emulated GPUs. It resumes from checkpoints bit for bit,
+# and keeps exactly the state that its row declares. Frozen parameters do not change and have no
+# state.
 # labels: outside more
 # needs: zeromq
 set -euo pipefail
@@ -58,16 +59,16 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 SL_MODEL(own, "a model with its own optimizer", options, build);
 END
 
-cc -O1 -shared -fPIC -I"$SLUICE_SOURCE/include" -o own.so own.c -lm # once
+cc -O1 -shared -fPIC -I"$SLUICE_SOURCE/include" -o own.so own.c -lm # compiled once for all runs
 
 run() { ends 0 "$actorrun" --quiet "${patient[@]}" --microbatches 2 "$@" --data "$reference/tokens.u16"; }
-# near WANTED REPORT: the same losses within 1e-5, relatively
+# near WANTED REPORT: the losses have to be equal within 1e-5, relatively.
 near() {
   paste <(grep -o '"loss":[^,]*' "$1") <(grep -o '"loss":[^,]*' "$2") |
     awk -F'[:\t]' '{ d = $2 - $4; n++; if (d > 1e-5 * $2 || -d > 1e-5 * $2) bad = 1 }
                    END { exit bad || !n }' || fail "$1 and $2 are far from each other"
 }
-# memory REPORT WHAT: of the first device
+# memory REPORT WHAT: prints a figure of the first device.
 memory() { grep -oE "\"$2\":[[:space:]]*[0-9]+" "$1" | head -1 | grep -oE '[0-9]+$'; }
 
 gpt=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --vocab 259)
@@ -83,7 +84,7 @@ try() { # NAME MODEL...
   near "$name.json" other.json
   run --steps 6 --report other.json --tensor 2 "$@"
   near "$name.json" other.json
-  # with what is stored in shards, then whole
+  # saved with sharded state, resumed without sharding
   run --steps 3 --report a.json --checkpoint c --every 3 --data-parallel 2 --shard optimizer "$@"
   run --steps 6 --report b.json --checkpoint c --resume --stages 2 "$@"
   near "$name.json" <(cat a.json b.json)
@@ -112,9 +113,9 @@ run --steps 6 --report by_name.json --optimizer adagrad ./own.so
 cmp <(hexes own.json) <(hexes by_name.json) || fail "the model's own by its name is another"
 run --steps 6 --report other.json --optimizer sgd ./own.so
 cmp -s <(hexes own.json) <(hexes other.json) && fail "--optimizer changes nothing"
-run --steps 6 --dtype bf16 --optimizer lion --report other.json "${gpt[@]}" || : # where there is bf16
+run --steps 6 --dtype bf16 --optimizer lion --report other.json "${gpt[@]}" || : # needs bf16
 
-# ---- what is kept ------------------------------------------------------------------------
+# ---- optimizer state ---------------------------------------------------------------------
 parameters=$(memory adamw.json parameters)
 for case in adamw:2 adam:2 sgd:0 sgd:momentum=0.9,nesterov:1 lion:lr=3e-4:1; do
   states=${case##*:}
@@ -162,7 +163,8 @@ if [[ -x $emulated ]]; then
   near frozen.json other.json
   rm -rf c
 fi
-# A stage of which nothing is trained has no way back, and the table it shares is read elsewhere.
+# A stage without trained parameters has no backward pass, and another stage reads the table that it
+# shares.
 run --steps 6 --report a.json --freeze h.0 --freeze wpe --freeze wte --freeze h.1 "${gpt[@]}"
 run --steps 6 --report b.json --stages 3 -n 3 --freeze h.0 --freeze wpe --freeze wte --freeze h.1 "${gpt[@]}"
 cmp <(hexes a.json) <(hexes b.json) || fail "frozen stages change the losses"
@@ -175,7 +177,7 @@ for what in "--group ln_*:lr=1e-2,decay=0.3 --group h.1:lr-scale=0.5" \
   near a.json b.json
   cmp -s <(hexes a.json) <(hexes all.json) && fail "$what changes nothing"
 done
-# All of it in bf16, with evaluations, over an interruption.
+# Groups and schedules in bf16, with evaluations, across an interruption.
 both=(--dtype bf16 --lr-schedule wsd:warmup=2,decay-begin=3,decay-steps=6 --group 'h.*.ln*:lr=1e-4,decay=0'
       --group wte:lr-scale=0.1 --freeze wpe --eval "$reference/text.txt" --eval-every 2)
 evals() { grep -o '"eval_hex":[^,]*' "$1"; }

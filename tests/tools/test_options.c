@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options: values are checked at once, messages name the option, and a mistyped
- * name finds its neighbour.
+/* Options: values are checked immediately, messages name the option, and a mistyped name suggests
+ * the closest option.
  * labels: unthreaded smoke */
 #include <sluice/model.h>
 

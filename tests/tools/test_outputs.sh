@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a tool writes is tried before the work, where it can be: a folder that is not there ends it before the first step. What
-# cannot be written in the end, a full disk under a file or under the standard output, ends it with status 1, and
-# is named.
+# Tools test their outputs before they start work, where possible: a folder that does not exist ends
+# the tool before the first step. A later write error, such as a full disk under a file or under
+# standard output, ends it with status 1 and an error that names the file.
 # needs: zeromq libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -13,7 +13,7 @@ model=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$refer
 lora=(--lora '*c_attn*=2')
 for suffix in csv jsonl safetensors; do ln -s /dev/full "full.$suffix"; done
 
-# tried TEXT COMMAND...: it is refused at once.
+# tried TEXT COMMAND...: the command has to fail with TEXT before the first step.
 tried() {
   local text=$1
   shift
@@ -21,14 +21,14 @@ tried() {
   says "$text" err
   ! grep -q '^step ' out || fail "$*: after steps"
 }
-# full WHAT COMMAND...: it ends with status 1 and names what could not be written.
+# full WHAT COMMAND...: the command has to end with status 1 and report that writing WHAT failed.
 full() {
   local what=$1
   shift
   ends 1 timeout 60 "$@"
   says "writing $what failed" err
 }
-# full_output COMMAND...: of its standard output.
+# full_output COMMAND...: the same for standard output.
 full_output() {
   local got=0
   timeout 60 "$@" >/dev/full 2>err || got=$?
@@ -82,7 +82,7 @@ done
 tried "cannot write no/such/prefix" "${tune[@]}" --keep no/such/prefix "${modelled[@]}"
 full_output "${tune[@]}" "${modelled[@]}"
 
-# Values that are not finite take no file's place, and gradients that are not end the run.
+# Values that are not finite never replace a file, and gradients that are not finite end the run.
 cat >burst.py <<'END2'
 import struct, sys
 data = bytearray(open("w.safetensors", "rb").read())
@@ -116,8 +116,8 @@ says "actorrun: the norm of the gradients of step 1 is" err
 says "step 1/1" out
 [[ $(cat old.safetensors) == good && ! -d nanck/step-1 ]] || fail "a good file was replaced"
 
-# Without steps: a checkpoint's weights write the text that they write behind training, and whatever else is asked for is
-# there.
+# Without steps, a checkpoint's weights generate the same text as after training, and all other
+# outputs are written.
 plain=("${model[@]}")
 ends 0 "$actorrun" --steps 2 --quiet --checkpoint gone "${plain[@]}"
 ends 0 "$actorrun" --steps 2 --quiet --checkpoint gone --resume --generate 20 --prompt hello "${plain[@]}"
@@ -133,7 +133,7 @@ ends 0 "$actorrun" --steps 0 --quiet --checkpoint never --generate 2 "${plain[@]
 ends 0 "$actorrun" --steps 0 --quiet --checkpoint never --resume "${plain[@]}"
 ends 2 "$actorrun" --steps 0 --quiet --generate 2 --eval "$reference/text.txt" "${plain[@]}"
 
-# A folder that cannot be synced: the older checkpoint stays.
+# If a folder cannot be synced, the older checkpoint is kept.
 if ! grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   cat >sync.c <<'END2'
 #include <errno.h>
@@ -156,19 +156,19 @@ END2
   ends 0 "$actorrun" --steps 4 --quiet --checkpoint ck --keep 1 --resume "${model[@]}"
 fi
 
-# Temporaries have names that nobody foresees, and links in their place are not followed.
+# Temporary files have unpredictable names, and links in their place are not followed.
 for ((i = 0; i < 20; i++)); do ln -sf victim "linked.safetensors.tmp.$((BASHPID + i))"; done
 ends 0 "$actorrun" --steps 0 --save linked.safetensors "${model[@]}"
 [[ ! -e victim && -s linked.safetensors ]] || fail "a link was followed"
 
-# A folder is no list: a read error is no end of a file.
+# A folder is not a list, and a read error is not the end of a file.
 for words in "--order $work" "--paths $work --stages 2" "--routing $work --devices timed:2 --data-parallel 2"; do
   # shellcheck disable=SC2086
   ends 2 "$actorrun" --steps 1 $words "${model[@]}"
   says "cannot read $work: Is a directory" err
 done
 
-# A server ends with what it could not write of its log, its trace and its report.
+# A server that cannot write its log, trace or report ends with an error that names it.
 served=(gpt --layers 2 --width 16 --heads 2 --context 16)
 for option in log trace report; do
   ends 2 "$bin/actorserve" --port 0 --init w.safetensors "--$option" no/such/place "${served[@]}"
@@ -177,7 +177,7 @@ for option in log trace report; do
   for ((i = 0; i < 1000; i++)); do ! grep -q "at http" out || break; sleep 0.01; done
   port=$(grep -o ':[0-9]*/v1' out | tr -dc '0-9\n' | head -1)
   curl -s "http://127.0.0.1:${port%1}/v1/completions" -d '{"prompt": [1, 2], "max_tokens": 2, "model": "w"}' >answer || :
-  kill -INT "$pid" 2>/dev/null || : # gone already, where it cannot log
+  kill -INT "$pid" 2>/dev/null || : # it may have ended, if it cannot log
   got=0
   wait $pid || got=$?
   ((got == 1)) || fail "actorserve --$option /dev/full: status $got"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --paths: microbatches that do not visit every stage. Losses have the same bits whatever the schedule, the
-# processes and the timing; a run goes on with the same paths alone; a quarter left out shortens a step on the
-# clock. What is wrong with a file is named.
+# --paths: microbatches that skip stages. Losses have the same bits with any schedule, number of
+# processes and timing. A run resumes only with the same paths. Skipping a quarter of the visits
+# shortens a step on the virtual clock. Errors name the file.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -34,7 +34,7 @@ for way in "--schedule gpipe -n 2" "--schedule zb-h1 --jitter 20" "--schedule zb
            "--recompute full --quota act=1" "--data-parallel 2 --jitter 20" "--order derive"; do
   # shellcheck disable=SC2086
   run "${patient[@]}" --paths paths $way
-  if [[ $way == *data* ]]; then # rows are shared out: other sums
+  if [[ $way == *data* ]]; then # with sharded rows the sums differ
     awk -v a="$(sed -n '/"loss"/s/[^0-9.]*\([0-9.]*\).*/\1/p' r.json | tail -1)" 'BEGIN { exit !(a > 5 && a < 6) }' ||
       fail "$way: another loss"
   else
@@ -42,7 +42,7 @@ for way in "--schedule gpipe -n 2" "--schedule zb-h1 --jitter 20" "--schedule zb
   fi
 done
 
-# ---- a run that goes on --------------------------------------------------------------------------------
+# ---- resuming ------------------------------------------------------------------------------------------
 run --paths paths --steps 4
 want=$(hexes r.json | tail -2)
 run --paths paths --steps 4 --resume --checkpoint c
@@ -50,7 +50,7 @@ run --paths paths --steps 4 --resume --checkpoint c
 ends 2 "$actorrun" --steps 4 --stages 4 --microbatches 8 --resume --checkpoint c "${model[@]}"
 says "--paths" err
 
-# ---- on the clock: a quarter of all visits left out ------------------------------------------------------
+# ---- the virtual clock: a quarter of all visits skipped --------------------------------------------------
 for i in {0..23}; do
   case $((i % 3)) in
   0) echo "$i: 0 3 4 5 6 7" ;; 1) echo "$i: 0 1 2 5 6 7" ;; 2) echo "$i: 0 1 2 3 4 7" ;;
@@ -61,9 +61,9 @@ seconds() { # OPTIONS
     --report r.json "$@" pipeline
   sed -n 's/.*"step_seconds":\s*\([0-9.]*\).*/\1/p' r.json | head -1
 }
-# All passes equal: the last stage has them all, 24 x 3, five before it and five behind.
+# With equal passes the last stage runs all 24 x 3 of them; filling takes 5 and draining twice that.
 [ "$(seconds --cost F=1,B=1,W=1 --paths quarter)" = 87 ] || fail "1f1b takes not 5 + 72 + 10: $(cat r.json)"
-# Ends that have half as much to do.
+# The first and the last stage have half as much work.
 light=.5:1:1:1:1:1:1:.5
 for schedule in gpipe zb-h1 zb-h2; do
   all=$(seconds --schedule $schedule --cost F=$light,B=$light,W=$light)
@@ -72,7 +72,7 @@ for schedule in gpipe zb-h1 zb-h2; do
     fail "$schedule: $some s a step with a quarter left out, $all s with all"
 done
 
-# ---- paths that are looked for ----------------------------------------------------------------------------
+# ---- paths found by a search ------------------------------------------------------------------------------
 small() { # OPTIONS
   ends 0 "$actorrun" --devices timed:6 --clock virtual --stages 6 --microbatches 8 --steps 3 --cost F=1,B=1,W=1 \
     --report r.json "$@" pipeline
@@ -86,7 +86,8 @@ cmp -s found again || fail "the search finds other paths the second time"
 [ "$(small --paths found)" = "$some" ] || fail "what was found takes another time by --paths"
 awk -v a="$all" -v s="$some" 'BEGIN { exit !(s < a) }' || fail "$some s a step with paths, $all s with all"
 
-# No longer than by hand, where the first and the last microbatches leave out all between the ends: .892 of 93.
+# No slower than paths written by hand, in which the first and last microbatches skip all inner
+# stages: .892 of 93.
 no_more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }' || fail "$3: $1 s, not $2"; }
 no_more "$(seconds --cost F=1,B=1,W=1 --skip 0.25)" 83 "equal stages"
 plain=$(seconds --cost F=$light,B=$light,W=$light --skip 0.25)
@@ -94,7 +95,7 @@ no_more "$plain" 67 "light ends"
 no_more "$(small --skip 0.25)" 32 "six stages"
 no_more "$some" "$(small --skip 0.25)" "another order only where that is faster"
 
-# ---- what is wrong with it -----------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------
 refuse() { # WORDS OPTIONS...
   local words=$1
   shift
@@ -118,7 +119,7 @@ refuse "--save-paths: which paths?" --save-paths x
 refuse "--save-paths FILE first" --skip 0.2 --checkpoint d
 refuse "sequences are cut in pieces" --paths paths --pieces 2
 refuse "the vocabulary on all stages" --paths paths --vocab-parallel
-# ---- a mixture: its balance loss goes along, and each expert is asked as often as its stage is visited ------
+# ---- a mixture: its balance loss follows the path, and experts get only the tokens of visits to their stage --
 model=(mixtral --layers 4 --width 32 --heads 4 --context 16 --batch 16 --data "$reference/tokens.u16")
 run --paths paths
 python3 - <<'END' || fail "the loads of experts are not those of the microbatches that come by"
@@ -129,7 +130,7 @@ for name, visits in ("h.0.load", 8), ("h.1.load", 6), ("h.2.load", 6), ("h.3.loa
     assert sum(last) == visits * 2 * 16 * 2, (name, last)  # 2 rows of 16 tokens, 2 experts each
 END
 
-# The planner's plans have as many stages and microbatches as the paths.
+# The planner's plans have the stages and microbatches of the paths.
 printf '0: 0 1 3\n1: 0 2 3\n2: 0 1 3\n3: 0 2 3\n' >four
 for fix in "--fix stages=4" "--points 2"; do
   # shellcheck disable=SC2086

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --skip with --home auto: paths are looked for once, and not for each plan that the other search tries. By hand the
-# same paths and homes give the same losses.
+# --skip with --home auto: paths are searched once, not for each plan that the search for homes
+# tries. The same paths and homes, given by hand, give the same losses.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -9,7 +9,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 job=(--stages 4 --microbatches 8)
 model=(llama --layers 4 --width 32 --heads 4 --context 16 --batch 16 --data "$reference/tokens.u16")
-cpu() { # COMMAND...: the seconds that it takes of a CPU
+cpu() { # COMMAND...: prints its CPU seconds
   local TIMEFORMAT=%U
   { time ends 0 "$@" >/dev/null; } 2>&1 | tail -1
 }
@@ -25,6 +25,6 @@ ends 0 "$actorrun" --quiet --steps 2 --report hand.json "${job[@]}" --paths foun
 ends 0 "$actorrun" --quiet --steps 2 --report auto.json "${job[@]}" "${patient[@]}" -n 2 --skip 0.25 --home auto --memory 700K "${model[@]}"
 [ "$(hexes hand.json)" = "$(hexes auto.json)" ] || fail "by hand: other losses"
 
-# The advice for a plan that does not fit leaves stages out in turn, and is there at once.
+# For a plan that does not fit, the advice keeps the skipped stages and is found quickly.
 ends 3 "$actorrun" --dry-run "${job[@]}" --skip 0.25 --memory 560K "${model[@]}"
 says "these would fit: --" err

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Eight times the context in the same memory, in pieces: all of them go through a block before the next one;
-# what blocks and attention hand on lives on disk, keys and values too, and the rest is computed again. With
-# `full` as argument, in the sizes of docs/memory.md: takes minutes.
+# Eight times the context fits into the same memory, in pieces: all pieces go through a block before
+# the next block starts. Block inputs, attention outputs, keys and values are stored on disk, and
+# the rest is recomputed. With `full` as argument it uses the sizes of docs/memory.md, which takes
+# minutes.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -15,7 +16,7 @@ else
   model=(llama --layers 10 --width 64 --heads 4 --kv-heads 1 --batch 1)
   memory=14 fits=512
 fi
-far=$((8 * fits)) steps=2 library=64 # MiB that the program itself may take
+far=$((8 * fits)) steps=2 library=64 # MiB for the program itself
 again=(--recompute full)
 pieces=(--pieces 16)
 away=("${again[@]}" "${pieces[@]}" --piece-order layers --home act=disk --home kv=disk --disk "$PWD")
@@ -29,7 +30,7 @@ ends 3 "$actorrun" --dry-run --memory ${memory}M "${again[@]}" "${model[@]}" --c
 ends 0 "$actorrun" --dry-run --memory ${memory}M "${away[@]}" "${model[@]}" --context $far
 grep "^cpu:0" out
 
-# ---- what it costs -------------------------------------------------------------------------------
+# ---- cost ----------------------------------------------------------------------------------------
 cat >watch.py <<'END_OF_PYTHON'
 import resource, subprocess, sys
 status = subprocess.run(sys.argv[2:]).returncode

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actortune plan: as good as trying everything, never over the budget, no slower with more memory, twice
-# as fast on a machine that is twice as fast, the same with any number of threads; its commands make what
-# it says; and what it refuses. The model and the budget are drawn, from a seed that is printed.
+# actortune plan: as good as an exhaustive search, never over the budget, no slower with more
+# memory, and twice as fast on a machine that is twice as fast. The number of threads changes
+# nothing, and the printed commands make the plans. Bad options are rejected. The model and the
+# budget are random; the test prints the seed.
 # labels: random outside
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -11,7 +12,7 @@ draw "$@"
 RANDOM=$((seed % 32768))
 layers=$((2 + RANDOM % 3)) width=$((64 * (1 + RANDOM % 3)))
 gpt=(gpt --layers $layers --width $width --heads 4 --context 64 --vocab 256 --batch 8)
-machine() { # machine TIMES: so many times as fast
+machine() { # machine TIMES: a machine that is TIMES as fast
   python3 -c "
 import json, sys
 x = $1
@@ -22,7 +23,7 @@ print(json.dumps({'flops_per_second': {'f32': 1e12 * x}, 'flops_efficiency': 1, 
 machine 1 >one.json
 machine 2 >two.json
 plan() { timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine one.json "$@" "${gpt[@]}" >out 2>err; }
-best() { awk '$1 == 1 && $2 ~ /^[0-9]/ && !done { print $2, $3; done = 1 }' out; } # step and its unit
+best() { awk '$1 == 1 && $2 ~ /^[0-9]/ && !done { print $2, $3; done = 1 }' out; } # step time and its unit
 memory() { awk '$1 == 1 && $2 ~ /^[0-9]/ { print $4 $5; exit }' out | sed 's/iB//'; }
 seconds() { best | awk '{ u["ns"] = 1e-9; u["us"] = 1e-6; u["ms"] = 1e-3; u["s"] = 1; print $1 * u[$2] }'; }
 within() { python3 -c "import sys; sys.exit(not ($1 <= $2 * $3))" || fail "$4: $1 s against $2 s (seed $seed)"; }
@@ -53,7 +54,7 @@ while read -r words; do
   eval "timeout -s KILL 200 '$actorrun' --dry-run --quiet --memory $more $words" >said 2>&1 || fail "$words is over $more bytes (seed $seed)"
 done <commands
 
-# By default as good as with all that is looked at, where memory is tight too: whatever is sharded.
+# The default search is as good as the full one, also when memory is tight and with any sharding.
 for budget in "$more" $((more * 3 / 2)); do
   plan --memory "$budget" --effort full --fix schedule=1f1b,sequence=1,pieces=1,home=device || fail "--effort full in $budget"
   full=$(seconds)
@@ -61,7 +62,7 @@ for budget in "$more" $((more * 3 / 2)); do
   within "$(seconds)" "$full" 1.005 "default against full in $budget bytes"
 done
 
-# Each command makes the very plan that was found.
+# Each command makes exactly the plan that was found.
 plan --memory "$more" --points 3 --json plans.json --svg plans.svg || fail "--json, --svg"
 cat >remade.py <<'P'
 import json, subprocess, sys
@@ -81,7 +82,7 @@ fast=$(seconds)
 timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine two.json "${gpt[@]}" >out 2>err || fail "twice as fast"
 python3 -c "import sys; sys.exit(abs(2 * $(seconds) / $fast - 1) > 2e-3)" || fail "$(seconds) s, not half of $fast (seed $seed)"
 
-# The machine's name is nobody's affair.
+# The machine's name does not matter.
 sed 's/^{/{"name": "another", "source": "elsewhere", /' one.json >named.json
 for machine in one named; do
   timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine $machine.json --fix stages=4,recompute=none "${gpt[@]}" \
@@ -91,7 +92,7 @@ done
 sed -i 's/one\.json/named.json/' one.txt
 cmp -s one.txt named.txt || fail "the machine's name changes plans"
 
-# Many microbatches are not run one by one, and yet the best plan is exact.
+# With many microbatches the search does not simulate each one, but the best plan's time is exact.
 timeout -s KILL 200 "$bin/actortune" plan --devices timed:2 --machine one.json --points 1 \
   --fix stages=2,microbatches=48,recompute=none gpt --layers 2 --width 64 --heads 4 --context 64 --vocab 256 --batch 48 \
   >out 2>err || fail "plan of 48 microbatches"
@@ -101,8 +102,8 @@ PATH=$bin:$PATH timeout -s KILL 200 $command --clock virtual --steps 3 --quiet -
 predicted=$(python3 -c 'import json; print(json.load(open("r.json"))["predicted"]["step_seconds"])')
 python3 -c "import sys; sys.exit(abs($predicted / $found - 1) > 2e-3)" || fail "$command takes $predicted s, not $found"
 
-# What does not fit gives something up: as little as the best of all numbers of slots and of all sets of blocks
-# that compute again, and no plan is over the budget by a byte.
+# A plan that exceeds the budget gives up as little as possible: it is as good as the best over all
+# numbers of slots and all sets of recomputed blocks. No plan exceeds the budget by a byte.
 cat >exhaust.py <<'P'
 import itertools, json, re, shlex, subprocess, sys
 actorrun, actortune, share, *model = sys.argv[1:]
@@ -131,15 +132,15 @@ print(said, budget, best)
 got = [run(plan, budget) for plan in plans]
 sys.exit("over the budget" if None in got or not got else got[0][0] > 1.02 * best and f"{got[0][0]} s against {best} s")
 P
-for ((i = 0; i < ${SLUICE_SEEDS:-1}; i++)); do # more of them with --long
+for ((i = 0; i < ${SLUICE_SEEDS:-1}; i++)); do # --long tries more
   share=0.$((RANDOM % 10))
   timeout -s KILL 200 python3 exhaust.py "$actorrun" "$bin/actortune" $share gpt --layers 2 --width 64 --heads 4 --context 64 \
     --vocab 256 --batch 8 >out 2>err || fail "a share of $share of what is kept (seed $seed)"
 done
 
-# Experts on a grid of their own of all devices of a stage, and the plans' commands make it.
+# Experts with a grid of their own over all devices of a stage; the plans' commands make it.
 moe=(mixtral --layers 2 --width 64 --heads 4 --kv-heads 4 --context 16 --vocab 64 --batch 8 --experts 4 --top-k 2 --expert-ffn 32)
-experts() { # experts FIX SAYS: a plan whose command says that, and takes as long as it says
+experts() { # experts FIX SAYS: the command of the best plan has to contain SAYS, and its run has to take the planned time
   timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine one.json --points 1 \
     --fix "stages=1,microbatches=2,recompute=none,shard=nothing,$1" "${moe[@]}" >out 2>err || fail "plan of experts: $1"
   command=$(awk '/^ 1  actorrun/ { $1 = ""; print }' out) found=$(seconds)
@@ -152,7 +153,8 @@ experts tensor=2,experts=4 " --expert-parallel 4 --microbatches"
 experts tensor=2,experts=2,expert-tensor=1 " --expert-parallel 2 --expert-tensor 1 --microbatches"
 experts tensor=2,experts=2,expert-tensor=2 " --expert-parallel 2 --microbatches"
 
-# Where nothing fits it is soon known, and what the smallest plan needs is what a plan can have.
+# If nothing fits, the search ends quickly, and the memory that it reports for the smallest plan is
+# exact.
 nothing() { timeout -s KILL 200 "$bin/actortune" plan --devices timed:4 --machine one.json --memory "$1" gpt --layers 12 --width 64 \
   --heads 4 --context 64 --vocab 256 --batch 64 >out 2>err; }
 before=$(times | awk 'NR == 2 { print $1 }')
@@ -172,7 +174,7 @@ import json, sys
 has = max(d['peak_bytes']['total'] for d in json.load(open('r.json'))['devices'])
 sys.exit(all(abs(has / unit - $needs) > 0.06 for unit in (2**10, 2**20)))" || fail "the smallest plan needs other than $needs: $words"
 
-# Ctrl-C, as the model is built for the thirtieth time: what was found so far is shown.
+# Ctrl-C while the model is built for the thirtieth time: actortune shows what it has found so far.
 cat >stops.c <<'C'
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --preferences: a model learns to prefer the chosen answers, by its own log-probabilities beside a reference that
-# stays as it was; with the same bits over stages, processes, devices and after a resume; what cannot be is named.
+# --preferences: a model learns to prefer the chosen answers, from its log-probabilities relative to
+# a fixed reference. The bits are the same over stages, processes, devices and after a resume.
+# Errors name their cause.
 # labels: outside
 # needs: zeromq pcre2
 set -euo pipefail
@@ -20,7 +21,7 @@ for name, count in ("pairs.jsonl", 64), ("held.jsonl", 32):
 PY
 pairs=(--preferences pairs.jsonl)
 model=(gpt --layers 2 --width 32 --heads 2 --context 16 --batch 8 --lr 3e-3)
-# last FILE COLUMN: of a log, in its last line that has it
+# last FILE COLUMN: prints the last value of a column of a log.
 last() {
   awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } $c != "" { v = $c } END { print v }' "$1"
 }
@@ -28,7 +29,8 @@ first() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == na
 holds() { awk "BEGIN { exit !($1) }" || fail "$1 does not hold"; }
 run() { ends 0 "$actorrun" --quiet "${patient[@]}" "$@"; }
 
-# The first step is of two equal models; then answers held out are told apart, which a model by itself would not.
+# In the first step model and reference are equal. Later the model tells held-out answers apart,
+# which it could not before.
 ends 0 "$actorrun" --steps 120 --log all.csv --report r.json --eval held.jsonl --eval-every 60 "${pairs[@]}" --microbatches 2 "${model[@]}"
 says 'parameters, and 34,176 of a frozen model; 64 preferences' out
 [[ $(first all.csv loss) == 0.69314718* && $(first all.csv preference_margin) == 0 ]] || fail "the first step is not of equal models"
@@ -37,7 +39,7 @@ holds "$(last all.csv chosen_reward) > $(last all.csv rejected_reward)"
 holds "$(last all.csv eval_preference_accuracy) >= 0.75 && $(last all.csv eval_loss) < 0.65"
 grep -q '"last_figures":.*"preference_accuracy"' <(tr -d '\n\t' <r.json) || fail "the report has no accuracy"
 
-# The same bits, however it is spread.
+# The bits are the same on any layout.
 exact() { run --exact --steps 6 --certify "$@" "${pairs[@]}" "${model[@]}"; }
 exact one.jsonl --microbatches 2
 for layout in "--stages 2 --microbatches 2" "--stages 2 --schedule zb-h1 --microbatches 4" "-n 2 --stages 2 --microbatches 2" \
@@ -48,7 +50,7 @@ for layout in "--stages 2 --microbatches 2" "--stages 2 --schedule zb-h1 --micro
 done
 grep -q reference one.jsonl && fail "the certificate has the reference"
 
-# A resumed run goes on as one that was not interrupted, and the reference is still that of the beginning.
+# A resumed run continues like one that was not interrupted, and keeps the original reference.
 again=(--shuffle 3 --microbatches 2 "${pairs[@]}")
 run --exact --steps 3 --checkpoint c "${again[@]}" "${model[@]}"
 run --exact --steps 6 --checkpoint c --resume --save resumed/ --stages 2 "${again[@]}" "${model[@]}"
@@ -61,7 +63,7 @@ sed 1d pairs.jsonl >fewer.jsonl
 ends 2 "$actorrun" --steps 9 --checkpoint c --resume --shuffle 3 --microbatches 2 --preferences fewer.jsonl "${model[@]}"
 says fewer.jsonl err
 
-# What it begins with is the reference too; adapters need no second copy, nor do frozen parameters.
+# The initial weights are the reference too. Adapters and frozen parameters need no second copy.
 run --steps 1 --log init.csv --init whole/ "${pairs[@]}" --batch 8 --lr 3e-3 gpt
 [[ $(first init.csv preference_margin) == 0 ]] || fail "the reference is not what the model begins with"
 ends 0 "$actorrun" --steps 30 --log lora.csv --lora 'h.*=4' "${pairs[@]}" "${model[@]}" --lr 1e-2
@@ -71,7 +73,7 @@ holds "$(last lora.csv preference_accuracy) > 0.6"
 ends 0 "$actorrun" --dry-run --freeze 'h.0' "${pairs[@]}" "${model[@]}"
 says 'and 21,472 of a frozen model' out
 
-# Pairs of messages become texts by the chat template, and answers end as the template says.
+# The chat template turns pairs of messages into texts, and ends answers.
 python3 - <<'PY'
 import json
 ask = lambda text: [{"role": "user", "content": text}]
@@ -92,7 +94,7 @@ run --steps 4 --certify chats.c --tokenizer chat/tokenizer.json --chat-template 
 run --steps 4 --certify texts.c --tokenizer plain/tokenizer.json --preferences texts.jsonl "${wide[@]}"
 cmp -s chats.c texts.c || fail "messages are not the text of their template"
 
-# What cannot be is named, with its line.
+# Errors name the line.
 refused() {
   local text=$1
   shift

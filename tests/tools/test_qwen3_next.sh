@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Folders of Qwen3-Next go in and out as they are, with experts and without: losses and gradient norms of five steps are
-# those of transformers (tests/reference/make_experts.py), on one device and on grids of several, in pieces and on
-# stages. With --exact bits are the same on grids that mixtures permit. Configurations that differ are refused by name.
+# Folders of Qwen3-Next survive a round trip, with experts and without. Losses and gradient norms of
+# five steps equal those of transformers (tests/reference/make_experts.py), on one device, on grids,
+# in pieces and on stages. With --exact the bits are the same on all grids that support mixtures.
+# Unsupported configurations are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -12,14 +13,15 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 data=$reference/text.txt
 train=(--data "$data" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0 --aux-loss 0)
 
-# run REPORT WORDS...
+# run REPORT WORDS...: trains for five steps.
 run() {
   local report=$1
   shift
   ends 0 "$actorrun" --quiet --steps 5 --report "$report" "$@"
 }
 
-# same REPORT FOLDER NEAR: the losses are those of transformers to 1e-6, and the norms of gradients to NEAR
+# same REPORT FOLDER NEAR: losses have to equal those of transformers to 1e-6, and gradient norms to
+# NEAR.
 same() {
   python3 - "$1" "$reference/$2/losses.txt" "$3" <<'PY' || fail "$1: other losses or norms than in $2"
 import json, sys
@@ -50,7 +52,7 @@ done
 run experts --expert-parallel 2 --data-parallel 2 --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}"
 same experts hf_qwen3_next 3e-6
 
-# Older files say how often there is softmax attention, and heads that predict further ahead are left unread.
+# Older files give the interval of softmax attention; multi-token prediction heads are ignored.
 python3 - "$reference/hf_qwen3_next_dense" <<'PY'
 import json, os, struct, sys
 os.mkdir("older")
@@ -71,7 +73,7 @@ PY
 run aged --init older qwen3-next "${train[@]}"
 [[ $(losses aged) == "$(losses plain)" ]] || fail "an older config.json says the same"
 
-# A model that was trained anew is written, and read again with the same options.
+# A newly trained model is saved, and loads again with the same options.
 fresh=(--layers 4 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --rope none:partial_rotary_factor=0.25 --value-heads 4
   --value-dim 8 --key-dim 12 --experts 5 --shared-ffn 24 --expert-ffn 24 --dense-blocks 0,2 --softmax-every 3 --theta 50000)
 ends 0 "$actorrun" --quiet --steps 2 --save fresh/ --report made qwen3-next "${train[@]}" "${fresh[@]}"
@@ -81,7 +83,7 @@ ends 0 "$actorrun" --quiet --steps 1 --init fresh/model.safetensors --report tol
 python3 -c 'import json; x = json.load(open("fresh/config.json")); assert (x["layer_types"].index("full_attention"),
   x["mlp_only_layers"], x["partial_rotary_factor"], x["linear_num_key_heads"]) == (2, [0, 2], 0.25, 2), x'
 
-# The same bits on any grid.
+# The bits are the same on any grid.
 exact=(--exact --steps 3 --quiet)
 small=(qwen3-next --layers 4 --width 32 --heads 4 --softmax-every 2 --value-heads 4 --value-dim 16 --key-dim 8 --context 64
   --batch 8 --data "$data" --exact-leaf 32 --aux-loss 0)
@@ -95,14 +97,14 @@ for experts in 0 6; do
   rm one.jsonl
 done
 
-# refused NAMED WORDS...
+# refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {
   local named=$1
   shift
   ends 2 "$actorrun" --steps 1 "$@"
   says "$named" err
 }
-# edited OLD NEW NAMED: the folder with another config.json
+# edited OLD NEW NAMED: the folder with an edited config.json has to be rejected with NAMED.
 edited() {
   rm -rf edited
   cp -r "$reference/hf_qwen3_next" edited

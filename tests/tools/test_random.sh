@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Random numbers are the same however a model is run: dropout, noise and a user's own row that
-# draws give one device's losses on grids, in pieces, on stages, in several processes, with
-# activations made again, and where a run goes on; another seed gives others.
+# Random numbers do not depend on how a model runs: dropout, noise and a user's own random op give
+# one device's losses on grids, in pieces, on stages, in several processes, with recomputation, and
+# after a resume. Another seed gives other losses.
 # labels: outside
 # needs: zeromq
 set -u
@@ -65,7 +65,7 @@ END
 model=(noisy.c --data "$reference/tokens.u16")
 run() { ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --steps 4 "$@"; }
 losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
-near() { # two reports: losses differ by less than 1e-5 of them
+near() { # REPORT REPORT: losses differ by less than 1e-5, relatively
   paste <(losses "$1") <(losses "$2") |
     awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR != 4 }'
 }
@@ -87,11 +87,11 @@ done
 run -n 2 --microbatches 2 --stages 2 --report two "${model[@]}"
 near two one || fail "two processes have other losses"
 
-# As many microbatches as one likes: rows keep their place in the batch.
+# The number of microbatches does not matter: rows keep their place in the batch.
 run --microbatches 4 --report a.json "${model[@]}"
 near a.json one || fail "four microbatches: other losses"
 
-# ---- going on -----------------------------------------------------------------------------
+# ---- resuming -----------------------------------------------------------------------------
 ends 0 timeout 60 "$actorrun" --quiet --steps 2 --microbatches 2 --checkpoint kept --every 2 "${model[@]}"
 run --microbatches 2 --checkpoint kept --every 2 --resume --report a.json "${model[@]}"
 [ "$(hexes a.json)" = "$(hexes one | tail -2)" ] || fail "a run that goes on draws other numbers"

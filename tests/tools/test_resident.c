@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory table is true: what a run has resident beyond it, and beyond what the library of
- * products keeps for each shape, is what a tiny run with the same options has beyond its own,
- * within 2 MiB, however long the sequences, in pieces or whole, and however many layers there are.
+/* The memory table is complete. A run's resident memory beyond the table and the matrix-product
+ * library equals that of a tiny run with the same options, within 2 MiB. It does not depend on the
+ * length of sequences, pieces or the number of layers.
  * labels: outside numbers */
 #include <cjson/cJSON.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* TINY: the least context with which products of pieces are large enough for the library of
- * products to have all of itself in memory; of fewer rows it needs 6 MiB less. */
+/* TINY: the smallest context with which the products of pieces load the whole matrix-product
+ * library. With fewer rows the library needs 6 MiB less. */
 enum { MOST_WORDS = 32, TINY = 128, MIB = 1 << 20, TOLERANCE = 2 * MIB };
 
 extern char **environ;
@@ -34,7 +34,7 @@ static const char *in_folder(const char *name) {
   return path;
 }
 
-/* Something to learn, longer than any of the sequences. */
+/* Writes training data, longer than any sequence. */
 static void write_data(const char *path) {
   FILE *f = fopen(path, "w");
   CHECK(f, "%s cannot be written", path);
@@ -42,7 +42,7 @@ static void write_data(const char *path) {
   fclose(f);
 }
 
-/* Bytes that the plan and the library of products have, by the report. */
+/* Returns the bytes of the plan and of the matrix-product library, from the report. */
 static double known_bytes(const char *report) {
   static char text[1 << 20];
   FILE *f = fopen(report, "r");
@@ -61,7 +61,7 @@ static double known_bytes(const char *report) {
 }
 
 typedef struct claim {
-  const char *options, *model; /* words with a space between */
+  const char *options, *model; /* words separated by spaces */
   int layers, context;
 } claim;
 
@@ -70,7 +70,7 @@ static int add_words(char **words, int n, char *text) {
   return n;
 }
 
-/* Most bytes resident at a time, less those that are known. */
+/* Returns the peak resident bytes of a run, minus known_bytes(). */
 static double beyond_the_known(const claim *c, int layers, int context) {
   char actorrun[256], text[512], data[128], report[128];
   snprintf(actorrun, sizeof actorrun, "%s/bin/actorrun", getenv("SLUICE_BUILD"));

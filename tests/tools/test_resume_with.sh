@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --resume refuses a model that was edited, by the name of what is another than it was, unless told
-# that this is meant; a checkpoint that says nothing of the model is gone on from, and that is said.
+# --resume rejects a model that was edited, with an error that names what changed, unless
+# --resume-with permits the change. A checkpoint that does not describe its model is resumed with a
+# note.
 # needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -37,7 +38,8 @@ END
 sed -i 's/OWN/0/' m.c
 cp "$reference/text.txt" .
 
-# edited SED: the model in m2.c; resumes STATUS WORDS...: from what m.c left in c
+# edited SED: writes an edited model to m2.c. resumes STATUS WORDS...: resumes m.c's checkpoint with
+# it.
 edited() { sed "$1" m.c >m2.c; }
 resumes() {
   local status=$1
@@ -59,7 +61,7 @@ begin
 edited ''
 resumes 0
 says "going on from c2/step-3" out
-edited 's/SL_NORMAL(0.02f)/SL_NORMAL(0.5f)/; s/next byte/byte after it/' # of no consequence here
+edited 's/SL_NORMAL(0.02f)/SL_NORMAL(0.5f)/; s/next byte/byte after it/' # changes without effect on the run
 resumes 0
 edited 's/sl_gelu/sl_relu/'
 refused "cannot resume: the model has main/relu.1 where c2/step-3 has main/gelu.1 (--resume-with graph if"
@@ -70,7 +72,7 @@ edited 's/ids, table/ids, head/; s/x, head/x, table/'
 refused "main/embedding.1 has other settings or inputs than when c2/step-3 was made"
 edited 's/C = 16/C = 24/'
 refused "the model has table f32[256, 24] where c2/step-3 has table f32[256, 16]"
-resumes 2 --resume-with graph # what is stored does not fit
+resumes 2 --resume-with graph # the stored tensors do not fit
 edited 's/1e-3f/1e-2f/'
 refused "the optimizer's lr is 0.01, but c2/step-3 was made with 0.001"
 resumes 0 --resume-with lr,min-lr
@@ -92,11 +94,11 @@ refused "text.txt holds other data than when c2/step-3 was made"
 resumes 0 --resume-with data
 cp "$reference/text.txt" .
 
-# All processes of a job refuse alike.
+# All processes of a job reject it.
 edited 's/sl_gelu/sl_relu/; s/sl_tensor \*head/sl_block(g, "two"); &/'
 refused "the model has" -n 2 --stages 2 "${patient[@]}"
 
-# Of an op of the model's own only its code tells.
+# Only its code identifies a user's own op.
 sed -i 's/if (0)/if (1)/' m.c
 begin
 edited ''
@@ -105,7 +107,7 @@ edited 's/bytes(&call->in_type\[0\])/bytes(\&call->out_type[0])/'
 refused "m2.c has "
 resumes 0 --resume-with code
 
-# A checkpoint of a release that recorded less.
+# A checkpoint of an older release that recorded less.
 begin
 edited ''
 python3 - <<'END'
@@ -128,11 +130,11 @@ resumes 0
 says "an older release wrote it: whether the model is the same cannot be checked" out
 refused "--shuffle is 3, but c2/step-3 was made with 0" --shuffle 3
 
-# Slots of parameters are as the plan has them, whatever the last text about one stage says, and with
-# the blocks that they are of.
+# The checkpoint records the parameter slots of the plan, with the blocks of each stage, so the
+# wording of --quota does not matter.
 edited 's/  sl_train/  sl_block(g, "two");\n&/'
 cp m2.c two.c
-kept() { # WORDS...: what two.c leaves in c
+kept() { # WORDS...: trains two.c and leaves its checkpoint in c
   rm -rf c
   ends 0 "$actorrun" --steps 3 --quiet --checkpoint c "$@" two.c --data text.txt
 }
@@ -154,7 +156,7 @@ kept --stages 2 --quota param=2
 two 0 --quota param=2
 two 2 --quota param@0=2 --stages 2
 
-# So is what computes products.
+# The checkpoint also records which library computes matrix products.
 export SLUICE_CPU_LEVEL=1
 SLUICE_CPU_FP32=library ends 0 "$actorrun" --steps 0 --report r.json m.c --data text.txt
 if grep -q '"products_library":.*oneDNN' r.json; then

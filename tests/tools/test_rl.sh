@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --rl: a model learns from its own answers that a program, or a rule, rewards. Rewards rise. With --exact the ratio of each
-# update is 1 for every token, and losses, parameters and answers are the same, bit for bit, on stages, devices that share
-# data, over processes, and where a run has been interrupted. Programs that end, hang or write nonsense end the run by name,
-# or cost the answer they were asked about. Bad prompts are named by line, bad options by name.
+# --rl: a model learns from answers that a program or a built-in rule rewards, and rewards rise.
+# With --exact the ratio of each update is 1 for every token. Losses, parameters and answers are the
+# same, bit for bit, on stages, data-parallel devices, over processes, and after an interruption.
+# Programs that exit, hang or write nonsense end the run with an error that names them, or discard
+# the answer in question. Errors name the line of a bad prompt, or the bad option.
 # labels: outside
 # needs: zeromq
 set -u
@@ -21,7 +22,7 @@ PY
 model=(gpt --layers 2 --width 32 --heads 2 --vocab 16 --context 12 --batch 32 --warmup 0 --lr 3e-3)
 rl=(--rl grpo:group=8,kl=0.01 --prompts prompts.jsonl --reward "python3 reward.py" --max-tokens 6 --shuffle 3)
 
-# It learns, and says so.
+# The model learns, and the run reports it.
 steps=40
 brief && steps=12
 ends 0 "$actorrun" --steps "$steps" "${rl[@]}" --log log.csv --answers answers.html --save learned.safetensors \
@@ -38,14 +39,14 @@ assert all(float(row["answer_tokens"]) == 6 and float(row["truncated"]) == 1 for
 assert float(rows[0]["kl"]) == 0 and float(rows[-1]["kl"]) > 0
 PY
 grep -q '<h2>Step 1 <small>mean reward' answers.html || fail "the page has no steps"
-stored() { # FILE: numbers in it
+stored() { # FILE: number of values stored
   python3 -c '
 import json, math, struct, sys
 f = open(sys.argv[1], "rb")
 header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
 print(sum(math.prod(t["shape"]) for name, t in header.items() if name != "__metadata__"))' "$1"
 }
-weights() { # FILE CONDITION: holds for the bytes of weights that answers read in place, and from copies
+weights() { # FILE CONDITION: on the bytes of weights that rollouts read in place and from copies
   python3 -c '
 import json, sys
 of = json.load(open(sys.argv[1]))["rollout_weights"]
@@ -54,7 +55,7 @@ assert eval(sys.argv[2], {}, {"in_place": of["in_place_bytes"], "copied": of["co
 }
 weights learned.json 'copied == 0 and in_place == 4 * '"$(stored learned.safetensors)"
 
-# Exact: one hash on any grid.
+# With --exact the hash is the same on any grid.
 exact=("$actorrun" --quiet --exact --steps 4 "${rl[@]}")
 ends 0 "${exact[@]}" --certify one.jsonl --answers one.answers.jsonl --log one.csv "${model[@]}"
 python3 -c '
@@ -62,7 +63,8 @@ import csv
 for row in csv.DictReader(open("one.csv")): assert float(row["ratio_off"]) == 0 == float(row["clipped"]), row' || fail "a ratio is not 1"
 [[ $(wc -l <one.answers.jsonl) == 128 ]] || fail "answers are missing"
 
-# Answers of a model of bytes are UTF-8, whatever its bytes, in the file and for the program.
+# Answers of a byte model are valid UTF-8, whatever bytes it samples, in the file and for the
+# program.
 printf '%s\n' '{"prompt": "one"}' '{"prompt": [200, 111]}' >texts.jsonl
 ends 0 "$actorrun" --quiet --steps 1 --rl grpo:group=8 --prompts texts.jsonl --max-tokens 8 --answers texts.answers.jsonl \
   --reward "python3 -c 'import json, sys
@@ -81,8 +83,9 @@ for grid in "--stages 2" "--microbatches 4 --stages 2 --schedule zb-h1" "--data-
   ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck one.jsonl --answers other.jsonl --report other.json "${model[@]}"
   cmp -s one.answers.jsonl other.jsonl || fail "$grid: other answers"
 done
-weights other.json 'copied > 0 and in_place == 0' # shards, of which each device gathers the whole
-# Several updates of a rollout, and rollouts ahead of training: ratios leave 1 as the answers grow old.
+weights other.json 'copied > 0 and in_place == 0' # each device gathers the shards
+# With several updates per rollout, or rollouts ahead of training, ratios move away from 1 as
+# answers age.
 for how in "--rl grpo:group=8,kl=0.01,updates=2" "--rollout-ahead 1"; do
   # shellcheck disable=SC2086
   ends 0 "${exact[@]}" $how --certify old.jsonl --answers old.answers.jsonl --log old.csv "${model[@]}"
@@ -104,7 +107,8 @@ ends 2 "${exact[@]}" --rl grpo:group=8,updates=2 --checkpoint d --every 3 "${mod
 says '--every 3: a rollout has 2 updates' err
 ends 2 "${exact[@]}" --rollout-ahead 2 --checkpoint d "${model[@]}"
 says 'checkpoints hold two versions of the parameters' err
-# Devices that share sequences have logits where answers can be in their parts of them: the losses agree.
+# With sequence parallelism each device has logits only where its part has answers; the losses
+# agree.
 near=("$actorrun" --quiet --steps 3 "${rl[@]}" --max-tokens 4)
 wide=("${model[@]}" --context 32)
 ends 0 "${near[@]}" --log one.csv "${wide[@]}"
@@ -127,7 +131,7 @@ cmp -s one.answers.jsonl other.jsonl || fail "a resumed run has other answers"
 ends 2 "${exact[@]}" --checkpoint c --resume --max-tokens 5 "${model[@]}"
 says 'max-tokens' err
 
-# Other models, and rewards that are built in.
+# Other models, and built-in rewards.
 printf '%s\n' '{"prompt": "ab", "answer": "b"}' '{"prompt": "ba", "answer": "a"}' >texts.jsonl
 texts=(--prompts texts.jsonl --max-tokens 4 --stop '\n')
 for reward in exact 'regex:[a-m]*' length:2; do
@@ -137,7 +141,7 @@ done
 ends 0 "$actorrun" --quiet --steps 2 --rl grpo:group=4 "${texts[@]}" --reward length:2 --lora 'layers.*.self_attn=2' \
   hybrid --layers 2 --width 32 --heads 2 --vocab 256 --context 10 --batch 8
 
-# Programs that fail.
+# Failing reward programs.
 one=("$actorrun" --quiet --steps 2 "${rl[@]}")
 ends 1 "${one[@]}" --reward 'head -3 >/dev/null; exit 4' "${model[@]}"
 says 'head -3 >/dev/null; exit 4 has ended with status 4, for an answer of step 1' err
@@ -154,8 +158,9 @@ python3 -c '
 import csv
 for row in csv.DictReader(open("drop.csv")): assert 0 < float(row["dropped"]) < 0.2, row' || fail "what is dropped is not counted"
 
-# Answering begins when the parameters are there, not while rewards of the step before are awaited: what steps take has room
-# for answers and rewards, one after the other. A step's end may be seen late.
+# Rollouts start as soon as the parameters are updated, without waiting for the rewards of the
+# previous step. A step has time for rollouts and rewards, one after the other. The end of a step
+# may be seen late.
 ends 0 "$actorrun" --quiet --steps 4 "${rl[@]}" --log slow.csv --reward \
   'n=0; while read -r line; do n=$((n + 1)); [ $((n % 32)) != 0 ] || sleep 0.3; echo 1; done' "${model[@]}"
 python3 -c '
@@ -164,7 +169,7 @@ rows = list(csv.DictReader(open("slow.csv")))[1:]
 answers, rewards, seconds = (sum(float(row[name]) for row in rows) for name in ("answer_seconds", "reward_seconds", "seconds"))
 assert 0 < answers and rewards > 0.85 and answers + rewards < seconds + 0.3, (answers, rewards, seconds)' || fail "seconds of answers"
 
-# Options and prompts that cannot be.
+# Invalid options and prompts.
 wrong() { # TEXT OPTION...
   local text=$1
   shift

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --rl distill: a model answers prompts, and learns a teacher's probabilities at the tokens of its own answers. With --exact
-# losses, parameters and answers are the same on any grid and after an interruption. Options that cannot be are named.
+# --rl distill: a model answers prompts and learns a teacher's probabilities at the tokens of its
+# own answers. With --exact losses, parameters and answers are the same on any grid and after an
+# interruption. Invalid options are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u
@@ -27,7 +28,8 @@ ends 0 "$actorrun" --quiet --steps "$before" --save teacher/ gpt --layers 2 --wi
 student=(gpt --layers 1 --width 32 --heads 2 --vocab 128 --context 8 --batch 32 --lr 3e-3 --warmup 0)
 rl=(--rl distill --teacher teacher --distill kl:top=16 --prompts prompts.jsonl --max-tokens 3 --stop '\n' --shuffle 1)
 
-# The divergence falls from 4 to below 0.2; rewards are told if they are asked for, and are no part of what is learned.
+# The divergence falls from 4 to below 0.2. Rewards are reported on request, and do not affect
+# training.
 ends 0 "$actorrun" --steps "$steps" "${rl[@]}" --reward exact --log told.csv --certify told.jsonl --save student/ "${student[@]}"
 says "step $steps/$steps  reward 0" out
 ends 0 "$actorrun" --quiet --steps "$steps" "${rl[@]}" --log log.csv --answers answers.jsonl --recheck told.jsonl "${student[@]}"
@@ -45,13 +47,13 @@ assert len(answers) == 32 * steps and all(a["reward"] is None for a in answers),
 PY
 cmp -s <(strings student/model.safetensors | grep -c teacher || :) <(echo 0) || fail "the student's folder has the teacher"
 
-# A teacher of itself has nothing to teach, wherever it is asked.
+# With itself as teacher the divergence is 0, at any tokens.
 ends 0 "$actorrun" --quiet --steps 1 "${rl[@]}" --distill kl:top=0 --log self.csv --init teacher gpt --batch 32 --context 8
 python3 -c '
 import csv
 for row in csv.DictReader(open("self.csv")): assert abs(float(row["kl"])) < 1e-6, row' || fail "it differs from itself"
 
-# Exact: one hash on any grid.
+# With --exact the hash is the same on any grid.
 exact=("$actorrun" --quiet --exact --steps 4 "${rl[@]}" --rl distill:group=2 --distill kl:top=8,temperature=2)
 ends 0 "${exact[@]}" --certify one.jsonl --answers one.answers.jsonl "${student[@]}"
 every 3 "--microbatches 4 --stages 2 --schedule zb-h1" "--data-parallel 2" "--tensor 2" "-n 2 --stages 2 --data-parallel 2"
@@ -63,7 +65,7 @@ done
 ends 0 "${exact[@]}" --steps 2 --checkpoint c --every 1 --answers other.jsonl "${student[@]}"
 ends 0 "${exact[@]}" --stages 2 --checkpoint c --resume --recheck one.jsonl --answers other.jsonl "${student[@]}"
 cmp -s one.answers.jsonl other.jsonl || fail "a resumed run has other answers"
-# Answers of older parameters.
+# Answers sampled from older parameters.
 every 2 distill:updates=2 "distill --rollout-ahead 1"
 for how in "${some[@]}"; do
   # shellcheck disable=SC2086

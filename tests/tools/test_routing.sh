@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --routing: how many rows come to each expert on modelled devices. By Zipf's law the busiest of eight experts takes
-# 8/H(8) = 2.943 times as long as where all have as many. A file says it for all layers, or for each. What is wrong with it
-# is named.
+# --routing: the number of rows of each expert on modelled devices. Under Zipf's law the busiest of
+# eight experts takes 8/H(8) = 2.943 times as long as with balanced routing. A file gives the rows
+# for all layers or for each layer. Errors name their cause.
 # labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -16,7 +16,7 @@ cat >machine.json <<'END'
 END
 model=(mixtral --layers 1 --width 32 --heads 2 --context 1024 --batch 8 --experts 8 --top-k 1 --aux-loss 0
   --data "$reference/tokens.u16")
-# The nanoseconds of each device's experts in a pass, one after another.
+# Prints the nanoseconds of each device's experts in a pass.
 experts() { # ROUTING MODEL-OPTIONS...
   ends 0 "$actorrun" --quiet --clock virtual --devices timed:8 --machine machine.json --data-parallel 8 \
     --expert-parallel 8 --routing "$1" --steps 2 --trace r.trace "${model[@]}" "${@:2}"
@@ -34,18 +34,19 @@ experts file >given
 [ "$(wc -l <given)" = 7 ] || fail "the expert without rows takes no time: $(cat given)"
 awk -v e="$even" 'NR == 1 { exit !($1 / e > 1.99 && $1 / e < 2.01) }' given || fail "twice the rows take twice as long"
 
-# A line for each layer: the first layer's experts have as many rows, of the second's the first has twice as many.
+# One line per layer: the first layer is balanced, the second gives its first expert twice as many
+# rows.
 printf '%s\n' "1024 1024 1024 1024 1024 1024 1024 1024" "" "2048 1024 1024 1024 1024 1024 1024 0 # the second" >layers
 experts layers --layers 2 >given
 [ "$(wc -l <given)" = 15 ] || fail "eight experts have rows, and seven: $(cat given)"
 awk -v e="$even" '{ n[$1 / e > 1.99 && $1 / e < 2.01 ? 2 : 1]++ } END { exit !(n[2] == 1 && n[1] == 14) }' given ||
   fail "one expert of one layer has twice the rows: $(cat given)"
 
-# Where tensors are shared as well, what a forward pass keeps for the weights' gradients goes to exchanges too.
+# With tensor parallelism too, exchanges include what a forward pass keeps for weight gradients.
 ends 0 "$actorrun" --quiet --dry-run --clock virtual --machine h100-sxm-80gb --stages 2 --tensor 2 --microbatches 2 \
   --schedule zb-h1 mixtral --layers 2 --width 128 --heads 4 --context 256 --batch 32 --experts 8 --vocab 256
 
-# ---- what is wrong with it -------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------
 refuse() { # WORDS OPTIONS...
   ends 2 "$actorrun" "${@:2}" "${model[@]}"
   says "$1" err

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weight files: what is written is read back, foreign types are converted, and
- * damage of any kind is an error message.
+/* Weight files: written files read back, foreign types are converted, and any damage produces an
+ * error message.
  * labels: random unthreaded */
 #include "io/safetensors.h"
 
@@ -25,7 +25,7 @@ static void write_bytes(const void *bytes, size_t count) {
         path);
 }
 
-/* A file of this header and `data_bytes` bytes 0, 1, 2, ... of data. */
+/* Writes a file with this header and `data_bytes` bytes 0, 1, 2, ... of data. */
 static void write_file(const char *header, size_t data_bytes) {
   size_t n = strlen(header);
   unsigned char *bytes = sli_calloc(8 + n + data_bytes, 1);
@@ -67,7 +67,7 @@ static void what_is_written_is_read_back(void) {
   sli_safetensors_close(file);
 }
 
-/* ---- values that are not there at once ------------------------------------------------- */
+/* ---- values that arrive one after another ---------------------------------------------- */
 
 static const float pair[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
 static const sli_tensor_data two[] = {{"a", 1, (int64_t[]){4}, pair[0]},
@@ -199,7 +199,7 @@ static void each_damage_has_its_message(void) {
   check_refused("a missing file", "No such file");
 }
 
-/* Whatever the bytes, the answer is a file or a message. */
+/* Random bytes yield either a file or an error message. */
 static void random_damage_never_crashes(void) {
   float values[64] = {0};
   sli_tensor_data tensors[] = {{"a", 2, (int64_t[]){4, 8}, values},

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What a run says of what it was told: that parameters in two slots change what is learned, that a machine file was made on
-# a busy machine; and contexts of millions of tokens, of which nothing overflows.
+# Notes and warnings of a run: parameters in two slots change what is learned, and a machine file
+# was measured on a busy machine. Also, contexts of millions of tokens overflow nothing.
 # labels: unthreaded long
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
@@ -10,7 +10,7 @@ gpt=(gpt --layers 4 --width 32 --heads 2 --context 16 --batch 8 --data "$referen
 
 # ---- parameters in two slots ----------------------------------------------------------------------------
 
-says_delay() { # STAGES OPTIONS...: the stages as a list in the report, and in the note
+says_delay() { # STAGES OPTIONS...: the report and the note have to list these stages
   local stages=$1 note=
   shift
   ends 0 timeout 60 "$actorrun" --steps 1 --quiet --report r.json "$@" "${gpt[@]}"
@@ -34,7 +34,7 @@ ends 0 timeout 60 "$actorrun" --dry-run --stages 2 --quota param=2 "${gpt[@]}"
 says "learns otherwise" err
 says "param@0=2  " out
 
-# ---- a machine that was busy as it was measured ---------------------------------------------------------------
+# ---- a machine file measured on a busy machine ----------------------------------------------------------------
 
 measured() { # SPREAD
   cat >box.json <<J
@@ -48,7 +48,7 @@ warns() { # TOOL WORDS...
   ends 0 timeout 60 "$bin/$tool" "$@" "${gpt[@]}"
   [[ $(grep -c "warning: --machine box.json: .* (spread 2.3: " err) == 1 ]]
 }
-all() { # COMMAND: for all tools
+all() { # COMMAND: checks all tools
   $1 warns actorrun --dry-run --machine box.json --devices cpu:2x1 --stages 2 || fail "$1 actorrun: $(<err)"
   $1 warns actorrun --steps 1 --quiet --machine box.json --devices cpu:2x1 --stages 2 || fail "$1 a run: $(<err)"
   $1 warns actortune plan --machine box.json --devices timed:2 || fail "$1 actortune plan: $(<err)"
@@ -67,7 +67,7 @@ says "box.json: spread: " err
 
 # ---- contexts of millions ------------------------------------------------------------------------------------------
 
-long() { # CONTEXT OPTIONS...: bytes of a device, and arithmetic of a step
+long() { # CONTEXT OPTIONS...: prints bytes of a device, and flops and bytes moved of a step
   local context=$1
   shift
   ends 0 timeout 100 "$actorrun" --clock virtual --devices timed:8 --machine h100-sxm-80gb --memory 1000T --sequence 8 --steps 2 --quiet \

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --sequence: a context that no single device's budget holds, whatever is cut, computed again and moved to
-# disk, trains on two devices and on four; a checkpoint goes on on another grid; the way there alone
-# moves a third of what ring attention moves; on the clock contiguous positions have the efficiency they must
-# have, and zigzag all. What cannot be is refused by name.
+# --sequence: a context that exceeds any single device's budget, even with pieces, recomputation and
+# disk, trains on two devices and on four. A checkpoint resumes on another grid. A forward pass
+# alone moves a third of the bytes of ring attention. On the virtual clock contiguous positions have
+# the expected efficiency, and zigzag is fully balanced. Impossible settings are rejected with an
+# error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,7 +12,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 run() { ends 0 timeout 100 "$actorrun" "${patient[@]}" --quiet --microbatches 1 --report r.json "$@"; }
 losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
-near() { # REPORT REPORT: losses differ by less than 1e-6 of them
+near() { # REPORT REPORT: losses differ by less than 1e-6, relatively
   paste <(losses "$1") <(losses "$2") |
     awk '{ d = $1 / $2 - 1; if (NF < 2 || d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || !NR }'
 }
@@ -53,8 +54,8 @@ losses r.json >continued
 run --steps 6 --sequence 2 --sequence-attention ring --pieces 3 "${small[@]}"
 losses r.json | tail -4 | cmp - continued || fail "pieces do not go on with the same losses"
 
-# ---- the way there alone ----------------------------------------------------------------------------------
-# Where only the head learns, nothing comes back to attention.
+# ---- forward exchanges only -------------------------------------------------------------------------------
+# If only the head is trained, attention has no backward pass.
 there() { # BYTES DEVICES POSITIONS [OPTIONS]
   local want=$1 devices=$2 positions=$3
   shift 3
@@ -64,13 +65,14 @@ there() { # BYTES DEVICES POSITIONS [OPTIONS]
   [ "$moved" = "$want" ] || fail "$moved bytes are moved on the way there, not $want ($devices, $positions, $*)"
 }
 there 98304 2 256
-# Of 8 runs of 257 positions, number r has 257 (r + 1) / 8 - 257 r / 8: the last has one more.
+# Of 8 runs of 257 positions, run r has 257 (r + 1) / 8 - 257 r / 8 positions: the last has one
+# more.
 there $((2 * 64 * 4 * (3 * 4 * 32 + 1 * 32 + 2 * 32 + 3 * 32))) 4 257
 there $((2 * 64 * 4 * (3 * 257))) 4 257 --pieces 5
 there $((2 * 64 * 4 * 257)) 2 257 --pieces 3 --sequence-layout contiguous
 
-# ---- the clock --------------------------------------------------------------------------------------------
-# Arithmetic alone takes time, and nearly all of it is attention's.
+# ---- the virtual clock ------------------------------------------------------------------------------------
+# Only arithmetic takes time, and nearly all of it is attention.
 head -c 65600 /dev/zero | tr '\0' a >long.txt
 python3 - "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" "$actorrun" <<'END' || fail "efficiencies are not what they must be"
 import json, subprocess, sys
@@ -94,8 +96,9 @@ for P in 2, 4, 8:
         assert abs(got - want) < 0.003, (P, layout, got, want)
 END
 
-# ---- by cost ------------------------------------------------------------------------------------------------
-# Whichever is faster on the clock, also where four devices have two heads of keys: that depends on the links.
+# ---- choice by cost -----------------------------------------------------------------------------------------
+# The planner takes the faster way on the virtual clock, also if four devices share two key/value
+# heads; which one that is depends on the links.
 python3 - "$SLUICE_SOURCE/machines/h100-sxm-80gb.json" "$actorrun" <<'END' || fail "auto is not what takes least time"
 import json, subprocess, sys
 machine = json.load(open(sys.argv[1]))
@@ -117,7 +120,7 @@ ends 0 "$actorrun" --dry-run --show-sbp --sequence 4 llama --kv-heads 1 --layers
   --batch 1 --data "$reference/text.txt" >sbp
 grep -q "the runner-up has attention by heads: .* MB received instead of" out sbp || fail "it is not said what heads would take"
 
-# ---- what cannot be -----------------------------------------------------------------------------------------
+# ---- impossible settings ------------------------------------------------------------------------------------
 refuse() { # TEXT ARGUMENTS...
   local text=$1
   shift
@@ -133,7 +136,8 @@ refuse "sequence layout zigzag: it is for attention chunk by chunk" --sequence 2
   --sequence-layout zigzag
 refuse "has too few positions" --sequence 4 --sequence-attention ring --pieces 5
 
-# Pieces of different lengths: a device of the longer one has at least as many positions, in either layout.
+# Pieces of different lengths: each device has at least as many positions of the longer piece, in
+# both layouts.
 for case in "--sequence 4 --sequence-layout zigzag --pieces 3:31" "--sequence 5 --sequence-layout contiguous --pieces 2:15"; do
   odd=(llama --layers 1 --width 20 --heads 5 --vocab 256 --batch 2 --context "${case##*:}" --data "$reference/text.txt")
   ends 0 "$actorrun" --quiet --steps 2 --log one.csv "${odd[@]}"

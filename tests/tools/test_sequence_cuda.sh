@@ -1,15 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Sequences shared out by ring on GPUs, which are emulated here: losses are those of the CPU but for the last bits,
-# chunk by chunk and in pieces, where GPUs do not reach each other's memory, and in two processes with the same
-# bits.
+# Sequences in a ring of emulated GPUs. Losses equal those of the CPU except for the last bits:
+# chunk by chunk, in pieces, and without peer access. Two processes give the same bits.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"
 
-run() { # report options...
+run() { # REPORT OPTIONS...
   local report=$1
   shift
   "$actorrun" "${patient[@]}" --microbatches 1 --steps 2 --quiet --report "$work/$report" "$@" llama --layers 1 \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of strangers to actorserve are taken, or refused with words that name the fault: heads
- * and bodies of HTTP, JSON, fields of requests, whole and damaged. The text of an answer is the
- * same however its tokens come.
+/* Requests to actorserve are accepted or rejected with an error that names the fault: HTTP heads
+ * and bodies, JSON, and request fields, both well-formed and damaged. The text of an answer does
+ * not depend on how its tokens are split.
  *
  *   test_tools_serve [SEED [COUNT]]
  * labels: random
@@ -127,7 +127,7 @@ static void heads_that_are_not(void) {
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-/* What a body comes to, if its bytes come `step` at a time; "!" and what is wrong with it. */
+/* Returns the data of a body whose bytes arrive `step` at a time, or "!" and the error. */
 static char *take_body(const http_head *h, const char *bytes, size_t count, size_t step) {
   http_body b;
   size_t at = 0, used, n = 0;
@@ -160,7 +160,7 @@ static void check_chunks(const char *bytes, const char *want) {
   }
 }
 
-/* Checks that pieces of a body without data are bounded. */
+/* Checks that chunk extensions and trailers are bounded. */
 static void chunks_say_only_so_much(void) {
   enum { ROOM = 1 << 16 };
   char *text = sli_calloc(ROOM + 512, 1);
@@ -206,7 +206,7 @@ static const char chat_body[] =
     "\"top_logprobs\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true},\"user\":\"u\","
     "\"frequency_penalty\":0,\"logit_bias\":null,\"response_format\":{\"type\":\"text\"}}";
 
-/* The chat of a request as a template renders it. */
+/* Returns the chat of a request as a template renders it. */
 static char *rendered(const request_params *a, const char *template) {
   const sli_chat *chat = sli_chat_of_template(template, NULL);
   char *out = NULL;
@@ -367,7 +367,7 @@ static void chats_that_are_wrong(void) {
   }
 }
 
-/* Clients send back what they were given. */
+/* Clients return messages that they have received. */
 static void messages_that_come_back(void) {
   static const char *const rows[] = {"\"name\":\"bob\"",
                                      "\"tool_calls\":[]",
@@ -387,7 +387,7 @@ static void messages_that_come_back(void) {
   }
 }
 
-/* Rows of a body's rest behind its messages, a template, and what that makes of it. */
+/* Checks the rest of a body after its messages, a template, and the rendered text. */
 static void chats_reach_their_templates(void) {
 #define CALL(arguments)                                                                                \
   "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":null,"     \
@@ -443,7 +443,8 @@ static void a_body_has_only_so_many_values(void) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* A body of some 4 MiB: `unit` between what begins and ends it, again and again; %d counts. */
+/* Returns a body of about 4 MiB: `begin`, up to `most` times `unit`, in which %d counts, and
+ * `end`. */
 static char *long_body(const char *begin, const char *unit, const char *end, int most) {
   enum { BYTES = 4 << 20 };
   char *body = sli_calloc(BYTES + 256, 1);
@@ -453,8 +454,8 @@ static char *long_body(const char *begin, const char *unit, const char *end, int
   return body;
 }
 
-/* All that can be made long: read or refused in some ten times the time that copying takes, not in
- * its square. */
+/* Bodies that are long in any way are read or rejected in about ten times the time of a copy, not
+ * in quadratic time. */
 static void bodies_take_time_in_proportion(void) {
   enum { ANY = 1 << 30, VALUES = 80000 };
   static const struct {
@@ -525,7 +526,8 @@ static size_t damage(char *bytes, size_t count, size_t room, rng *d) {
   return count;
 }
 
-/* Renders a damaged chat that was taken; what its JSON is read more strictly for is told. */
+/* Renders a damaged chat that was accepted. The stricter parser may reject its JSON with an
+ * error. */
 static void damaged_chat(const request_params *a) {
   const sli_chat *chat = sli_chat_of_template("{{ messages }}", NULL);
   char *out = NULL;
@@ -587,7 +589,7 @@ static bool damaged_body(rng *d) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Random bytes, most of them of characters that are whole. */
+/* Writes random bytes that mostly form whole characters. */
 static size_t write_bytes(rng *d, int32_t *tokens, size_t room) {
   static const char *const words[] = {"a",      "stop",       "st",       "o",    "\u00e4",
                                       "\u20ac", "\U0001f600", "\xe2\x82", "\xff", "\n"};
@@ -629,8 +631,8 @@ static void texts_come_the_same(rng *d) {
   free(text);
 }
 
-/* Among stops that overlap, the one counts that ends first, and of these the longest, however
- * tokens are cut. */
+/* Among overlapping stop strings the one that ends first counts, and among these the longest,
+ * however the tokens are split. */
 static void stops_overlap(void) {
   static const char *const ends[] = {"abcd", "bc", "xabc", "aab"};
   static const char *const rows[][2] = {
@@ -649,7 +651,7 @@ static void stops_overlap(void) {
   stops_fini(&all);
 }
 
-/* ---- what takes long ------------------------------------------------------------------------- */
+/* ---- background work ------------------------------------------------------------------------- */
 
 static atomic_int ran[4];
 
@@ -671,8 +673,8 @@ static work *wait_for_done(worker *w) {
   return x;
 }
 
-/* One that goes on for ever is seen to, and ends when it is told to; others have their turns, the
- * short ones first, and one that is stopped before its turn is not run. */
+/* Work that never ends can be stopped. Other work takes turns, short work first, and work that is
+ * stopped before its turn does not run. */
 static void work_can_be_stopped(void) {
   worker *w;
   CHECK(!worker_create(&w), "%s", sl_detail());
@@ -691,12 +693,12 @@ static void work_can_be_stopped(void) {
   endless.stop = false;
   worker_put(w, &endless);
   while (worker_seconds(w) < .01) sched_yield();
-  worker_destroy(w); /* and does not wait for ever */
+  worker_destroy(w); /* returns although endless work is running */
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Memory of a body's values is taken from its account, and given back. */
+/* The values of a body are charged to its memory account and released with it. */
 static void bodies_take_of_an_account(void) {
   enum { COUNT = 50000, MOST = 1 << 20 };
   budget *b;
@@ -740,7 +742,7 @@ static void make_room(void *ctx, size_t bytes) {
   account_give(full, bytes);
 }
 
-/* A thread that needs memory waits until the event loop has made room, or has ended. */
+/* A thread that needs memory waits until the event loop has made room or has ended. */
 static void threads_wait_for_room(void) {
   budget *b;
   worker *w;
@@ -767,7 +769,7 @@ static void threads_wait_for_room(void) {
   budget_destroy(b);
 }
 
-/* A model of bytes may answer with a zero, which ends no text. */
+/* The answer of a byte model may contain zeros, which do not end the text. */
 static void answers_have_all_of_their_bytes(void) {
   static const chat_format format = {.name = "m"};
   static char text[] = "a\0b\"\\\n\x01\0\0c";

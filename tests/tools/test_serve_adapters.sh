@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Adapters that requests name as models: each answers with the bits that it has alone, beside others, over stages
-# and devices; they are loaded and dropped while the server runs; prefixes are shared within one only.
+# Requests name adapters as models. Each adapter answers with the same bits alone and among others,
+# over stages and devices. Adapters are loaded and unloaded while the server runs. Only requests
+# with the same adapter share prefixes.
 # labels: outside
 # needs: libevent zeromq
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Answers to requests with a tool_choice are calls whose arguments the tools' schemas accept, in every format
-# that is known, whole and streamed; choices that are not possible are refused.
+# With a tool_choice the answer is a tool call whose arguments match the tool's schema, in every
+# known format, whole and streamed. Impossible choices are rejected.
 # labels: outside
 # needs: libevent zeromq pcre2 utf8proc
 set -euo pipefail
@@ -13,7 +13,7 @@ ends 0 "$bin/actorrun" --quiet --steps 5 --tokenizer "$reference/tokenizers/smol
   --data "$reference/text.txt" --layers 2 --width 16 --heads 2 --context 512 --vocab 700 --lr 1e-2 --warmup 0
 cp "$reference/tokenizers/smollm.json" model/tokenizer.json
 
-# asked FORMAT TEMPLATE: a server with this tool parser is asked
+# asked FORMAT TEMPLATE: tests a server with this tool parser.
 asked() {
   printf '%s' "$2" >template
   background "$bin/actorserve" --port 0 --tool-parser "$1" --chat-template template model

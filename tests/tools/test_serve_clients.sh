@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# langchain-openai and OpenAI's agents talk to actorserve as they are: chats, streams, tools, and the agents' own loop,
-# by /v1/chat/completions and /v1/responses. SLUICE_CLIENTS_PYTHON names a python3 that has both.
+# langchain-openai and OpenAI's agents SDK work with actorserve unmodified: chats, streams, tools,
+# and the agents' own loop, over /v1/chat/completions and /v1/responses. SLUICE_CLIENTS_PYTHON names
+# a python3 that has both packages.
 # labels: outside
 # needs: libevent
 set -euo pipefail

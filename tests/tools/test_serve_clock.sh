@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorserve --arrivals plays requests of a file, on the virtual clock and in real time; what is wrong with the file or the
-# options is said by name.
+# actorserve --arrivals plays the requests of a file, on the virtual clock and in real time. Errors
+# name the file or the option.
 # labels: outside
 # needs: libevent
 set -euo pipefail
@@ -17,7 +17,8 @@ for i in range(40):
     print(json.dumps({"time": 0.01 * i, "prompt": 3 + 7 * i % 29, "answer": 2 + i % 9, "id": str(i)}))
 PY
 
-# The same each time; ten answers of one token a tick of 2 x 10 ms.
+# Repeated runs are identical. A tick of two stages takes 2 x 10 ms and yields one token per
+# sequence.
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --tick 0.01,0,0,0 --report one.json --trace one.trace "${small[@]}"
 cp out first
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --stages 2 --tick 0.01,0,0,0 --report two.json "${small[@]}"
@@ -34,7 +35,8 @@ assert len(r["bubbles"]) == 2 and 0 < r["bubbles"][0] < 0.5 and r["pages_most"] 
 PY
 ends 0 "$bin/actortrace" show one.trace
 
-# With the log of what ticks took a trace says how many rows of prompts and answers each had, and behind how many positions.
+# With the log of ticks, the trace shows the rows of prompts and answers of each tick, and the
+# number of preceding positions.
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --tick 0.01,0,0,0 --report told.json --trace told.trace --log told "${small[@]}"
 ends 0 "$bin/actortrace" rows --log told told.trace
 python3 - <<'PY'
@@ -58,7 +60,7 @@ ends 2 "$bin/actortrace" rows --log nothing told.trace
 says "nothing is of another run" err
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --machine h100-sxm-80gb "${small[@]}"
 
-# In real time, on devices that sleep: nobody is faster than they are.
+# In real time, on devices that sleep, no request is faster than the devices.
 ends 0 "$actorserve" --devices timed:2 --arrivals come.jsonl --stages 2 --tick 0.01,0,0,0 --report real.json "${small[@]}"
 python3 - <<'PY'
 import json
@@ -67,7 +69,7 @@ assert r["answered"] == 40 and r["tokens"] == v["tokens"] and r["clock"] == "rea
 assert r["ttft_seconds"]["p50"] > 0.0199 and r["tpot_seconds"]["p50"] > 0.0199, r
 PY
 
-refused() { # WHAT WORDS...
+refused() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   local what=$1
   shift
   ends 2 "$actorserve" "$@" "${small[@]}"

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorserve --speculate answers as it does without, greedily, sampled, with penalties and to a grammar; by fewer ticks
-# where texts repeat themselves; it is counted, logged and replayed; what cannot be is refused by name. So it is with the drafts
-# of a smaller model, of which as many are right as its share of right tokens says.
+# actorserve --speculate gives the same answers as without: greedy, sampled, with penalties and with
+# a grammar. Repetitive texts need fewer ticks. Drafts are counted, logged and replayed. Invalid
+# settings are rejected with an error that names them. The same holds for drafts of a smaller model,
+# whose acceptance follows from its share of correct tokens.
 # labels: outside
 # needs: libevent
 set -euo pipefail
@@ -18,7 +19,7 @@ ends 0 "$actorrun" --quiet --steps 20 --save small/ gpt --data "$reference/text.
   --context 128 --batch 4 --lr 1e-2 --warmup 0
 model=(--init bytes.safetensors gpt --layers 2 --width 32 --heads 2 --context 256)
 
-# serve WORDS...: it runs as $pid, and is asked at $url
+# serve WORDS...: starts a server as $pid, with its API at $url.
 serve() {
   background "$actorserve" --port 0 "$@"
   until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
@@ -38,13 +39,13 @@ bodies=(
   '{"prompt":"aaaaaaaaaaaa","max_tokens":80,"temperature":0.8,"seed":8,"guided_regex":"(ab[a-f]c|xyz){8,20}"}'
   '{"prompt":"one two one two one ","max_tokens":100,"temperature":0,"stop":["zzz"],"n":2}'
 )
-# answers FILE: to all bodies, one by one, without what differs between runs
+# answers FILE: requests all bodies one by one, without fields that differ between runs.
 answers() {
   for body in "${bodies[@]}"; do curl -sS "$url/completions" -d "$body"; done |
     sed -E 's/"id": ?"[^"]*"|"created": ?[0-9]+/-/g' >"$1"
 }
 
-# together FILE: the same, all at once
+# together FILE: requests all bodies concurrently.
 together() {
   local i asks=()
   for i in "${!bodies[@]}"; do
@@ -111,7 +112,7 @@ together drafts
 cmp plain drafts || fail "answers differ where a draft model must pay"
 drained
 
-# refused TEXT WORDS...
+# refused TEXT WORDS...: WORDS have to be rejected with TEXT.
 refused() {
   local text=$1
   shift
@@ -136,7 +137,7 @@ ends 3 "$actorserve" --speculate draft:small/ --memory 350K --rows 8 --sequences
 says "the draft model: device cpu:0 needs" err
 refused "G from 1 to 16" --speculate ngram:tokens=17 "${model[@]}"
 refused "G from 1 to 16" --speculate ngram:tokens=4,soon "${model[@]}"
-# The same number of tokens, two of which stand for other texts.
+# Two tokenizers of the same size, in which two tokens are swapped.
 for name in words others; do
   ends 0 "$actorrun" --quiet --steps 1 --tokenizer "$reference/tokenizers/smollm.json" --save $name/ llama --data "$reference/text.txt" \
     --layers 1 --width 16 --heads 2 --context 32 --batch 2 --vocab 768

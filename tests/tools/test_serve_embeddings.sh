@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# /v1/embeddings are those of transformers (tests/reference/embeddings.json), by mean and by last token, also where
-# prompts come in chunks, and over stages and devices; texts are ranked and scored by them.
+# /v1/embeddings returns the embeddings of transformers (tests/reference/embeddings.json), by mean
+# and by last token, also with chunked prompts and over stages and devices. /rerank and /score use
+# them.
 # labels: outside
 # needs: libevent zeromq
 set -euo pipefail
@@ -9,7 +10,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need python3
 
-# asked POOLING FOLDER OPTION...
+# asked POOLING FOLDER OPTION...: compares a server's embeddings with the reference.
 asked() {
   background "$bin/actorserve" --port 0 --pooling "$1" "${@:3}" "$reference/$2"
   until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended: $(<err)"; sleep 0.05; done
@@ -34,7 +35,7 @@ drained
 asked none hf_llama
 drained
 
-# A model of bytes: texts that share letters are alike.
+# With a byte model, texts that share letters are similar.
 ends 0 "$actorrun" --quiet --steps 5 --save small/ gpt --layers 1 --width 16 --heads 2 --context 64 --data "$reference/text.txt"
 background "$bin/actorserve" --port 0 --pooling mean small/
 until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended: $(<err)"; sleep 0.05; done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes that serve a model together refuse each other before they begin, where they have been told otherwise or
-# read other weights or adapters: by name, with both values.
+# Processes that serve a model together reject each other at startup if their options, weights or
+# adapters differ, with an error that gives the name and both values.
 # needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -16,7 +16,7 @@ mkdir -p other
 "$actorrun" --steps 1 --quiet --init w.safetensors --lora 'transformer.h.*.mlp.c_fc=2' --save-adapter low "${model[@]}" --data "$reference/text.txt"
 "$actorrun" --steps 2 --quiet --init w.safetensors --lora 'transformer.h.*.mlp.c_fc=2' --save-adapter other/low "${model[@]}" --data "$reference/text.txt"
 
-# process NUMBER FOLDER WORDS...: one of two, as torchrun would start it.
+# process NUMBER FOLDER WORDS...: starts one process of two, as torchrun would.
 process() (
   local rank=$1
   cd "$2"
@@ -25,7 +25,8 @@ process() (
     timeout 60 "$@"
 )
 
-# refused TEXT FOLDER TOOL [WORDS OF BOTH...] -- WORDS OF THE SECOND: both end, and name what is not alike.
+# refused TEXT FOLDER TOOL [WORDS OF BOTH...] -- WORDS OF THE SECOND: both have to fail, with an
+# error that matches TEXT.
 refused() {
   local text=$1 folder=$2 status=(0 0) both=() second=()
   shift 2

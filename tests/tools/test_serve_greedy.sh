@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorserve goes on from prompts as transformers' generate() does with the same folders of Hugging Face's
-# (tests/reference/greedy.json): mixtures of experts, whose rows are of many requests, and states of the delta rule. Also where requests give up
-# their pages, on two stages, and with tensors that two devices share.
+# actorserve continues prompts as generate() of transformers does with the same Hugging Face folders
+# (tests/reference/greedy.json): mixtures of experts, whose rows come from several requests, and
+# delta-rule states. This also holds when requests give up pages, on two stages, and with tensor
+# parallelism.
 # labels: outside
 # needs: libevent zeromq
 set -euo pipefail
@@ -10,7 +11,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need python3
 
-# asked FOLDER OPTION...: a server of the folder is asked, and is short of pages
+# asked FOLDER OPTION...: tests a server of the folder that is short of pages.
 asked() {
   local folder=$1
   shift
@@ -21,7 +22,7 @@ asked() {
   kill -INT "$pid"
   wait "$pid" || fail "$folder: the server ends with status $?"
 }
-# parameters: their bytes, on the first device
+# parameters: prints the parameter bytes of the first device.
 parameters() { python3 -c 'import json; print(json.load(open("served.json"))["devices"][0]["peak_bytes"]["parameters"])'; }
 for folder in hf_mixtral hf_qwen2_moe hf_qwen3_moe hf_qwen3_next hf_qwen3_next_dense; do
   asked "$folder" --dtype fp32

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorserve's answers follow schemas and regular expressions, whole and streamed, with a tokenizer and with
-# bytes for tokens; schemas that are not supported are refused by keyword; answers are the same on several
-# stages, devices and processes.
+# actorserve's answers follow schemas and regular expressions, whole and streamed, with a tokenizer
+# and with byte tokens. Unsupported schemas are rejected with an error that names the keyword.
+# Answers are the same on several stages, devices and processes.
 # labels: outside
 # needs: libevent zeromq pcre2 utf8proc
 set -euo pipefail

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actorserve over HTTP, before a model that is made up: answers, streams, stops, refusals, what is wrong on
-# the wire, clients that leave, a full queue, a model that is stuck, and its end.
+# Tests actorserve's HTTP interface with a dummy model: answers, streams, stops, rejected requests,
+# protocol errors, clients that leave, a full queue, a stuck model, and shutdown.
 # labels: smoke more
 # needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
-export ASAN_OPTIONS=${ASAN_OPTIONS-}:quarantine_size_mb=8 # what is freed counts as memory else
+export ASAN_OPTIONS=${ASAN_OPTIONS-}:quarantine_size_mb=8 # otherwise freed memory counts as used
 need python3
 
 background "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 3 secret
@@ -19,9 +19,10 @@ wait "$pid" || got=$?
 ((got == 0)) || fail "it ends with status $got"
 says "0 pages, 0 events" out
 
-# With little memory for requests, and few connections.
+# A server with little request memory and few connections.
 : >out
-# The chat template joins all messages again and again, which takes memory in the square of their number.
+# The chat template concatenates all messages repeatedly, which takes memory quadratic in their
+# number.
 joins='{% set all = namespace(text="") %}{% for m in messages %}{% set all.text = all.text + m.content %}{% endfor %}{{ all.text }}'
 (ulimit -n 400 && exec "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 30 "" 32 "$joins") >out 2>err &
 pid=$!
@@ -35,7 +36,8 @@ wait "$pid" || got=$?
 ((got == 0)) || fail "it ends with status $got"
 says "0 pages, 0 events" out
 
-# A template of the model's own has the tools, the calls and the variables of a chat. The model repeats it.
+# A custom chat template receives the tools, the calls and the variables of a chat. The model echoes
+# it.
 : >out
 template='{{ tools[0].function.name }}{% for m in messages %}|{{ m.role }}:{{ m.content }}{{ (m.tool_calls[0].function.arguments | tojson) if m.tool_calls }}{% endfor %}|{{ enable_thinking }}!'
 "$SLUICE_BUILD/tests/serve_made_up" 0 8 8 30 "" 32 "$template" >out 2>err &

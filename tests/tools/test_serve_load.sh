@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Many streams at once, of clients that leave, read slowly or do nothing: all answers are right, and nothing is
-# left of them. (tests/bench/serve_load.sh measures the same.)
+# Many concurrent streams whose clients leave, read slowly or stay idle: all answers are correct,
+# and nothing remains of the requests. tests/bench/serve_load.sh measures the same load.
 # labels: random
 # needs: libevent
 set -euo pipefail
@@ -11,7 +11,7 @@ need python3
 streams=$((${SLUICE_SEEDS:-1} * 100))
 ulimit -n $((6 * streams + 100)) 2>/dev/null || skip "a process may not have $((6 * streams + 100)) files open"
 
-# What is freed comes back at once, or nearly so.
+# Makes the sanitizer release freed memory early.
 export ASAN_OPTIONS=${ASAN_OPTIONS-}:quarantine_size_mb=8
 background "$SLUICE_BUILD/tests/serve_made_up" 2000 "$streams" 8
 until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done

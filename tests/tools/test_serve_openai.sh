@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# OpenAI's own client for Python talks to actorserve as it is. SLUICE_OPENAI_PYTHON names a python3 that has it.
+# OpenAI's Python client works with actorserve unmodified. SLUICE_OPENAI_PYTHON names a python3 that
+# has it.
 # labels: outside
 # needs: libevent
 set -euo pipefail
@@ -59,7 +60,7 @@ stranger = openai.OpenAI(base_url=url, api_key="other", max_retries=0)
 refused(openai.AuthenticationError, "API key", stranger.completions.create, model="made-up", prompt="x")
 PY
 
-# Calls of tools, whole and by the client's own assembly of a stream.
+# Tool calls, whole and as the client assembles them from a stream.
 : >out
 "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 60 "" 32 "{# <tool_call> <think> #}{{ messages[-1].content }}" >out 2>err &
 pid=$!
@@ -107,7 +108,7 @@ done = client.chat.completions.create(**dict(asked, messages=messages)).choices[
 assert done.message.content == "Thanks." and done.finish_reason == "stop" and not done.message.tool_calls, done
 PY
 
-# Responses, whole and by events. The model answers with the last message.
+# Responses, whole and as events. The model echoes the last message.
 : >out
 "$SLUICE_BUILD/tests/serve_made_up" 200 8 8 60 "" 32 "{# <tool_call> <think> #}{{ messages[-1].content }}" >out 2>err &
 pid=$!

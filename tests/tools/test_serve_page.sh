@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The page at / chats, in a browser: with a key, with reasoning, stopped, refused, in light and dark.
+# Tests the chat page at / in a browser: with a key, with reasoning, stopped, rejected, in light and
+# dark mode.
 # labels: outside
 # needs: libevent
 set -euo pipefail

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Some seconds of ordinary load of a server with attacks mixed in: memory stays within what requests may hold, ordinary
-# requests are answered, and nothing is left. (tests/bench/serve_soak.py runs for longer, and bounds how long /health takes.)
+# A short soak test: ordinary load mixed with attacks. Memory stays within the request limits,
+# ordinary requests are answered, and nothing is left. tests/bench/serve_soak.py runs longer and
+# also bounds the latency of /health.
 # labels: random
 # needs: libevent
 set -euo pipefail
@@ -11,7 +12,7 @@ need python3
 ulimit -n 4096 2>/dev/null || skip "a process may not have 4,096 files open"
 
 "$actorrun" --quiet --steps 1 --save bytes.safetensors gpt --data "$reference/text.txt" --layers 1 --width 16 --heads 2 --context 64
-# A sanitizer keeps what was freed for a while; and others may want the machine.
+# Sanitizers keep freed memory for a while, and the machine may be busy.
 export SOAK_HEALTH=10000 SOAK_MEMORY=64
 [[ -z ${ASAN_OPTIONS-}${TSAN_OPTIONS-} ]] || SOAK_MEMORY=1024
 export ASAN_OPTIONS=${ASAN_OPTIONS-}:quarantine_size_mb=8

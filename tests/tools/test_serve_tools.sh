@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Calls of tools come out of answers over HTTP, whole and as streams, in every format that templates have.
+# The server extracts tool calls from answers, whole and streamed, in every template format.
 # labels: smoke
 # needs: libevent
 set -euo pipefail
@@ -16,7 +16,7 @@ for format in hermes qwen3-coder llama3 mistral gpt-oss; do
     mistral) mark='[TOOL_CALLS]' ;;
     *) mark='<|channel|>' ;;
   esac
-  # The made-up model repeats its prompt, here the last message.
+  # The dummy model echoes its prompt, here the last message.
   : >out
   "$SLUICE_BUILD/tests/serve_made_up" 0 8 8 30 "" 32 "{# $mark <think> #}{{ messages[-1].content }}" >out 2>err &
   pid=$!

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines and the files they name: what is out of range is refused, and the message names
- * the option, or the file and the field, and the value.
+/* Command lines and the files that they name: values out of range are rejected, and the message
+ * names the option, or the file and the field, and the value.
  * labels: unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum { MOST_WORDS = 24 };
 
-/* Reads a command line, words apart by blanks, and makes its plan. */
+/* Parses a command line, split at spaces, and makes its plan. */
 static sl_status read_line(const char *line) {
   char *text = sli_strdup(line), *words[MOST_WORDS] = {(char *)command_line_tool.name};
   int n = 1;
@@ -125,7 +125,7 @@ static void refused_file(const char *option, const char *text, const char *says)
   free(line);
 }
 
-/* A good machine file but for one field; without it if it has no value. */
+/* Returns a valid machine file with one field set to `value`, or without it if `value` is NULL. */
 static char *machine_with(const char *name, const char *value) {
   static const char *const fields[][2] = {{"flops_per_second", "{\"f32\": 1e12}"},
                                           {"flops_efficiency", "0.5"},
@@ -257,7 +257,7 @@ static void numbers_of_machine_files_have_their_range(void) {
   free(line);
 }
 
-/* Points are counted without an overflow: 65536 x 65536 are not none. */
+/* Grid points are counted without overflow: 65536^4 points are not 0. */
 static void grids_are_counted(void) {
   enum { LONG = 1 << 16 };
   char *text = NULL;
@@ -279,7 +279,7 @@ static void grids_are_counted(void) {
   free(text);
 }
 
-/* Each goes where it belongs; what is not given takes no time. */
+/* Each rate is stored in its field, and a missing rate means no time. */
 static void rates_of_homes_are_read(void) {
   sl_hardware h;
   double spread;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* <sluice/shipped.h> and <sluice/tokenizer.h>, as a program uses them: a Hugging Face folder is
- * trained, saved and found again with the same values. Numbers of models are held to others by
- * tests/python/check_models.py.
+/* <sluice/shipped.h> and <sluice/tokenizer.h> as a program uses them: a Hugging Face folder is
+ * trained, saved and loaded again with the same values. tests/python/check_models.py compares the
+ * models' numbers with other implementations.
  * labels: unthreaded */
 #include <sluice/shipped.h>
 #include <sluice/tokenizer.h>

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Learned tokens in front of each sequence: the same losses and tensors on any grid, bit for bit, in pieces, on stages
-# and over processes. They are trained, saved and loaded, and absent from other weights. What goes without them is
-# refused by name.
+# Learned tokens in front of each sequence: the same losses and tensors on any grid, bit for bit, in
+# pieces, on stages and over processes. The tokens are trained, saved and loaded; other weights lack
+# them. Features that do not support them are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u
@@ -24,7 +24,8 @@ both=(hybrid --layers 3 --width 32 --heads 4 --context 64 --batch 4 --data "$dat
 ends 0 "${run[@]}" --certify both.jsonl "${both[@]}"
 ends 0 "${run[@]}" --tensor 2 --microbatches 2 --recheck both.jsonl "${both[@]}"
 
-# They learn: a text is learned better with them where the window is short, and they are saved and loaded.
+# The tokens learn: with a short window a text is learned better with them. They are saved and
+# loaded.
 small=(hybrid --layers 2 --width 32 --heads 2 --context 64 --batch 8 --data "$data" --lr 1e-2 --warmup 0 --softmax-every 1 --window 4)
 ends 0 "$actorrun" --quiet --steps 30 --save w.safetensors --report r.json --eval "$data" --eval-rows 8 --eval-every 30 "${small[@]}" --sink-tokens 16
 ends 0 "$actorrun" --quiet --steps 1 --init w.safetensors --report again.json --eval "$data" --eval-rows 8 --eval-every 1 "${small[@]}" \
@@ -35,13 +36,13 @@ a, b = json.load(open("r.json")), json.load(open("again.json"))
 assert a["steps"][-1]["loss"] < a["steps"][0]["loss"] - 1.5, a["steps"][-1]
 assert a["evaluations"][-1]["loss"] == b["evaluations"][-1]["loss"], (a["evaluations"], b["evaluations"])
 PY
-# Their table is a parameter, which other weights lack.
+# Their table is a parameter that other weights lack.
 ends 0 "$actorrun" --quiet --steps 1 --save plain.safetensors "${small[@]}"
 ends 2 "$actorrun" --steps 1 --init plain.safetensors "${small[@]}" --sink-tokens 16
 says 'model.sink_tokens.weight' err
 ends 0 "$actorrun" --quiet --steps 1 --init plain.safetensors --init-new '*sink_tokens*' "${small[@]}" --sink-tokens 16
 
-# Refusals.
+# Rejected settings.
 printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' >chats.jsonl
 ends 2 "$actorrun" --steps 1 "${small[@]}" --sink-tokens 16 --document-end 10
 says 'hybrid: --sink-tokens are in front of a row, which is one document: without --document-end' err

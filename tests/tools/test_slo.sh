@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# actortune --slo finds the best server that there is, shows the command that makes it, and says what comes nearest where
-# none is good enough.
+# actortune --slo finds the best possible server and prints the command that starts it. If no server
+# meets the targets, it prints the closest one.
 # labels: outside
 # needs: libevent
 set -euo pipefail
@@ -19,7 +19,7 @@ for i in range(40):
     print(json.dumps({"time": 0.02 * i, "prompt": 3 + 17 * i % 61, "answer": 4 + 5 * i % 17}))
 PY
 
-# slo WORDS...: what it found, without the time that this took.
+# slo WORDS...: prints the result without the elapsed time.
 slo() {
   ends 0 "$actortune" --arrivals come.jsonl "$@" "${small[@]}"
   sed -i 's/ tried in [0-9.]* s,/ tried,/' out
@@ -27,7 +27,7 @@ slo() {
 best() { awk '$1 == 1 && $2 ~ /^[0-9.]+$/ { print $2 }' out; }
 command_of() { sed -n "s/^ *$1  actorserve //p" out; }
 
-# The same as all of a small space, one by one.
+# The result equals an exhaustive search of a small space.
 space=(--stages 2 --rows 8,32 --groups 1,3 --sequences 2,8 --quota kv=3 --quota kv=6 --admit recompute)
 slo --slo ttft=2,tpot@90=16ms --threads 1 "${space[@]}" "${tick[@]}"
 cp out one
@@ -45,7 +45,7 @@ best = max(r["tokens_per_second"] for r in good)
 assert sys.argv[1] == "%.4g" % best, (sys.argv[1], best)
 PY
 
-# Its command makes just that, and any number of threads finds it.
+# The printed command gives exactly that server, and the number of threads does not matter.
 read -ra words <<<"$(command_of 1)"
 ends 0 "$actorserve" --report told.json "${words[@]}"
 cp one out
@@ -59,7 +59,7 @@ slo --slo ttft=2,tpot@90=16ms --threads 3 "${space[@]}" "${tick[@]}"
 cmp one out || fail "three threads find something else"
 says "instead of" out
 
-# With more memory there is more to choose from.
+# More memory gives more choices.
 last=0
 for memory in 80K 130K 1M; do
   slo --slo ttft=9 --stages 1 --rows 8,16 --memory $memory "${tick[@]}"
@@ -68,7 +68,8 @@ for memory in 80K 130K 1M; do
   last=$(best)
 done
 
-# The highest rate: there it is good enough, and well beyond it is not.
+# --goodput finds the highest rate: at that rate the server meets the target, and well above it does
+# not.
 slo --slo ttft=200ms --goodput --stages 1 --rows 16 --groups 1 --quota kv=40 --admit recompute "${tick[@]}"
 read -ra words <<<"$(command_of 1)"
 ends 0 "$actorserve" --report at.json "${words[@]}"
@@ -82,7 +83,7 @@ at, beyond = json.load(open("at.json")), json.load(open("beyond.json"))
 assert at["ttft_seconds"]["p99"] <= 0.2 < beyond["ttft_seconds"]["p99"], (at, beyond)
 PY
 
-# What a report says of ticks: few rows take as long as each other.
+# Tick times from a report: ticks with few rows take equally long.
 cat >ticks.json <<'J'
 {"tick_corners": {"rows": [1, 4, 5, 13], "seconds": [0.01, 0.01, 0.02, 0.06], "position": 0, "pair": 0}}
 J
@@ -93,8 +94,8 @@ import json
 r = json.load(open("three.json"))
 assert abs(r["seconds"] - 0.08) < 1e-6, r  # two ticks of 9 rows
 PY
-# They are measured as well, however many rows ticks are to have. (What is found in times that others disturb has
-# test_serve_virtual.)
+# Tick times are also measured, for any number of rows. test_serve_virtual tests the search itself,
+# because other load disturbs measured times.
 cat >fast.json <<'J'
 {"tick_corners": {"rows": [1, 4, 5, 16], "seconds": [2e-3, 2e-3, 4e-3, 8e-3], "position": 0, "pair": 0}}
 J
@@ -113,13 +114,13 @@ says "--clock virtual" err
 slo --slo ttft=9 --stages 2 --tick ticks.json
 says "--tick ticks.json" out
 
-# Where none is good enough, or fits.
+# No server meets the targets, or fits.
 ends 3 "$actortune" --slo ttft=1ms --arrivals come.jsonl --stages 1 --rows 16 "${tick[@]}" "${small[@]}"
 says "nothing meets --slo ttft=1ms; nearest is --stages 1" err
 ends 3 "$actortune" --slo ttft=9 --arrivals come.jsonl --stages 1 --memory 1K "${tick[@]}" "${small[@]}"
 says "nothing fits in 1.0 KiB: the smallest needs" err
 
-refused() { # WHAT WORDS...
+refused() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   local what=$1
   shift
   ends 2 "$actortune" "$@" "${small[@]}"

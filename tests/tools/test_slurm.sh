@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Under a real Slurm of two nodes `srun -N2 -n4 actorrun ...` is one job of four
-# processes: they agree on who they are, where they meet and on the key, and the losses
-# are those of one process.
+# Under a real Slurm of two nodes, `srun -N2 -n4 actorrun ...` is one job of four processes. They
+# agree on their numbers, the meeting point and the key, and the losses equal those of one process.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

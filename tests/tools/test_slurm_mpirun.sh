@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Inside an allocation of a real Slurm of two nodes mpirun's word counts before Slurm's. Open MPI 5 does not say that
-# process 0 is on the first node, and not where mpirun itself runs: its processes are told.
+# Inside an allocation of a real Slurm of two nodes, mpirun's variables take precedence over Slurm's.
+# Open MPI 5 does not say which node process 0 runs on, so the test passes the endpoint to its
+# processes.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -15,7 +16,7 @@ trap 'slurm_stop; end_test' EXIT
 
 slurm_start "$work/slurm" || fail "Slurm does not start"
 seen=$SLUICE_BUILD/tests/cluster_seen
-# Two of its daemons on one machine can get into each other's way (rtc).
+# Two Open MPI daemons on one machine can interfere with each other (rtc).
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
 export PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5
 told=()

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --home auto: what it chooses is never worse than the best of all plans that differ in what each
- * block keeps, and never over a budget by a byte; and the options that it prints make the same
- * plan.
+/* --home auto: the choice is never worse than the best of all plans that differ in what each block
+ * keeps, and never exceeds a budget. The options that it prints make the same plan.
  * labels: random unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -14,13 +13,13 @@
 
 enum { WAYS = 4, MOST_PLANS = 1024, MOST_WORDS = 160 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { KINDS = 2, SEEDS = 6 }; /* of those below the first */
+enum { KINDS = 2, SEEDS = 6 }; /* only the first of the kinds below */
 #else
 enum { KINDS = 3, SEEDS = 21 };
 #endif
 
 static const char *const blocks[] = {"head", "embedding", "h.0", "h.1", "h.2"};
-/* As options say them, of a block. */
+/* options for one block */
 static const char *const ways[WAYS] = {"", "--recompute full@%s", "--home act@%s=host",
                                        "--home act@%s=disk"};
 
@@ -35,13 +34,13 @@ static const char *const rest =
     "--microbatches 4 --quota fill=1 --quota spill=1 llama --width 32 "
     "--heads 2 --context 256 --vocab 64 --batch 4";
 
-/* A model, devices, and what all of its plans are worth. Of four blocks there are so few plans that
- * the search tries them all; of five it does not. */
+/* A model, its devices, and the results of all its plans. With four blocks the search tries all
+ * plans; with five there are too many. */
 typedef struct kind {
   int layers;
-  double copies, disks; /* bytes a second */
+  double copies, disks; /* bytes per second */
   int plans;
-  char *file; /* of the machine */
+  char *file; /* machine file */
   struct worth *all;
 } kind;
 static kind kinds[] = {{.layers = 2, .copies = 8e9, .disks = 1e9, .plans = 256},
@@ -49,13 +48,13 @@ static kind kinds[] = {{.layers = 2, .copies = 8e9, .disks = 1e9, .plans = 256},
                        {.layers = 3, .copies = 4e9, .disks = 2e9, .plans = MOST_PLANS}};
 
 typedef struct worth {
-  double seconds; /* 0: it cannot be */
+  double seconds; /* 0 if the plan is impossible */
   size_t bytes[SL_SPACE_COUNT];
 } worth;
 
 /* ---- one command line ------------------------------------------------------------------------ */
 
-/* Words apart by blanks. */
+/* Parses a command line, split at spaces. */
 static void read_line(const char *line, char **text, settings *s) {
   char *words[MOST_WORDS] = {(char *)command_line_tool.name};
   int n = 1;
@@ -73,7 +72,7 @@ static worth weigh(const settings *s) {
   sl_statistics f = {0};
   if (plan_make(s, NULL, &p)) return w;
   for (int i = 0; i < SL_SPACE_COUNT; i++) w.bytes[i] = p.plan->devices[0].room[i].arena_bytes;
-  if (!sl_plan_predict(p.plan, NULL, &f)) { /* else it gets stuck */
+  if (!sl_plan_predict(p.plan, NULL, &f)) { /* otherwise the plan deadlocks */
     w.seconds = f.step_seconds;
     free(f.devices);
   }
@@ -148,9 +147,9 @@ static double best_of(const kind *k, const size_t budget[SL_SPACE_COUNT]) {
   return best;
 }
 
-/* ---- what is chosen -------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
-/* A number between what the thriftiest plan takes of it and what the largest does. */
+/* Draws a number between the smallest and the largest use of a memory space over all plans. */
 static size_t draw(rng *d, const kind *k, sl_space space) {
   size_t least = SIZE_MAX, most = 0;
   for (int i = 0; i < k->plans; i++) {

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A hybrid with spiking linear layers learns a text about as well as one without, also with widths that groups of int8 weights do
-# not divide. With --exact its losses, parameters and optimizer state are the same, bit for bit, in pieces, on stages, on
-# devices that share data, tensors and sequences, with recomputation, over processes. Its report counts the spikes, and evaluations show
-# their sparsity. Thresholds that are none and adapters beside rounded weights are refused.
+# A hybrid with spiking linear layers learns a text about as well as one without, also with widths
+# that the groups of int8 weights do not divide. With --exact its losses, parameters and optimizer
+# state have the same bits on any grid: in pieces, on stages, with sharded data, tensors and
+# sequences, with recomputation, and over processes. The report counts the spikes, and evaluations
+# show their sparsity. Invalid thresholds and adapters on rounded weights are rejected.
 # labels: outside
 # needs: zeromq
 set -u
@@ -46,7 +47,7 @@ assert abs(told["spikes-zero"] - zeros / of) < 0.05 and abs(told["spikes-bits"] 
 assert "tallies" not in plain and "metrics" not in plain["evaluations"][-1]
 EOF
 
-# A model without its source of data answers as it has learned.
+# A model that generates without its data source answers as it has learned.
 ends 0 "$actorrun" --quiet --steps 0 --init 3.safetensors --generate 20 --prompt "the " hybrid "${small[@]:0:8}" --spikes 3
 cp out first
 ends 0 "$actorrun" --quiet --steps 0 --init 3.safetensors --generate 20 --prompt "the " hybrid "${small[@]:0:8}" --spikes 3

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A hybrid, most blocks of which keep a state instead of keys and values, learns a text. With
-# --exact its losses, parameters and optimizer state are the same, bit for bit, in pieces, on
-# stages, on devices that share data, tensors and sequences, with recomputation, over processes. A
-# server answers as actorrun --generate does. So does Mamba-2, and so do blocks with both kinds of
-# attention, experts and documents. Experts begin as a dense model's half. Wrong options are refused.
+# A hybrid, most of whose blocks keep a recurrent state instead of keys and values, learns a text.
+# With --exact its losses, parameters and optimizer state have the same bits on any grid: in pieces,
+# on stages, with sharded data, tensors and sequences, with recomputation, and over processes. A
+# server answers as actorrun --generate does. The same holds for Mamba-2, and for blocks with both
+# kinds of attention, experts and documents. Experts can start from a dense model's feed-forward
+# half. Bad options are rejected.
 # labels: outside
 # needs: zeromq
 set -u
@@ -22,7 +23,7 @@ for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--tenso
   ends 0 "${run[@]}" $grid "${patient[@]}" --recheck one.jsonl "${model[@]}"
 done
 
-# Mamba-2, whose convolutions are states as well.
+# Mamba-2, whose convolutions also keep states.
 mamba=(mamba2 --layers 4 --width 32 --head-dim 8 --groups 2 --state 12 --context 128 --batch 8 --data "$data" --exact-leaf 32)
 ends 0 "${run[@]}" --certify mamba.jsonl "${mamba[@]}"
 for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--tensor 2 --data-parallel 2 --pieces 2" \
@@ -41,8 +42,8 @@ for wrong in "--groups 3:--groups 3 does not divide the 8 heads" "--head-dim 7:t
   says "${wrong#*:}" err
 done
 
-# Devices that exchange states learn the same but for the order of sums, over processes too, and move as many bytes
-# whatever the length.
+# Devices that exchange states learn the same up to the order of sums, over processes too. The bytes
+# that they move do not depend on the length.
 losses() { python3 -c 'import json, sys; [print(s["loss"], s["grad_norm"]) for s in json.load(open(sys.argv[1]))["steps"]]' "$1"; }
 moved() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"]["sequence"])' "$1"; }
 exchanged=(--quiet --steps 3 --sequence-states exchange)
@@ -60,7 +61,8 @@ for shared in "hybrid --layers 2 --width 32 --heads 4 --kv-heads 2 --softmax-eve
   done
   cmp bytes.64 bytes.256 || fail "$shared: bytes depend on the length"
 done
-# 2 layers, 2 readers, 4 sequences of 2 heads, 8 x 8 numbers and 8 gates each; the convolution's rows come on top.
+# 2 layers, 2 readers, 4 sequences of 2 heads, 8 x 8 numbers and 8 gates each, plus the
+# convolution's rows.
 ends 0 "$actorrun" "${exchanged[@]}" --sequence 2 --report two.json hybrid --layers 2 --width 32 --heads 4 --kv-heads 2 \
   --softmax-every 0 --context 64 --batch 4 --data "$data"
 [ "$(moved two.json)" -eq $((2 * 2 * 4 * 2 * (8 * 8 + 8) * 4)) ] || fail "$(moved two.json) bytes"
@@ -72,12 +74,12 @@ refused '--sequence-states exchange: a device has one run of positions then, and
 ends 2 "$actorrun" --steps 1 --sequence 2 --sequence-states heads mamba2 --width 32 --head-dim 8 --data "$data"
 says 'cannot be shared out by heads over 2 devices of a sequence: it has 1 key/value heads' err
 
-# A window, softmax blocks alone, and none.
+# A window, softmax blocks only, and no softmax blocks.
 for every in 1 0; do
   ends 0 "$actorrun" --quiet --steps 1 "${model[@]:0:11}" --data "$data" --window 16 --softmax-every $every
 done
 
-# Weights of a LLaMA begin a hybrid; what it has not is new.
+# A hybrid starts from the weights of a LLaMA; parameters that the LLaMA lacks are new.
 hybrid=(hybrid --data "$data" --context 32 --batch 4 --lr 1e-3 --warmup 0)
 for folder in hf_qwen2 hf_llama3; do
   ends 0 "$actorrun" --quiet --steps 20 --init "$reference/$folder" --init-new '*gk_proj*,*g_norm*' --report r.json \
@@ -102,7 +104,7 @@ ends 0 "$actorrun" --quiet --steps 30 --lr 1e-2 --warmup 0 --report r.json --sav
 python3 -c 'import json; s = json.load(open("r.json"))["steps"]; assert s[-1]["loss"] < s[0]["loss"] - 1.5, s[-1]' ||
   fail "it learns nothing"
 
-# Both kinds of attention side by side, experts in some blocks, documents in one row.
+# Both kinds of attention side by side, experts in some blocks, several documents per row.
 both=(hybrid --layers 4 --width 32 --heads 4 --kv-heads 2 --context 128 --batch 8 --data "$data" --side-by-side --gates keys --window 40
   --document-end 32 --experts 4 --top-k 1 --ffn 48 --shared-ffn 48 --dense-blocks 0,2 --aux-loss 0 --exact-leaf 32)
 ends 0 "${run[@]}" --certify both.jsonl "${both[@]}"
@@ -118,7 +120,7 @@ for wrong in "--gates other:hybrid: --gates other: it is own or keys" "--dense-b
   says "${wrong#*:}" err
 done
 
-# Experts that begin as a dense model's feed-forward half compute about what it does.
+# Experts that start from a dense model's feed-forward half compute nearly the same.
 dense=(hybrid --layers 4 --width 64 --heads 4 --context 64 --batch 8 --ffn 128 --side-by-side --data "$data" --lr 3e-3 --warmup 0)
 sparse=("${dense[@]}" --experts 16 --top-k 1 --shared-ffn 128 --aux-loss 0)
 first() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["steps"][0]["loss"])' "$1"; }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `actorrun status` tells how running jobs are: one process or several, asked through any
-# of them; who does not answer is silent and holds nobody up; who asks and goes away
-# harms nobody; what is left of dead runs is cleared away.
+# `actorrun status` shows the state of running jobs, of one process or several, through any of them.
+# A process that does not answer is shown as silent and delays nothing. A client that disconnects
+# does no harm, and leftovers of dead runs are removed.
 # needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -15,8 +15,8 @@ job=(--stages 4 --microbatches 8 --steps 1000000 --quiet "${patient[@]}")
 sockets=$work/sluice-$(id -u)
 status() { "$actorrun" status "$@" >"$work/out" 2>"$work/err"; }
 
-# until_says TEXT ARGUMENTS...: asks until the answer has a line like that, and nobody is
-# too busy to answer.
+# until_says TEXT ARGUMENTS...: repeats the request until the answer has a line with TEXT and no
+# process is too busy to answer.
 until_says() {
   local text=$1
   shift
@@ -28,7 +28,7 @@ until_says() {
   fail "status $*: no \"$text\": $(cat "$work/out" "$work/err")"
 }
 says() { grep -q -- "$1" "$work/out" || fail "no \"$1\": $(cat "$work/out")"; }
-refuse() { # text arguments...
+refuse() { # TEXT ARGUMENTS...
   local text=$1 got=0
   shift
   status "$@" || got=$?
@@ -38,7 +38,8 @@ refuse() { # text arguments...
 
 status
 says "no job of this user"
-# A folder of sockets that others may enter is nobody's word, and what a run tells is shown without what terminals act on.
+# A socket folder that other users may enter is not trusted, and the output contains no control
+# characters for a terminal.
 need python3
 mkdir -m 777 "$sockets"
 chmod 777 "$sockets"
@@ -55,7 +56,7 @@ while True:
               if sys.argv[2] == "json" else b"\x1b[2Jplain\n")
     c.close()
 END
-stranger() { # KIND: as process $$
+stranger() { # KIND: acts as process $$
   rm -f "$sockets"/*
   python3 "$work/stranger.py" "$sockets/$$" "$1" &
   to_end+=($!)
@@ -76,7 +77,7 @@ stranger text
 "$actorrun" ctl $$ quota >"$work/out"
 ! grep -q $'\x1b' "$work/out" || fail "what a terminal acts on is shown"
 kill -9 $stranger
-if ((EUID == 0)); then # of another user, in a folder of ours
+if ((EUID == 0)); then # a socket of another user, in our folder
   rm -f "$sockets"/*
   python3 - "$sockets" $$ "$work/stranger.py" <<'END' &
 import os, socket, sys
@@ -112,7 +113,7 @@ for device in 0 1 2 3; do says "^cpu:$device  .* \(runs\|waits\|ready\) .* [0-9]
 "$actorrun" -n 4 --schedule zb-h1 "${job[@]}" "${model[@]}" >"$work/log" 2>&1 &
 launcher=$!
 to_end+=("$launcher")
-# Through the launcher, then through each of them.
+# Asks the launcher first, then each process.
 until_says "^step .*loss" "$launcher"
 says "gpt  zb-h1, 4 devices in 4 processes, started by actorrun"
 pids=$(sed -nE 's/^ *[0-3]  [^ ]+ +([0-9]+)  cpu:.*/\1/p' "$work/out")
@@ -125,12 +126,12 @@ for key in model schedule step loss loss_hex tokens_per_second bubble left_secon
   says "^.\"$key\":"
 done
 
-# Two jobs, each once.
+# Two jobs, each listed once.
 until_says "^[0-9]*  gpt  zb-h1"
 [[ $(grep -c "gpt" "$work/out") == 2 ]] || fail "not two jobs: $(cat "$work/out")"
 until_says '"jobs":' --json
 
-# A process that is stopped is silent.
+# A stopped process is silent.
 read -r -a four <<<"$(tr '\n' ' ' <<<"$pids")"
 for _ in 1 2 3 4 5; do
   kill -STOP "${four[2]}"
@@ -142,9 +143,9 @@ done
 says "process 2 is silent"
 says "^ *2 .*cpu:2 .*silent"
 
-# Who asks and does not wait for the answer harms nobody: it hangs up at once, is interrupted
-# (Ctrl-C), or gives up on a process that is stopped and answers when it goes on.
-hang_up() { # pid: its socket gets a request from somebody who is gone before it is read
+# A client that does not wait for the answer does no harm: it disconnects immediately, is
+# interrupted with Ctrl-C, or gives up on a stopped process, which answers later.
+hang_up() { # PID: sends its socket a request and disconnects before it is read
   python3 - "$sockets/$1" <<'END'
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -168,7 +169,7 @@ for pid in "$alone" "${four[0]}" "${four[3]}"; do
 done
 kill -0 "$alone" && kill -0 "$launcher" || fail "to be asked ends a run"
 
-# What dead runs leave behind is cleared away.
+# Leftovers of dead runs are removed.
 kill -9 "$alone"
 wait "$alone" || :
 [[ -S $sockets/$alone ]] || fail "no socket was left behind"

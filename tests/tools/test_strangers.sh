@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Strangers who bother every port of a job from its start to its end, and hold 1,200 connections
-# to it, change nothing: it goes on, with the same losses. On one host nobody outside can reach a
-# port at all. A limit of open files that is too low for a job is named, and so is a small /dev/shm.
+# Attackers that connect to every port of a job from start to end, and hold 1,200 connections,
+# change nothing: the job continues with the same losses. On one host no other host can reach a
+# port. A limit on open files that is too low for a job is reported with an error that names it, and
+# so is a small /dev/shm.
 # labels: outside more first
 # needs: zeromq
 set -euo pipefail
@@ -16,7 +17,7 @@ steps=20
 job=(--stages 4 --microbatches 8 --steps $steps --jitter 2000 --quiet "${patient[@]}")
 "$actorrun" "${job[@]}" --report one.json "${model[@]}"
 
-bothered() { # transports
+bothered() { # TRANSPORTS
   (
     ulimit -n 1024
     SLUICE_TRANSPORTS=$1 exec "$actorrun" -n 4 "${job[@]}" --report many.json "${model[@]}"
@@ -37,7 +38,7 @@ bothered memory,tcp
 bothered tcp
 bothered encrypted
 
-# Nothing listens but on loopback.
+# Ports listen on loopback only.
 listens_at() { # PID
   awk -v files="$(find "/proc/$1/fd" -printf '%l ' 2>/dev/null)" \
     '$4 == "0A" && index(files, "socket:[" $10 "]") { print $2 }' \
@@ -59,16 +60,17 @@ done
 kill "$launcher"
 wait "$launcher" || :
 
-# Limits are named.
+# Errors name the limits.
 small=(--stages 2 --steps 2 --quiet "${model[@]}")
 for files in 8 14 20 24 32 48; do
   (ulimit -n $files; ends 2 "$actorrun" -n 2 "${small[@]}")
   says "the limit is $files (ulimit -n)" err
 done
 (ulimit -n 64; ends 0 "$actorrun" -n 2 "${small[@]}")
-(ulimit -Sn 24; ends 0 "$actorrun" -n 2 "${small[@]}") # the soft limit is raised
+(ulimit -Sn 24; ends 0 "$actorrun" -n 2 "${small[@]}") # the job raises the soft limit
 if unshare -m true 2>/dev/null; then
-  # UCX 1.13 ends with an error, which is explained; 1.18 goes on in another way, and trains the same.
+  # UCX 1.13 fails, and the error explains why; 1.18 falls back to another transport and trains the
+  # same.
   status=0
   unshare -m bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - \
     timeout 100 "$actorrun" -n 2 --report "$work/full.json" "${small[@]}" >"$work/out" 2>"$work/err" || status=$?

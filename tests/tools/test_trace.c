@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trace files: what a run recorded is read back whole; foreign, newer, damaged
- * and cut files are told apart and never crash the reader; no flipped bit goes unnoticed, and
- * plans that somebody made up end.
+/* Trace files: a recorded run reads back completely. Foreign, newer, damaged and truncated files
+ * are told apart and never crash the reader. Every flipped bit is detected, and running crafted
+ * plans terminates.
  *
  *   test_tools_trace [SEED]
  * labels: random unthreaded */
@@ -21,7 +21,7 @@ enum { STEPS = 3, MICROBATCHES = 2 };
 
 static char path[64];
 
-/* ---- a run to be traced: a small pipeline that computes nothing ---------------------- */
+/* ---- the traced run: a small pipeline that computes nothing -------------------------- */
 
 static sl_args *args;
 static sl_graph *graph;
@@ -60,7 +60,7 @@ static void end_run(void) {
 
 /* ---- claims ------------------------------------------------------------------------------ */
 
-/* The plan as text, without its programs. */
+/* Returns the plan as text, without its programs. */
 static char *plan_text(const sl_plan *from) {
   sl_plan p = *from;
   p.actors = memcpy(sli_calloc((size_t)p.nactors, sizeof *p.actors), from->actors,
@@ -173,12 +173,12 @@ static void foreign_and_newer_files_are_told(const unsigned char *good, size_t c
   free(bad);
 }
 
-/* Cut anywhere: refused until the firings begin, and from there on read as far
- * as it goes. */
+/* A truncated file is rejected if the cut is before the firings; otherwise it is read up to the
+ * cut. */
 static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size_t count,
                                                  size_t firings) {
   size_t first, step = SLI_MAX(count / 500, (size_t)1);
-  memcpy(&first, good + 64 + 11 * 32 + 16, 8); /* behind them stands what may be missing */
+  memcpy(&first, good + 64 + 11 * 32 + 16, 8); /* offset of the firings, which may be incomplete */
   for (size_t n = 8; n < count; n += step) {
     write_all(good, n);
     sl_trace *t = NULL;
@@ -192,7 +192,7 @@ static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size
   }
 }
 
-/* Does the file say of itself that it is not what was written, or say the same as before? */
+/* Checks that the reader reports damage or reads the same data as before. */
 static void check_flip(const sl_trace *good, const char *what, size_t bit) {
   sl_trace *t = NULL;
   if (sl_trace_read(path, &t)) {
@@ -208,7 +208,7 @@ static void check_flip(const sl_trace *good, const char *what, size_t bit) {
   sl_trace_destroy(t);
 }
 
-/* Each bit of the head, and others at random: none is read as something else unnoticed. */
+/* Flips each bit of the head and random other bits; no flip goes undetected. */
 static void no_flipped_bit_goes_unnoticed(const unsigned char *good, size_t count, uint64_t seed) {
   unsigned char *bad = memcpy(sli_calloc(count, 1), good, count);
   sl_trace *t;
@@ -226,8 +226,8 @@ static void no_flipped_bit_goes_unnoticed(const unsigned char *good, size_t coun
   free(bad);
 }
 
-/* A plan that somebody has made up is refused, gets stuck or runs; whatever it is, the runtime
- * ends. Words of the plan's sections become numbers that are often wrong. */
+/* A crafted plan is rejected, deadlocks or runs, but the runtime always ends. Random words of the
+ * plan's sections are replaced by numbers that are often invalid. */
 static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t count,
                                              uint64_t seed) {
   static const uint32_t numbers[] = {0,        1,         2,        3,          4,
@@ -235,8 +235,8 @@ static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t c
                                      1u << 30, INT32_MAX, 1u << 31, UINT32_MAX, UINT32_MAX - 1};
   unsigned char *bad = sli_calloc(count, 1);
   uint64_t first, last;
-  memcpy(&first, good + 64 + 32 + 16, 8);     /* of the devices */
-  memcpy(&last, good + 64 + 11 * 32 + 16, 8); /* of the firings */
+  memcpy(&first, good + 64 + 32 + 16, 8);     /* offset of the devices */
+  memcpy(&last, good + 64 + 11 * 32 + 16, 8); /* offset of the firings */
   int opened = 0, ran = 0;
   for (int round = 0; round < 4000; round++) {
     memcpy(bad, good, count);
@@ -262,7 +262,7 @@ static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t c
   free(bad);
 }
 
-/* What was written before the head had a checksum. */
+/* Files written before the head had a checksum. */
 static void older_files_are_read(void) {
   const char *source = getenv("SLUICE_SOURCE");
   char *old = sli_format("%s/tests/reference/version3.trace", source ? source : ".");
@@ -299,11 +299,11 @@ static void random_damage_never_crashes(const unsigned char *good, size_t count,
   free(bad);
 }
 
-/* Flipping any one byte of the plan or the firings is noticed. */
+/* Every flipped byte of the plan or the firings is detected. */
 static void no_damage_goes_unnoticed(const unsigned char *good, size_t count) {
   unsigned char *bad = memcpy(sli_calloc(count, 1), good, count);
   uint64_t first;
-  memcpy(&first, good + 64 + 16, 8); /* of the first section: the strings */
+  memcpy(&first, good + 64 + 16, 8); /* offset of the first section, the strings */
   for (size_t at = first; at < count; at += 1 + count / 700) {
     bad[at] ^= 0x10;
     write_all(bad, count);
@@ -316,12 +316,12 @@ static void no_damage_goes_unnoticed(const unsigned char *good, size_t count) {
   free(bad);
 }
 
-/* Plans of every kind go through a file unchanged. */
+/* Plans of every kind survive a round trip through a file. */
 static void random_plans_are_read_back(void) {
   for (uint64_t seed = 1; seed <= 40 * seeds_times(); seed++) {
     random_plan *r = random_plan_create(seed, seed, QUEUES_TIMED);
     const sl_plan *p = random_plan_get(r);
-    if (sl_plan_prove(p)) { /* not all of them can finish */
+    if (sl_plan_prove(p)) { /* some cannot finish */
       random_plan_destroy(r);
       continue;
     }

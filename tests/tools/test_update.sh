@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The host updates parameters of modelled devices: in its memory's time, which its copies share; and
-# where nothing is clipped no update waits for the norm.
+# The host updates parameters of modelled devices: this takes time of its memory bandwidth, which
+# its copies share. Without clipping no update waits for the norm.
 # labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -9,9 +9,9 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 actortrace=$bin/actortrace
 
-# Devices that take no time, four to a host. Their host has one socket of eight channels of DDR5-4800
-# (307.2 GB/s, as in Intel's data sheets of the fourth generation of Xeon), and each a PCIe 5.0 x16 (64
-# GB/s each way by its specification, of which four fifths are reached).
+# Devices whose arithmetic takes no time, four per host. The host has one socket with eight channels
+# of DDR5-4800 (307.2 GB/s, from Intel's data sheets of the fourth generation of Xeon). Each device
+# has a PCIe 5.0 x16 link (64 GB/s each way by its specification, of which four fifths are reached).
 machine() { # COPY
   python3 - "$1" >machine.json <<'PY'
 import json, sys
@@ -31,9 +31,9 @@ near() { # IS WANTED SHARE TEXT
 }
 
 # ---- the host's memory ----------------------------------------------------------------------
-# By each parameter that the host updates goes: the gradient, written (4); parameter and state, read and
-# written, and the gradient, read (28); the parameter, read (4). By one that its device updates and
-# whose state is at home with the host: the state, read and written (16).
+# Bytes per parameter that the host updates: the gradient, written (4); parameter and state, read
+# and written, and the gradient, read (28); the parameter, read (4). Bytes per parameter that the
+# device updates, with its state on the host: the state, read and written (16).
 machine 51.2e9
 values=$("$actorrun" "${job[@]}" --dry-run "${model[@]}" | sed -n 's/^gpt: \([0-9,]*\) parameters.*/\1/p' | tr -d ,)
 report=host run --update host
@@ -46,19 +46,19 @@ near "$(figure there.json step_seconds)" "$(seconds 26)" 0.03 "half on the host,
 report=device run --update device
 near "$(figure device.json step_seconds)" 0 0 "nothing on the host"
 
-# What is moved follows: 8 bytes, and 16 of the state.
+# The traffic follows: 8 bytes, and 16 of state.
 moved() { figure "$1.json" 'runtime["moved_bytes_per_step"]["host"]'; }
 near "$(moved host)" "$((8 * values))" 0.001 "moved"
 near "$(moved half)" "$((4 * values))" 0.001 "moved"
 near "$(moved there)" "$((12 * values))" 0.001 "moved"
 
-# 20e9 parameters on four H100, of which a half and all are updated by the host: 1.173 and 2.278 s
-# were measured (Maurya et al., Middleware 2024).
+# 20e9 parameters on four H100s, of which the host updates half or all: 1.173 and 2.278 s were
+# measured (Maurya et al., Middleware 2024).
 near "$(python3 -c "print($(figure half.json step_seconds) / $values * 20e9)")" 1.173 0.06 "20B, a half"
 near "$(python3 -c "print($(figure host.json step_seconds) / $values * 20e9)")" 2.278 0.06 "20B, all"
 
 # ---- copies ------------------------------------------------------------------------------------
-# Slow ones set the pace: 4 bytes of each device's quarter, there and back at once.
+# Slow copies determine the time: 4 bytes for each device's quarter, in both directions at once.
 machine 5e9
 report=slow run --update host
 near "$(figure slow.json step_seconds)" "$(python3 -c "print($values / 5e9)")" 0.15 "slow copies"
@@ -70,7 +70,7 @@ for clip in 0 1e9; do
     --report clip$clip.json "${patient[@]}" "${small[@]}"
 done
 [[ $(hexes clip0.json) == "$(hexes clip1e9.json)" ]] || fail "nothing is clipped, and other losses"
-first_update() { # CLIP: when it begins, and when the last pass back ends, of a step
+first_update() { # CLIP: prints when the first update begins and when the last backward pass ends, in a step
   ends 0 "$actorrun" --stages 2 --clock virtual --grain layer --steps 2 --optimizer "adamw:clip=$1" \
     --trace clip.trace "${small[@]}"
   "$actortrace" rows clip.trace | awk -F'\t' '$1 == 1 && $10 ~ /^update/ && (!u || $8 < u) { u = $8 }

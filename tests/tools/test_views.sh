@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Tensors put together, taken apart and seen otherwise give one device's losses on grids, in pieces,
-# on stages and with activations made again; what a layout does not allow is said.
+# Concatenated, split and reshaped tensors give one device's losses on grids, in pieces, on stages
+# and with recomputation. Layouts that do not permit an operation are reported.
 # labels: outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -44,7 +44,7 @@ END
 model=(views.c --data "$reference/tokens.u16")
 run() { ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --steps 4 --microbatches 2 "$@"; }
 losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
-near() { # two reports: losses differ by less than 1e-5 of them
+near() { # REPORT REPORT: losses differ by less than 1e-5, relatively
   paste <(losses "$1") <(losses "$2") |
     awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR != 4 }'
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --vocab-parallel: the vocabulary's tables in parts, one on each stage. The losses are those of a run
-# without it within rounding, the same bits whatever the schedule, the processes and the timing; what is
-# moved is known to the byte; and on the virtual clock no stage is slower than the others, however many
-# words there are. With --vocab-barriers 1 likewise, and stages keep a microbatch less.
+# --vocab-parallel splits the vocabulary's tables over all stages. The losses equal those of a run
+# without it within rounding, and have the same bits with any schedule, processes and timing. The
+# traffic is known to the byte. On the virtual clock all stages are equally fast for any vocabulary.
+# The same holds with --vocab-barriers 1, with which stages keep one microbatch less.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -15,13 +15,13 @@ llama=(llama --layers 4 --width 24 --heads 6 --kv-heads 3 --ffn 40 --context 12 
 run() {
   ends 0 timeout 100 "$actorrun" --quiet --steps 4 --microbatches 4 "$@"
 }
-near() { # two reports: losses differ by less than 1e-6 of them
+near() { # REPORT REPORT: losses differ by less than 1e-6, relatively
   paste <(grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$') \
         <(grep -oE '"loss":[^,]*' "$2" | grep -oE '[0-9.]+$') |
     awk '{ d = $1 / $2 - 1; if (d > 1e-6 || d < -1e-6) bad = 1 } END { exit bad || NR < 4 }'
 }
 
-# ---- losses: each line has other parts of sums, and its words have the same as its first -----------
+# ---- losses: each line splits sums in another way; all runs of a line have the same bits -----------
 models() { [ "$1" = gpt ] && model=("${gpt[@]}") || model=("${llama[@]}"); }
 same() { # MODEL COMMON -- WAY, WAY ...
   local name=$1 common=$2 first=
@@ -50,7 +50,8 @@ same llama "--stages 2 $once" "--schedule zb-v" "-n 2 $patient --home act=disk -
 same llama "--stages 2 --tensor 2 --data-parallel 2 --shard parameters $once" "" "-n 2 $patient --schedule zb-h1"
 same gpt "--stages 2 --sequence 2 --pieces 2 $once" "" "--piece-order layers -n 2 $patient"
 
-# An evaluation finds what it does without; a checkpoint goes on with other stages, and with the other barriers.
+# An evaluation gives the same result as without; a checkpoint resumes with other stages and other
+# barriers.
 run --stages 2 --eval "$reference/tokens.u16" --eval-every 4 --report a.json "${gpt[@]}"
 # shellcheck disable=SC2086
 run --stages 2 --vocab-parallel $once --eval "$reference/tokens.u16" --eval-every 4 --report b.json \
@@ -74,9 +75,9 @@ for found in more, twice:
 END
 
 # ---- bytes ----------------------------------------------------------------------------------------
-# Between two stages, beyond what they move anyway: what the classifier reads and its gradient, what the
-# embeddings find and theirs, 4 S h numbers; for each position three numbers of each stage's words; and
-# one of the two rows of tokens goes to both.
+# Bytes between two stages, in addition to those without --vocab-parallel: input and gradient of the
+# classifier, output and gradient of the embedding, 4 S h numbers; three numbers per position for
+# each stage's part of the vocabulary; and one of the two rows of tokens, which both stages need.
 moved() { # ARGUMENTS...
   run --steps 1 --stages 2 -n 2 --microbatches 1 --report m.json "$@" llama --layers 2 --width 64 --heads 4 --kv-heads 2 --context 256 --batch 1 --data "$reference/tokens.u16"
   sed -n '/"runtime"/,/}/p' m.json | grep -oE '"pipeline":[^,}]*' | grep -oE '[0-9]+$'
@@ -87,9 +88,10 @@ for barriers in 1 2; do
     fail "$more bytes more are moved with $barriers barriers"
 done
 
-# ---- the clock -------------------------------------------------------------------------------------
-# The share of the peak that the model's products reach: the same with 32,000 words and with 256,000, each
-# stage with an equal part of them and a microbatch more than in 1F1B for each barrier. Without, it falls.
+# ---- the virtual clock -----------------------------------------------------------------------------
+# Utilization of the model's matrix products is the same with a vocabulary of 32,000 and 256,000.
+# Each stage has an equal part of the vocabulary, and one more microbatch than in 1F1B for each
+# barrier. Without --vocab-parallel it falls.
 python3 - "$actorrun" "$reference/tokens.u16" <<'END' || fail "it is not as good with many words"
 import json, subprocess, sys
 def share(words, *options):
@@ -116,7 +118,7 @@ for way in 1, 2: assert abs(found[256000][way] / found[32000][way] - 1) < 0.02, 
 assert found[256000][0] / found[32000][0] < 0.9, found
 END
 
-# ---- what cannot be ----------------------------------------------------------------------------------
+# ---- rejected settings -------------------------------------------------------------------------------
 refused() { # TEXT ARGUMENTS...
   local text=$1
   shift
@@ -132,8 +134,8 @@ refused "head/linear.1:rescale cannot lie as S1 along the tensor axis beside the
 refused "--vocab-barriers 1: op chunk.1/mse.1 (mse) is no cross entropy of rows that all count alike" \
   --vocab-parallel --vocab-barriers 1 --stages 2 pipeline
 
-# ---- what is said of it ----------------------------------------------------------------------------------
-# Beside the passes zeros, which nothing is read for, may be summands.
+# ---- reported plan ---------------------------------------------------------------------------------------
+# Sums beside the passes may include zeros, whose actors read nothing.
 head -c 24000 /dev/zero >zeros.u16
 ends 0 "$actorrun" --quiet --dry-run --vocab-parallel --vocab-barriers 1 --stages 4 --tensor 5 --data-parallel 3 --sequence 3 \
   --schedule gpipe --microbatches 3 gpt --width 48 --heads 6 --layers 2 --context 12 --batch 12 --vocab 96 --data zeros.u16

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Where UCX cannot be loaded, the processes of a host exchange data by TCP, and say so once. Who asks for shared memory
-# is refused.
+# If UCX cannot be loaded, the processes of a host exchange data over TCP and print one note. A
+# request for shared memory is rejected.
 # labels: outside
 # needs: zeromq ucx
 set -euo pipefail
@@ -9,7 +9,7 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need cc
 mkdir lacking
-cc -shared -o lacking/libucp.so.0 -x c /dev/null # which lacks all functions
+cc -shared -o lacking/libucp.so.0 -x c /dev/null # has none of the functions
 job=(--quiet -n 2 --stages 2 --steps 4 --report report.json gpt --layers 2 --width 32 --heads 2 --context 16
   --data "$reference/text.txt")
 
