@@ -40,8 +40,7 @@ static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
   say(w, "--layers", SLI_MAX(layers, chunks - 1)); /* and a head, always on one stage */
   say(w, "--width", width);
   say(w, "--heads", heads);
-  say(w, "--context",
-      (g->sequence > 1 ? 24 : 6) + below(8)); /* enough for every device, in every piece */
+  say(w, "--context", (g->sequence > 1 ? 24 : 6) + below(8)); /* for all devices and all pieces */
   say(w, "--vocab", 256 + below(8));
   say(w, "--batch", rows);
   if (!strcmp(m->name, "llama")) {
