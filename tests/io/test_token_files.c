@@ -201,7 +201,7 @@ static void damaged_headers_are_harmless(seeds s) {
       head[rng_below(&d, (uint32_t)size)] = (char)rng_below(&d, 256);
     size = rng_below(&d, 4) ? size : rng_below(&d, (uint32_t)size);
     char *exact =
-        memcpy(sli_calloc(size + 1, 1), head, size); /* exact, so sanitizers see overruns */
+        memcpy(sli_calloc(size + 1, 1), head, size); /* exact: sanitizers see an overrun */
     exact = sli_realloc(exact, size ? size : 1, 1);
     sli_npy out;
     sl_status status = sli_npy_read_integers("FILE", exact, size, &out);
