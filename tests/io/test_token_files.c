@@ -200,8 +200,7 @@ static void damaged_headers_are_harmless(seeds s) {
     for (uint32_t n = rng_below(&d, 4); n; n--)
       head[rng_below(&d, (uint32_t)size)] = (char)rng_below(&d, 256);
     size = rng_below(&d, 4) ? size : rng_below(&d, (uint32_t)size);
-    char *exact =
-        memcpy(sli_calloc(size + 1, 1), head, size); /* exact: sanitizers see an overrun */
+    char *exact = memcpy(sli_calloc(size + 1, 1), head, size); /* sanitizers see a read past it */
     exact = sli_realloc(exact, size ? size : 1, 1);
     sli_npy out;
     sl_status status = sli_npy_read_integers("FILE", exact, size, &out);
