@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a register on disk: an actor's output is spilled and filled back for its reader, in any
+/* Tests a register on disk. An actor's output is spilled and filled back for its reader, in any
  * order of keys, with as few as one slot per register, and arrives unchanged. A disk error ends the
  * run with a message that names the cause. */
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the gate against its specification under any threads and timing. Actors fire exactly the
- * steps begun, nothing begins after a stop or a hold, gates held and ended together end at the same
- * step, and a runtime's workers notice, whether firing, polling or asleep.
+ * steps begun, and nothing begins after a stop or a hold. Gates held and ended together end at the
+ * same step. A runtime's workers notice, whether firing, polling or asleep.
  *
  *   test_actors_gate [SEED [COUNT]]
  * labels: random computes */

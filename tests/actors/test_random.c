@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every plan that the proof accepts finishes with any timing, keeps its quotas, and delivers every
- * tick once, in order and with the right contents: thousands of random plans, on the virtual clock
- * and on real threads.
+ * tick once, in order and with the right contents. Tests thousands of random plans, on the virtual
+ * clock and on real threads.
  *
  *   test_actors_random [FIRST_SEED [COUNT]]
  * labels: random first more */

@@ -84,8 +84,8 @@ static void *run_once(void *rt) {
   return NULL;
 }
 
-/* Firings once nothing moves: c has finished AT and one is in flight, b is a quota ahead of c, a a
- * quota ahead of b, and d has all that c made. */
+/* Firings once nothing moves: c has finished AT and has one in flight. Each of a and b is a quota
+ * ahead of the next actor, and d has all that c made. */
 static const int64_t settled[STAGES] = {AT + 2 * QUOTA, AT + QUOTA, AT, AT};
 
 static void wait_until_settled(const sl_runtime *rt, sl_run_status *rs) {

@@ -15,7 +15,7 @@
 
 enum { MICROBATCHES = 4, DEVICES = 3 };
 
-static _Atomic int firings[DEVICES]; /* of each device's actor */
+static _Atomic int firings[DEVICES]; /* per device, of its actor */
 static _Atomic int block_at = -1;    /* the firing in which the last actor blocks */
 static _Atomic bool blocked;
 static sl_runtime *failing; /* the runtime that the last actor makes fail */

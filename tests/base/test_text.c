@@ -22,7 +22,7 @@ static void what_terminals_act_on_is_shown(void) {
   shown("Gr\303\266\303\237e \342\202\254 \360\237\230\200",
         "Gr\303\266\303\237e \342\202\254 \360\237\230\200");
   shown("\302\233[2J\302\237", "\\xc2\\x9b[2J\\xc2\\x9f");      /* 8-bit controls in UTF-8 */
-  shown("\233[2J", "\\x9b[2J");                                 /* and as single bytes */
+  shown("\233[2J", "\\x9b[2J");                                 /* the same as bare bytes */
   shown("\303", "\\xc3");                                       /* truncated */
   shown("\300\233 \340\202\233", "\\xc0\\x9b \\xe0\\x82\\x9b"); /* overlong encodings */
   shown("\364\220\200\200\377", "\\xf4\\x90\\x80\\x80\\xff");   /* beyond the last code point */

@@ -582,8 +582,7 @@ static void test_keys_follow_secret_and_job(void) {
 
 int main(void) {
   sli_control_make_key(key);
-  RUN(test_the_dead_and_the_silent_are_noticed_by_all);    /* forks, so it runs before any threads
-                                                              exist */
+  RUN(test_the_dead_and_the_silent_are_noticed_by_all);    /* forks: before any threads exist */
   RUN(test_who_hardly_runs_does_not_blame_others_at_once); /* forks, too */
   RUN(test_keys_follow_secret_and_job);
   RUN(test_wrong_options_are_refused);

@@ -76,7 +76,8 @@ static void check_message(const receiver *r, int message) {
     CHECK(r->data[i] == byte_of(message, i), "message %d has its data", message);
 }
 
-/* Feeds some bytes at a time, up to the end of the announced range or past it. */
+/* Feeds some bytes at a time, either written directly to their destination or passed to the
+ * parser. */
 static void test_a_stream_cut_anywhere_arrives(void) {
   static uint8_t stream[STREAM_BYTES];
   size_t bytes = write_stream(stream);

@@ -18,7 +18,7 @@
 
 /* State that all processes of a job inherit when they are forked. */
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1], name[64];
-static int number; /* of the job */
+static int number; /* number of the job */
 
 static void run_job(int n, void (*main)(process *p)) {
   int port = process_port(endpoint);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt implemented plainly after its documentation: column-major matrices, operands that may be
- * transposed, alpha and beta, a bias along columns, GELU and its gradient, whose input is the
- * auxiliary matrix of the result's type. Shapes, alignments and workspaces that the library would
- * refuse are refused. */
+ * transposed, alpha and beta, a bias along columns, GELU and its gradient. The gradient's input is
+ * the auxiliary matrix, of the result's type. Shapes, alignments and workspaces that the library
+ * would refuse are refused. */
 #include "tests/emulated/cublasLt.h"
 
 #include <stdbool.h>

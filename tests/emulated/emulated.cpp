@@ -374,7 +374,7 @@ void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 namespace {
 
 /* A tile in shared memory that an operand's descriptor names, in the only swizzle used here (PTX
- * ISA, "Strides", "Shared memory layouts"): bits 7 to 9 of an address are XORed into bits 4 to
+ * ISA, "Strides", "Shared memory layouts"). Bits 7 to 9 of an address are XORed into bits 4 to
  * 6. */
 struct tile {
   uint32_t at, step;

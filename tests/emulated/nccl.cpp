@@ -76,7 +76,7 @@ bool is_to(const char *what, bool init, uint64_t issue) {
   return planned().what == what;
 }
 
-uint64_t issues; /* of this process */
+uint64_t issues; /* issued by this process */
 
 } // namespace
 

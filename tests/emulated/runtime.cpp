@@ -65,7 +65,7 @@ struct memory {
   int device;
   bool is_open; /* only used if guarded */
 };
-std::map<const void *, memory> memories; /* of all devices */
+std::map<const void *, memory> memories; /* memory of all devices */
 std::set<std::pair<int, int>> reached;   /* the first may access the second */
 int touching, acting = HOST; /* acting: the device that accesses memory; the host may access all */
 
@@ -148,7 +148,7 @@ struct mark {
 struct operation {
   std::function<void()> run;
   std::shared_ptr<mark> wait;  /* runs after this has passed */
-  std::function<bool()> ready; /* and after this returns true */
+  std::function<bool()> ready; /* nor before this returns true */
   std::shared_ptr<mark> passes;
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures what the kernels reach on this GPU, absolutely and as a share of what the card can do in
- * the same run: a plain copy for memory-bound ops, a bf16 product of 8192 x 8192 x 8192 for the
- * others. Prints lines of `case<TAB>value<TAB>unit<TAB>share`, in GB/s or TFLOP/s. Shapes are those
- * of GPT-2 124M with 8 sequences of 1024; bytes and flops come from the ops' cost rules at the
- * device's types.
+ * the same run. For memory-bound ops that is a plain copy, for the others a bf16 product of 8192 x
+ * 8192 x 8192. Prints lines of `case<TAB>value<TAB>unit<TAB>share`, in GB/s or TFLOP/s. Shapes are
+ * those of GPT-2 124M with 8 sequences of 1024; bytes and flops come from the ops' cost rules at
+ * the device's types.
  *
  * Calls are launched back to back and timed together, and the best of a few runs counts, so launch
  * time is hidden as far as in training. Calls rotate through several copies of their arguments,

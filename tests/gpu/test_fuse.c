@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU may run several calls of a program as one launch if the results match those of single
- * launches: the same bits for the project's kernels, the same within the precision of the types for
- * the library's. Random small programs with a reused workspace check that, and that the shipped
- * models fuse what they should.
+ * launches. The project's kernels must give the same bits, the library's the same values within the
+ * precision of the types. Random small programs with a reused workspace check that, and that the
+ * shipped models fuse what they should.
  *
  *   test_fuse [SEED] */
 #include <string.h>

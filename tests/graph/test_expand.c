@@ -201,8 +201,8 @@ static void check_one(uint64_t seed) {
   sl_graph_destroy(all);
 }
 
-/* A seed whose parameters are unread on a device that would copy other parameters after them from
- * another device. */
+/* A seed with parameters that a device gets from another one but never reads, in turn with others
+ * that it reads. */
 enum { UNREAD_IN_TURN = 108 };
 
 int main(int argc, char **argv) {

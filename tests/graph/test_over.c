@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs alias inputs, gradients alias activations when a step is one tick, and the forward pass
- * computes a loss's gradient: all of these exactly where no reader remains, and nowhere else.
+ * computes a loss's gradient. Each happens exactly where no reader remains, and nowhere else.
  * Actors compute the same bits as the plainest execution, which gives every tensor its own memory.
  * Models are random ones whose ops may all run in place, and ones in which they must not.
  * labels: random unthreaded */

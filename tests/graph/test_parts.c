@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests tensors stored in parts: names say which part, any set of parts that covers a tensor
- * assembles to the whole, and a missing or overlapping part is an error that names the tensor.
+/* Tests tensors stored in parts. Names say which part, and any set of parts that covers a tensor
+ * assembles to the whole. A missing or overlapping part is an error that names the tensor.
  * labels: random unthreaded */
 #include "graph/state/parts.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences cut in pieces train like whole ones: the same losses and gradients within rounding for
- * every number of pieces and every cut, and the same bits for one cut on any schedule, number of
+/* Sequences cut in pieces train like whole ones. Losses and gradients are the same within rounding
+ * for every number of pieces and every cut. One cut gives the same bits on any schedule, number of
  * stages and timing. Bubble and memory match Seq1F1B (Sun et al., arXiv 2406.03488). A model that
  * cannot be cut is refused with an error that names the op.
  * labels: unthreaded first more */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search along the tensor axis finds the cheapest choice, and it finds the known good ones
- * unasked: data parallelism for a small net with a wide batch, Megatron's column and row pairs with
- * everything that belongs to them for transformers of large hidden size.
+ * unasked. These are data parallelism for a small net with a wide batch, and Megatron's column and
+ * row pairs for transformers of large hidden size.
  * labels: random unthreaded */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The result of an op depends neither on the team size nor on whether an output overwrites an input
- * where the op allows it: the same bits on every CPU level, in gradients too.
+ * where the op allows it. The bits are the same on every CPU level, in gradients too.
  * labels: random smoke */
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 #include "tests/support/seeds.h"
 
 enum { TEAMS = 3 };
-static struct sl_team *teams[TEAMS]; /* of 1, 2, 3 threads */
+static struct sl_team *teams[TEAMS]; /* with 1, 2, 3 threads */
 
 /* Arrays larger than a chunk, and not a whole number of vectors. */
 static const math_claim large_claims[] = {

@@ -302,8 +302,8 @@ static int count_cached(char *seen) {
   return cached;
 }
 
-/* Nothing read or written stays in the page cache. The test is skipped if an unwritten file already
- * appears cached. */
+/* Nothing read or written stays in the page cache. This is checked only if the unwritten file shows
+ * no cached pages. */
 static void the_page_cache_stays_empty(const char *how) {
   setenv("SLUICE_DISK", how, 1);
   char *disk = disk_create(SEEN * PAGE);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products with one fixed order of sums have the bits of a scalar reference: a chain of fused
- * products in each group of k, in the first group starting at the bias, and a binary tree over the
- * groups. No bit depends on the number of rows or columns, the forms of the operands, the team, the
- * chunk or the CPU level, unless the level does not fuse. Products of two halves of k add up to the
- * whole. Sums of leaves are rounded and added in f64.
+/* Products with one fixed order of sums have the bits of a scalar reference. Each group of k is a
+ * chain of fused products, the first starting at the bias; a binary tree adds the groups. No bit
+ * depends on the number of rows or columns, the forms of the operands, the team, the chunk or the
+ * CPU level, unless the level does not fuse. Products of two halves of k add up to the whole. Sums
+ * of leaves are rounded and added in f64.
  * labels: computes more */
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact gradients of expert weights equal, bit for bit, sums over leaves by a scalar reference:
- * rows of one leaf and one expert in order, in tiles, with each leaf's sum rounded to a multiple of
- * 2^-40. Rows that arrive at a device in another order, with their leaf numbers, give the same
+/* Exact gradients of expert weights equal, bit for bit, sums over leaves by a scalar reference. It
+ * adds rows of one leaf and one expert in order, in tiles, and rounds each leaf's sum to a multiple
+ * of 2^-40. Rows that arrive at a device in another order, with their leaf numbers, give the same
  * sums, and sums of several devices add up to those of one. Leaf numbers follow the positions of
  * the ids in the whole array.
  * labels: random unthreaded */

@@ -62,7 +62,7 @@ static void fill(const shape *s, kernel *k) {
 
 typedef struct head {
   const shape *s;
-  const float *q, *k, *v, *g; /* of position 0 */
+  const float *q, *k, *v, *g; /* at position 0 */
   int64_t q_row, k_row, v_row, g_row;
 } head;
 
@@ -258,7 +258,7 @@ typedef struct shares {
   shape s;
   int pieces, devices;
   int64_t begin[SHARES + 1];
-  sl_type state, carry; /* of all devices */
+  sl_type state, carry; /* all devices together */
   kernel records[SHARES];
   void *ends[DEVICES]; /* a device's state at the end of a piece */
 } shares;

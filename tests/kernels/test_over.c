@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An op that allows an output to overwrite an input gives the same bits there as in separate
- * memory: each such output over each such input, two outputs over two inputs, on every CPU level,
- * with and without a team, and with one array for two inputs.
+ * memory. Tests each such output over each such input, and two outputs over two inputs, on every
+ * CPU level, with and without a team. One array may also serve as two inputs.
  * labels: random unthreaded */
 #include <unistd.h>
 

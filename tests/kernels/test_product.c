@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* f32 matrix products match the sums of their definition for any layout of the operands, and have
- * the same bits for teams of any size, chunk by chunk, and on concurrent threads. On every CPU
- * level this holds for the level's library and for the project's kernel, and on the best level also
- * for tiles, which it can emulate (test_split.c shows that all levels multiply alike on tiles).
+/* f32 matrix products match the sums of their definition for any layout of the operands. Teams of
+ * any size, single chunks and concurrent threads give the same bits. On every CPU level this holds
+ * for the level's library and for the project's kernel. On the best level it also holds for tiles,
+ * which that level can emulate (test_split.c shows that all levels multiply alike on tiles).
  * labels: computes more */
 #include <math.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every op with gradients matches its plain reference, and each of its gradient rules matches
- * finite differences of that reference: at odd shapes, on every CPU level, with absent outputs, and
- * when adding to existing values.
+ * finite differences of that reference. Cases: odd shapes, every CPU level, absent outputs, and
+ * adding to existing values.
  * labels: random unthreaded computes */
 #include <sys/wait.h>
 #include <unistd.h>

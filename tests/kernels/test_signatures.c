@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every signature by which an op says it can be sharded (sl_op.signatures) gives the result of the
- * whole call, and so do its gradients: for random shares, odd shapes, on every CPU level.
+ * whole call, and so do its gradients. Tests random shares and odd shapes on every CPU level.
  * test_rows.c and test_kernels_pieces.c check the whole call against references and finite
  * differences.
  * labels: random unthreaded */

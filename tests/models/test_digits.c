@@ -37,7 +37,7 @@ static void run_destroy(run *r) {
 typedef struct score {
   const digits *data;
   int64_t seen, right;
-  double accuracy; /* of the final evaluation */
+  double accuracy; /* in the final evaluation */
 } score;
 
 static void take_metric(void *ctx, int64_t step, const char *name, double value) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the op of the graph network example: whole or in pieces, it sums the values of the
+/* Tests the op of the graph network example. Whole or in pieces, it sums the values of the
  * neighbours like a plain sum over all pairs of vertices, and its gradient is right.
  * labels: unthreaded */
 #include "examples/gcn.c"

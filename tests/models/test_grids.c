@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages on grids of devices learn what one device learns: over 20 steps of GPT and LLaMA the
+/* Stages on grids of devices learn what one device learns. Over 20 steps of GPT and LLaMA the
  * losses match a single device within rounding, also where rows, heads, widths and vocabularies do
  * not divide evenly. On one layout the losses are the same bit for bit for any schedule, workers,
  * timing and processes.

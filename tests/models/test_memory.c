@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sharding reduces memory by exactly the documented bytes: each device's parameters, gradients and
+/* Sharding reduces memory by exactly the documented bytes. Each device's parameters, gradients and
  * optimizer state follow from the parameter shapes, the grid sizes D and T, and the tensors that
  * are sharded. Logits are checked too: they are the activations as wide as the vocabulary, and
  * their gradient replaces them in memory. docs/parallel.md gives the formulas in words.
@@ -205,10 +205,10 @@ static void check_grid(const gpt_shape *s, int data, int tensor, sharing sharing
 
 /* ---- between processes ----------------------------------------------------------------------- */
 
-/* With one process per device, sent and received data needs memory besides: slices of a block's
- * gradient, those of other devices, parts of the sum, and the other devices' shards of a block both
- * ways. All of it is in lanes, except small sums and shards of parameters that two blocks read once
- * per step. */
+/* With one process per device, a device needs memory for sent and received data: slices of a
+ * block's gradient, the slices of others, and parts of the sum. It also needs memory for other
+ * devices' shards of a block, both ways. All of it is in lanes, except small sums and shards of
+ * parameters that two blocks read once per step. */
 static void check_processes(const gpt_shape *s, int data, sharing sharing) {
   gpt_words words;
   char name[GRID_TEXT];

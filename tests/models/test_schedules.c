@@ -40,7 +40,7 @@ static figures run(const char *schedule, int p, int v, int m, double comm) {
 
 /* ---- the table ------------------------------------------------------------------------ */
 
-/* What a schedule must reach: idle time in passes of a chunk, activations in chunks. */
+/* Limits that a schedule must reach: idle time in passes of a chunk, activations in chunks. */
 typedef struct claim {
   double idle, peak;
   bool bound; /* upper limits instead of exact values */

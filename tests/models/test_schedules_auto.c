@@ -21,7 +21,7 @@ typedef struct draw {
   uint64_t seed;
   int p, m;
   double budget;
-  sl_cost cost; /* of everything a device runs */
+  sl_cost cost; /* everything a device runs */
 } draw;
 
 static draw draw_run(uint64_t seed) {

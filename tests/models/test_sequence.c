@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequence parallelism learns what one device learns, for GPT and LLaMA, over grids of data,
- * sequence, tensor and stages, with pieces, recomputation and shards, also where positions and
- * heads do not divide evenly. On one layout the bits do not depend on schedule, timing and
- * processes. Attention exchanges exactly the expected bytes, by heads or around a ring, and zigzag
- * rings balance the work of all devices.
+/* Sequence parallelism learns what one device learns, for GPT and LLaMA. Grids have data, sequence,
+ * tensor and stage axes, with pieces, recomputation and shards; positions and heads need not divide
+ * evenly. On one layout the bits do not depend on schedule, timing and processes. Attention
+ * exchanges exactly the expected bytes, by heads or around a ring, and zigzag rings balance the
+ * work of all devices.
  * labels: numbers more */
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that split positions and exchange states of linear attention learn what one device
- * learns, for a hybrid and Mamba-2, over grids of data, sequence, tensor and stages, with pieces,
- * recomputation and shards, and with the same bits over processes. They exchange exactly the
+ * learns, for a hybrid and Mamba-2. Grids have data, sequence, tensor and stage axes, with pieces,
+ * recomputation and shards; several processes give the same bits. The devices exchange exactly the
  * expected bytes, at any sequence length.
  * labels: numbers more */
 #include <math.h>

@@ -38,7 +38,7 @@ static int most_running, most_queued, tick_us;
 static bool stuck, over;
 static struct {
   sl_session_event *of;
-  size_t first, count, capacity; /* those before `first` have been polled */
+  size_t first, count, capacity; /* events before `first` have been polled */
 } events;
 static sl_session_stats stats;
 static int wake;

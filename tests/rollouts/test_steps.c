@@ -30,7 +30,7 @@ typedef struct run {
   int updates, ahead;
   bool all_positions;
   int64_t prompts[STEPS][BATCH];
-  uint64_t hash[STEPS];             /* of the tokens and log-probabilities of each step */
+  uint64_t hash[STEPS];             /* over the tokens and log-probabilities of each step */
   double losses[STEPS], off[STEPS]; /* off: the largest |ratio - 1| */
   double rewards[BATCH], advantages[BATCH];
   sl_rollouts_report report;

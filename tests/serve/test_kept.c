@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* If a prompt returns after its pages were reused, they are copied back from host memory or disk
- * with the same bits as computed ones, as far as the configured room goes. The least recently used
- * pages are evicted first. */
+/* If a prompt returns after its pages were reused, they are copied back from host memory or disk,
+ * as far as the configured room goes. Copied pages have the bits of computed ones. The least
+ * recently used pages are evicted first. */
 #include <stdlib.h>
 #include <unistd.h>
 

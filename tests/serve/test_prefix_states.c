@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model with states continues behind another request's pages where a state was saved: after a
- * prompt's last full page, and after every given number of pages. The bits equal those of a request
- * computed whole. The least recently used states are evicted first. Sink tokens, with which all
- * requests begin, are computed once. */
+ * prompt's last full page, and after each N-th page for a given N. The bits equal those of a
+ * request computed whole. The least recently used states are evicted first. Sink tokens, with which
+ * all requests begin, are computed once. */
 #include "tests/support/session.h"
 
 enum { CONTEXT = 256, PAGE = SL_SESSION_PAGE, LAYERS = 4, HEADS = 2, DIM = 16 };

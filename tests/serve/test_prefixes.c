@@ -12,7 +12,7 @@ typedef struct outcome {
   int64_t cached;
   int count;
   int32_t tokens[MOST];
-  uint64_t hash; /* of the first token's logits */
+  uint64_t hash; /* logits of the first token */
 } outcome;
 
 static uint64_t submit(sl_session *s, const int32_t *prompt, int64_t n, int64_t tokens) {

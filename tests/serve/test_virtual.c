@@ -262,7 +262,7 @@ static void ticks_that_were_held_up_count(void) {
   sli_fit_fini(&f);
 }
 
-/* Of many ticks, evenly spread ones are kept, from the first to the last. */
+/* Runs of neighbouring ticks are kept if there are many, spread from the first to the last. */
 static void spreads_of_many_ticks_have_an_end(void) {
   fit f = {0};
   for (int i = 0; i < 2001; i++)
