@@ -49,7 +49,7 @@ static void products_go_by_whole_tiles(void) {
   sl_hardware_row row = {
       .op = "linear", .tile_m = 256, .tile_n = 128, .tiles_at_once = 3, .tile_k = 16};
   sl_hardware h = {.flops_per_second = 1e9, .bytes_per_second = 1e30, .nrows = 1, .rows = &row};
-  double tiles = 6; /* 2 x 2 tiles in waves of 3: 2 waves */
+  double tiles = 6; /* 2 x 2 tiles, 3 at a time: two rounds of 3 */
   CHECK(near(sli_work_seconds(&h, &w), tiles * 256 * 128 * 2 * (64 + 16) / 1e9), "%.9g s",
         sli_work_seconds(&h, &w));
   row = (sl_hardware_row){.op = "linear", .flops_factor = 3, .flops_per_second = 2e9};

@@ -71,7 +71,7 @@ static void a_block_keeps_what_is_said(void) {
   const size_t array = (size_t)ROWS * WIDTH * sizeof(float), row = ROWS * sizeof(float);
   const size_t logarithms = HEADS * row;
   const size_t want[] = {16 * array + logarithms + 4 * row, 10 * array + logarithms, array};
-  const size_t squares = 12 * 64; /* of its parameters' gradients, one each */
+  const size_t squares = 12 * 64; /* squared norms of its 12 parameters' gradients, always kept */
   for (int i = 0; i < 3; i++) {
     size_t more = activations(4, hows[i]) - activations(3, hows[i]) - squares;
     CHECK(more == want[i], "recompute %s: a block keeps %zu bytes, not %zu", hows[i], more,
