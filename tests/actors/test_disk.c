@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A register that lives on disk: what an actor makes is spilled there and filled back for the one
- * that uses it, in any order of its choice, with as few slots as one each, and comes as it was.
- * What breaks there ends the run and is named. */
+/* Tests a register on disk. An actor's output is spilled and filled back for its reader, in any
+ * order of keys, with as few as one slot per register, and arrives unchanged. A disk error ends the
+ * run with a message that names the cause. */
 #include <inttypes.h>
 #include <linux/magic.h>
 #include <math.h>
@@ -24,21 +24,21 @@
 enum { MICROBATCHES = 4, MADE = 0, HOME, BACK, REGISTERS };
 
 typedef struct shape {
-  int64_t numbers; /* of a slot */
+  int64_t numbers; /* per slot */
   int quota[REGISTERS];
-  bool reversed; /* the last that was made is used first */
-  bool modelled; /* nothing is moved, it only takes time */
-  bool rows;     /* each number is a row, and not all are valid */
+  bool reversed; /* the last value written is used first */
+  bool modelled; /* timing only, no data is moved */
+  bool rows;     /* each value is a row, and only some rows are valid */
 } shape;
 
 static _Atomic int64_t uses, break_at = -1;
-static const char *replacement; /* what takes the file's place in use number break_at */
+static const char *replacement; /* the file that replaces the disk file at use number break_at */
 
 static float value_of(const sl_tick *tick, int64_t i) {
   return (float)(tick->number * 7919 + i % 4093);
 }
 
-/* Of slots with rows: none of them, or any number. */
+/* Returns the valid rows of a slot: none in every third tick, otherwise any number. */
 static int64_t rows_in(int64_t tick, int64_t all) {
   return tick % 3 == 1 ? 0 : tick * 611 % (all + 1);
 }
@@ -54,7 +54,7 @@ static void make_op(const sl_call *call) {
   sl_call_fill(call, 0, rows);
 }
 
-/* And poisons what it has used: nobody is to see that. */
+/* Checks its input and poisons it afterwards: nobody may read it again. */
 static void use_op(const sl_call *call) {
   float *in = (float *)call->in[0];
   int64_t nth = atomic_fetch_add(&uses, 1), last = atomic_load(&break_at);
@@ -76,7 +76,7 @@ static const sl_op make_row = {
 static const sl_op use_row = {
     .name = "use", .max_in = 1, .kernels = SL_CPU_KERNEL(use_op), .looks = 1};
 
-/* One call, which reads the first base if it reads, and writes the next. */
+/* A program of one call, which reads base 0 if it has an input and writes the next base. */
 static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, int nin, int nout,
                                 const char *name) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
@@ -105,7 +105,7 @@ static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, 
   return program;
 }
 
-/* Firings of one step, in the order in which they are used. */
+/* The firings of one step in the order of their use. */
 static int32_t back_map(sl_plan *plan, const shape *s) {
   sl_map_entry entries[MICROBATCHES];
   for (int i = 0; i < MICROBATCHES; i++)
@@ -129,7 +129,7 @@ static void add_registers(sl_plan *plan, const shape *s) {
 typedef struct part {
   const char *name;
   const sl_op *op;
-  int queue, in, out; /* SL_NONE: none */
+  int queue, in, out; /* SL_NONE if absent */
   int32_t in_map, ticks;
 } part;
 
@@ -209,7 +209,7 @@ static void check_run(const shape *s, uint64_t seed, int64_t steps) {
 }
 
 static void what_comes_back_is_what_went(void) {
-  for (int i = 0; i < 9; i++) { /* any two of the three numbers of slots meet once */
+  for (int i = 0; i < 9; i++) { /* each pair of the three slot counts meets once */
     shape s = {
         i % 2 ? 1024 : 2500, {1 + i % 3, 1 + i / 3, 1 + (i + i / 3) % 3}, false, false, false};
     check_run(&s, 0, 4);
@@ -236,8 +236,8 @@ static void no_race_shows(void) {
   }
 }
 
-/* Slots on disk, and those copied from and to there, are whole pages; disks are no part of what a
- * device has. */
+/* Slots on disk, and slots copied to and from disk, are whole pages; a device's memory does not
+ * include disks. */
 static void slots_are_whole_pages(void) {
   shape s = {100, {2, 1000, 3}, false, false, false};
   sl_plan *plan = plan_of(&s, ".");
@@ -262,7 +262,7 @@ static void slots_are_whole_pages(void) {
   sl_plan_destroy(plan);
 }
 
-/* Slots on disk are read and written between runs as all others are. */
+/* Between runs, slots on disk are read and written like all others. */
 static void slots_are_read_and_written(void) {
   shape s = {1024, {1, 2, 1}, false, false, false};
   sl_plan *plan = finished(&s);
@@ -281,7 +281,7 @@ static void slots_are_read_and_written(void) {
   sl_plan_destroy(plan);
 }
 
-/* Of what actortrace shows as a device's, none lies on disk. */
+/* actortrace does not count disk slots as device memory. */
 static void a_trace_shows_the_devices_memory(void) {
   const char *build = getenv("SLUICE_BUILD");
   shape s = {1 << 18, {1, MICROBATCHES, 1}, true, true, false};
@@ -303,7 +303,7 @@ static void a_trace_shows_the_devices_memory(void) {
   unlink("actors_disk.trace");
 }
 
-/* ---- what breaks ----------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------- */
 
 static void check_breaks(const char *with, const char *who, const char *why) {
   shape s = {1024, {2, 2, 2}, false, false, false};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What flow says from numbers of firings alone is what a simulation finds that moves every
- * token by itself: which keys are ready, which slots are in use, what each port lacks, of random
- * plans (with pools, initial slots, late and reversed readers, private state) and of rings
- * that share slots, in the middle of firings too.
+/* Compares flow, which works from firing counts only, with a simulation that moves every token:
+ * ready keys, used slots, and what each port lacks. Plans are random (with pools, initial slots,
+ * late and reversed readers, private state), or rings that share slots; comparisons happen in the
+ * middle of firings, too.
  *
  *   test_actors_flow [SEED [COUNT]]
  * labels: unthreaded */
@@ -18,7 +18,8 @@
 
 enum { KEYS = 4096, LOOKED_AT = 40 };
 
-/* A register: of each key, whether it has a slot, is ready, and how many owe an answer. */
+/* A register. For each key: whether it has a slot, whether it is ready, and how many readers still
+ * hold it. */
 typedef struct tokens {
   int32_t used;
   bool has_slot[KEYS], ready[KEYS];
@@ -50,7 +51,7 @@ static int64_t first_key(const simulation *s, const sl_port *p) {
   return least;
 }
 
-/* Each reader's port: key by key from its first one on. */
+/* Returns the readers of a key. Each port reads every key from its first one on. */
 static int32_t readers_of(const simulation *s, int32_t reg, int64_t key) {
   int32_t n = 0;
   for (int32_t a = 0; a < s->plan->nactors; a++)
@@ -102,7 +103,8 @@ static int32_t used_with_shared(const simulation *s, int32_t reg) {
   return sum;
 }
 
-/* May the pool of a register, of whose slots `more[reg]` besides are taken, give one more? */
+/* Returns whether the pool of a register can give one more slot, when `more[reg]` further slots of
+ * each register are taken. */
 static bool pool_gives(const simulation *s, int32_t reg, const int32_t *more) {
   const sl_plan *plan = s->plan;
   int32_t pool = plan->regs[reg].pool, sum = 0;
@@ -116,7 +118,7 @@ static bool pool_gives(const simulation *s, int32_t reg, const int32_t *more) {
   return sum < plan->pools[pool].quota;
 }
 
-/* What port p of an actor (inputs, then outputs) lacks for its next firing. */
+/* Returns what port p of an actor (inputs, then outputs) lacks for the next firing. */
 static int lacks(const simulation *s, int32_t actor, int32_t p) {
   const sl_actor *a = &s->plan->actors[actor];
   bool input = p < a->nin;
@@ -215,7 +217,7 @@ static void compare(const simulation *s, const sli_flow *flow) {
   }
 }
 
-/* At every moment of a random run; returns how many firings it had. */
+/* Compares at every moment of a random run; returns its number of firings. */
 static int64_t simulate(const sl_plan *plan, uint64_t seed, int64_t most) {
   simulation s = begin(plan, seed);
   sli_flow *flow = sli_flow_create(plan);
@@ -240,7 +242,7 @@ static int64_t simulate(const sl_plan *plan, uint64_t seed, int64_t most) {
 
 /* ---- registers that share slots -------------------------------------------------------------- */
 
-/* Makers in turn, each with a register among those that share, and its readers. */
+/* A ring: each maker has one of the registers that share slots, with readers. */
 static sl_plan *make_ring(uint64_t seed) {
   int n = 2 + random_below(&seed, 4), quota = 1 + random_below(&seed, 3);
   sl_plan *plan = sl_plan_create(4, 1);

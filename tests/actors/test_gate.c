@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gate keeps what its drawing says, whatever threads ask of it and when: actors fire the
- * steps begun and not one more, nothing begins behind a stop or a hold, gates that are held
- * and ended together end alike, and workers of a runtime hear of it, awake, looking or asleep.
+/* Tests the gate against its specification under any threads and timing. Actors fire exactly the
+ * steps begun, and nothing begins after a stop or a hold. Gates held and ended together end at the
+ * same step. A runtime's workers notice, whether firing, polling or asleep.
  *
  *   test_actors_gate [SEED [COUNT]]
  * labels: random computes */
@@ -25,9 +25,9 @@ static void spin(uint32_t rounds) {
   for (uint32_t i = 0; i < rounds; i++) __asm__ volatile("" ::: "memory");
 }
 
-/* ---- a gate by itself ---------------------------------------------------------------------- */
+/* ---- a gate alone -------------------------------------------------------------------------- */
 
-/* An actor that does nothing but ask for one step after another. */
+/* An actor that only asks for one step after another. */
 typedef struct asker {
   pthread_t thread;
   gate *gate;
@@ -63,7 +63,7 @@ static void join(asker *askers, int n) {
   for (int i = 0; i < n; i++) pthread_join(askers[i].thread, NULL);
 }
 
-/* All have fired the steps that the gate says, which are those begun. */
+/* Checks that all actors have fired the steps that the gate reports, namely those begun. */
 static void check_fired(const asker *askers, int n, const gate *g, uint64_t seed) {
   gate_view v = gate_look(g);
   for (int i = 0; i < n; i++) {
@@ -74,7 +74,7 @@ static void check_fired(const asker *askers, int n, const gate *g, uint64_t seed
   }
 }
 
-/* Twice, with time in between for what should not happen. */
+/* Checks twice that no further step has begun, with a pause for one to begin wrongly. */
 static void check_still(const gate *g, int64_t begun, rng *d, const char *after, uint64_t seed) {
   for (int i = 0; i < 2; i++, spin(rng_below(d, 20000)))
     CHECK(gate_look(g).begun == begun, "seed %" PRIu64 ": a step began after %s", seed, after);
@@ -87,7 +87,7 @@ static void end_somewhere(gate *g, rng *d, uint64_t seed) {
   CHECK(gate_final(g) >= begun, "seed %" PRIu64 ": a step was taken back", seed);
 }
 
-/* Perhaps a hold and an end, then perhaps stops and aborts: after a stop actors may be gone. */
+/* Draws a hold and an end, then stops and aborts: after a stop, actors may be gone. */
 static void interfere(gate *g, rng *d, uint64_t seed) {
   spin(rng_below(d, 60000));
   if (rng_below(d, 2)) end_somewhere(g, d, seed);
@@ -112,7 +112,7 @@ static void one_gate(uint64_t seed) {
   check_fired(askers, ACTORS, &g, seed);
 }
 
-/* Several threads hold, stop and abort the same gate at once. */
+/* Several threads hold, stop and abort one gate concurrently. */
 typedef struct meddler {
   pthread_t thread;
   gate *gate;
@@ -142,13 +142,13 @@ static void many_meddle(uint64_t seed) {
     CHECK(!pthread_create(&meddlers[i].thread, NULL, meddle, &meddlers[i]), "no thread");
   }
   for (int i = 0; i < 2; i++) pthread_join(meddlers[i].thread, NULL);
-  gate_end(&g, gate_hold(&g)); /* a hold may have come after the last end */
+  gate_end(&g, gate_hold(&g)); /* a hold may follow the last end */
   join(askers, ACTORS);
   for (int i = 0; i < ACTORS; i++)
     CHECK(askers[i].fired <= gate_look(&g).begun, "seed %" PRIu64 ": actor %d", seed, i);
 }
 
-/* As processes end together: all hold, all end with the most that one has begun. */
+/* Gates end as processes do: all hold, then all end at the most steps that one has begun. */
 static void gates_end_alike(uint64_t seed) {
   gate g[GATES];
   asker askers[GATES][2];
@@ -172,7 +172,7 @@ static void gates_end_alike(uint64_t seed) {
 
 /* ---- a runtime ------------------------------------------------------------------------------- */
 
-/* Two actors, each on a device of its own: the second waits for the first. */
+/* Two actors on separate devices: the second waits for the first. */
 static sl_plan *make_pair(void) {
   static const char *const names[] = {"a", "b"};
   sl_plan *plan = sl_plan_create(1, 1);
@@ -203,8 +203,8 @@ static void *run_on(void *rt) {
   return status;
 }
 
-/* Whoever holds a run and lets it end does so after any time, so workers may be firing, looking
- * for news, or asleep. */
+/* The run is held and released after a random delay, so workers may be firing, polling, or
+ * asleep. */
 static void workers_hear(const sl_plan *plan, uint64_t seed) {
   sl_runtime *rt;
   pthread_t thread;

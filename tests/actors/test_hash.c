@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan's hash is of its fields: changing any one by which a run could differ changes it, in
- * a plan with all kinds of them and in random ones; what a process may have for itself does
- * not.
+/* A plan's hash covers its fields: changing any field that can affect a run changes the hash, in a
+ * plan with one of each kind and in random plans. Settings that a process may choose for itself do
+ * not change it.
  * labels: unthreaded */
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
@@ -62,7 +62,8 @@ static void reset_records(void) {
   for (int i = 0; i < 3; i++) order[i] = i < 2 ? 0 : 1;
 }
 
-/* Programs belong to a plan only while it is hashed: these are the test's. */
+/* Builds the plan; the programs belong to this test and are part of the plan only while it is
+ * hashed. */
 static sl_plan *make_plan(void) {
   sl_plan *plan = sl_plan_create(2, 1);
   int32_t each = sl_plan_map_each(plan), span = sl_plan_add_map(plan, 2, 1, entries);
@@ -115,7 +116,7 @@ static uint64_t hash_of(sl_plan *plan) {
 
 static sl_plan *plan;
 
-/* X(change): a statement about `plan` or the records. */
+/* X(change): a statement that changes `plan` or the records. */
 /* clang-format off */
 #define CHANGES(X)                                                                              \
   X(plan->microbatches++) X(plan->pieces++)                                                     \
@@ -169,7 +170,7 @@ static sl_plan *plan;
   X(source.cut = 0) X(source.nout = 2)
 /* clang-format on */
 
-/* What each process may have for itself, and what follows from the rest. */
+/* Changes that a process may make for itself, and fields that follow from others. */
 /* clang-format off */
 #define OWN(X)                                                                                  \
   X(plan->devices[0].threads = 7) X(plan->devices[0].number = 3)                                \
@@ -185,7 +186,7 @@ static sl_plan *plan;
 static const char *const changes[] = {CHANGES(X)}, *const own[] = {OWN(X)};
 #undef X
 
-/* Makes change number `which` of a list. */
+/* Applies change number `which` of a list. */
 static void make_change(int which, bool of_own) {
   int at = 0;
 #define X(...)         \
@@ -200,7 +201,7 @@ static void make_change(int which, bool of_own) {
 #undef X
 }
 
-/* A plan's own maps are copies: the entries of the second are the test's here. */
+/* A plan copies its maps: here the second map gets this test's entries instead. */
 static void begin(void) {
   reset_records();
   plan = make_plan();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registers that share slots are one channel: their makers take turns, whatever the timing,
- * quota and workers; a slot is never written while somebody may still read it; and plans
- * in which that could not be so are refused by name.
+/* Registers that share slots form one lane: their makers take turns with any timing, quota and
+ * workers, and no slot is written while a reader may still read it. Plans that cannot guarantee
+ * this are refused with an error that names the registers.
  *
  *   test_actors_lanes [SEED [COUNT]]
  * labels: random */
@@ -18,7 +18,7 @@ enum { MOST = 6, MICROBATCHES = 3, STEPS = 40, MARK = 1 << 20 };
 
 static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
 
-/* A maker writes who it is and which tick it is; a reader looks twice. */
+/* A maker writes its number and the tick; a reader reads twice. */
 static void make(const sl_call *call) {
   *(volatile int64_t *)call->out[0] = call->attrs->heads * (int64_t)MARK + call->tick.number;
 }
@@ -36,7 +36,7 @@ static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)},
                    look_row = {.name = "look", .kernels = SL_CPU_KERNEL(rs)};
 static const sl_type type = {SL_F64, 0, {0}};
 
-/* Of an actor with so many inputs and outputs; the value is input 0, or output 0. */
+/* A program with `nin` inputs and `nout` outputs; the value is input 0 or output 0. */
 static sl_program *program(sl_plan *plan, const sl_op *op, int who, int nin, int nout) {
   sl_program *p = sl_plan_alloc(plan, sizeof *p);
   sl_place *place = sl_plan_alloc(plan, sizeof *place);
@@ -59,8 +59,8 @@ static sl_program *program(sl_plan *plan, const sl_op *op, int who, int nin, int
 
 typedef struct ring {
   sl_plan *plan;
-  int n, quota, readers; /* makers, their slots, devices that read */
-  int turns;             /* 1: makers hand a turn around; 0: they do not */
+  int n, quota, readers; /* makers, slots, reading devices */
+  int turns;             /* 1 if makers pass a turn around, else 0 */
   int32_t made[MOST], turn[MOST];
 } ring;
 
@@ -184,8 +184,8 @@ static void refuse(const char *words, void (*spoil)(ring *r)) {
   sl_plan_destroy(r.plan);
 }
 
-/* A lazy W keeps its slot until that is wanted: also by another register that has the same slots.
- * The last register of the lane is read by B as well, which W could otherwise wait for. */
+/* A lazy W keeps its slot until the slot is wanted, also by another register that shares it. B
+ * reads the last register of the lane as well; otherwise W could wait for that one. */
 static void lazy_readers_give_slots_back(int workers) {
   seed_random(1);
   ring r = {sl_plan_create(MICROBATCHES, 1), 3, 1, 1, 1, {0}, {0}};
@@ -209,7 +209,7 @@ static void lazy_readers_give_slots_back(int workers) {
   sl_plan_destroy(r.plan);
 }
 
-/* Makers that may go in any order are found out. */
+/* The proof rejects makers that may run in any order. */
 static void run_without_turns(uint64_t seed) {
   ring r = make_ring(seed, 0);
   for (int i = 0; i < r.n; i++) r.plan->regs[r.made[i]].quota = 1;
@@ -230,7 +230,7 @@ static void later_register(ring *r) { r->plan->regs[r->made[0]].shares = r->made
 static void other_device(ring *r) { r->plan->regs[r->made[1]].device = 1; }
 static void other_queue(ring *r) { r->plan->actors[1].queue = 1; }
 
-/* Over the first, whose slots it shared. */
+/* Turns a register that shared the first one's slots into one that aliases it. */
 static void lie_over(ring *r) {
   sl_register *over = &r->plan->regs[r->made[1]];
   over->aliases = over->shares;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots with fewer valid rows than they have room for: in random graphs over several devices and
- * processes, whatever the quotas and the timing, every consumer sees exactly the rows that the
- * producer filled, no others travel, and what is not valid stays poisoned.
+/* Slots with fewer valid rows than room: in random graphs over several devices and processes, with
+ * any quotas and timing, every consumer sees exactly the rows that the producer filled. Only valid
+ * rows travel, and the rest stays poisoned.
  *
  *   test_actors_lengths [SEED [COUNT]]
  * labels: random */
@@ -22,19 +22,18 @@
 
 enum { MOST_ACTORS = 9, MOST_IN = 3, MOST_OUT = 2, BUCKETS = 3, STEPS = 3, FULL_ROWS = 3 };
 
-/* What an actor makes, with the register where it is made and, by process, those where links bring
- * it. */
+/* An actor's output: its register and, for each process, the register to which links copy it. */
 typedef struct product {
-  int32_t rows; /* 0: its slots are always full */
+  int32_t rows; /* 0 if its slots are always full */
   int width;
-  bool blank; /* what is not valid is poisoned: its device completes one firing before the next */
+  bool blank; /* invalid rows are poisoned: its device completes each firing before the next */
   int32_t reg, at[MOST_PROCESSES];
 } product;
 
 typedef struct node {
   const struct net *net;
   int id, device, nin, nout;
-  bool staged, buckets; /* it fills its workspace, which is copied; its variants go by extent */
+  bool staged, buckets; /* fills its workspace, which is copied; variants go by extent */
   const product *in[MOST_IN];
   product out[MOST_OUT];
 } node;
@@ -48,7 +47,7 @@ typedef struct net {
 
 static int32_t room(const product *p) { return p->rows ? p->rows : FULL_ROWS; }
 
-/* How many rows of a key are valid: often none, sometimes all. */
+/* Returns the valid rows of a key: often none, sometimes all. */
 static int32_t extent_of(const net *n, const product *p, int64_t key) {
   rng d = {n->seed * 1000 + (uint64_t)p->reg, (uint64_t)key * 2};
   if (!p->rows) return FULL_ROWS;
@@ -84,7 +83,7 @@ static void check_input(const sl_call *call, const node *me, int i) {
         me->net->seed, p->reg, key);
 }
 
-/* The variant is the smallest with room for what came in first. */
+/* Checks that the variant is the smallest with room for the first input's rows. */
 static void check_bucket(const sl_call *call, const node *me) {
   int32_t valid_rows = extent_of(me->net, me->in[0], call->tick.number), rows = me->in[0]->rows;
   int32_t v = (int32_t)call->attrs->value, below = v ? rows * v / BUCKETS : -1;
@@ -119,7 +118,7 @@ static const sl_op work_row = {.name = "work",
 
 static sl_type type_of(const product *p) { return SL_TYPE(SL_F32, room(p), p->width); }
 
-/* Extents in order of the ports that have rows. */
+/* Numbers the extents in the order of ports that have rows. */
 static void number_lengths(sl_plan *plan, const node *me, sl_program *program) {
   int16_t *base = sl_plan_alloc(plan, (size_t)program->nbases * sizeof *base);
   int32_t *rows = sl_plan_alloc(plan, (size_t)program->nbases * sizeof *rows);
@@ -215,7 +214,7 @@ static int32_t add_register(net *n, rng *d, const product *p, int device) {
   return sl_plan_add_register(n->plan, r);
 }
 
-/* The queue that leads from a device to a process, and that which computes there. */
+/* Returns the queue that leads from a device to a process. */
 static int32_t link_queue(const net *n, int from, int to) {
   return n->ndevices + from * n->nprocesses + to;
 }
@@ -238,7 +237,7 @@ static void add_link(net *n, rng *d, product *p, int from, int to) {
 
 static int device_of(const net *n, const product *p) { return n->plan->regs[p->reg].device; }
 
-/* Where a node reads it. */
+/* Returns the register in which a node reads the product. */
 static int32_t reach(net *n, rng *d, product *p, int device) {
   int to = process_of(n, device), from = device_of(n, p);
   if (process_of(n, from) == to) return p->reg;
@@ -295,7 +294,7 @@ static void add_devices(net *n, rng *d) {
     device.room[SL_SPACE_DEVICE].workspace_bytes = 1024;
     sl_plan_add_device(n->plan, device);
     bool later =
-        n->nprocesses == 1 && rng_below(d, 2); /* a carrier asks only links for completions */
+        n->nprocesses == 1 && rng_below(d, 2); /* a carrier polls only links for completion */
     sl_plan_add_queue(n->plan, (sl_queue){.name = "q",
                                           .device = i,
                                           .run_ahead = later ? 3 : 1,
@@ -333,7 +332,7 @@ static void *run(void *arg) {
   return NULL;
 }
 
-/* Rows of a register in the whole run, as bytes. */
+/* Returns the bytes of a register's rows in the whole run. */
 static uint64_t filled_bytes(const net *n, const product *p) {
   uint64_t rows = 0;
   for (int64_t key = 0; key < STEPS * n->microbatches; key++)
@@ -341,7 +340,8 @@ static uint64_t filled_bytes(const net *n, const product *p) {
   return rows * (uint64_t)p->width * sizeof(float);
 }
 
-/* What links carry, and what calls read on other devices of their process. */
+/* Computes the bytes that links carry, and the bytes that calls read from other devices of their
+ * process. */
 static void expected_bytes(const net *n, uint64_t *carried, uint64_t *read) {
   *carried = *read = 0;
   for (int i = 0; i < n->nnodes; i++) {
@@ -379,7 +379,7 @@ static void check_traffic(const net *n, const member *members, loopback *peers) 
         n->seed, moved, all_carried + read);
 }
 
-/* Process 0 knows of all firings how many rows they filled. */
+/* Process 0 knows how many rows each firing filled. */
 static void check_notes(const net *n, member *members) {
   for (int p = 1; p < n->nprocesses; p++) {
     void *bytes;

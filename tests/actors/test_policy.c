@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas change while a run goes on and the data does not; look-ahead waits for
- * the better firing; a fixed order is kept, and refused where it cannot be.
+/* Quotas may change during a run without changing the data. Look-ahead waits for the better firing.
+ * A fixed order is kept, or refused if impossible.
  * labels: smoke */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,9 +15,9 @@ enum { STAGES = 4, MICROBATCHES = 16, STEPS = 1500, MOST = 8 };
 
 /* ---- live quotas ------------------------------------------------------------------ */
 
-static int64_t delivered; /* by the last stage's worker alone */
+static int64_t delivered; /* written only by the last stage's worker */
 
-/* Stage s hands on what it gets plus one; the first makes the tick number. */
+/* A stage passes on its input plus one; the first stage emits the tick number. */
 static void hand_on(const sl_call *call) {
   int64_t value = call->nin ? *(const int64_t *)call->in[0] + 1 : call->tick.number;
   if (call->nout) {
@@ -121,7 +121,7 @@ static void quotas_change_while_a_run_goes_on(void) {
   sl_plan_destroy(plan);
 }
 
-/* A lowered quota holds once the slots in use have come back. */
+/* A lowered quota holds once the slots in use have been returned. */
 static void a_lowered_quota_holds(void) {
   sl_plan *plan = make_line();
   sl_runtime *rt;
@@ -141,7 +141,7 @@ static void a_lowered_quota_holds(void) {
 
 enum { EARLY, LATE, LONG };
 
-/* On one device `late` goes before `long`, but its input comes half a second in. */
+/* On one device `late` goes before `long`, but its input arrives half a second later. */
 static sl_plan *make_choice(double look_ahead) {
   sl_plan *plan = sl_plan_create(1, 1);
   int32_t each = sl_plan_map_each(plan);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan over several processes: the same losses, bit for bit, as in one; no
- * register ever fuller than its quota; a stop that ends at the same step
- * everywhere; an abort that ends at once; and nothing from outside that names what
- * is not there gets in.
+/* A plan over several processes has the same losses as in one, bit for bit, and no register exceeds
+ * its quota. A stop ends all processes at the same step, an abort ends them immediately, and
+ * messages that name unknown objects are rejected.
  *
  *   test_actors_processes [SEED [COUNT]]
  * labels: random smoke */
@@ -33,7 +32,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
   l->norm[l->count++] = report->grad_norm;
 }
 
-/* One process: its copy of the plan, and its runtime. */
+/* One process, with a copy of the plan and a runtime. */
 typedef struct member {
   pthread_t thread;
   lowered_model model;
@@ -97,7 +96,7 @@ static void join(job *j) {
   for (int i = 0; i < j->nprocesses; i++) pthread_join(j->of[i].thread, NULL);
 }
 
-/* Gives process 0 what another knows, in portions of about so many bytes. */
+/* Gives process 0 the statistics of another process, in portions of at most about `most` bytes. */
 static void tell_in_portions(sl_runtime *rt, const sl_runtime *other, size_t most) {
   sl_export *e = sl_export_open(other, most, 0);
   const void *portion;
@@ -121,7 +120,7 @@ static void tell_at_once(sl_runtime *rt, const sl_runtime *other) {
   free(bytes);
 }
 
-/* Process 0 knows of all what each knows of itself. */
+/* Process 0 knows the statistics of all processes. */
 static void statistics_add_up(const char *schedule, job *j) {
   const sl_plan *plan = j->of[0].model.plan;
   sl_runtime *rt = j->of[0].rt;
@@ -195,7 +194,7 @@ static void same_losses(const char *schedule, char *text) {
   }
 }
 
-/* ---- stop, abort, strangers ------------------------------------------------------------------ */
+/* ---- stop, abort, wrong messages ------------------------------------------------------------- */
 
 static job null_job(const char *schedule, uint64_t seed, int nprocesses) {
   return (job){.schedule = schedule,
@@ -206,11 +205,11 @@ static job null_job(const char *schedule, uint64_t seed, int nprocesses) {
                .jitter_seed = seed};
 }
 
-/* What the processes of a job do when one of them is asked to stop. */
+/* Stops the processes of a job as they do when one of them is asked to stop. */
 static int64_t stop_all(job *j) {
   int64_t last = 0;
   for (int i = 0; i < j->nprocesses; i++) last = SLI_MAX(last, sl_runtime_hold(j->of[i].rt));
-  usleep((useconds_t)(j->jitter_seed * 7919 % 1000)); /* workers look for news, or sleep */
+  usleep((useconds_t)(j->jitter_seed * 7919 % 1000)); /* workers poll or sleep */
   for (int i = 0; i < j->nprocesses; i++) sl_runtime_end_at(j->of[i].rt, last);
   return last;
 }
@@ -234,7 +233,7 @@ static void stops_at_one_step(const char *schedule, uint64_t seed) {
   finish(&j);
 }
 
-/* Who does not want the whole trace gets the newest whole steps, and all the rest. */
+/* A limited trace export keeps the newest whole steps, and all other data. */
 static void old_steps_are_left_out(void) {
   enum { RUN = 200, MOST = 1000 };
   job j = null_job("1f1b", 0, 2);
@@ -282,7 +281,7 @@ static void refuses_strange_messages(uint64_t seed) {
       random ^= random << 13, random ^= random >> 7, random ^= random << 17;
       ((unsigned char *)&m)[b] = (unsigned char)random;
     }
-    if (i % 2) m.reg %= 64, m.kind %= 5; /* nearer to what could be */
+    if (i % 2) m.reg %= 64, m.kind %= 5; /* closer to valid values */
     m.slot = i % 3 ? m.slot : -1 - i;
     if (i % 3 == 0) m.kind = SLI_FREE;
     taken += !sl_runtime_deliver(j.of[0].rt, &m) && m.kind == SLI_FREE && m.slot < 0;
@@ -293,7 +292,8 @@ static void refuses_strange_messages(uint64_t seed) {
   finish(&j);
 }
 
-/* Workers of each of four processes that have a device and a core, of the job given. */
+/* Returns the workers of each of four processes that have one device and one core, for the given
+ * job. */
 static int32_t workers_of(job j) {
   launch(&j, 1);
   join(&j);
@@ -304,8 +304,8 @@ static int32_t workers_of(job j) {
   return workers;
 }
 
-/* With one core a worker that is always within reach is the carrier; one that computes never is
- * unless asked for. */
+/* With one core, a worker that always responds doubles as the carrier; a worker that computes does
+ * so only on request. */
 static void the_carrier_has_a_worker_of_its_own_if_needed(char *text) {
   char *words[] = {"--data", text,        "--layers", "4",       "--width", "8", "--heads",
                    "1",      "--context", "4",        "--batch", "6",       NULL};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every plan that the proof accepts finishes in every timing, keeps to its
- * quotas, and delivers every tick once, in order and with the right contents:
- * for thousands of random plans, on the virtual clock and on real threads.
+/* Every plan that the proof accepts finishes with any timing, keeps its quotas, and delivers every
+ * tick once, in order and with the right contents. Tests thousands of random plans, on the virtual
+ * clock and on real threads.
  *
  *   test_actors_random [FIRST_SEED [COUNT]]
  * labels: random first more */
@@ -16,7 +16,7 @@
 
 static int accepted, refused;
 
-/* Modelled durations, drawn anew by jitter in every run. */
+/* Runs with modelled durations, which jitter changes in every run. */
 static void check_modelled(uint64_t seed, uint64_t quotas) {
   random_plan *r = random_plan_create(seed, quotas, QUEUES_TIMED);
   const sl_plan *plan = random_plan_get(r);
@@ -43,7 +43,7 @@ static void check_modelled(uint64_t seed, uint64_t quotas) {
   random_plan_destroy(r);
 }
 
-/* Real threads, real slots: contents are checked by the op itself. */
+/* Runs with real threads and real slots; the op itself checks the contents. */
 static void check_data(uint64_t seed, uint64_t quotas, random_queues queues, int workers) {
   random_plan *r = random_plan_create(seed, quotas, queues);
   const sl_plan *plan = random_plan_get(r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A look at a run tells how far it is and who waits for whom: of a line of actors one
- * of which hangs, of random plans at rest (where it must agree with what the runtime
- * itself knows), and put together from parts; parts that are none are refused.
+/* The status of a run tells its progress and who waits for whom. Tested on a line of actors with
+ * one that hangs, on random plans at rest (where it must agree with the runtime's own counters),
+ * and assembled from parts; invalid parts are rejected.
  *
  *   test_actors_run_status [SEED [COUNT]]
  * labels: random */
@@ -49,7 +49,7 @@ static sl_program *make_program(sl_plan *plan) {
   return program;
 }
 
-/* a -> b -> c -> d, each on a device of its own; c hangs in tick AT. */
+/* a -> b -> c -> d on separate devices; c hangs in tick AT. */
 static sl_plan *make_line(void) {
   static const char *const names[] = {"a", "b", "c", "d"};
   sl_plan *plan = sl_plan_create(TICKS, 1);
@@ -84,8 +84,8 @@ static void *run_once(void *rt) {
   return NULL;
 }
 
-/* Firings when nothing moves any more: c has AT behind it and one under way, b is a
- * quota ahead of c, a one ahead of b, and d has what c made. */
+/* Firings once nothing moves: c has finished AT and has one in flight. Each of a and b is a quota
+ * ahead of the next actor, and d has all that c made. */
 static const int64_t settled[STAGES] = {AT + 2 * QUOTA, AT + QUOTA, AT, AT};
 
 static void wait_until_settled(const sl_runtime *rt, sl_run_status *rs) {
@@ -99,7 +99,7 @@ static void wait_until_settled(const sl_runtime *rt, sl_run_status *rs) {
   }
   usleep(50000);
   sl_runtime_run_status(rt, rs);
-  /* until it has hung for longer than it took to get there, however slow the machine */
+  /* Waits until the hang has lasted longer than the time before it, on a machine of any speed. */
   for (int ms = 0; ms < 20000 && rs->idle[HANGS] >= 0.4; ms += 10) {
     usleep(10000);
     sl_runtime_run_status(rt, rs);
@@ -143,7 +143,7 @@ static void check_refusals(const sl_plan *plan, const char *bytes, size_t size, 
     for (int k = 0; k < 3; k++)
       copy[random_below(&seed, (int)size)] = (char)random_below(&seed, 256);
     if (sl_run_status_import(rs, copy, size)) continue;
-    for (int32_t q = 0; q < plan->nqueues; q++) /* whatever it is, it can be looked at */
+    for (int32_t q = 0; q < plan->nqueues; q++) /* corrupted parts can be inspected, too */
       if (rs->queues[q].running == SL_NONE) sl_run_status_queue_wait(rs, q);
   }
   free(copy);
@@ -158,7 +158,7 @@ static void a_status_goes_to_another_process(const sl_runtime *rt, const sl_plan
   CHECK(rs->fired[0] == SL_UNKNOWN && rs->queues[0].running == SL_UNKNOWN, "it knows already");
   CHECK(!sl_run_status_import(rs, bytes, size), "%s", sl_detail());
   check_hanging(rs);
-  /* Without the part of c, those beside it wait for somebody unknown. */
+  /* Without the part of c, its neighbours wait for an unknown actor. */
   rs->fired[HANGS] = SL_UNKNOWN;
   rs->queues[HANGS].running = SL_UNKNOWN;
   check_wait(rs, 1, SL_WAIT_CREDIT, 1, 2);
@@ -209,9 +209,8 @@ static bool has_pool(const sl_plan *plan, int32_t actor) {
   return false;
 }
 
-/* Between runs every port of an actor knows whether it has what it needs for the next
- * firing; on one worker no message is under way. A look finds the same from the numbers
- * of firings alone. */
+/* Between runs each port of an actor knows whether it has what the next firing needs; with one
+ * worker no message is in flight. The status finds the same from firing counts alone. */
 static int64_t agree(const sl_runtime *rt, uint64_t seed) {
   const sl_plan *plan = sli_runtime_plan(rt);
   sl_run_status *rs = sl_run_status_create(plan);
@@ -236,7 +235,7 @@ static int64_t random_plans_at_rest(uint64_t seed) {
   random_plan *r = random_plan_create(seed, seed + 1, QUEUES_CPU);
   sl_runtime *rt;
   int64_t waits = 0;
-  if (sl_plan_prove(random_plan_get(r))) { /* its quotas are too small */
+  if (sl_plan_prove(random_plan_get(r))) { /* refused: its quotas are too small */
     random_plan_destroy(r);
     return 0;
   }
@@ -255,7 +254,7 @@ static int64_t random_plans_at_rest(uint64_t seed) {
 
 /* ---- the bubble of recent steps ---------------------------------------------------------- */
 
-/* During a run and in its summary a bubble is measured in one way. */
+/* The bubble is measured the same way during a run and in its summary. */
 static void recent_bubble_is_that_of_the_summary(void) {
   sl_plan *plan = make_line();
   sl_runtime *rt;
@@ -265,7 +264,7 @@ static void recent_bubble_is_that_of_the_summary(void) {
   uint64_t since = sli_now_ns();
   CHECK(sl_runtime_live_bubble(rt, since) < 0, "no step has run since then");
   for (int i = 0; i < 5; i++) CHECK(!sl_runtime_run(rt, 1 + i % 2), "%s", sl_detail());
-  sl_statistics f = sl_runtime_statistics(rt); /* the first step warms up and does not count */
+  sl_statistics f = sl_runtime_statistics(rt); /* the first step is a warm-up and does not count */
   double recent = sl_runtime_live_bubble(rt, since);
   CHECK(f.bubble_fraction > 0 && recent == f.bubble_fraction, "%g and %g", recent,
         f.bubble_fraction);

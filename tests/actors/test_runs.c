@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs stop after whole steps, fail with their text, go on where they ended,
- * say who waits for whom, and keep the newest of their trace.
+/* Runs stop after whole steps, fail with their error text, continue where they ended, report who
+ * waits for whom, and keep the newest part of their trace.
  * labels: smoke */
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,10 +15,10 @@
 
 enum { MICROBATCHES = 4, DEVICES = 3 };
 
-static _Atomic int firings[DEVICES]; /* of the actor on each device */
+static _Atomic int firings[DEVICES]; /* per device, of its actor */
 static _Atomic int block_at = -1;    /* the firing in which the last actor blocks */
 static _Atomic bool blocked;
-static sl_runtime *failing; /* the runtime that the last actor lets fail */
+static sl_runtime *failing; /* the runtime that the last actor makes fail */
 
 static void count_op(const sl_call *call) {
   int device = call->attrs->heads, firing = atomic_fetch_add(&firings[device], 1);
@@ -40,7 +40,7 @@ static sl_program *make_program(sl_plan *plan, int device) {
   return program;
 }
 
-/* One actor a device, in line: "first", "second", "third". */
+/* A line of one actor per device: "first", "second", "third". */
 static sl_plan *line(void) {
   static const char *const names[DEVICES] = {"first", "second", "third"};
   static const char *const links[DEVICES] = {"x", "y", "z"};
@@ -66,7 +66,7 @@ static sl_plan *line(void) {
                                        .in = &(sl_port){d - 1, each},
                                        .out = &(sl_port){d, each},
                                        .program = make_program(plan, d)});
-  plan->nregs--; /* nobody writes the last one */
+  plan->nregs--; /* the last one has no writer */
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   return plan;
 }
@@ -174,7 +174,7 @@ static void the_watchdog_says_who_waits(const sl_plan *plan) {
   text[n > 0 ? n : 0] = 0;
   CHECK(!status, "%s", sl_detail());
   CHECK(strstr(text, "no actor has fired for 0 s"), "the watchdog did not bark:\n%s", text);
-  /* "third" fires its 6th and has 2 slots of y; "second" has filled those. */
+  /* "third" is in its 6th firing and holds 2 slots of y; "second" has filled both. */
   CHECK(strstr(text, "third (firing 5)"), "the one that blocks is not named:\n%s", text);
   close(file);
   close(terminal);
@@ -203,9 +203,9 @@ static void a_full_ring_drops_the_oldest(const sl_plan *plan) {
   sl_runtime_destroy(rt);
 }
 
-/* ---- plans that cannot be -------------------------------------------------------------- */
+/* ---- impossible plans ------------------------------------------------------------------ */
 
-/* "writer" fills x forwards, "reader" empties it backwards, two at a time. */
+/* "writer" fills x in order, "reader" empties it in reverse order, two at a time. */
 static sl_plan *backwards(int32_t quota) {
   sl_plan *plan = sl_plan_create(2, 2);
   int32_t each = sl_plan_map_each(plan);
@@ -270,7 +270,7 @@ static void impossible_plans_are_refused_by_name(void) {
 
   plan = backwards(2);
   plan->actors[0].nout = 0;
-  plan->regs[0].initial = 1; /* never written again, but the reader gives it back */
+  plan->regs[0].initial = 1; /* never written again, but the reader returns it */
   check_refused(plan, SL_E_INPUT, "actor reader gives back register x");
 
   plan = backwards(2);
@@ -285,7 +285,7 @@ static void impossible_plans_are_refused_by_name(void) {
   check_refused(plan, SL_E_USAGE, "pool p: quota 1");
 }
 
-/* Finishes only if the pool lends x a second slot, which no timing promises. */
+/* The plan finishes only if the pool lends x a second slot, which is not guaranteed. */
 static void a_plan_must_finish_on_what_its_pools_keep(void) {
   for (int32_t kept = 1; kept <= 2; kept++) {
     sl_plan *plan = backwards(2);
@@ -298,9 +298,9 @@ static void a_plan_must_finish_on_what_its_pools_keep(void) {
   }
 }
 
-/* ---- completions that nobody tells ------------------------------------------------------ */
+/* ---- completions without notification --------------------------------------------------- */
 
-/* A queue whose firings take a while and must be asked for. */
+/* A queue whose firings take a while and must be polled. */
 typedef struct silent {
   uint64_t done_ns;
 } silent;
@@ -325,7 +325,7 @@ static uint64_t due_silent(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
-/* Peers of whom nothing is heard. */
+/* Peers from which nothing arrives. */
 static bool no_progress(void *ctx) {
   (void)ctx;
   return false;
@@ -336,7 +336,7 @@ static void wait_for_peers(void *ctx, uint64_t timeout_ns) {
 }
 static void wake_nobody(void *ctx) { (void)ctx; }
 
-/* The worker that carries what goes between processes has queues of its own, which wake nobody. */
+/* The worker that carries messages between processes also has queues that never notify it. */
 static void a_carrier_asks_its_own_queues(void) {
   static const sl_queue_ops ops = {.name = "silent",
                                    .modelled = true,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Actors that sit steps out fire in the right ones and hold nothing else up; a
- * run may begin at any step, and stop in any. */
+/* Actors that skip steps fire in the right ones and delay nothing else. A run may begin at any step
+ * and stop in any. */
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 enum { MICROBATCHES = 3, TICKS = MICROBATCHES, EVERY = 4 };
 
-/* Each by one actor's worker alone, read between runs. */
+/* Each variable is written by only one actor's worker and read between runs. */
 static int64_t steps_updated, sparse_steps, kept[64];
 static int nkept;
 static atomic_int stores_under_way;
@@ -22,7 +22,7 @@ static int64_t stop_at;
 
 static void load(const sl_call *call) { *(int64_t *)call->out[0] = call->tick.number; }
 
-/* Sums a step's ticks; every EVERY steps, the sum so far into its second output. */
+/* Sums a step's ticks; every EVERY steps it writes the sum to its second output. */
 static void update(const sl_call *call) {
   int64_t *sum = call->out[0];
   *sum += *(const int64_t *)call->in[0];
@@ -75,7 +75,7 @@ static sl_program *make_program(sl_plan *plan, int ncalls, const sl_program_call
   return p;
 }
 
-/* load -> update -> (every 4th step) store; the sum is the update's own state. */
+/* load -> update -> (every 4th step) store; the sum is the private state of the update. */
 static sl_plan *make_plan(int every) {
   sl_plan *plan = sl_plan_create(MICROBATCHES, 1);
   sl_plan_add_device(plan, (sl_device){.name = "d", .kind = "cpu", .threads = 1});
@@ -129,7 +129,7 @@ static sl_plan *make_plan(int every) {
   return plan;
 }
 
-/* The sum of all ticks of so many steps. */
+/* Returns the sum of all ticks of `steps` steps. */
 static int64_t sum_of(int64_t steps) { return steps * TICKS * (steps * TICKS - 1) / 2; }
 
 static sl_runtime *make_runtime(const sl_plan *plan, int64_t first, int workers) {
@@ -157,7 +157,7 @@ static void a_run_may_begin_and_end_anywhere(const sl_plan *plan) {
       sl_runtime *rt = make_runtime(plan, first, 1);
       CHECK(!sl_runtime_run(rt, steps), "%s", sl_detail());
       check_kept(first, first + steps);
-      CHECK(!sl_runtime_run(rt, 3), "%s", sl_detail()); /* and go on */
+      CHECK(!sl_runtime_run(rt, 3), "%s", sl_detail()); /* continues */
       check_kept(first, first + steps + 3);
       CHECK(sl_runtime_steps(rt) == first + steps + 3, "steps count from the start");
       sl_trace_record *records;

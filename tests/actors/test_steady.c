@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the steady state a firing told to its own worker makes no system call,
- * takes no lock and allocates nothing: the kernel kills the thread that does.
+/* In the steady state a firing that only notifies its own worker makes no system call, takes no
+ * lock and allocates nothing: the kernel kills a thread that does.
  *
- * In the middle of a run an op, on the worker's thread, gives up all system
- * calls but write: an allocation that needs memory, a futex and a sleep are all
- * deadly. If the thread lives to fire its last, the op says so, and how often
- * the allocator and the locks, which need not reach the kernel, were called
- * meanwhile: functions of the same names in this program count that. */
+ * In the middle of a run, an op on the worker's thread gives up all system calls but write. An
+ * allocation that needs memory, a futex and a sleep are then deadly. If the thread survives to its
+ * last firing, the op reports that. It also reports how often the allocator and the locks, which
+ * need not enter the kernel, were called: this program counts them in functions of the same
+ * names. */
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -27,7 +27,7 @@
 #include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-/* The sanitizers' own work in every function needs the kernel. */
+/* Sanitizers need the kernel in every function. */
 int main(void) { return 0; }
 #else
 
@@ -49,9 +49,9 @@ COUNTED(int, pthread_cond_wait, (pthread_cond_t * c, pthread_mutex_t *m), (c, m)
 
 enum { FIRINGS = 64, STEPS = 100, WARM = 10 * FIRINGS };
 
-static int tell[2]; /* the pipe from the child */
+static int tell[2]; /* pipe from the child process */
 
-/* Every system call of this thread but write kills it from here on. */
+/* From here on, any system call of this thread except write kills it. */
 static bool give_up_system_calls(void) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -88,8 +88,8 @@ static sl_program *make_program(sl_plan *plan, const sl_op *op) {
   return program;
 }
 
-/* Four actors in line on two queues of one worker; the last one hands a token
- * back to the first. */
+/* Four actors in a line on two queues of one worker; the last actor hands a token back to the
+ * first. */
 static sl_plan *make_plan(void) {
   enum { LENGTH = 4 };
   sl_plan *plan = sl_plan_create(FIRINGS, 1);
@@ -127,7 +127,7 @@ static void run_child(void) {
   sl_runtime *rt;
   sl_runtime_options options = {.workers = 1, .watchdog_seconds = -1};
   CHECK(!sl_runtime_create(make_plan(), &options, &rt), "%s", sl_detail());
-  sl_runtime_run(rt, STEPS); /* hangs: its worker dies at the end of the run at the latest */
+  sl_runtime_run(rt, STEPS); /* hangs: its worker dies by the end of the run */
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots that say what they hold (SLUICE_CHECK=slots): a reader that is given another tick's result
- * by the plan's maps, or a register over which another one lies, ends the process and says what it
- * found; and a plan whose calls would read what is not there is refused. */
+/* Tests tagged slots (SLUICE_CHECK=slots). If the plan's maps give a reader another tick's result,
+ * or a register that another one has overwritten, the process ends and reports the tag it found. A
+ * plan whose calls would read missing data is refused. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static const sl_op need_op = {
 static const sl_op fill_op = {
     .name = "fill", .nout = 1, .kernels = SL_CPU_KERNEL(make), .fills = 1};
 
-/* One call of so many inputs and outputs, each in the slot of its port. */
+/* A program of one call with `nin` inputs and `nout` outputs, each in its port's slot. */
 static sl_program *program_of(sl_plan *plan, const sl_op *op, int nin, int nout) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
   sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
@@ -80,7 +80,8 @@ static sl_plan *begin(void) {
   return plan;
 }
 
-/* Output of a run as it ends. */
+/* Checks that a run ends the process with a message that contains `said`, or runs to the end if
+ * NULL. */
 static void dies_of(sl_plan *plan, const char *said) {
   char text[4096] = "";
   int ends[2], status;
@@ -107,8 +108,8 @@ static void dies_of(sl_plan *plan, const char *said) {
   sl_plan_destroy(plan);
 }
 
-/* make -> x -> copy -> y -> use; the copy, or the use, takes keys in an order that is not its
- * ticks'. */
+/* make -> x -> copy -> y -> use; the copy, or the use, reads keys in an order that differs from its
+ * ticks. */
 static sl_plan *line_of(bool copy_strays, bool use_strays) {
   sl_plan *plan = begin();
   const sl_map_entry strayed[] = {
@@ -124,14 +125,14 @@ static sl_plan *line_of(bool copy_strays, bool use_strays) {
 
 static void ticks_travel_with_copies(void) {
   dies_of(line_of(false, false), NULL);
-  dies_of(line_of(true, true), NULL); /* astray and back: each has its own again */
+  dies_of(line_of(true, true), NULL); /* two reorderings cancel out */
   dies_of(line_of(false, true),
           "actor use reads key 1 of register y in tick 0: it was made in tick 1");
   dies_of(line_of(true, false),
           "actor use reads key 0 of register y in tick 0: it was made in tick 1");
 }
 
-/* A register lies over another that is still read afterwards. */
+/* A register aliases another that is still read afterwards. */
 static void who_is_covered_is_not_read(void) {
   sl_plan *plan = begin();
   int32_t each = sl_plan_map_each(plan);
@@ -150,7 +151,7 @@ static void is_refused(sl_plan *plan, const char *why) {
   sl_plan_destroy(plan);
 }
 
-/* Claims about an input that its port leaves out in one firing. */
+/* The plan reads an input that its port skips in one firing. */
 static void what_is_left_out_is_not_read(void) {
   sl_plan *plan = begin();
   const sl_map_entry some[] = {{0, SL_FIRST | SL_LAST}, {0, SL_SKIP}, {1, SL_FIRST | SL_LAST}};
@@ -161,7 +162,7 @@ static void what_is_left_out_is_not_read(void) {
   is_refused(plan, "actor need, op need: input 0 is not there in microbatch 1, piece 0");
 }
 
-/* make fills x; use reads it by one of two numbers. */
+/* make fills x; use reads x with one of two row counts. */
 static void rows_are_counted_by_their_own_number(bool other, bool filled) {
   static const int16_t numbers[] = {0, 1, SL_NONE};
   sl_plan *plan = begin();
@@ -183,7 +184,7 @@ static void rows_are_counted_by_their_own_number(bool other, bool filled) {
              : "actor make, register x: no call says how many rows of it are valid");
 }
 
-/* Two sizes that are nearly one are told to the byte. */
+/* Two sizes that differ by a few bytes are reported exactly. */
 static void budgets_are_told_apart(void) {
   sl_plan *plan = begin();
   plan->devices[0].budget_bytes = (3 << 20) - 64;

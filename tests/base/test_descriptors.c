@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room for descriptors: those that are open are counted, also where no other can be opened, and
- * a high limit does not make that dear.
+/* Reserving room for file descriptors counts the open ones, even if no further one can be opened,
+ * and a high limit does not make that slow.
  * labels: unthreaded smoke */
 #include "base/descriptors.h"
 
@@ -12,7 +12,7 @@
 
 #include "tests/support/test.h"
 
-/* As the refusal of far too many says it. */
+/* Returns the number of open descriptors, from the refusal of an excessive reservation. */
 static size_t counted(void) {
   size_t got, open;
   CHECK(sli_descriptors_reserve("a test needs", SIZE_MAX / 4, 0, &got), "there is room for all");
@@ -73,7 +73,7 @@ static void all_open_are_counted(void) {
   int last = 0;
   for (int fd; (fd = dup(0)) >= 0;) last = fd;
   CHECK(counted() == LOW_LIMIT, "of %d it counts %zu", LOW_LIMIT, counted());
-  for (; last > STDERR_FILENO; last--) close(last); /* who looks for leaks opens files */
+  for (; last > STDERR_FILENO; last--) close(last); /* leak checkers open files */
 }
 
 int main(void) {

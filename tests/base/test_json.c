@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON from outside is read strictly: what is none is refused with its line and column, and values
- * of another kind or size than is wanted with their path.
+/* External JSON is parsed strictly: invalid text is refused with its line and column, and a value
+ * of a wrong kind or size with its path.
  * labels: unthreaded smoke */
 #include "base/json.h"
 
@@ -22,7 +22,7 @@ static void taken(const char *text) {
 
 static void refused(const char *text, size_t bytes, const char *says) {
   sli_json doc;
-  char *exact = malloc(bytes ? bytes : 1); /* nothing behind it may be read */
+  char *exact = malloc(bytes ? bytes : 1); /* exact size: reads past the end are detected */
   memcpy(exact, text, bytes);
   CHECK(sli_json_read("a.json", exact, bytes, 0, &doc) == SL_E_INPUT, "'%s' is not JSON", text);
   CHECK(!strncmp(sl_detail(), "a.json: ", 8) && strstr(sl_detail(), says),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings of JSON: what is escaped, and the bytes that pass. */
+/* Tests JSON strings: which characters are escaped, and which bytes pass through. */
 #include <string.h>
 
 #include "base/base.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Old names of types, functions and fields still work in programs that do not leave them out.
+/* Old names of types, functions and fields still work unless a program disables them.
  * labels: unthreaded */
 #undef SLUICE_NO_OLD_NAMES
 #include <sluice/look.h>

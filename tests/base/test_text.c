@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a terminal would act on is shown instead: control characters, in either of their codings,
- * and bytes that are no text. All else stays as it is. Figures get the unit that suits them.
+/* Characters that a terminal would act on are shown escaped: control characters, in either
+ * encoding, and invalid bytes. Everything else is unchanged. Figures get a suitable unit.
  * labels: unthreaded random smoke */
 #include <string.h>
 
@@ -21,11 +21,11 @@ static void what_terminals_act_on_is_shown(void) {
   shown("\r\b\177", "\\x0d\\x08\\x7f");
   shown("Gr\303\266\303\237e \342\202\254 \360\237\230\200",
         "Gr\303\266\303\237e \342\202\254 \360\237\230\200");
-  shown("\302\233[2J\302\237", "\\xc2\\x9b[2J\\xc2\\x9f");      /* of 8 bits, in UTF-8 */
-  shown("\233[2J", "\\x9b[2J");                                 /* and bare */
-  shown("\303", "\\xc3");                                       /* cut */
-  shown("\300\233 \340\202\233", "\\xc0\\x9b \\xe0\\x82\\x9b"); /* longer than they need be */
-  shown("\364\220\200\200\377", "\\xf4\\x90\\x80\\x80\\xff");   /* beyond the last */
+  shown("\302\233[2J\302\237", "\\xc2\\x9b[2J\\xc2\\x9f");      /* 8-bit controls in UTF-8 */
+  shown("\233[2J", "\\x9b[2J");                                 /* the same as bare bytes */
+  shown("\303", "\\xc3");                                       /* truncated */
+  shown("\300\233 \340\202\233", "\\xc0\\x9b \\xe0\\x82\\x9b"); /* overlong encodings */
+  shown("\364\220\200\200\377", "\\xf4\\x90\\x80\\x80\\xff");   /* beyond the last code point */
 }
 
 static void messages_are_harmless(void) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library says the version of its headers, as a text and as a number.
+/* The library reports the version of its headers, as a text and as a number.
  * labels: unthreaded */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who a process is follows from what its starter left in the environment: real ones,
- * as Slurm 22.05, Open MPI 4.1.4 and torchrun leave them. Halves and nonsense are
- * errors that name the variable.
+/* A process's place in its job follows from the launcher's environment, as set by Slurm 22.05, Open
+ * MPI 4.1.4 and torchrun. Incomplete or invalid environments are errors that name the variable.
  * labels: random unthreaded */
 #include "comm/start/start.h"
 
@@ -18,7 +17,7 @@
 
 /* ---- made-up environments ---------------------------------------------------------------- */
 
-/* "NAME=VALUE NAME=VALUE": `now`, and what it leaves open `always`. */
+/* Two lists "NAME=VALUE NAME=VALUE": `now`, and `always` for variables that `now` does not set. */
 static char now[4096], always[4096];
 
 static const char *find(char *words, const char *name) {
@@ -69,7 +68,7 @@ typedef struct seen {
   const char *what, *words;
   const char *starter;
   int process, nprocesses, local, nlocal, incarnation;
-  const char *endpoint, *job; /* NULL: any */
+  const char *endpoint, *job; /* NULL if any */
 } seen;
 
 static const seen cases[] = {
@@ -282,7 +281,7 @@ static void a_file_that_others_can_read_is_no_secret(const char *folder) {
   unlink(path);
 }
 
-/* Twelve processes that find no secret make one. */
+/* Twelve processes that find no secret create a single one. */
 static void the_secret_is_made_once(const char *folder) {
   char path[512], keys[12][48];
   int ends[2];
@@ -366,7 +365,7 @@ static void malformed_lists_are_refused(void) {
   CHECK(sli_hostlist_at("n[1-2]", 0, host, 2) == SL_E_INPUT, "no room");
 }
 
-/* Damage of good ones: whatever it is, nothing is read or written beside it. */
+/* Damaged lists cause no access outside of their buffers. */
 static void damaged_lists_do_no_harm(void) {
   static const char letters[] = "n0129[]-,:(x)";
   unsigned seed = 20240607;

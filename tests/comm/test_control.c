@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control plane in jobs of a few processes: some are forked and killed, some
- * live together in this one.
+/* Tests the control plane in jobs of a few processes, some forked and killed, some inside this
+ * process.
  *
  * needs: zeromq */
 #include <signal.h>
@@ -69,11 +69,11 @@ typedef struct report {
   char text[256];
 } report;
 
-/* A member of the family: joins, sends to all now and then, reports the end. */
+/* A member process: joins, sends to all from time to time, and reports the end. */
 static void live(int process, const char *endpoint, int ready_fd, int report_fd) {
   static node n;
   sli_control_options options = options_of(process, FAMILY, endpoint);
-  options.lost_ms = 0; /* as shipped */
+  options.lost_ms = 0; /* the default */
   CHECK(!node_open(&n, &options), "process %d opens: %s", process, sl_detail());
   if (process == 0) {
     char text[64] = "";
@@ -90,7 +90,7 @@ static void live(int process, const char *endpoint, int ready_fd, int report_fd)
       if (k != process) node_send(&n, k, number);
     number++;
   }
-  usleep(100000); /* a second call would come now */
+  usleep(100000); /* a second call would come within this time */
   report r = {process, n.culprit, n.aborts, n.aborted_ns, ""};
   snprintf(r.text, sizeof r.text, "%.255s", n.text);
   CHECK(write(report_fd, &r, sizeof r) == sizeof r, "process %d reports", process);
@@ -168,7 +168,7 @@ static void test_the_dead_and_the_silent_are_noticed_by_all(void) {
   check_victim(0, SIGSTOP, "SIGSTOP");
 }
 
-/* ---- processes that do not get to run ------------------------------------------------ */
+/* ---- starved processes --------------------------------------------------------------- */
 
 enum { SHORT_MS = 800, BUSY_MS = 175, STOPPED_MS = 920 };
 
@@ -179,18 +179,18 @@ static sli_control_options hasty(int process, const char *endpoint) {
   return options;
 }
 
-/* Says nothing of its own until it is killed. */
+/* A member that sends nothing on its own and runs until it is killed. */
 noreturn static void attend(int ready_fd) {
   static node n;
   char endpoint[64];
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where the test fails */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* also if the test fails */
   read_all(ready_fd, endpoint, sizeof endpoint);
   sli_control_options options = hasty(1, endpoint);
   CHECK(!node_open(&n, &options) && !sli_control_join(n.control), "it joins: %s", sl_detail());
   for (;;) pause();
 }
 
-/* Keeps the own control thread busy nearly all the time, for so long. */
+/* Keeps this process's control thread busy almost all the time, for `ms` milliseconds. */
 static void be_busy(node *n, int ms) {
   uint64_t until = sli_now_ns() + (uint64_t)ms * 1000000;
   pthread_mutex_lock(&n->lock);
@@ -202,8 +202,8 @@ static void be_busy(node *n, int ms) {
   }
 }
 
-/* A process that hardly gets to run cannot tell whether others are silent: it takes
- * a silence for shorter than it is, yet not for none. */
+/* A process that hardly runs cannot tell whether others are silent: it counts only part of a
+ * silence, but still some of it. */
 static void test_who_hardly_runs_does_not_blame_others_at_once(void) {
   int ready[2];
   char endpoint[64] = "";
@@ -383,17 +383,17 @@ static void test_an_abort_reaches_all_once_with_its_reason(void) {
 }
 
 static void test_closing_never_hangs(void) {
-  open_with(&nodes[0], options_of(1, 2, "127.0.0.1:9")); /* nobody there */
+  open_with(&nodes[0], options_of(1, 2, "127.0.0.1:9")); /* nobody listens there */
   close_job(1);
-  open_with(&nodes[0], options_of(0, 2, "127.0.0.1:0")); /* nobody comes */
+  open_with(&nodes[0], options_of(0, 2, "127.0.0.1:0")); /* nobody connects */
   close_job(1);
   open_with(&nodes[0], options_of(1, 2, "no.such.host.invalid:9"));
   close_job(1);
 }
 
-/* ---- who does not belong --------------------------------------------------------- */
+/* ---- processes that do not belong ------------------------------------------------ */
 
-/* Process 1 differs as `other` says: all fail, with `text`. */
+/* Process 1 differs as `other` says: all processes fail with `text`. */
 static void check_disagreement(sli_control_options other, const char *text) {
   open_with(&nodes[0], options_of(0, 3, "127.0.0.1:0"));
   other.endpoint = sli_control_endpoint(nodes[0].control);
@@ -415,7 +415,7 @@ static void test_who_disagrees_is_named_everywhere(void) {
   check_disagreement(options_of(3, 5, ""), "expects 5 processes");
 }
 
-/* Somebody who has lost his way, before the job is whole: he alone is refused. */
+/* A wrong process that arrives before the job is complete is refused, and only that one. */
 static void check_astray(sli_control_options other, const char *text) {
   open_with(&nodes[0], options_of(0, 2, "127.0.0.1:0"));
   other.endpoint = sli_control_endpoint(nodes[0].control);
@@ -490,7 +490,7 @@ static void test_wrong_options_are_refused(void) {
   close_job(1);
 }
 
-/* ---- where processes are --------------------------------------------------------- */
+/* ---- clocks ---------------------------------------------------------------------- */
 
 static void test_process_0_may_start_last(void) {
   char endpoint[64];
@@ -544,7 +544,7 @@ static void test_what_is_shared_all_get(void) {
   close_job(3);
 }
 
-/* All are on one machine, so on one clock; the error is what the scheduler does. */
+/* All processes share one machine and one clock, so the scheduler causes any error. */
 static void test_clock_offsets_are_near_nothing_on_one_machine(void) {
   for (int k = 0; k < 3; k++) {
     const char *endpoint = k ? sli_control_endpoint(nodes[0].control) : "127.0.0.1:0";
@@ -582,8 +582,8 @@ static void test_keys_follow_secret_and_job(void) {
 
 int main(void) {
   sli_control_make_key(key);
-  RUN(test_the_dead_and_the_silent_are_noticed_by_all);    /* forks: before there are threads */
-  RUN(test_who_hardly_runs_does_not_blame_others_at_once); /* this too */
+  RUN(test_the_dead_and_the_silent_are_noticed_by_all);    /* forks: before any threads exist */
+  RUN(test_who_hardly_runs_does_not_blame_others_at_once); /* forks, too */
   RUN(test_keys_follow_secret_and_job);
   RUN(test_wrong_options_are_refused);
   RUN(test_words_reach_whom_they_should_in_one_order);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes meet at an address of IPv6.
+/* Processes connect through an IPv6 address.
  *
  * needs: zeromq */
 #include "tests/support/comm_host.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes meet at the name of this machine to itself, and at all of its addresses.
+/* Processes connect through the name localhost, and through all addresses of this machine.
  *
  * needs: zeromq */
 #include "tests/support/comm_host.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes meet at the name that this machine has to others, where it leads back here.
+/* Processes connect through this machine's public name, if it resolves to this machine.
  *
  * needs: zeromq */
 #include <string.h>

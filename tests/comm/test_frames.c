@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames that nobody of ours would send: to the parser, and to a job that runs.
+/* Sends frames that no Sluice process would send, to the parser and to a running job.
  *
  *   test_comm_frames [SEED]
  *
- * Those who do not have the key send noise and half a handshake; who has it (a
- * member gone mad) sends mutations of frames that a job really sends.
+ * Strangers without the key send noise and half handshakes. A rogue member with the key sends
+ * mutations of frames that a job really uses.
  * labels: random unthreaded
  * needs: zeromq */
 #include <arpa/inet.h>
@@ -41,7 +41,7 @@ static void fill_name(char *out, size_t bytes) {
 
 /* ---- the parser ------------------------------------------------------------------ */
 
-/* Any frame that may be sent, with a tail in `tail` (4096 bytes). */
+/* Returns a random valid frame, with its tail in `tail` (4096 bytes). */
 static sli_frame random_frame(uint8_t *tail) {
   sli_frame f = {.version = SLI_FRAME_VERSION,
                  .type = 1 + draw() % (SLI_FRAME_TYPES - 1),
@@ -128,7 +128,7 @@ static size_t mutate(uint8_t *bytes, size_t count, size_t capacity) {
   return count;
 }
 
-/* Exactly as many bytes as there are, so that a sanitizer sees what is beyond. */
+/* Parses a copy of exact size, so that a sanitizer detects reads past the end. */
 static bool parse_copy(const uint8_t *bytes, size_t count) {
   uint8_t *copy = malloc(count);
   sli_frame f = {0};
@@ -169,12 +169,12 @@ static void test_the_parser_takes_anything(void) {
   CHECK(good > 0 && good < rounds, "some are, some are not");
 }
 
-/* ---- a job that runs -------------------------------------------------------------- */
+/* ---- a running job ---------------------------------------------------------------- */
 
 enum { JOB = 3 };
 
 static char key[SLI_CONTROL_KEY_CHARS + 1];
-static sli_auth auth; /* made of it */
+static sli_auth auth; /* derived from it */
 static node nodes[JOB];
 
 static void start_job(void) {
@@ -208,7 +208,7 @@ static void check_alive(const char *after) {
   }
 }
 
-/* More than `before` have been refused by process 0. */
+/* Waits until process 0 has refused more than `before` messages. */
 static bool wait_refused(uint64_t before) {
   for (int i = 0; i < PATIENCE_MS / 10; i++) {
     if (sli_control_count(nodes[0].control).refused > before) return true;
@@ -222,13 +222,13 @@ static int connect_raw(int port) {
                            .sin_port = htons((uint16_t)port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  (void)!connect(fd, (struct sockaddr *)&to, sizeof to); /* stands at once, or is not let in */
+  (void)!connect(fd, (struct sockaddr *)&to, sizeof to); /* connects at once, or not at all */
   return fd;
 }
 
 static int hub_port(void) { return atoi(strrchr(sli_control_endpoint(nodes[0].control), ':') + 1); }
 
-/* ZMTP's greeting for CURVE, as a client begins. */
+/* Sends the ZMTP greeting for CURVE as a client does. */
 static void greet(int fd) {
   uint8_t greeting[64] = {[0] = 0xff, [8] = 1, [9] = 0x7f, [10] = 3, [12] = 'C',
                           'U',        'R',     'V',        'E'};
@@ -259,7 +259,7 @@ static client client_open(const sli_auth *auth) {
   char text[64];
   client c = {.context = zmq_ctx_new()};
   c.socket = zmq_socket(c.context, ZMQ_DEALER);
-  int none = 0, soon_ms = 200; /* strangers may have kept the door busy */
+  int none = 0, soon_ms = 200; /* strangers may keep the listener busy */
   zmq_setsockopt(c.socket, ZMQ_LINGER, &none, sizeof none);
   zmq_setsockopt(c.socket, ZMQ_CONNECT_TIMEOUT, &soon_ms, sizeof soon_ms);
   sli_auth_set_client(auth, c.socket);
@@ -279,8 +279,8 @@ static void client_close(client *c) {
   zmq_ctx_term(c->context);
 }
 
-/* The right key of the server with a client key of one's own: only the door-keeper
- * stands between him and the job. */
+/* A client with the server's public key but a key pair of its own: only the authentication handler
+ * keeps it out of the job. */
 static void test_a_client_with_a_key_of_its_own_is_not_heard(void) {
   sli_auth own = auth;
   int patience_ms = PATIENCE_MS;
@@ -296,7 +296,7 @@ static void test_a_client_with_a_key_of_its_own_is_not_heard(void) {
   check_alive("a client with a key of its own");
 }
 
-/* Somebody inside, with the right key: what he makes up is not heard either. */
+/* A client inside, with the right key: its invented frames are ignored as well. */
 static void test_mutations_from_inside_harm_nothing(void) {
   uint8_t tail[4096], bytes[8192];
   client c = client_open(&auth);
@@ -314,7 +314,7 @@ static void test_mutations_from_inside_harm_nothing(void) {
   client_close(&c);
 }
 
-/* A message longer than any frame ends the connection before it is taken in. */
+/* A message longer than any frame ends the connection before it is stored. */
 static void test_a_frame_that_is_too_long_is_not_taken_in(void) {
   client c = client_open(&auth);
   size_t bytes = SLI_FRAME_MAX_BYTES + 1;
@@ -328,7 +328,7 @@ static void test_a_frame_that_is_too_long_is_not_taken_in(void) {
   CHECK(sli_control_count(nodes[0].control).bytes_received < before + bytes, "it did not come in");
 }
 
-/* ---- a member that this test plays ----------------------------------------------- */
+/* ---- a member played by this test ------------------------------------------------ */
 
 typedef struct member {
   client link;
@@ -345,7 +345,7 @@ static void member_send(member *m, sli_frame f) {
   zmq_send(m->link.socket, bytes, sli_frame_bytes(&f), 0);
 }
 
-/* A job of a node and this member. */
+/* Starts a job of one node and this member. */
 static member member_join(void) {
   sli_control_options options = {
       .nprocesses = 2, .endpoint = "127.0.0.1:0", .job = "test", .key = key, .lost_ms = 10000};
@@ -391,7 +391,7 @@ static void test_what_was_said_before_is_not_heard_again(void) {
   member_leave(&m);
 }
 
-/* It may end the job, as every member can; it must not do more. */
+/* A rogue member may end the job, as every member can, but nothing worse. */
 static void test_a_member_gone_mad_ends_the_job_at_worst(void) {
   int ended = 0;
   for (int round = 0; round < ROUNDS; round++) {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The two hosts that other tests run on are honest: what goes from one to the other takes
-# the link's delay and keeps to its rate, and when the link is cut nothing gets through.
+# Checks the two hosts that other tests use: traffic between them has the link's delay and rate, and
+# nothing gets through while the link is cut.
 # labels: unthreaded outside
 # needs: zeromq
 set -euo pipefail
@@ -23,7 +23,7 @@ figures=$(ask 5001) || fail "hosta does not answer"
 echo "$figures"
 read -r us < <(awk '$1 == "round_trip" { print $2 }' <<<"$figures")
 read -r mbit < <(awk '$1 == "rate" { print $2 }' <<<"$figures")
-# There and back; the rest is what two schedulers add. A busy machine is slower.
+# Twice the delay, plus what two schedulers add. A busy machine is slower.
 ((us >= 2 * delay_us && us < 2 * delay_us + 2000)) || fail "a round trip takes $us us"
 ((mbit <= rate_mbit && mbit > rate_mbit / 10)) || fail "$mbit Mbit/s"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes over a connection of the data plane, cut anywhere, is put together as it was sent;
- * anything else does no harm. No bit of a handshake or of a sealed record can be changed.
+/* A stream on a data plane connection, cut anywhere, is reassembled as it was sent, and any other
+ * stream does no harm. No bit of a handshake or of a sealed record can be changed unnoticed.
  * labels: unthreaded computes
  * needs: zeromq */
 #include <sodium.h>
@@ -76,7 +76,8 @@ static void check_message(const receiver *r, int message) {
     CHECK(r->data[i] == byte_of(message, i), "message %d has its data", message);
 }
 
-/* Some bytes at a time, where they belong right to their place or past it. */
+/* Feeds some bytes at a time, either written directly to their destination or passed to the
+ * parser. */
 static void test_a_stream_cut_anywhere_arrives(void) {
   static uint8_t stream[STREAM_BYTES];
   size_t bytes = write_stream(stream);
@@ -100,7 +101,7 @@ static void test_a_stream_cut_anywhere_arrives(void) {
   }
 }
 
-/* A peer of the job that has gone mad: bits are flipped, bytes left out or made up. */
+/* A rogue peer of the job flips bits, drops bytes and invents some. */
 static void test_a_damaged_stream_does_no_harm(void) {
   static uint8_t stream[STREAM_BYTES];
   int refused = 0;
@@ -128,8 +129,8 @@ static void test_a_damaged_stream_does_no_harm(void) {
 
 static uint8_t key[SLI_KEY_BYTES], word[SLI_WORD_BYTES];
 
-/* A handshake of 1 with 2, where one bit of one message may be flipped on the way; whether both
- * sides are content. */
+/* Runs a handshake between 1 and 2, with one bit of one message possibly flipped; returns whether
+ * both sides accept. */
 static bool shake(int message, size_t bit, uint8_t sessions[2][SLI_KEY_BYTES]) {
   sli_handshake from = {0}, to = {0};
   uint8_t proof[SLI_PROOF_BYTES];
@@ -176,7 +177,7 @@ static void test_an_opening_is_for_one_process_of_one_job(void) {
   CHECK(!sli_handshake_answer(&to, key, 2, words, &who), "another run");
 }
 
-/* An opening heard before, said again: it is answered, and the proof cannot be made. */
+/* A replayed opening gets an answer, but the attacker cannot produce the proof. */
 static void test_an_opening_said_again_gets_nowhere(void) {
   sli_handshake from = {0}, first = {0}, again = {0};
   uint8_t proof[SLI_PROOF_BYTES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job that programs join by the library alone: it runs more than once, and stops
- * everywhere after the same step; figures of any length come together in process 0; who has
- * another fingerprint, or another plan, is refused by name; a process that fails ends the job with
- * its own words; and a program that nobody has started in several is a job of one.
+/* Programs join a job through the library alone. The job runs more than once and stops everywhere
+ * after the same step, and statistics of any length reach process 0. A process with another
+ * fingerprint or another plan is refused with an error that names it. A failing process ends the
+ * job with its error text. A program started alone is a job of one process.
  * labels: smoke
  * needs: zeromq */
 #include <string.h>
@@ -16,9 +16,9 @@
 
 /* ---- jobs ------------------------------------------------------------------------------- */
 
-/* What all processes of a job know when they are forked. */
+/* State that all processes of a job inherit when they are forked. */
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1], name[64];
-static int number; /* of the job */
+static int number; /* number of the job */
 
 static void run_job(int n, void (*main)(process *p)) {
   int port = process_port(endpoint);
@@ -43,7 +43,7 @@ static sl_job *open_job(const process *p) {
   return job;
 }
 
-/* On a device of each process an actor that has nothing to do, `ticks` times a step. */
+/* Each process has a device with an idle actor that fires `ticks` times per step. */
 static sl_plan *make_plan(int nprocesses, int ticks) {
   sl_plan *plan = sl_plan_create(ticks, 1);
   for (int i = 0; i < nprocesses; i++) {
@@ -98,7 +98,7 @@ static void runs_twice(process *p) {
   sl_plan_destroy(plan);
 }
 
-/* Far more than a meeting can bring. */
+/* Statistics far larger than a barrier message. */
 static void long_figures_are_gathered(process *p) {
   enum { TICKS = 1 << 16, STEPS = 34 };
   sl_job *job = open_job(p);
@@ -135,7 +135,7 @@ static void stops_at_one_step(process *p) {
     free(blobs[i].data);
   }
   free(blobs);
-  for (int again = 0; again < 2; again++) { /* goes on, and is stopped by another process */
+  for (int again = 0; again < 2; again++) { /* continues; another process stops it */
     CHECK(!sl_job_resume(job) && !sl_job_run(job, 7), "%s", sl_detail());
     CHECK(sl_runtime_steps(rt) == steps + 7, "%lld steps", (long long)sl_runtime_steps(rt));
     if (p->self == again % p->n) sl_runtime_stop(rt);
@@ -148,7 +148,7 @@ static void stops_at_one_step(process *p) {
   sl_plan_destroy(plan);
 }
 
-/* All are told the same, by name and with both values. */
+/* All processes get the same error, which names the item and both values. */
 static void check_refused(process *p, int nfingerprint, const sl_fingerprint_item *fingerprint,
                           int ticks, const char *text) {
   sl_job *job = open_job(p);
@@ -202,7 +202,7 @@ static void a_failure_ends_the_job(process *p) {
   sl_status status = sl_job_attach(job, rt, 0);
   CHECK(!status, "%s", sl_detail());
   if (p->self == 1) status = sl_fail(SL_E_IO, "the disk of this one is full");
-  else status = sl_job_gather(job, 0); /* waits for who will not come */
+  else status = sl_job_gather(job, 0); /* waits for a process that never comes */
   status = sl_job_end(job, status);
   CHECK(status == (p->self == 1 ? SL_E_IO : SL_E_PEER) && strstr(sl_detail(), "is full"),
         "process %d: %s", p->self, sl_detail());

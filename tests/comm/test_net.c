@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one process sends arrives in the other's memory whole, once, and counted;
- * waiting costs nothing; who is gone is named within a second; nothing hangs.
+/* Each message arrives in the other process's memory complete, once, and counted. Waiting costs no
+ * CPU, a lost peer is reported by name within a second, and nothing hangs.
  * labels: computes more
  * needs: zeromq ucx */
 #include <netinet/in.h>
@@ -23,7 +23,7 @@ static const uint64_t second_ns = 1000000000;
 static uint64_t seed;
 static const char *transports;
 
-/* ---- messages that say what they must be --------------------------------------------- */
+/* ---- messages that verify themselves ------------------------------------------------- */
 
 typedef struct header {
   uint64_t key;
@@ -43,7 +43,7 @@ static uint64_t key_of(int from, int to, int number) {
   return mix(seed + (uint64_t)from * 1000003 + (uint64_t)to * 1009 + (uint64_t)number * 8191 + 1);
 }
 
-/* Log-uniform from 0 to 8 MiB, with the edges of UCX's protocols among them. */
+/* Returns a log-uniform size from 0 to 8 MiB, often one at which UCX switches protocols. */
 static size_t size_of(uint64_t key) {
   static const size_t edges[] = {0, 1, 8, 4096, 8192, 8256, 1 << 16, 1 << 20, 8 << 20};
   uint64_t r = mix(key ^ 77);
@@ -91,7 +91,7 @@ typedef struct node {
   struct {
     header header;
     void *data;
-  } pending[4096]; /* placed, not arrived */
+  } pending[4096]; /* receives posted, not completed */
   int npending;
 } node;
 
@@ -200,7 +200,7 @@ static void finish(node *n, uint64_t fence) {
   }
 }
 
-/* Waits until so much has arrived, or somebody was lost. */
+/* Waits until that many messages have arrived or that many peers were lost. */
 static void wait_for(node *n, int arrived_, int lost_) {
   uint64_t end = sli_now_ns() + 20 * second_ns;
   while (n->arrived < arrived_ || n->lost < lost_) {
@@ -229,7 +229,7 @@ typedef struct sending {
 
 static int messages_to_each;
 
-/* May be overwritten from now on, and is. */
+/* Overwrites the buffer: from now on the sender may reuse it. */
 static void release(sending *s) {
   memset(s->data, 0, s->bytes);
   free(s->data);
@@ -262,7 +262,7 @@ static void send_random(node *n) {
       s->data = malloc(h.bytes + 1);
       fill(s->data, h.key, h.bytes);
       if (sli_net_send(n->net, to, &h, s->data, h.bytes, &s->fence)) release(s);
-      memset(&h, 0, sizeof h); /* it was copied */
+      memset(&h, 0, sizeof h); /* the header was copied */
     }
   }
   for (size_t i = 0; i < SLI_COUNT(flying); i++)
@@ -288,7 +288,7 @@ static void check_traffic(node *n, int peer) {
 
 static void random_traffic(process *p) {
   node *n = open_connected(p);
-  if (messages_to_each % 8) await_ready(n); /* it need not be */
+  if (messages_to_each % 8) await_ready(n); /* it may also skip this */
   send_random(n);
   wait_for(n, messages_to_each * (p->n - 1), 0);
   CHECK(n->npending == 0 && n->lost == 0, "nothing is left over and nobody was lost");
@@ -316,7 +316,7 @@ static void on_alarm(int signal_) {
   sli_net_wake(woken);
 }
 
-/* The handler runs here; the waiting thread has the signal blocked. */
+/* The signal handler runs in this thread; the waiting thread blocks the signal. */
 static void *raise_later(void *arg) {
   (void)arg;
   sigset_t set;
@@ -363,7 +363,7 @@ static uint64_t cpu_ns(void) {
   return (uint64_t)now.tv_sec * second_ns + (uint64_t)now.tv_nsec;
 }
 
-/* Waits half a second for nothing. Returns whether that cost little and ended in time. */
+/* Waits half a second without traffic. Returns whether that cost little CPU and ended in time. */
 static bool idle(node *n, bool last) {
   uint64_t end = sli_now_ns() + second_ns / 2, before = cpu_ns();
   int waits = 0;
@@ -376,7 +376,7 @@ static bool idle(node *n, bool last) {
   return good;
 }
 
-/* A machine that is busy with something else may be late: not five times in a row. */
+/* A busy machine may be late, but not five times in a row. */
 static void idling(process *p) {
   node *n = open_connected(p);
   await_ready(n);
@@ -386,9 +386,9 @@ static void idling(process *p) {
   close_node(n);
 }
 
-/* ---- peers that are gone ------------------------------------------------------------------ */
+/* ---- lost peers --------------------------------------------------------------------------- */
 
-/* Process 1 dies; the others, busy or not, hear of it. */
+/* Process 1 dies; all others, busy or idle, notice. */
 static void dying(process *p) {
   node *n = open_connected(p);
   _Atomic uint64_t *died = p->shared;
@@ -428,7 +428,7 @@ static void dying(process *p) {
   close_node(n);
 }
 
-/* Process 1 is stopped while 0 sends to it; 0 closes all the same. */
+/* Process 1 is stopped while process 0 sends to it; process 0 must still close. */
 static void stopped(process *p) {
   node *n = open_connected(p);
   _Atomic pid_t *pid = p->shared;
@@ -461,7 +461,7 @@ static int parting_number;
 
 static uint64_t parting_key(int from, int to) { return key_of(from, to, 1000 + parting_number); }
 
-/* All connections stand, a third of them carry a message, and everybody goes when it likes. */
+/* All connections are up, a third of them carry a message, and each process leaves at any time. */
 static void parting(process *p) {
   node *n = open_connected(p);
   char data[PROCESSES_MOST][104];
@@ -484,7 +484,7 @@ static void part(void) {
     CHECK(processes_run(4, parting), "going harms nobody");
 }
 
-/* ---- messages that there can not be -------------------------------------------------------- */
+/* ---- invalid messages ---------------------------------------------------------------------- */
 
 static void refusing(process *p) {
   static const size_t sizes[] = {100, 4 << 20};
@@ -503,19 +503,19 @@ static void refusing(process *p) {
   }
 }
 
-/* What the first transport of a process says of itself: behind the list and a length, the word
- * that those who connect repeat; then the port, if it has one. */
+/* The address of a process's first transport: behind the list and a length follow the word that
+ * connecting peers repeat, and the port if there is one. */
 enum { LIST_BYTES = 64, WORD_BYTES = 16 };
 static uint8_t *part_of(node *n, int process) {
   return (uint8_t *)n->addresses[process].data + LIST_BYTES + sizeof(size_t);
 }
 
-/* Process 0 knows an address of 1 that is not this one's. */
+/* Process 0 has a wrong address for process 1. */
 static void strange(process *p) {
   node *n = open_node(p);
   if (p->self == 0) part_of(n, 1)[0] ^= 1;
   connect_all(n);
-  if (p->self == 1) dup2(STDOUT_FILENO, STDERR_FILENO); /* it says so */
+  if (p->self == 1) dup2(STDOUT_FILENO, STDERR_FILENO); /* it reports that */
   header h = {.key = 1, .bytes = 100, .to = 1, .check = mix(1 ^ 100)};
   char data[100] = {0};
   uint64_t fence;
@@ -527,7 +527,7 @@ static void strange(process *p) {
   close_node(n);
 }
 
-/* ---- strangers at the door --------------------------------------------------------------- */
+/* ---- strangers on the port --------------------------------------------------------------- */
 
 enum { IDLE_CONNECTIONS = 1200, DESCRIPTORS = 256 };
 
@@ -537,11 +537,11 @@ static int knock(int port, const void *bytes, size_t count) {
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at), "a stranger gets through");
-  if (count) send(fd, bytes, count, MSG_NOSIGNAL); /* it may have hung up already */
+  if (count) send(fd, bytes, count, MSG_NOSIGNAL); /* the peer may have closed already */
   return fd;
 }
 
-/* What ended jobs once; nothing, anything, half an opening, one that is made up. */
+/* Sends what once ended jobs: nothing, random bytes, half an opening, an invented opening. */
 static void bother(int port) {
   static const uint8_t ucx[13] = {0x78, 0x56, 0x34, 0x12, 0xbe, 0xba, 0xfe, 0xca, 0, 0, 0, 0, 0x80};
   uint8_t bytes[4096];
@@ -555,15 +555,15 @@ static void bother(int port) {
   for (int i = 0; i < IDLE_CONNECTIONS; i++) knock(port, bytes, 0);
 }
 
-/* A stranger holds 1,200 connections to process 1, which may have 256 descriptors, and goes on
- * bothering it while process 0 connects. The stranger is process 2, before it joins in. */
+/* A stranger holds 1,200 connections to process 1, which may have 256 descriptors, and keeps
+ * sending while process 0 connects. Process 2 plays the stranger before it joins. */
 static void bothered(process *p) {
   struct rlimit many = {p->self == 1 ? DESCRIPTORS : 4096, 4096};
   CHECK(!setrlimit(RLIMIT_NOFILE, &many), "descriptors");
   node *n = open_node(p);
   uint16_t port;
   memcpy(&port, part_of(n, 1) + WORD_BYTES, sizeof port);
-  if (p->self == 1) dup2(STDOUT_FILENO, STDERR_FILENO); /* it says so */
+  if (p->self == 1) dup2(STDOUT_FILENO, STDERR_FILENO); /* it reports that */
   if (p->self == 1) connect_all(n);
   if (p->self == 2) bother(port);
   process_meet(p, p->self == 1 ? go_on : NULL, n->net);
@@ -585,7 +585,7 @@ static void bothered(process *p) {
   close_node(n);
 }
 
-/* ---- who does not agree ------------------------------------------------------------------ */
+/* ---- disagreement ------------------------------------------------------------------------ */
 
 static void disagreeing(process *p) {
   transports = p->self ? "tcp" : "encrypted";
@@ -636,7 +636,7 @@ static void who_disagrees_is_told(void) {
 
 int main(int argc, char **argv) {
   seed = seed_of(argc, argv, 1);
-  setenv("UCX_TLS", "tcp", 1); /* concerns the fabric alone */
+  setenv("UCX_TLS", "tcp", 1); /* only affects the fabric */
   RUN(check_lists);
   RUN_AS("memory,tcp", check_all("memory,tcp"));
   RUN_AS("tcp", check_all("tcp"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for cuBLASLt's header where there is none: the part that kernels/cuda/linear.c
- * and matmul.c use, computed plainly in cublaslt.c. The numbers of the names are our own. */
+/* Replaces cuBLASLt's header where it is missing: the part that kernels/cuda/linear.c and matmul.c
+ * use, computed plainly in cublaslt.c. The values of the constants are arbitrary. */
 #ifndef SLUICE_TESTS_EMULATED_CUBLASLT_H
 #define SLUICE_TESTS_EMULATED_CUBLASLT_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLASLt as its documentation has it, plainly: column-major matrices, operands that may
- * be transposed, alpha and beta, a bias along columns, GELU and its gradient, whose input is
- * the auxiliary matrix, of the type of the result. Shapes, alignments and workspaces that the
- * library would refuse are refused. */
+/* cuBLASLt implemented plainly after its documentation: column-major matrices, operands that may be
+ * transposed, alpha and beta, a bias along columns, GELU and its gradient. The gradient's input is
+ * the auxiliary matrix, of the result's type. Shapes, alignments and workspaces that the library
+ * would refuse are refused. */
 #include "tests/emulated/cublasLt.h"
 
 #include <stdbool.h>
@@ -40,7 +40,7 @@ struct emulated_layout {
 
 struct emulated_preference {
   uint64_t workspace;
-  uint32_t alignment; /* the least of all; 256 where nothing is said */
+  uint32_t alignment; /* the least of all; 256 if unset */
 };
 
 static void *made(size_t bytes) {
@@ -55,7 +55,7 @@ static cublasStatus_t gone(void *object) {
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-  *handle = calloc(1, sizeof **handle); /* lives as long as the process */
+  *handle = calloc(1, sizeof **handle); /* never freed */
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -142,7 +142,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 /* ---- products ------------------------------------------------ */
 
-/* The sizes of op(x). */
+/* Returns the number of rows of op(x); op_columns() likewise. */
 static int64_t op_rows(const struct emulated_layout *x, bool transposed) {
   return transposed ? x->columns : x->rows;
 }
@@ -186,13 +186,13 @@ static void put(void *x, cudaDataType_t type, int64_t i, float value) {
   else ((float *)x)[i] = value;
 }
 
-/* Element (row, column) of op(x). */
+/* Returns element (row, column) of op(x). */
 static float element(const void *x, const struct emulated_layout *layout, bool transposed,
                      int64_t row, int64_t column) {
   return get(x, layout->type, transposed ? row * layout->ld + column : column * layout->ld + row);
 }
 
-/* A product on its way. */
+/* The arguments of a product. */
 typedef struct product {
   struct emulated_desc desc;
   struct emulated_layout a_layout, b_layout, d_layout;
@@ -211,7 +211,7 @@ static float dot(const product *p, int64_t row, int64_t column) {
   return total;
 }
 
-/* What becomes of a sum. */
+/* Applies the epilogue to a sum. */
 static float finish(const product *p, int64_t row, int64_t column, float x) {
   const struct emulated_desc *desc = &p->desc;
   cudaDataType_t type = p->d_layout.type;
@@ -281,7 +281,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* What kernels/cuda/blas.c finds in the library. */
+/* The functions that kernels/cuda/blas.c finds in the library. */
 sl_status sli_blas_load(const sli_blas **blas) {
   static const sli_blas all = {
 #define X(name) .name = name,

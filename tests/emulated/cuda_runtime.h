@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for the CUDA runtime's header where there is no GPU, so that the files of
- * kernels/cuda compile for the host and their kernels really run there.
+/* Replaces the CUDA runtime's header where there is no GPU, so that the files of kernels/cuda
+ * compile for the host and their kernels really run there.
  *
- * A launch runs its blocks one after another; every thread of a block is a fiber, and
- * fibers change over at barriers and at what a warp does together (shuffles, ballots,
- * products of the tensor cores). Shared memory is made anew for each launch with just
- * the bytes that were asked for, and holds NaNs before each block. In which order
- * threads run between barriers can be set, which shows what depends on it.
+ * A launch runs its blocks one after another. Every thread of a block is a fiber; fibers switch at
+ * barriers and at operations of a whole warp (shuffles, ballots, products of the tensor cores).
+ * Shared memory is allocated for each launch with exactly the requested bytes, and holds NaNs
+ * before each block. The order of threads between barriers can be set, which exposes results that
+ * depend on it.
  *
- * "The device's memory" is the host's. Streams run what they are given later, in any order
- * that events allow (runtime.cpp). What a real device does beyond that is not modelled:
- * tests/gpu is for that. */
+ * "The device's memory" is the host's. Streams run their operations later, in any order that events
+ * allow (runtime.cpp). Further behaviour of real devices is not modelled; tests/gpu covers that. */
 #ifndef SLUICE_TESTS_EMULATED_CUDA_RUNTIME_H
 #define SLUICE_TESTS_EMULATED_CUDA_RUNTIME_H
 
@@ -21,7 +20,7 @@
 extern "C" {
 #endif
 
-/* ---- the runtime, as far as we call it ---------------------------------------------- */
+/* ---- the runtime, as far as Sluice calls it ----------------------------------------- */
 
 typedef enum cudaError {
   cudaSuccess = 0,
@@ -114,21 +113,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
 
-/* ---- what tests set -------------------------------------------------------------------- */
+/* ---- settings of tests ----------------------------------------------------------------- */
 
-/* How many devices there are; -1: no driver. */
+/* Number of devices, or -1 if there is no driver. */
 extern int emulated_devices;
 /* Threads run from the last to the first between barriers. */
 extern int emulated_backwards;
-/* How many captures from now on fail. */
+/* Number of following captures that fail. */
 extern int emulated_bad_captures;
-/* So many graphs find no room on the device. */
+/* Number of following graphs that find no memory on the device. */
 extern int emulated_full;
-/* Has the device failed? If so, that is the last error. */
+/* Returns whether the device has failed, which is then the last error. */
 int emulated_has_failed(void);
-/* Puts a call at the end of a stream, with a copy of the argument. */
+/* Appends a call to a stream, with a copy of the argument. */
 void emulated_call(cudaStream_t stream, void (*run)(void *), const void *arg, size_t bytes);
-/* Live allocations, of memory, streams, events and graphs together. */
+/* Live allocations: memory, streams, events and graphs together. */
 extern int emulated_live;
 
 #ifdef __cplusplus
@@ -161,10 +160,10 @@ extern unsigned char *emulated_shared;
 #define blockDim emulated_block_size
 #define gridDim emulated_grid
 
-/* Returns when all threads of the block have come. */
+/* Returns when all threads of the block have arrived. */
 void emulated_barrier();
-/* Gives up to 64 bytes to the other lanes of the caller's warp, and returns, when all have,
- * what they gave; valid until the next exchange but one. */
+/* Passes up to 64 bytes to the other lanes of the caller's warp, and returns, once all have
+ * arrived, what they passed; valid until the next exchange but one. */
 const void *emulated_exchange(const void *mine, size_t bytes);
 inline const void *emulated_of_lane(const void *all, int lane) {
   return (const char *)all + lane * 128;
@@ -192,18 +191,19 @@ inline float __uint_as_float(uint32_t bits) {
 
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
-/* D [64, 8 columns]; A from the descriptor if `a` is NULL, and then B along rows of its tile. */
+/* D [64, 8 columns]; if `a` is NULL, A comes from the descriptor, and B is read along the rows of
+ * its tile. */
 void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc,
                     bool add);
 uint32_t emulated_round_tf32(float x);
-/* ldmatrix of four matrices: each lane says where a row lies. */
+/* ldmatrix of four matrices: each lane gives the address of a row. */
 void emulated_ldmatrix(uint32_t (&to)[4], const void *row, bool transposed);
 
-/* cp.async: the copy is made when the thread waits for its group, and until then there are
+/* cp.async: the copy takes place when the thread waits for its group; until then the target holds
  * NaNs. */
 void emulated_copy_async(void *to, const void *from, int bytes, bool there);
 void emulated_commit_copies();
-/* For all groups but the newest few. */
+/* Waits for all groups but the `newest` ones. */
 void emulated_wait_copies(unsigned newest);
 
 /* ---- launching ------------------------------------------------------------------------------ */

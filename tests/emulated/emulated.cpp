@@ -21,8 +21,8 @@ static size_t emulated_shared_size;
 
 /* ---- changing stacks --------------------------------------------------------------------
  *
- * swapcontext() asks the system each time, which is most of what a run would take; so
- * where we can we do without it: what has to be kept is a few registers. */
+ * swapcontext() makes a system call each time, which would dominate the run time. Where possible, a
+ * few saved registers replace it. */
 
 #if defined(__x86_64__)
 struct context {
@@ -41,8 +41,8 @@ asm(".text\n"
 
 static void change(context *from, context *to) { emulated_switch(&from->sp, to->sp); }
 
-/* The first change pops six registers and returns into `main`, which finds the stack as a
- * call leaves it. */
+/* Prepares a stack: the first switch pops six registers and returns into `main`, which finds the
+ * stack as after a call. */
 static void begin_at(context *c, void *stack, size_t bytes, void (*main)()) {
   void **top = (void **)((char *)stack + bytes) - 1;
   *--top = (void *)main;
@@ -63,15 +63,15 @@ static void begin_at(context *c, void *stack, size_t bytes, void (*main)()) {
 
 /* ---- fibers ---------------------------------------------------------------------------
  *
- * A fiber that comes to a barrier waits there until all of its block or of its warp that
- * still run have come. The threads of a warp run in turn, each handing over to the next that can
- * go on; the last one of a round hands over to the scheduler, which begins the next round. */
+ * A fiber at a barrier waits until all running threads of its block or warp have arrived. The
+ * threads of a warp run in turn, each switching to the next that can continue; the last one of a
+ * round switches to the scheduler, which starts the next round. */
 
 namespace {
 
 enum { STACK_BYTES = 128 << 10, LANE_BYTES = 64, WARP = 32 };
 
-/* Of cp.async, not made yet. */
+/* A pending cp.async. */
 struct copy {
   void *to;
   const void *from;
@@ -84,12 +84,12 @@ struct fiber {
   ::context context;
   std::unique_ptr<char[]> stack;
   enum { READY, AT_WARP, AT_BLOCK, DONE } state;
-  unsigned exchanges; /* how many its warp has had */
-  unsigned groups;    /* of copies that it has committed */
+  unsigned exchanges; /* number of exchanges of its warp */
+  unsigned groups;    /* number of copy groups it has committed */
   std::vector<copy> copies;
 };
 
-std::vector<fiber> fibers; /* kept from launch to launch */
+std::vector<fiber> fibers; /* reused by later launches */
 context scheduler;
 int running, threads;
 const std::function<void()> *body;
@@ -104,7 +104,7 @@ void leave(void **fake, const void *stack, size_t bytes) {
 void arrive(void *fake, const void **stack, size_t *bytes) {
   __sanitizer_finish_switch_fiber(fake, stack, bytes);
 }
-/* The last fiber that had this stack ended without returning from its first functions. */
+/* The last fiber on this stack ended without returning from its first functions. */
 void forget_frames(void *stack) {
   __asan_unpoison_memory_region((char *)stack + STACK_BYTES - 4096, 4096);
 }
@@ -116,15 +116,15 @@ void arrive(void *, const void **, size_t *) {}
 void forget_frames(void *) {}
 #endif
 
-bool from_scheduler; /* the last change was its own */
+bool from_scheduler; /* the scheduler made the last switch */
 
-/* In the fiber that a change has led to. */
+/* Completes a switch, in the fiber that it led to. */
 void arrive_in_fiber(void *fake) {
   if (from_scheduler) arrive(fake, &scheduler_stack, &scheduler_bytes);
   else arrive(fake, NULL, NULL);
 }
 
-/* From `from` to fiber i; NULL for fake: never back. */
+/* Switches from `from` to fiber i; fake is NULL if it never returns. */
 void change_to_fiber(context *from, void **fake, int i) {
   running = i;
   emulated_thread = dim3((unsigned)i, 0, 0);
@@ -132,7 +132,7 @@ void change_to_fiber(context *from, void **fake, int i) {
   change(from, &fibers[i].context);
 }
 
-/* Who of the running fiber's warp can go on after it in this round; -1: nobody. */
+/* Returns the next fiber of the running one's warp that can continue in this round, or -1. */
 int next_in_round() {
   int begin = running / WARP * WARP, end = begin + WARP < threads ? begin + WARP : threads;
   int step = emulated_backwards ? -1 : 1;
@@ -178,7 +178,7 @@ void resume(int i) {
   arrive(fake, NULL, NULL);
 }
 
-/* Whether threads begin..end-1 all wait in this state, or are done. */
+/* Returns whether threads begin..end-1 all wait in this state, or are done. */
 bool have_come(int begin, int end, int state) {
   for (int i = begin; i < end; i++)
     if (fibers[i].state != state && fibers[i].state != fiber::DONE) return false;
@@ -193,7 +193,7 @@ bool let_go(int begin, int end, int state) {
   return any;
 }
 
-/* One round of a warp: all its threads up to the next place where they wait. */
+/* Runs one round of a warp: all its threads up to their next wait. */
 bool run_warp(int begin, int end) {
   bool any = false;
   for (int k = begin; k < end && !any; k++) {
@@ -222,8 +222,8 @@ void run_block() {
 
 void emulated_barrier() { wait_in(fiber::AT_BLOCK); }
 
-/* Where thread k leaves what it gives to exchange number n: there are two places in turn,
- * so that who is late to read finds what it needs when others give to the next one. */
+/* Returns where thread k stores its data for exchange number n. Two places alternate, so that a
+ * late reader still finds its data when others store for the next exchange. */
 static void *place(int k, unsigned n) { return &lanes[((size_t)k * 2 + n % 2) * LANE_BYTES]; }
 
 const void *emulated_exchange(const void *mine, size_t bytes) {
@@ -233,7 +233,7 @@ const void *emulated_exchange(const void *mine, size_t bytes) {
   return place(running / WARP * WARP, n);
 }
 
-/* All threads of all blocks, block after block. */
+/* Runs all threads of all blocks, block after block. */
 static void run_grid(const cudaLaunchConfig_t &config, const std::function<void()> &run) {
   dim3 g = config.gridDim;
   threads = (int)config.blockDim.x;
@@ -268,11 +268,11 @@ void emulated_launch(const cudaLaunchConfig_t *config, const void *kernel,
   emulated_enqueue(config->stream, [kept, run] { run_grid(kept, run); });
 }
 
-/* ---- what a warp or a block does together ------------------------------------------------ */
+/* ---- operations of a warp or a block ----------------------------------------------------- */
 
 bool __syncthreads_or(bool here) {
   static bool any;
-  emulated_barrier(); /* the last one has been read */
+  emulated_barrier(); /* all have read the last one */
   any = false;
   emulated_barrier();
   any |= here;
@@ -323,18 +323,18 @@ void emulated_ldmatrix(uint32_t (&to)[4], const void *row, bool transposed) {
 uint32_t emulated_round_tf32(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
-  return (bits + 0x1000) & ~0x1fffu; /* to nearest, ties away */
+  return (bits + 0x1000) & ~0x1fffu; /* to nearest, ties away from zero */
 }
 
 namespace {
 
-/* A lane's share of the operands as numbers: of rows g and g + 8 of A and of column g of
- * B, g = lane / 4, at K places of the inner dimension. Which places these are is the same
- * for A and B, so a sum over the four lanes of a group is the product (PTX ISA, "Matrix
- * fragments for mma.m16n8k16" and "... m16n8k8"). */
+/* A lane's share of the operands: of rows g and g + 8 of A and column g of B, g = lane / 4, at K
+ * positions of the inner dimension. These positions are the same for A and B, so a sum over the
+ * four lanes of a group is the product (PTX ISA, "Matrix fragments for mma.m16n8k16" and "...
+ * m16n8k8"). */
 template <int K> struct operands { float a[2][K], b[K]; };
 
-/* By far the busiest code of all: it is not looked after by sanitizers. */
+/* By far the hottest code, so sanitizers skip it. */
 #if defined(__clang__)
 #define BUSY __attribute__((no_sanitize("address", "undefined")))
 #else
@@ -358,7 +358,7 @@ float tf32(uint32_t bits) { return __uint_as_float(bits & ~0x1fffu); }
 
 } // namespace
 
-/* Registers 0 and 2 of A belong to row g, 1 and 3 to row g + 8; each holds two numbers. */
+/* Registers 0 and 2 of A belong to row g, 1 and 3 to row g + 8; each holds two values. */
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   mma<4>(d, {{{lower(a[0]), upper(a[0]), lower(a[2]), upper(a[2])},
               {lower(a[1]), upper(a[1]), lower(a[3]), upper(a[3])}},
@@ -373,9 +373,9 @@ void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 
 namespace {
 
-/* A tile in shared memory that an operand's descriptor names, as the only swizzle that is used here
- * has it (PTX ISA, "Strides", "Shared memory layouts"): what lies at a place is found where bits 7
- * to 9 of the place have been added to bits 4 to 6, modulo 2. */
+/* A tile in shared memory that an operand's descriptor names, in the only swizzle used here (PTX
+ * ISA, "Strides", "Shared memory layouts"). Bits 7 to 9 of an address are XORed into bits 4 to
+ * 6. */
 struct tile {
   uint32_t at, step;
 
@@ -384,7 +384,7 @@ struct tile {
     REQUIRE(desc >> 62 == 1 && (desc >> 49 & 7) == 0, "wgmma: descriptor %llx",
             (unsigned long long)desc);
   }
-  /* Of row r, which is 64 numbers long. */
+  /* Returns element c of row r, which has 64 elements. */
   __attribute__((always_inline, no_sanitize("address", "undefined"))) float get(int r,
                                                                                 int c) const {
     uint32_t place = at + (uint32_t)r / 8 * step + (uint32_t)r % 8 * 128 + (uint32_t)c * 2;
@@ -397,7 +397,7 @@ struct tile {
 
 enum { DEPTH = 16 };
 
-/* Rows g and g + 8 of the warp's of A, g = lane / 4. */
+/* Loads rows g and g + 8 of the warp's part of A, g = lane / 4. */
 void left_rows(float (&left)[2][DEPTH], const uint32_t *a, uint64_t a_desc) {
   int lane = (int)(threadIdx.x % WARP), first = (int)(threadIdx.x / WARP % 4) * 16 + lane / 4;
   if (a) {
@@ -417,7 +417,7 @@ void left_rows(float (&left)[2][DEPTH], const uint32_t *a, uint64_t a_desc) {
 
 } // namespace
 
-/* As busy as mma() above. */
+/* As hot as mma() above. */
 __attribute__((no_sanitize("address", "undefined"))) void emulated_wgmma(
     float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc, bool add) {
   float left[2][DEPTH], right[DEPTH];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL between emulated GPUs of several processes, for communicators of two (or one, which
- * has nobody to send to).
+/* NCCL between emulated GPUs of several processes, for communicators of two ranks (or one, which
+ * has no peer).
  *
- * Each has a file, which both ends map: who is there, how many operations each direction has
- * begun and finished, and the bytes of the one under way. An operation stands in its stream
- * until the other end has come to its own; a send is over when it was received, so
- * nothing ever works because of a buffer that happened to be there. Calls say "in progress"
- * as they please, and what they were to put into the stream comes later then.
+ * Each communicator has a file that both ends map: who has arrived, how many operations each
+ * direction has begun and finished, and the bytes of the current one. An operation stays in its
+ * stream until the other end reaches its own. A send completes only when it was received, so
+ * nothing works by accident of buffering. Calls return "in progress" at random, and then put their
+ * operations into the stream later.
  *
- * SLUICE_EMULATED_RECORD names a folder: every process keeps a file there of all it
- * issued, for tests/programs/nccl_order.c. SLUICE_EMULATED_FAULT=PROCESS:WHAT@WHERE breaks a
- * process: WHAT is kill, stall (the operation never comes), hang (the call never returns) or
- * error (NCCL reports one); WHERE is init or the number of an issue, from 1 on. */
+ * SLUICE_EMULATED_RECORD names a folder where every process records all operations it issued, for
+ * tests/programs/nccl_order.c. SLUICE_EMULATED_FAULT=PROCESS:WHAT@WHERE breaks a process: WHAT is
+ * kill, stall (the operation never arrives), hang (the call never returns) or error (NCCL reports
+ * one); WHERE is init or the number of an issue, from 1 on. */
 #include "tests/emulated/nccl.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ namespace {
 enum { DATA_AT = 4096 };
 
 struct shared {
-  std::atomic<int> device[2];                        /* 1 + number; 0: not there yet */
+  std::atomic<int> device[2];                        /* 1 + number; 0 before it arrives */
   std::atomic<uint64_t> sent[2], taken[2], bytes[2]; /* by the sender's rank */
 };
 
@@ -44,7 +44,7 @@ struct fault {
   uint64_t issue = 0;
 };
 
-/* "1:kill@init", "0:stall@7" */
+/* Parses "1:kill@init" or "0:stall@7". */
 fault fault_by_environment() {
   const char *text = getenv("SLUICE_EMULATED_FAULT"), *self = getenv("SLUICE_PROCESS");
   int process, used = 0;
@@ -68,7 +68,7 @@ bool is_broken_at(bool init, uint64_t issue) {
   return f.here && f.at_init == init && f.issue == issue;
 }
 
-/* Breaks the process, or says that the caller is to. */
+/* Breaks the process, or returns whether the caller must. */
 bool is_to(const char *what, bool init, uint64_t issue) {
   if (!is_broken_at(init, issue)) return false;
   if (planned().what == "kill") raise(SIGKILL);
@@ -76,7 +76,7 @@ bool is_to(const char *what, bool init, uint64_t issue) {
   return planned().what == what;
 }
 
-uint64_t issues; /* of this process */
+uint64_t issues; /* issued by this process */
 
 } // namespace
 
@@ -88,7 +88,7 @@ struct emulated_communicator {
   uint64_t issued[2]; /* sends, receives */
   std::atomic<int> under_way{0};
   std::atomic<bool> aborted{false};
-  std::function<void()> later; /* puts the operation into the stream */
+  std::function<void()> later; /* appends the operation to the stream */
   ~emulated_communicator() {
     munmap(both, DATA_AT);
     close(fd);
@@ -99,7 +99,7 @@ using communicator = std::shared_ptr<emulated_communicator>;
 
 namespace {
 
-/* What ncclComm_t points to; operations in streams hold the communicator too. */
+/* The objects behind ncclComm_t; operations in streams hold the communicator too. */
 std::map<ncclComm_t, communicator> live;
 std::mutex listing;
 
@@ -147,7 +147,8 @@ void read_all(int fd, void *data, size_t bytes) {
   }
 }
 
-/* One step of a send or a receive; true: it is over. The file has room for one message. */
+/* Advances a send or a receive by one step; returns true when it is complete. The file has room for
+ * one message. */
 bool move_send(emulated_communicator &c, void *data, size_t bytes, uint64_t number) {
   std::atomic<uint64_t> &sent = c.both->sent[c.rank], &taken = c.both->taken[c.rank];
   if (sent < number && taken == number - 1) {
@@ -161,7 +162,7 @@ bool move_send(emulated_communicator &c, void *data, size_t bytes, uint64_t numb
 bool move_receive(emulated_communicator &c, void *data, size_t bytes, uint64_t number) {
   int from = 1 - c.rank;
   if (c.both->sent[from] != number) return false;
-  size_t there = c.both->bytes[from]; /* another size: the record shows it */
+  size_t there = c.both->bytes[from]; /* a wrong size shows in the record */
   read_all(c.fd, data, there < bytes ? there : bytes);
   c.both->taken[from] = number;
   return true;
@@ -190,10 +191,10 @@ ncclResult_t issue(ncclComm_t comm, bool sends, void *data, size_t bytes, cudaSt
   return ncclSuccess;
 }
 
-/* Has the other end come? */
+/* Returns whether the other end has arrived. */
 bool meets(emulated_communicator &c) {
   if (c.has_met || !c.both->device[1 - c.rank]) return c.has_met;
-  c.failed |= c.both->device[0] == c.both->device[1]; /* as the real one does */
+  c.failed |= c.both->device[0] == c.both->device[1]; /* as real NCCL does */
   if (!c.rank) unlink(c.name.c_str());
   return c.has_met = true;
 }
@@ -228,7 +229,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
   c->both = (shared *)memory;
   c->failed = is_to("error", true, 0);
   if (!is_to("stall", true, 0)) c->both->device[rank] = 1 + c->device;
-  if (ranks == 1) c->both->device[1] = -1; /* nobody */
+  if (ranks == 1) c->both->device[1] = -1; /* no peer */
   std::lock_guard<std::mutex> l(listing);
   live[ *comm = c.get()] = c;
   return ncclInProgress;
@@ -258,7 +259,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/* The device is waited for: all that is under way there, also of other communicators. */
+/* Waits for the device: for all operations in flight there, of other communicators too. */
 static bool is_device_busy(int device) {
   std::lock_guard<std::mutex> l(listing);
   for (const auto &i : live)

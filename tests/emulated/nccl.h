@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for NCCL's header where there is none: the part that comm/cuda uses, done by
- * nccl.cpp. The numbers of the names are our own. */
+/* Replaces NCCL's header where it is missing: the part that comm/cuda uses, implemented by
+ * nccl.cpp. The values of the constants are arbitrary. */
 #ifndef SLUICE_TESTS_EMULATED_NCCL_H
 #define SLUICE_TESTS_EMULATED_NCCL_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comm/nccl/cuda/library.c finds in NCCL's library. SLUICE_EMULATED_NCCL=off: nothing. */
+/* The functions that comm/nccl/cuda/library.c finds in NCCL's library; none with
+ * SLUICE_EMULATED_NCCL=off. */
 #include <stdlib.h>
 
 #include "comm/nccl/cuda/library.h"

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime of the emulated device: memory, streams, events and graphs.
  *
- * What a stream is given waits in it until somebody asks the device how far it is, or
- * waits for it. Each question lets a few operations run, of streams drawn at random, so
- * that streams overtake each other as much as they may: who reads what another stream
- * writes without waiting for its event finds old data before long. Streams and events are
- * those of the real thing: an event stands for all that was in its stream when it was
- * recorded, and a stream that waits for it goes no further until then.
+ * Operations wait in their stream until someone queries the device or waits for it. Each query runs
+ * a few operations, of streams drawn at random, so that streams overtake each other as much as they
+ * may: a reader that skips waiting for another stream's event soon finds old data. Streams and
+ * events follow CUDA: an event covers all operations in its stream when it was recorded, and a
+ * stream that waits for it goes no further until then.
  *
- * While a stream is captured, what it is given goes into a graph instead. A launch of that
- * graph puts all of it into a stream, as it was then: arguments of kernels are those of the
- * capture. What the runtime forbids meanwhile ends the program.
+ * While a stream is captured, its operations go into a graph instead. A launch of that graph
+ * appends all of them to a stream as captured, with the kernel arguments of the capture. Calls that
+ * CUDA forbids during a capture end the program.
  *
- * Copies and settings of memory without a stream go into one of their own, the legacy one, for
- * which nobody else waits: they come late where the real ones may.
+ * Copies and memory settings without a stream go into a separate stream, the legacy one, for which
+ * no other stream waits: they come late where real ones may.
  *
- * SLUICE_EMULATED_GPUS says how many devices there are (1; -1: no driver), and
- * SLUICE_EMULATED_FREE how many bytes each has left (3 GiB); with
- * SLUICE_EMULATED_PEERS=0 none can reach another's memory. What is copied from one to another
- * goes through the host unless both have been allowed to; where they could be, that ends the
- * program. With SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that they have failed,
- * for good. With SLUICE_EMULATED_GUARD set, the device's memory can be touched by operations
- * alone: the host that follows an address of the device crashes, as it would, and so does a kernel
- * that follows one of a device that its own does not reach. */
+ * SLUICE_EMULATED_GPUS sets the number of devices (default 1; -1: no driver), and
+ * SLUICE_EMULATED_FREE the bytes each has left (default 3 GiB). With SLUICE_EMULATED_PEERS=0 no
+ * device can access another's memory. Copies between devices go through the host unless both have
+ * enabled access; if they could have enabled it, that ends the program. With
+ * SLUICE_EMULATED_BROKEN=N the N-th record of an event finds that the devices have failed, for
+ * good. With SLUICE_EMULATED_GUARD set, only operations can touch the device's memory. A host
+ * access to a device address then crashes as it would on a GPU, and so does a kernel access to
+ * memory of a device that its own cannot reach. */
 #include "tests/emulated/device.h"
 
 #include <sys/mman.h>
@@ -46,12 +45,12 @@ int emulated_bad_captures, emulated_full;
 
 namespace {
 
-/* Held in every call: threads of a process share the device. */
+/* Held in every call, because threads of a process share the device. */
 std::recursive_mutex device;
 using lock = std::lock_guard<std::recursive_mutex>;
 
 thread_local int current_device;
-thread_local cudaError_t last_error; /* what the runtime remembers: "not ready" too */
+thread_local cudaError_t last_error; /* the runtime's last error, "not ready" included */
 
 cudaError_t remember(cudaError_t error) {
   if (error) last_error = error;
@@ -62,13 +61,13 @@ cudaError_t remember(cudaError_t error) {
 
 enum { PAGE = 4096, HOST = -1 };
 struct memory {
-  size_t bytes; /* whole pages while they are guarded */
+  size_t bytes; /* whole pages if guarded */
   int device;
-  bool is_open; /* while it is guarded */
+  bool is_open; /* only used if guarded */
 };
-std::map<const void *, memory> memories; /* of devices */
-std::set<std::pair<int, int>> reached;   /* the first has been allowed to reach the second */
-int touching, acting = HOST;             /* who touches memory: a device; the host reaches all */
+std::map<const void *, memory> memories; /* memory of all devices */
+std::set<std::pair<int, int>> reached;   /* the first may access the second */
+int touching, acting = HOST; /* acting: the device that accesses memory; the host may access all */
 
 bool is_guarding() {
   static const bool on = getenv("SLUICE_EMULATED_GUARD") != NULL;
@@ -84,7 +83,7 @@ bool reaches(int device, int other) {
   return device == HOST || device == other || reached.count({device, other});
 }
 
-/* Whose memory an address lies in. */
+/* Returns the owner of the memory at an address. */
 int owner(const void *address) {
   auto m = memories.upper_bound(address);
   if (m == memories.begin()) return HOST;
@@ -107,7 +106,7 @@ void act_as(int device) {
   protect();
 }
 
-/* While one of these lives, the device's memory may be touched, by who acts. */
+/* While one of these lives, the acting device may access its memory. */
 struct touch {
   touch() { touching++; }
   ~touch() {
@@ -115,7 +114,7 @@ struct touch {
   }
 };
 
-/* What was there before is nobody's business. */
+/* Allocates memory, which starts with undefined contents. */
 void *device_allocate(size_t bytes) {
   size_t unit = is_guarding() ? PAGE : 256, all = (bytes + unit) / unit * unit;
   void *memory = is_guarding() ? mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -148,8 +147,8 @@ struct mark {
 
 struct operation {
   std::function<void()> run;
-  std::shared_ptr<mark> wait;  /* not before this has passed */
-  std::function<bool()> ready; /* nor before this says so */
+  std::shared_ptr<mark> wait;  /* runs after this has passed */
+  std::function<bool()> ready; /* nor before this returns true */
   std::shared_ptr<mark> passes;
 };
 
@@ -166,7 +165,7 @@ struct emulated_exec {
 struct emulated_stream {
   int device;
   std::deque<operation> operations;
-  emulated_graph *captured; /* NULL: it is not */
+  emulated_graph *captured; /* NULL if not captured */
 };
 
 struct emulated_event {
@@ -179,7 +178,7 @@ emulated_stream legacy = {HOST, {}, NULL};
 std::vector<emulated_stream *> streams = {&legacy};
 thread_local emulated_stream *capturing; /* by this thread */
 
-/* What waits, or may wait, for a device cannot be part of a graph. */
+/* Operations that may wait for a device cannot be part of a graph. */
 void forbid_in_capture(const char *what) {
   REQUIRE(!capturing, "%s while a stream is captured", what);
 }
@@ -197,7 +196,7 @@ uint64_t seed_by_environment() {
 
 uint64_t state = seed_by_environment();
 
-/* A device that failed does not recover: nothing that it was asked after that comes. */
+/* A failed device does not recover: no later operation completes. */
 bool has_failed(bool records) {
   static const char *text = getenv("SLUICE_EMULATED_BROKEN");
   static long left = text ? atol(text) : 0;
@@ -216,18 +215,18 @@ uint64_t draw(uint64_t below) { /* xorshift64 */
 bool can_go(const emulated_stream *s) {
   if (s->operations.empty()) return false;
   const operation &first = s->operations.front();
-  if (first.ready) act_as(HOST); /* which moves data between processes */
+  if (first.ready) act_as(HOST); /* it moves data between processes */
   return (!first.wait || first.wait->passed) && (!first.ready || first.ready());
 }
 
-/* Does some stream wait for another process? */
+/* Returns whether a stream waits for another process. */
 bool waits_for_others() {
   for (emulated_stream *s : streams)
     if (!s->operations.empty() && s->operations.front().ready) return true;
   return false;
 }
 
-/* Runs the next operation of a stream that can go on, drawn at random. */
+/* Runs the next operation of a randomly drawn stream that can continue. */
 bool advance() {
   std::vector<emulated_stream *> ready;
   for (emulated_stream *s : streams)
@@ -334,7 +333,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
   return remember(emulated_devices ? cudaSuccess : cudaErrorNoDevice);
 }
 
-/* SLUICE_EMULATED_MAJOR says of what generation the devices are: Hopper's, else. */
+/* SLUICE_EMULATED_MAJOR sets the generation of the devices; the default is Hopper. */
 static int generation() {
   const char *wanted = getenv("SLUICE_EMULATED_MAJOR");
   return wanted ? atoi(wanted) : 9;
@@ -401,7 +400,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute, int
   return cudaSuccess;
 }
 
-/* ---- memory's functions ------------------------------------------------ */
+/* ---- functions for memory ---------------------------------------------------- */
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
   lock l(device);
@@ -435,9 +434,9 @@ cudaError_t cudaFreeHost(void *memory) {
   return cudaSuccess;
 }
 
-/* What the host reads is there on return. What it writes has been read by then, but may be on its
- * way, and the host does not wait for what goes from device to device. No other stream is waited
- * for: ours do not wait for this one either. */
+/* Data that the host reads is complete on return. Data that it writes has been read by then but may
+ * be in flight, and the host does not wait for copies between devices. No other stream waits, nor
+ * is waited for. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
   lock l(device);
   forbid_in_capture("memory is copied");
@@ -461,7 +460,7 @@ cudaError_t cudaMemset(void *to, int value, size_t bytes) {
   return cudaSuccess;
 }
 
-/* A copy may reach what a kernel may not. */
+/* A copy may access memory that a kernel may not. */
 static void enqueue_copy(cudaStream_t stream, const void *to, const void *from,
                          std::function<void()> copy) {
   lock l(device);
@@ -496,7 +495,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
   return cudaSuccess;
 }
 
-/* ---- streams' and events' functions ------------------------------------------------ */
+/* ---- functions for streams and events ---------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
   lock l(device);
@@ -553,7 +552,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-/* An answer takes the device as long as one to eight operations. */
+/* A query takes the device as long as one to eight operations. */
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   lock l(device);
   forbid_in_capture("an event is asked for");
@@ -578,7 +577,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   return *ms = 0.001f, cudaSuccess;
 }
 
-/* ---- graphs' functions ------------------------------------------------ */
+/* ---- functions for graphs ---------------------------------------------------- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode) {
   lock l(device);
@@ -620,7 +619,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
   return cudaSuccess;
 }
 
-/* One that runs is gone when it is through: its operations are in the stream. */
+/* Destroys a graph; a running one completes, since its operations are in the stream. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   lock l(device);
   emulated_live--;
@@ -628,7 +627,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   return cudaSuccess;
 }
 
-/* emulated_full: the device has no memory for it. */
+/* With emulated_full the device has no memory for the graph. */
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
   lock l(device);
   forbid_capture_of(stream, "a graph is brought up in");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target over its kept corpus and over mutations of it, as an ordinary test.
+/* Runs a fuzz target on its corpus and on mutations of it, as an ordinary test.
  *
  *   test_fuzz_NAME [SEED [COUNT]]         rounds of mutations, each from its seed
  *   test_fuzz_NAME --seconds N [SEED]     as many rounds as fit
@@ -9,15 +9,15 @@
  *
  *   int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
  *
- * and a line `labels: random unthreaded` in its first comment. Its corpus, a few small files, lies
- * in tests/fuzz/corpus/NAME; words that inputs are made of may be told by fuzz_words (fuzz.h).
- * CMake finds the target by itself, links it with this file, and makes it a test.
- * tests/fuzz/long.sh runs them for long under sanitizers. A target returns 0, frees what it takes,
- * and calls abort() where a claim fails. The function is that of clang's libFuzzer, which cannot
- * build all of Sluice: the kernels' vectors are in words of GCC.
+ * and a line `labels: random unthreaded` in its first comment. Its corpus, a few small files, is in
+ * tests/fuzz/corpus/NAME; fuzz_words (fuzz.h) may list words from which inputs are built. CMake
+ * finds the target, links it with this file, and adds it as a test. tests/fuzz/long.sh runs all
+ * targets for longer under sanitizers. A target returns 0, frees its memory, and calls abort() if a
+ * claim fails. The function has the signature of clang's libFuzzer, which cannot build all of
+ * Sluice: the kernels use GCC's vector extensions.
  *
- * An input that crashes, or takes more than HANG seconds, is left as crash-NAME in the working
- * directory: keep it, made small, in the corpus. */
+ * An input that crashes, or takes more than HANG seconds, is saved as crash-NAME in the working
+ * directory. Minimize it and add it to the corpus. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static struct {
   size_t count, capacity;
 } corpus;
 
-/* ---- the input at hand ----------------------------------------------------------------------- */
+/* ---- the current input ----------------------------------------------------------------------- */
 
 static char crash_path[128];
 static input at_hand;
@@ -73,8 +73,8 @@ static void crashed(int signal_number) {
 
 #if defined(__SANITIZE_ADDRESS__)
 void __sanitizer_set_death_callback(void (*call)(void));
-/* The undefined behaviour sanitizer has no such callback of its own: it aborts, which is a signal.
- */
+/* The undefined behaviour sanitizer has no death callback; with this option it aborts, which raises
+ * a signal. */
 const char *__ubsan_default_options(void);
 const char *__ubsan_default_options(void) { return "abort_on_error=1:print_stacktrace=1"; }
 #endif
@@ -90,7 +90,7 @@ static void watch(const char *name) {
 #endif
 }
 
-/* The bytes lie in a room of their own, so that a read behind them is seen. */
+/* Copies the bytes to a separate allocation, so that reads past the end are detected. */
 static void run(const uint8_t *bytes, size_t count) {
   at_hand = (input){malloc(count ? count : 1), count};
   CHECK(at_hand.bytes, "memory for an input");
@@ -215,7 +215,7 @@ static void twice(rng *d, input *in) {
   put_in(in, place(d, in->count + 1), copy, n);
 }
 
-/* The begin of this one and the end of another. */
+/* Joins the beginning of this input with the end of another. */
 static void cross(rng *d, input *in) {
   const input *other = &corpus.items[rng_below(d, (uint32_t)corpus.count)];
   size_t from = place(d, other->count);
@@ -244,7 +244,7 @@ static void run_seed(uint64_t seed, double end) {
   }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the test -------------------------------------------------------------------------------- */
 
 static int run_files(int argc, char **argv) {
   for (int i = 2; i < argc; i++) add_file(argv[i]);

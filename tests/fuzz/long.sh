@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Long runs of the fuzz targets under the address and undefined behaviour sanitizers, with seeds of the day.
+# Runs the fuzz targets for longer under the address and undefined behaviour sanitizers, with seeds of the day.
 #
 #   tests/fuzz/long.sh [SECONDS [NAME...]]    60 seconds each of all targets, by default
 #
-# Builds in build/asan-ubsan. An input that crashes lies in build/asan-ubsan/fuzz as crash-NAME, what was said in NAME.log.
+# Builds in build/asan-ubsan. A crashing input is saved in build/asan-ubsan/fuzz as crash-NAME, the output in NAME.log.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

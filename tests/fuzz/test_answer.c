@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An answer of a model is taken apart, whatever it is: into the same pieces whole and byte by
- * byte. The first byte chooses the format and the second the settings.
+/* Any answer of a model is parsed, into the same pieces whole and byte by byte. The first byte
+ * selects the format and the second the settings.
  * labels: random unthreaded
  * needs: libevent */
 #include <stdio.h>
@@ -56,7 +56,7 @@ const char *const fuzz_words[] = {"<tool_call>",
                                   NULL};
 
 typedef struct heard {
-  char *text[4]; /* by the kind of the pieces */
+  char *text[4]; /* by kind of piece */
   size_t bytes[4];
   FILE *to[4];
   int calls;

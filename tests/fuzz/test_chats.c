@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of a stranger's file of chats are read or refused, with a template that marks answers, one
- * that does not, and one that fails.
+/* Lines of an untrusted chat file are read or refused, with a template that marks answers, one that
+ * does not, and one that fails.
  * labels: random unthreaded
  * needs: pcre2 utf8proc */
 #include <stdio.h>
@@ -45,7 +45,7 @@ static const char *const templates[] = {
     "endif %}",
     "{{ messages | length }}{% for m in messages %}{{ m.content }}{% if not loop.last %}|{% endif %}{% endfor %}"};
 
-/* Opens a tokenizer of the reference data with each template, as files of their own. */
+/* Opens a reference tokenizer with each template, in temporary files. */
 static sli_chats **open_all(void) {
   static sli_chats *all[SLI_COUNT(templates)];
   const char *source = getenv("SLUICE_SOURCE");
@@ -63,7 +63,7 @@ static sli_chats **open_all(void) {
   return all;
 }
 
-/* Aborts unless the words are chats, each with a token that is learned. */
+/* Aborts unless the row consists of chats, each with at least one learned token. */
 static void check(const sli_token_row *row) {
   size_t at = 0;
   while (at < row->count) {

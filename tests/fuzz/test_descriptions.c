@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of JSON that describe machines, measured ops, ticks and arrivals are read or refused by
- * name, whichever a stranger's is taken for.
+/* Untrusted JSON files that describe machines, measured ops, ticks and arrivals are read, or
+ * refused with an error that names the file, whichever kind they are read as.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static const char *path_of(const uint8_t *bytes, size_t count) {
 }
 
 static void check(sl_status status, const char *path) {
-  if (status && !strstr(sl_detail(), path)) abort(); /* the culprit is named */
+  if (status && !strstr(sl_detail(), path)) abort(); /* the error names the file */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger's exported program is read, and its graph built, or it is refused by name. An input is
- * an archive, or its entries as text, each behind a line "== NAME", which are put into one: so the
- * description can change its length.
+/* An untrusted exported program is read and its graph built, or it is refused with an error that
+ * names the file. An input is an archive, or its entries as text, each behind a line "== NAME". The
+ * target packs these into an archive, so that mutations may change an entry's length.
  * needs: libzip
  * labels: random unthreaded */
 #include <stdio.h>
@@ -64,14 +64,14 @@ static void put(FILE *out, uint32_t value, int bytes) {
   for (int i = 0; i < bytes; i++) fputc((int)(value >> 8 * i & 255), out);
 }
 
-/* Writes what both headers of an entry have. */
+/* Writes the fields that both headers of an entry share. */
 static void put_header(FILE *out, const char *name, uint32_t crc, size_t count) {
   put(out, 20, 2), put(out, 0, 4), put(out, 0, 4); /* version, flags and method, time */
   put(out, crc, 4), put(out, (uint32_t)count, 4), put(out, (uint32_t)count, 4);
   put(out, (uint32_t)strlen(name), 2), put(out, 0, 2);
 }
 
-/* Puts the entries of a text into an archive; the folder is "m". */
+/* Packs the entries of a text into an archive; the folder is "m". */
 static void pack(const char *text, size_t count, FILE *out) {
   char *directory, name[96];
   size_t bytes, entries = 0;
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   if (fclose(file)) abort();
   sl_exported *e;
   sl_status status = sl_exported_open(path, &e);
-  if (status && !strstr(sl_detail(), path)) abort(); /* the culprit is named */
+  if (status && !strstr(sl_detail(), path)) abort(); /* the error names the file */
   if (!status) build(e);
   if (!status) sl_exported_close(e);
   unlink(path);

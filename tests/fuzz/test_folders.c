@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of a stranger's whose one file is an index of weights, or the manifest of a checkpoint
- * with checksums that are right, is read or refused.
+/* An untrusted folder is read or refused: its one file is an index of weights, or the manifest of a
+ * checkpoint with correct checksums.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void read_index(const uint8_t *bytes, size_t count) {
   if (!status) sli_shards_close(s);
 }
 
-/* Takes the input as the manifest's body and computes its checksum. */
+/* Uses the input as the manifest's body and computes the checksum. */
 static void read_manifest(const uint8_t *bytes, size_t count) {
   sli_json body;
   sli_checkpoint *c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pattern, or a schema if it is JSON, of a stranger's is refused, or becomes a grammar with
- * bounded memory that never gets stuck: a text of allowed bytes can always go on, or end.
+/* An untrusted pattern, or schema if it is JSON, is refused, or becomes a grammar with bounded
+ * memory that never gets stuck: any allowed text can be continued or ended.
  * labels: random unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static void give(void *ctx, size_t bytes) {
   taken -= bytes;
 }
 
-/* Goes on with any allowed byte. False: it cannot, within the bounds of a state. */
+/* Continues with any allowed byte. Returns false if the bounds of a state prevent that. */
 static bool step(sli_guide *guide, uint64_t *random) {
   uint32_t allowed[GRAMMAR_WORDS] = {0};
   int tokens[257], n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a stranger's are read as requests of HTTP, one behind the other, the same at once and
- * piece by piece: heads are good or refused with a status, and bodies have no more bytes than came.
+/* Untrusted bytes are parsed as successive HTTP requests, with the same result whole and piece by
+ * piece. Heads are valid or refused with a status, and bodies have no more bytes than arrived.
  * labels: random unthreaded
  * needs: libevent */
 #include <stdlib.h>
@@ -40,7 +40,7 @@ const char *const fuzz_words[] = {"GET ",
                                   "ffffffffffffffff",
                                   NULL};
 
-/* Result of reading: a hash of the output. Several faults count as one, since their order may
+/* The result of reading: a hash of the output. Different errors count as one, since their order may
  * differ. */
 typedef struct reading {
   uint64_t hash;
@@ -56,7 +56,8 @@ static void check_fault(http_fault fault) {
     abort();
 }
 
-/* A body, of which `step` more bytes come at a time. False: there is no more to read. */
+/* Reads a body, with `step` more bytes arriving at a time. Returns false if there is nothing more
+ * to read. */
 static bool read_body(reading *r, const http_head *head, const uint8_t *bytes, size_t count,
                       size_t step) {
   http_body b;
@@ -79,7 +80,7 @@ static bool read_body(reading *r, const http_head *head, const uint8_t *bytes, s
   return true;
 }
 
-/* A head, which is looked for as its bytes come. */
+/* Reads a head, searched again as bytes arrive. */
 static bool read_head(reading *r, http_head *head, char *room, const uint8_t *bytes, size_t count,
                       size_t step) {
   size_t length = 0, seen = 0;
@@ -114,7 +115,7 @@ static uint64_t read_all(const uint8_t *bytes, size_t count, size_t step) {
   return r.hash;
 }
 
-/* Copies the input into a block of its own, so that a read past its end is seen. */
+/* Copies the input into a separate block, so that reads past the end are detected. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   uint8_t *copy = malloc(count ? count : 1);
   if (count) memcpy(copy, bytes, count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON text of a stranger's is read or refused; what is read is what it says, printed and read
- * again.
+/* Untrusted JSON text is read or refused; a value that was read stays the same when printed and
+ * read again.
  * labels: random unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   sli_json doc, again;
   if (sli_json_scan("fuzz", (const char *)bytes, count, 0)) return 0;
   if (sli_json_read("fuzz", (const char *)bytes, count, 0, &doc)) {
-    if (strstr(sl_detail(), "not JSON")) abort(); /* the scan and the parser are of one mind */
+    if (strstr(sl_detail(), "not JSON")) abort(); /* the scan and the parser must agree */
     return 0;
   }
   take_all(&doc, doc.root);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pattern of a tokenizer.json is refused, or said anew in such a way that PCRE2 takes it or
- * refuses it by itself, and cuts a text into pieces that are the whole text together.
+/* A pattern of a tokenizer.json is refused, or translated so that PCRE2 compiles or refuses it.
+ * Then it splits a text into pieces that together are the whole text.
  * labels: random unthreaded
  * needs: pcre2 */
 #include <cjson/cJSON.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A body of a stranger's is read as a request for completions and for a chat, or refused with
- * words.
+/* An untrusted body is parsed as a completion request and as a chat request, or refused with a
+ * message.
  * labels: random unthreaded
  * needs: libevent */
 #include <math.h>
@@ -78,7 +78,7 @@ static void check_text(const char *text) {
   if (!text || sli_utf8_good(text, strlen(text)) != strlen(text)) abort();
 }
 
-/* Checks that the texts of a chat are the values that they are taken for. */
+/* Checks that the texts of a chat are values of the expected kind. */
 static void check_json(const char *text, size_t bytes, char first) {
   if (!text) return;
   const char *at = text + strspn(text, " \t\r\n");
@@ -95,7 +95,7 @@ static void check_chat(const sli_chat_json *c) {
   check_json(c->variables, c->variables_bytes, '{');
 }
 
-/* Checks that every field that was read can be asked for. */
+/* Checks that every parsed field has a valid value. */
 static void check(const request_params *a) {
   if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES || a->max_tokens < 0 ||
       a->top_k < 0)
@@ -120,7 +120,7 @@ static void check(const request_params *a) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   for (int chat = 0; chat < 2; chat++) {
-    char *body = malloc(count + 1); /* of its own, so that a read behind its end is seen */
+    char *body = malloc(count + 1); /* separate, so that reads past the end are detected */
     request_params a;
     const char *param;
     if (count) memcpy(body, bytes, count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat template of a stranger's is read or refused, and run over messages and over a chat with
- * tools: within its bounds, without harm.
+/* An untrusted chat template is read or refused, and run on messages and on a chat with tools,
+ * within its bounds and without harm.
  * labels: random unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,7 @@ static const char chat_tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
     "\"properties\":{\"b\":{\"type\":\"array\",\"items\":{\"type\":\"number\"}}}}}}]";
 
-/* Renders a chat with a call of a tool. */
+/* Renders a chat with a tool call. */
 static void render_tools(const sli_chat *chat, const sli_chat_marks *marks) {
   const sli_chat_json in = {.messages = chat_messages,
                             .messages_bytes = sizeof chat_messages - 1,

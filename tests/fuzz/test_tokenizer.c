@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tokenizer.json of a stranger's is read or refused, and encodes and decodes texts that are
- * written behind it, past a zero byte, or one of ours.
+/* An untrusted tokenizer.json is read or refused. It encodes and decodes the texts that follow it
+ * in the input behind a zero byte, or a built-in text.
  * labels: random unthreaded
  * needs: pcre2 utf8proc */
 #include <stdio.h>
@@ -52,7 +52,7 @@ const char *const fuzz_words[] = {"\"type\":",
                                   "",
                                   NULL};
 
-/* The text is a file of this process alone. */
+/* Writes the input to a file that only this process uses. */
 static void write_input(const char *path, const uint8_t *bytes, size_t count) {
   FILE *file = fopen(path, "wb");
   if (!file || fwrite(bytes, 1, count, file) != count || fclose(file)) abort();

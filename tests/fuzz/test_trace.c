@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of a stranger's, with hashes that are right, is read or refused, and all that actortrace
- * does with it ends.
+/* An untrusted trace with correct hashes is read or refused, and everything that actortrace does
+ * with it terminates.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static sl_trace *read_trace(const uint8_t *bytes, size_t count) {
   return t;
 }
 
-/* With a slot more of everything, as advice tries them one by one. */
+/* Replays the trace with one more slot in every pool, as advice tries them one by one. */
 static void run_again(const sl_trace *t) {
   double *seconds = measured_seconds(t);
   int32_t n = t->plan->nregs + t->plan->npools, *extra = sli_calloc((size_t)n + 1, sizeof *extra);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger's file of weights, safetensors or GGUF, is read or refused: the header, its metadata,
- * and all tensors.
+/* An untrusted weight file, safetensors or GGUF, is read or refused: header, metadata, and all
+ * tensors.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void read_all(sli_shards *s) {
     for (int i = 0, n = sli_shards_tensors(s, f, &t); i < n; i++) {
       char shown[256];
       sli_stored_format(shown, &t[i]);
-      if (t[i].elements > MOST_ELEMENTS) continue; /* quantized, of few bytes */
+      if (t[i].elements > MOST_ELEMENTS) continue; /* quantized: few bytes for many elements */
       float *values = sli_calloc(t[i].elements, sizeof *values);
       (void)!sli_shards_read(s, f, &t[i], values);
       free(values);
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   if (!file || fwrite(bytes, 1, count, file) != count || fclose(file)) abort();
   sli_shards *s;
   sl_status status = sli_shards_open(path, &s);
-  if (status && !strstr(sl_detail(), path)) abort(); /* the culprit is named */
+  if (status && !strstr(sl_detail(), path)) abort(); /* the error names the file */
   if (!status) read_all(s);
   if (!status) sli_shards_close(s);
   read_keys(path);

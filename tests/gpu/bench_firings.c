@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a firing on a GPU costs the host: lines of `case<TAB>value<TAB>unit`.
+/* Measures what a firing on a GPU costs the host; prints lines of `case<TAB>value<TAB>unit`.
  *
- *   chain1    8 actors in line on one queue, each one kernel of 256 bytes
+ *   chain1    8 actors in a line on one queue, each with one kernel of 256 bytes
  *   chain4    the same over four queues of one GPU, which wait for each other on the device
- *   launches  the same kernels on a bare queue, without a runtime: the bound
- *   program   100 kernels in one program, launched one by one on a bare queue that is idle
- *   graph     the same as a CUDA graph, of one combination of slots
- *   graph8    and of eight in turn
+ *   launches  the same kernels on a bare queue without a runtime: the lower bound
+ *   program   100 kernels in one program, launched one by one on an idle bare queue
+ *   graph     the same as a CUDA graph, for one combination of slots
+ *   graph8    and for eight combinations in turn
  *
- * Nanoseconds of processor time (of all threads) a firing, and of wall time; for the last
- * three, of the time that the launch takes, a kernel. */
+ * Values are nanoseconds of processor time (of all threads) and of wall time per firing; for the
+ * last three cases, of launch time per kernel. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -21,7 +21,7 @@ enum { ACTORS = 8, MICROBATCHES = 64, STEPS = 200, BYTES = 256, KERNELS = 100, S
 
 static const sl_type cell = {SL_F32, 1, {BYTES / 4}};
 
-/* Kernels from base 0 to base 1 and back. */
+/* A program whose kernels copy from base 0 to base 1 and back. */
 static sl_program *make_program(sl_plan *plan, int kernels) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
   sl_program_call *calls = sl_plan_alloc(plan, (size_t)kernels * sizeof *calls);
@@ -64,7 +64,7 @@ static sl_plan *make_chain(int queues) {
                        .initial = 0};
     int32_t out = sl_plan_add_register(plan, reg);
     int32_t first = a ? before : SL_NONE;
-    if (!a) { /* what the first reads is always there */
+    if (!a) { /* the input of the first is always ready */
       reg.quota = reg.initial = 1;
       first = sl_plan_add_register(plan, reg);
     }
@@ -134,8 +134,8 @@ static void bench_launches(void) {
   sl_plan_destroy(plan);
 }
 
-/* What it takes to launch a program on an idle queue, over `slots` pairs of slots in turn, once
- * its graphs are made. */
+/* Measures the launch of a program on an idle queue, over `slots` pairs of slots in turn, once its
+ * graphs exist. */
 static void bench_program(const char *name, const char *graphs, int slots) {
   CHECK(!setenv("SLUICE_CUDA_GRAPHS", graphs, 1), "the environment is full");
   sl_plan *plan = sl_plan_create(1, 1);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fusing saves: microseconds of programs of GPT-2 124M's calls (8 sequences of 1024), call
- * by call and fused, as lines of `case<TAB>value<TAB>unit`. Where calls hand bf16 arrays of a few
- * megabytes to each other, these may still be in the cache when they are read, as they may
- * be in a model.
+/* Measures what fusing saves: microseconds of programs with GPT-2 124M's calls (8 sequences of
+ * 1024), call by call and fused, as lines of `case<TAB>value<TAB>unit`. bf16 arrays of a few
+ * megabytes that pass from call to call may still be cached when they are read, as in a model.
  *
- *   bench_fuse [FILTER]
- */
+ *   bench_fuse [FILTER] */
 #include <time.h>
 
 #include "kernels/cuda/program.h"
@@ -29,7 +27,8 @@ enum {
 #define WEIGHT SL_TYPE(SL_BF16, 4 * C, C)
 #define ROW F32(B, T)
 
-/* Inputs, then outputs; input `from` of the second call is what the first makes. */
+/* A call with its inputs, then outputs; input `from` of the second call is the first one's
+ * output. */
 typedef struct half {
   const sl_op *op;
   int nin, nout;
@@ -64,7 +63,7 @@ static const struct {
      1},
 };
 
-/* The parameters of a layer, of which there are 12, and the others. */
+/* The parameters of a layer (there are 12 layers), then the others. */
 static const sl_type tensors[] = {
     F32(C),        F32(C),     F32(C, 3 * C), F32(3 * C), F32(C, C), F32(C),    F32(C), F32(C),
     F32(C, 4 * C), F32(4 * C), F32(4 * C, C), F32(C),     F32(V, C), F32(T, C), F32(C), F32(C)};
@@ -72,7 +71,7 @@ enum { OF_A_LAYER = 12, OTHERS = 4 };
 
 static const sl_optimizer optimizer = {.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
 
-/* Bases: all that is given and made, and the workspace. */
+/* Bases: all inputs and outputs, and the workspace. */
 typedef struct bench {
   sl_program program;
   sl_program_call calls[MOST_CALLS];
@@ -101,7 +100,7 @@ static void add_call(bench *b, const half *h) {
 
 /* ---- measuring ------------------------------------------------ */
 
-/* Both bases hold small numbers: 0.0115, as f32 and as bf16. */
+/* Fills a base with small numbers: 0.0115, as f32 and as bf16. */
 static void *small_numbers(size_t bytes) {
   void *to, *from = malloc(bytes);
   memset(from, 0x3c, bytes);
@@ -121,7 +120,7 @@ static double time_rounds(void *queue, const bench *b, const sl_firing *firing) 
          ROUNDS / 1e3;
 }
 
-/* The best go but the first; *steps: how many launches. */
+/* Returns the best run except the first; *steps: number of launches. */
 static double measure(bench *b, bool fused, int *steps) {
   void *queue, *bases[] = {small_numbers(b->bytes[0]), small_numbers(b->bytes[1] + 64)};
   sl_firing firing = {.bases = bases, .first = (const uint8_t[]){0, 0}};
@@ -165,7 +164,7 @@ static bench *pair_bench(size_t p) {
   return b;
 }
 
-/* One call for each of the model's parameters. */
+/* A program with one call for each parameter of the model. */
 static bench *update_bench(const sl_op *op) {
   bench *b = calloc(1, sizeof *b);
   for (int i = 0; i < LAYERS * OF_A_LAYER + OTHERS; i++) {
@@ -178,7 +177,7 @@ static bench *update_bench(const sl_op *op) {
 
 int main(int argc, char **argv) {
   need_gpu();
-  setenv("SLUICE_CUDA_GRAPHS", "0", 1); /* kernels alone */
+  setenv("SLUICE_CUDA_GRAPHS", "0", 1); /* without CUDA graphs */
   for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++)
     if (argc < 2 || strstr(pairs[p].name, argv[1])) show(pairs[p].name, pair_bench(p));
   if (argc < 2 || strstr("sumsq_148", argv[1])) show("sumsq_148", update_bench(&sl_op_sumsq));

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels reach on this GPU, and which share that is of what the card can do in
- * the same run: of a plain copy for rows bound by memory, of a bf16 product of 8192 x 8192
- * x 8192 for the others. Lines of `case<TAB>value<TAB>unit<TAB>share`, GB/s or TFLOP/s. The
- * shapes are those of GPT-2 124M, 8 sequences of 1024. Bytes and flops are those of the
- * rows' cost rules at the device's types.
+/* Measures what the kernels reach on this GPU, absolutely and as a share of what the card can do in
+ * the same run. For memory-bound ops that is a plain copy, for the others a bf16 product of 8192 x
+ * 8192 x 8192. Prints lines of `case<TAB>value<TAB>unit<TAB>share`, in GB/s or TFLOP/s. Shapes are
+ * those of GPT-2 124M with 8 sequences of 1024; bytes and flops come from the ops' cost rules at
+ * the device's types.
  *
- * Calls are launched one after the other and timed together, the best of a few goes, so
- * what the host takes to launch is hidden as far as it is in training. They go through
- * several copies of their arguments, more than the caches hold.
+ * Calls are launched back to back and timed together, and the best of a few runs counts, so launch
+ * time is hidden as far as in training. Calls rotate through several copies of their arguments,
+ * larger than the caches.
  *
- *   bench_kernels [FILTER]      the two ceilings, and cases with FILTER in their names
- */
+ *   bench_kernels [FILTER]      the two ceilings, and cases with FILTER in their names */
 #include <time.h>
 
 #include "tests/gpu/device_call.h"
 
 enum { B = 8, T = 1024, C = 768, V = 50304, ROUNDS = 20, GOES = 4, MOST_COPIES = 32 };
-enum { ROOM_BYTES = 512 << 20 }; /* of all copies together, for those that are smaller */
+enum { ROOM_BYTES = 512 << 20 }; /* for all copies of smaller cases */
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define BF16(...) SL_TYPE(SL_BF16, __VA_ARGS__)
@@ -38,7 +37,7 @@ static const sl_optimizer optimizer = {.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95
 #define ROW F32(B, T)
 #define LSE F32(B, 12, T)
 
-/* The ceilings, of bytes and of flops. */
+/* The ceilings of bytes and of flops. */
 static const bench ceilings[] = {
     {"copy", &sl_op_copy, {0}, false, 1, 1, {F32(64 << 20)}, {F32(64 << 20)}},
     {"linear_8192",
@@ -164,15 +163,15 @@ static const bench benches[] = {
      {BF16(B, T, 3 * C)}},
 };
 
-/* Bits that look random, of which bf16 numbers are made: a product takes more power, and so
- * more time, where signs and exponents differ. */
+/* Returns random-looking bits, from which bf16 numbers are made: a product takes more power, and so
+ * more time, if signs and exponents vary. */
 static uint32_t mix(uint32_t i) {
   i = (i ^ i >> 16) * 0x7feb352d;
   i = (i ^ i >> 15) * 0x846ca68b;
   return i ^ i >> 16;
 }
 
-/* The device's memory holds numbers of both signs below 1, ids in range. */
+/* Returns device contents: numbers of both signs below 1, and ids in range. */
 static void *some_bytes(const sl_type *type) {
   if (type->ndim < 0) return NULL;
   unsigned char *p = calloc(1, sl_type_bytes(type) + 64);
@@ -182,13 +181,13 @@ static void *some_bytes(const sl_type *type) {
     uint32_t r = mix((uint32_t)i);
     if (type->dtype == SL_I32) ((int32_t *)p)[i] = (int32_t)(r % V);
     if (type->dtype == SL_F32) ((float *)p)[i] = (float)(int32_t)r * 0x1p-31f;
-    if (type->dtype == SL_BF16) /* from 1/16 up */
+    if (type->dtype == SL_BF16) /* at least 1/16 */
       ((uint16_t *)p)[i] = (uint16_t)((r >> 31) << 15 | (123 + (r >> 7) % 4) << 7 | r % 128);
   }
   return p;
 }
 
-/* The arenas of d and of its further copies, with the same inputs in each. */
+/* Creates the arenas of d and of its copies, with the same inputs in each. */
 static int make_copies(device_call *d, const kernel *k, void *arenas[MOST_COPIES]) {
   int count = 0;
   while (!count || (count < MOST_COPIES && (count + 1) * d->bytes <= ROOM_BYTES)) {
@@ -204,7 +203,7 @@ static int make_copies(device_call *d, const kernel *k, void *arenas[MOST_COPIES
   return count;
 }
 
-/* Nanoseconds a launch, of ROUNDS in turn. */
+/* Returns nanoseconds per launch, over ROUNDS launches in turn. */
 static double time_rounds(device_call *d, void *const *arenas, int copies, const sl_tick *tick) {
   struct timespec begin, end;
   uint64_t fence = 0;
@@ -219,7 +218,7 @@ static double time_rounds(device_call *d, void *const *arenas, int copies, const
          ROUNDS;
 }
 
-/* The best go but the first, in nanoseconds a call. */
+/* Returns the best run except the first, in nanoseconds per call. */
 static double measure(const bench *b) {
   kernel k = {.op = b->op, .attrs = b->attrs, .nin = b->nin, .nout = b->nout};
   device_call d;
@@ -241,7 +240,7 @@ static double measure(const bench *b) {
   return best;
 }
 
-/* Bytes or flops a nanosecond. */
+/* Returns bytes or flops per nanosecond. */
 static double rate_of(const bench *b) {
   double flops = 0, bytes = 0;
   b->op->cost(&b->attrs, b->nin, b->in, b->out, &flops, &bytes);

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training speed of GPT-2 on one GPU in bf16, beside PyTorch (torch_gpt.py: torch.compile,
-bf16 autocast, its fused attention and AdamW) in the same run.
+"""Measures the training speed of GPT-2 on one GPU in bf16, and that of PyTorch (torch_gpt.py:
+torch.compile, bf16 autocast, its fused attention and AdamW) in the same run.
 
     bench_train.py [--size 124M|774M|tiny]... [--rows N] [--microbatches N] [-- ACTORRUN OPTIONS]
 
-The two take turns, pair by pair, on the same tokens (random ones, the k-th with a share of
-about 1/k of the text). A turn's speed is that of its median step, of those after the warm-up, in
-which PyTorch compiles and Sluice finds out which programs to run as CUDA graphs; figures are
-medians of the turns. The first turn starts both from the same weights, and their losses are
-compared. PyTorch first runs once with the attention it takes by itself and once with cuDNN's, and
-goes on with the faster. 124M is compiled as one, 774M block by block, which takes a minute less. A
-row of its own has PyTorch with the vocabulary of 124M padded to a multiple of 128.
+The two alternate on the same tokens (random ones, the k-th with a frequency of about 1/k). A turn's
+speed is that of its median step after the warm-up, in which PyTorch compiles and Sluice chooses
+the programs to run as CUDA graphs; figures are medians of the turns. The first turn starts both
+from the same weights and compares their losses. PyTorch first runs once with its default attention
+and once with cuDNN's, and continues with the faster. 124M is compiled as a whole, 774M block by
+block, which takes a minute less. A separate row shows PyTorch with the vocabulary of 124M padded to
+a multiple of 128.
 
-Model flops a token are 6 N + 12 L C T: two for each parameter forward and four backward,
-and the two products of attention, forward and backward, over the whole square, for L layers of
-width C at context T (Chowdhery et al., "PaLM", arXiv 2204.02311, appendix B). N counts the tied
-table once, for it multiplies as the classifier, and not the positions. Utilisation is their
-rate over that of a plain product of 8192 x 8192 x 8192 on this GPU, measured in this run, and
-over what NVIDIA's data sheet says of it.
+Model flops per token are 6 N + 12 L C T: two for each parameter forward and four backward, and the
+two products of attention, forward and backward, over the whole square, for L layers of width C at
+context T (Chowdhery et al., "PaLM", arXiv 2204.02311, appendix B). N counts the tied table once,
+because it multiplies as the classifier, and not the positions. Utilisation is the rate of model
+flops relative to a plain product of 8192 x 8192 x 8192 on this GPU, measured in this run, and
+relative to NVIDIA's data sheet.
 
-Prints `case<TAB>value<TAB>unit[<TAB>target]`. Where PyTorch is not installed, or fails, there are
-Sluice's figures, and the reason in the place of the comparison. Ends with 1 if a run failed or
-the losses are too far from each other.
+Prints `case<TAB>value<TAB>unit[<TAB>target]`. If PyTorch is not installed or fails, the output has
+Sluice's figures, and the reason in place of the comparison. Exits with 1 if a run failed or the
+losses differ too much.
 """
 import argparse
 import contextlib
@@ -49,7 +49,7 @@ SIZES = {
                  microbatches=4, warm_up=8, steps=8, compile="parts", padded=None),
 }
 
-# Dense bf16, TFLOP/s, by the data sheets.
+# Dense bf16 TFLOP/s from the data sheets.
 NOMINAL = {"H100 80GB HBM3": 989, "H200": 989, "GH200": 989, "H100 NVL": 835, "H100 PCIe": 756,
            "A100": 312}
 
@@ -81,7 +81,7 @@ def options():
     p.add_argument("more", nargs="*", metavar="ACTORRUN OPTIONS")
     o = p.parse_args()
     o.actorrun = o.actorrun or os.path.join(o.build, "bin/actorrun")
-    o.end = time.monotonic() + o.seconds - 10  # leaves time to say what came out
+    o.end = time.monotonic() + o.seconds - 10  # leaves time to print the results
     return o
 
 
@@ -122,10 +122,10 @@ def flops_per_token(shape):
     return 6 * parameters + 12 * layers * width * shape["context"]
 
 
-# ---- who runs it ------------------------------------------------------------------------
+# ---- runners ----------------------------------------------------------------------------
 
 class Job:
-    """What both are to do, with its files in the folder `work`."""
+    """The job of both, with its files in the folder `work`."""
 
     def __init__(self, o, size, work):
         self.o, self.size, self.work, self.shape = o, size, work, shape_of(o, size)
@@ -138,7 +138,7 @@ class Job:
         return model_options(dict(self.shape, **changed), self.data)
 
     def speed(self, seconds):
-        """Tokens per second of a turn, from the seconds of all its steps."""
+        """Returns the tokens per second of a turn, from the seconds of all its steps."""
         return self.shape["tokens"] / statistics.median(seconds[self.shape["warm_up"]:])
 
 
@@ -165,7 +165,7 @@ class Sluice:
 
 
 class Torch:
-    """PyTorch in a process of its own; what goes wrong there is a RuntimeError here."""
+    """PyTorch in a separate process; its errors become a RuntimeError here."""
 
     def __init__(self, job, attention, init=True, **changed):
         self.job, self.attention = job, attention
@@ -174,7 +174,7 @@ class Torch:
                  "--compile", job.shape["compile"], "--attention", attention]
         if init:
             words += ["--init", job.init]
-        # What the compiler keeps does not tell the kinds of attention apart.
+        # The compiler's cache does not distinguish the kinds of attention.
         cache = os.path.join(tempfile.gettempdir(),
                              f"torchinductor_{getpass.getuser()}_{attention}")
         self.process = subprocess.Popen(
@@ -186,10 +186,10 @@ class Torch:
         try:
             print(steps, file=self.process.stdin, flush=True)
         except OSError:
-            pass  # it has ended, and said why
+            pass  # it has ended with a message
 
     def answer(self):
-        """The losses and seconds of the steps that it was asked for."""
+        """Returns the losses and seconds of the requested steps."""
         losses, seconds = [], []
         left = min(max(self.job.o.end - time.monotonic(), 0), 1e6)
         timer = threading.Timer(left, self.process.kill)
@@ -228,7 +228,7 @@ class Torch:
 # ---- turns ------------------------------------------------------------------------------
 
 def faster_torch(job, stack):
-    """The faster kind of PyTorch, and its first turn."""
+    """Returns the faster kind of PyTorch, and its first turn."""
     kinds, best, failure = [Torch(job, kind) for kind in ATTENTION], None, None
     for torch in kinds:
         stack.callback(torch.close)
@@ -263,7 +263,7 @@ def show_padded(job, stack, attention):
 
 
 def run_turns(job, turns, with_torch):
-    """Puts what each turn gives into turns["sluice"] and turns["torch"], as it comes."""
+    """Appends the result of each turn to turns["sluice"] and turns["torch"]."""
     with contextlib.ExitStack() as stack:
         ours, begin = Sluice(job), time.monotonic()
         turns["sluice"].append(ours.turn())
@@ -286,7 +286,7 @@ def run_turns(job, turns, with_torch):
 
 
 def fill_cache(o, sizes):
-    """A step of each PyTorch that will run, those of one size at the same time."""
+    """Runs a step of each PyTorch configuration, those of one size concurrently."""
     for size in sizes:
         with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as stack:
             job = Job(o, size, work)
@@ -314,7 +314,7 @@ def show_speed(case, speed, shape, peaks, note=None):
 
 
 def show_comparison(size, ours, theirs):
-    """Whether the losses agree."""
+    """Prints the comparison; returns whether the losses agree."""
     show(f"{size}.ratio", statistics.median(a[1] / b[1] for a, b in zip(ours, theirs)), "times",
          "at least 1, goal 1.2")
     apart = max(abs(a - b) / b for a, b in zip(ours[0][0], theirs[0][0]))
@@ -323,7 +323,7 @@ def show_comparison(size, ours, theirs):
 
 
 def bench(o, size, with_torch, peaks):
-    """Whether nothing failed."""
+    """Runs the bench for one size; returns whether nothing failed."""
     turns, failure = {"sluice": [], "torch": []}, None
     with tempfile.TemporaryDirectory() as work:
         job = Job(o, size, work)
@@ -344,7 +344,7 @@ def bench(o, size, with_torch, peaks):
 
 
 def find_peaks(o):
-    """TFLOP/s by name: of the plain product of bench_kernels, and by the data sheet."""
+    """Returns TFLOP/s by name: of the plain product of bench_kernels, and from the data sheet."""
     program, peaks = os.path.join(o.build, "tests/gpu_bench_kernels"), {}
     if not os.path.exists(program):
         return peaks
@@ -359,7 +359,7 @@ def find_peaks(o):
 
 
 def has_gpu(o):
-    """Whether actorrun finds one; prints why not. What else is wrong ends the program."""
+    """Returns whether actorrun finds a GPU, and prints why not. Any other error ends the program."""
     there = subprocess.run([o.actorrun, "--devices", o.devices, "--show-placement"],
                            capture_output=True, text=True, check=False)
     if not there.returncode:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs one call on a GPU, as a program of its own on a queue, and brings back what it
- * wrote. For tests and benches of rows. */
+/* Runs one call on a GPU, as a separate program on a queue, and copies its outputs back. For tests
+ * and benches of ops. */
 #ifndef SLUICE_TESTS_GPU_DEVICE_CALL_H
 #define SLUICE_TESTS_GPU_DEVICE_CALL_H
 
@@ -13,7 +13,7 @@
 
 enum { GUARD_BYTES = 256, GUARD = 0xa5 };
 
-/* Skips the test where there is no GPU. */
+/* Skips the test if there is no GPU. */
 static inline void need_gpu(void) {
   sl_cuda_device device;
   int count;
@@ -26,7 +26,7 @@ static inline void need_gpu(void) {
          device.minor, device.multiprocessors);
 }
 
-/* A device that has failed is never done. */
+/* Waits for a fence; the fence of a failed device never completes. */
 static inline void wait_for(void *queue, uint64_t fence) {
   while (!sl_queue_cuda.done(queue, fence, 0)) {
     CHECK(!sl_queue_cuda.failure(queue), "%s", sl_queue_cuda.failure(queue));
@@ -34,13 +34,13 @@ static inline void wait_for(void *queue, uint64_t fence) {
   }
 }
 
-/* A program of one call; its arguments lie one behind the other in one base, each in a
- * place of 64 bytes' alignment and between guards. */
+/* A program of one call. Its arguments follow each other in one base, each aligned to 64 bytes and
+ * between guards. */
 typedef struct device_call {
   sl_program program;
   sl_program_call call;
   sl_place in[MAX_IN], out[MAX_OUT];
-  int over[MAX_OUT]; /* 1 + the input that an output lies over; 0: none */
+  int over[MAX_OUT]; /* 1 + the input that an output overwrites, 0 if none */
   size_t bytes;
   void *arena;
   void *queue;
@@ -50,12 +50,12 @@ static inline sl_place device_place(device_call *d, const sl_type *type, bool pr
   if (!present) return (sl_place){-1, 0};
   sl_place place = {0, d->bytes + GUARD_BYTES};
   d->bytes += 2 * GUARD_BYTES + (sl_type_bytes(type) + 63) / 64 * 64;
-  d->bytes += d->bytes % 256 ? 0 : 64; /* seldom a multiple of 256 */
+  d->bytes += d->bytes % 256 ? 0 : 64; /* rarely a multiple of 256 */
   return place;
 }
 
-/* For calls like k, whose absent arguments are NULL. d stays where it is. over[nout], or NULL:
- * see d->over. */
+/* Prepares calls like k, whose absent arguments are NULL. d must not move. over[nout] is as in
+ * d->over, or NULL. */
 static inline void device_call_create_over(device_call *d, const kernel *k, const int *over) {
   const sl_queue_ops *ops = &sl_queue_cuda;
   *d = (device_call){0};
@@ -102,8 +102,8 @@ static inline uint64_t device_call_launch(device_call *d, const sl_tick *tick) {
 
 static inline void device_call_wait(device_call *d, uint64_t fence) { wait_for(d->queue, fence); }
 
-/* Runs the call on the inputs of k and outputs that begin as initial[] (NULL: absent), and
- * puts what they become into result[]. Nothing else may change. */
+/* Runs the call on the inputs of k, with outputs that start as initial[] (NULL if absent), and
+ * stores the outputs in result[]. Checks that nothing else changes. */
 static inline void device_call_run(device_call *d, const kernel *k, void *const *initial,
                                    void **result) {
   unsigned char *before = malloc(d->bytes), *after = malloc(d->bytes);

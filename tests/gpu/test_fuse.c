@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU runs several calls of a program as one where that gives what they give one by one:
- * the same bits where the kernels are ours, the same within the precision of the types where
- * they are the library's. Random little programs, whose workspace is used again and again,
- * are the judges; and what is to be fused in the shipped models is fused.
+/* A GPU may run several calls of a program as one launch if the results match those of single
+ * launches. The project's kernels must give the same bits, the library's the same values within the
+ * precision of the types. Random small programs with a reused workspace check that, and that the
+ * shipped models fuse what they should.
  *
- *   test_fuse [SEED]
- */
+ *   test_fuse [SEED] */
 #include <string.h>
 #include <unistd.h>
 
@@ -21,10 +20,10 @@
 #ifdef SLUICE_EMULATED
 extern int emulated_backwards, emulated_live;
 #else
-static int emulated_backwards; /* a GPU's threads run as they please */
+static int emulated_backwards; /* order of emulated threads; unused on a GPU */
 #endif
 
-/* Bases: what is given, what is made, what is made if somebody wants it, the workspace. */
+/* Bases: inputs, outputs, optional outputs, the workspace. */
 enum { GIVEN, MADE, WISHED, WORKSPACE, BASES };
 enum { MOST_ARRAYS = 1200, MOST_CALLS = 300, MOST_ARGS = 6 };
 
@@ -32,7 +31,7 @@ typedef struct array {
   sl_type type;
   sl_place place;
   int first, last; /* calls between which it is in use, in the workspace */
-  int alias;       /* the array whose place it takes over, or -1 */
+  int alias;       /* the array whose memory it reuses, or -1 */
 } array;
 
 typedef struct little {
@@ -62,7 +61,7 @@ static int add_array(little *l, sl_type type, int base) {
   return l->narrays++;
 }
 
-/* ABSENT: an optional input. */
+/* ABSENT: an optional input that is left out. */
 enum { ABSENT = -1 };
 
 static sl_program_call *add_call(little *l, const sl_op *op, int nin, const int *in, int nout,
@@ -93,7 +92,7 @@ static sl_program_call *add_call(little *l, const sl_op *op, int nin, const int 
   return c;
 }
 
-/* The array whose place this one has in the end. */
+/* Returns the array whose memory this one ends up in. */
 static int root_of(const little *l, int i) {
   while (l->arrays[i].alias >= 0) i = l->arrays[i].alias;
   return i;
@@ -106,8 +105,8 @@ static bool in_each_others_way(const array *a, const array *b) {
          b->place.offset < a_end;
 }
 
-/* Each array of the workspace at the lowest offset where none that lives with it is, in a
- * random order. */
+/* Places each workspace array, in random order, at the lowest offset that no live array
+ * occupies. */
 static void lay_out(little *l) {
   int order[MOST_ARRAYS], n = 0;
   for (int i = 0; i < l->narrays; i++) {
@@ -144,7 +143,7 @@ static void fill_given(little *l) {
   }
 }
 
-/* Calls get their places, bases their contents: NaNs in the workspace. */
+/* Gives calls their places and fills the bases; the workspace gets NaNs. */
 static void finish(little *l) {
   lay_out(l);
   for (int c = 0; c < l->program.ncalls; c++) {
@@ -186,7 +185,7 @@ static double number(const unsigned char *at, sl_dtype dtype, int64_t i) {
   return dtype == SL_F64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
 }
 
-/* One NaN is as good as another. */
+/* Makes all NaNs equal. */
 static void settle_nans(const little *l, result *r) {
   for (int i = 0; i < l->narrays; i++) {
     const array *a = &l->arrays[i];
@@ -206,7 +205,7 @@ static void prepare(sl_program *program, bool fused) {
   unsetenv("SLUICE_CUDA_FUSE");
 }
 
-/* One queue for all programs. */
+/* The queue of all programs. */
 static void *queue;
 static size_t queue_scratch;
 
@@ -271,7 +270,8 @@ static void check_array(const little *l, const array *a, const result *want, con
   }
 }
 
-/* What is written to registers; tolerance 0: bit by bit, and nothing beside them either. */
+/* Compares what is written to registers; tolerance 0 means bit by bit, including the bytes
+ * around. */
 static void check_same(const little *l, const result *want, const result *got, double tolerance) {
   for (int b = 0; b < WORKSPACE && tolerance == 0; b++) {
     if (!memcmp(want->base[b], got->base[b], l->bytes[b])) continue;
@@ -284,7 +284,7 @@ static void check_same(const little *l, const result *want, const result *got, d
     if (l->arrays[i].place.base != WORKSPACE) check_array(l, &l->arrays[i], want, got, tolerance);
 }
 
-/* Fused and not; returns how many launches were saved. */
+/* Runs with and without fusing; returns how many launches were saved. */
 static int check_little(little *l, double tolerance, bool wishes) {
   sl_tick tick = {.step = 3};
   result want = run(l, false, &tick, wishes), got = run(l, true, &tick, wishes);
@@ -320,9 +320,9 @@ static sl_type role_type(const shape *s, role r) {
 #define UNTIL 9
 static const struct {
   const sl_op *op;
-  bool products; /* in programs with these, whose bits may differ */
+  bool products; /* for programs with these, whose bits may differ */
   bool norms;
-  bool over;          /* an output may take over the place of an input of its type */
+  bool over;          /* an output may reuse the memory of an input of its type */
   role in[6], out[4]; /* ending with UNTIL */
 } makers[] = {
     {&sl_op_add, true, true, true, {DATA, DATA, UNTIL}, {DATA, UNTIL}},
@@ -340,7 +340,7 @@ static const struct {
     {&sl_op_gelu_b, true, false, true, {DATA, DATA, UNTIL}, {DATA, UNTIL}},
 };
 
-/* An array of that role; rather a late one, to make chains. */
+/* Picks an array with that role, preferably a late one, to form chains. */
 static int pick(const little *l, const shape *s, role r) {
   sl_type type = role_type(s, r);
   int chosen = ABSENT;
@@ -357,7 +357,7 @@ static int pick(const little *l, const shape *s, role r) {
 static const sl_optimizer optimizer = {
     .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 
-/* Sums of squares and updates, of arrays that nobody else reads. */
+/* Adds sums of squares and updates, over arrays without other readers. */
 static void add_update(little *l, const shape *s) {
   sl_type type = SL_TYPE(SL_F32, 1 + below(40));
   shape f32 = {.rows = s->rows, .width = s->width, .dtype = SL_F32};
@@ -374,7 +374,7 @@ static void add_update(little *l, const shape *s) {
   add_call(l, &sl_op_adamw, 2 + below(2), in, 3, out)->attrs.user = &optimizer;
 }
 
-/* Something is added to what has been made already. */
+/* Adds a call that accumulates into an existing array. */
 static void add_to_made(little *l, const shape *s) {
   int in = pick(l, s, DATA), to = pick(l, s, DATA);
   if (l->arrays[to].place.base == GIVEN || to == in) return;
@@ -383,7 +383,7 @@ static void add_to_made(little *l, const shape *s) {
   else c->accumulate_span = 1; /* this firing is not the first */
 }
 
-/* The input whose place the output takes over, from its last reader on. */
+/* Returns the input whose memory the output may take over after its last reader, or -1. */
 static int place_to_take(const little *l, int call, int out) {
   const array *a = &l->arrays[out];
   if (a->place.base != WORKSPACE || below(2)) return -1;
@@ -404,15 +404,14 @@ static void add_maker(little *l, const shape *s, size_t m) {
   add_call(l, makers[m].op, nin, in, nout, out);
 }
 
-/* Where a place is taken over, nobody may read what was there any more: found out when all
- * calls are there. */
+/* Reuses memory whose contents have no reader left; this is known only once all calls exist. */
 static void take_over(little *l, const size_t *made_by) {
   for (int c = 0; c < l->program.ncalls; c++) {
     if (made_by[c] == (size_t)-1 || !makers[made_by[c]].over) continue;
     int out = l->out_array[c][0], in = place_to_take(l, c, out);
     if (in >= 0 && l->arrays[in].last == c) {
       int root = root_of(l, in);
-      bool alone = true; /* the place's other users are done, too */
+      bool alone = true; /* no other user of the memory is left */
       for (int i = 0; i < l->narrays; i++)
         alone &= i == in || root_of(l, i) != root || l->arrays[i].last <= c;
       if (alone) l->arrays[out].alias = in;
@@ -432,7 +431,7 @@ static little *random_program(bool products) {
     for (int i = 0; i < 3; i++) add_array(l, role_type(&s, r), GIVEN);
   while (l->program.ncalls < calls) {
     size_t m = (size_t)below((int)(sizeof makers / sizeof *makers));
-    made_by[l->program.ncalls] = (size_t)-1; /* of no maker */
+    made_by[l->program.ncalls] = (size_t)-1; /* has no maker */
     if (below(6) == 0) add_update(l, &s);
     else if (below(6) == 0) add_to_made(l, &s);
     else if (products ? makers[m].products : makers[m].norms)
@@ -458,7 +457,7 @@ static void check_random_programs(int n) {
 
 /* ---- pairs ------------------------------------------------ */
 
-/* Two calls, and a third that reads what the first hands to the second if `read`. */
+/* Checks two calls, plus a third that reads the array between them if `read`. */
 static void check_pair(shape s, size_t first, size_t second, int input, int base, bool read,
                        bool fits) {
   little *l = calloc(1, sizeof *l);
@@ -504,7 +503,7 @@ static void check_pairs(shape s) {
         check_pair(s, ln_b, add, input, base, read, true);
         check_pair(s, rms_b, add, input, base, read, true);
       }
-      if (s.width > 200) continue; /* products take long where they are emulated */
+      if (s.width > 200) continue; /* emulated products are slow */
       check_pair(s, maker(&sl_op_linear, 2), gelu, 0, base, read, even || !kept);
       check_pair(s, maker(&sl_op_linear, 3), gelu, 0, base, read, even || !kept);
       check_pair(s, maker(&sl_op_linear_b, 2), gelu_b, 1, base, read, even && !kept);
@@ -519,10 +518,9 @@ static void set_targets(little *l, const array *a, int vocab) {
   for (int64_t r = 0; r < sl_type_elements(&a->type); r++) to[r] = below(vocab);
 }
 
-/* The loss of logits that are made before it, and their gradient, over them or elsewhere;
- * `other`: the gradient reads other targets, so that nothing can be fused. If the statistics
- * are `read`, rows are longer than the vocabulary, too. `weighted`: some rows count more, some not.
- */
+/* Checks the loss of logits computed before it, and their gradient, in place or not. `other`: the
+ * gradient reads other targets, so nothing can be fused. If the statistics are `read`, rows are
+ * also longer than the vocabulary. `weighted`: rows have weights, some of them 0. */
 static void check_loss(shape s, bool over, bool read, bool other, bool weighted) {
   little *l = calloc(1, sizeof *l);
   sl_type ids = SL_TYPE(SL_I32, s.rows);
@@ -578,7 +576,7 @@ static void check_losses(sl_dtype dtype) {
 
 /* ---- runs ------------------------------------------------ */
 
-/* More gradients than one launch takes, some in parts, in turn with their updates. */
+/* Checks more gradients than one launch takes, some in parts, alternating with their updates. */
 static void check_runs(int n, bool copies) {
   little *l = calloc(1, sizeof *l);
   int scale = add_array(l, SL_SCALAR(SL_F32), GIVEN);
@@ -599,7 +597,7 @@ static void check_runs(int n, bool copies) {
   destroy(l);
 }
 
-/* Two updates of one tensor are no run. */
+/* Two updates of one tensor do not form a run. */
 static void check_no_run(void) {
   little *l = calloc(1, sizeof *l);
   int scale = add_array(l, SL_SCALAR(SL_F32), GIVEN), in[] = {scale, 0}, out[3];
@@ -613,7 +611,7 @@ static void check_no_run(void) {
 
 /* ---- measuring, pieces ------------------------------------------------ */
 
-/* A step's time is its first call's; the others took none. */
+/* The first call of a fused step gets all of its time; the others get none. */
 static void check_time(void) {
   little *l = calloc(1, sizeof *l);
   shape s = {.rows = 3, .width = 24, .dtype = SL_F32};
@@ -637,7 +635,7 @@ static void check_time(void) {
   destroy(l);
 }
 
-/* Variants are fused each for itself: the second has rows that the library's GELU refuses. */
+/* Variants are fused separately: the second has rows that the library's GELU refuses. */
 static void check_variants(void) {
   little *l = calloc(1, sizeof *l);
   shape s[] = {{.rows = 4, .width = 16, .dtype = SL_F32},
@@ -672,7 +670,7 @@ static void check_variants(void) {
 
 /* ---- models ------------------------------------------------ */
 
-/* How many launches all programs of the model's GPUs save, and of how many. */
+/* Counts the launches that all programs of the model's GPUs save, and their calls. */
 static int model_saves(const char *model, char *const *words, const sl_lower_options *options) {
   lowered_model x;
   int saved = 0, calls = 0;
@@ -692,10 +690,10 @@ static int model_saves(const char *model, char *const *words, const sl_lower_opt
   return saved;
 }
 
-/* Of each layer: two adds with the norm behind them, two gradients of norms with the add behind
- * them, GPT's GELU with its product and so on the way back; the loss and its gradient; of each
- * stage all sums of squares but one, all updates but one. The last add of a stage has no norm
- * behind it but the head's; its first norm on the way back has the add all the same. */
+/* Per layer, these fuse: two adds with the following norm, two norm gradients with the following
+ * add, and GPT's GELU with its product, forward and backward. So do the loss and its gradient, and
+ * per stage all sums of squares and all updates. The last add of a stage has no following norm
+ * except the head's; the stage's first norm gradient still has its add. */
 static void check_models(void) {
   const char *source = getenv("SLUICE_SOURCE");
   char text[4096];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program's launches become graphs: one for each combination of slots, with the results of
- * launches one by one, and only where a launch depends on nothing else. */
+/* A program's launches become CUDA graphs, one per combination of slots. Results equal those of
+ * single launches, and only launches that depend on nothing else are captured. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ enum { N = 64, SLOTS = 9, ROOM = N * sizeof(float), TRIED = 3 * 8 };
 
 static const sl_type vector = {SL_F32, 1, {N}};
 
-/* Bases: x, y and the workspace. In the workspace t = x; y = t, or y += t. */
+/* Bases: x, y and the workspace. Computes t = x in the workspace, then y = t, or y += t. */
 typedef struct summer {
   sl_program program;
   sl_program_call calls[2];
@@ -26,7 +26,7 @@ typedef struct summer {
   sl_call_time times[2];
   void *queue;
   char *xs, *ys, *workspace;
-  float sums[SLOTS]; /* what is in the elements of each y */
+  float sums[SLOTS]; /* expected elements of each y */
 } summer;
 
 static void set_mode(const char *graphs) {
@@ -54,7 +54,7 @@ static void *queue_create(const sl_program *program) {
   return queue;
 }
 
-/* The second call is `op`: copy, or one that does the same. */
+/* The second call is `op`: copy, or an equivalent op. */
 static void summer_create(summer *s, const char *graphs, const sl_op *op, bool times) {
   *s = (summer){.x = {0, 0}, .t = {2, 0}, .y = {1, 0}};
   for (int i = 0; i < 2; i++)
@@ -115,8 +115,8 @@ static void check_replayed(const summer *s, uint64_t want, const char *what) {
 
 /* ---- slots ------------------------------------------------ */
 
-/* 4 inputs and 3 outputs rotate past each other; each output is written anew by one firing
- * in four. Which of them meet, and who is first, comes again after 12 firings. */
+/* 4 inputs and 3 outputs rotate against each other, and one firing in four overwrites its output.
+ * Combinations of slots and overwriting repeat after 12 firings. */
 static void check_rotation(const char *graphs, uint64_t want) {
   summer s;
   uint64_t fence = 0;
@@ -136,8 +136,8 @@ static void check_who_is_first(void) {
   summer_destroy(&s);
 }
 
-/* More combinations than there is room for: those that came first stay while they come
- * round, and make room when they no longer do. */
+/* Tests more combinations than fit: the first ones stay while they recur, and make room once they
+ * no longer do. */
 static void check_limit(void) {
   enum { ALL = SLOTS * SLOTS, ROUNDS = 3, FEW = 4 };
   summer s;
@@ -155,7 +155,7 @@ static void check_limit(void) {
   summer_destroy(&s);
 }
 
-/* Whichever way costs less is chosen after both have been tried. */
+/* The cheaper way is chosen after both have been tried. */
 static void check_trial(void) {
   summer s;
   uint64_t fence = 0;
@@ -169,7 +169,7 @@ static void check_trial(void) {
   summer_destroy(&s);
 }
 
-/* A queue has a scratch of its own, which a graph holds. */
+/* Each queue has its own scratch memory, which a graph refers to. */
 static void check_queues(void) {
   summer s;
   summer_create(&s, "1", &sl_op_copy, false);
@@ -183,7 +183,7 @@ static void check_queues(void) {
   summer_destroy(&s);
 }
 
-/* ---- what is never captured ------------------------------------------------ */
+/* ---- launches that are never captured ---------------------------------------- */
 
 static void copy_my_way(const sl_call *call, void *stream) {
   sli_cuda_op_find(&sl_op_copy)->launch(call, stream);
@@ -201,8 +201,8 @@ static void check_own_op(void) {
   summer_destroy(&s);
 }
 
-/* AdamW with a gradient that is copied first. The learning rate and corrections change with
- * the step. */
+/* Runs AdamW on a gradient that is copied first. The learning rate and the bias corrections change
+ * with the step. */
 static void run_updates(const char *graphs, float *result) {
   enum { SCALE, GRAD, COPY, W, M, V, BASES };
   sl_optimizer o = {.lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .warmup = 4};
@@ -254,7 +254,7 @@ static void check_updates(void) {
   CHECK(!memcmp(with, without, sizeof with) && with[0] != 0, "updates have the same bits");
 }
 
-/* Firings that are timed are launched step by step. */
+/* Timed firings are launched call by call. */
 static void check_times(void) {
   summer s;
   uint64_t fence = 0;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every row that a GPU runs gives what its CPU row gives, within the precision of its
- * types, the same bits every time, and writes nothing beside its outputs: at odd shapes
- * and even ones, with absent outputs, over its inputs where it says that it can, adding to
- * what is there, in pieces, on f32 tensors and on bf16 ones.
+/* Every op with a GPU kernel gives the result of its CPU kernel within the precision of its types,
+ * the same bits every time, and writes nothing outside of its outputs. Cases: odd and even shapes,
+ * absent outputs, outputs over inputs where allowed, accumulation, pieces, f32 and bf16 tensors.
  *
  *   test_kernels [SEED [small|large [ROW]]]
  *
- * With `small` the large shapes are left out; with the name of a row its claims alone are checked.
- * Built against tests/emulated the same claims are checked where there is no GPU, on the smaller
- * shapes, with the threads of a block in two orders. */
+ * `small` skips the large shapes; the name of an op selects its claims. Built with tests/emulated,
+ * the same claims are checked without a GPU, on the smaller shapes, with two orders of the threads
+ * of a block. */
 #include <unistd.h>
 
 #include "kernels/cuda/math.h"
@@ -23,11 +22,11 @@
 extern int emulated_backwards;
 enum { IS_EMULATED = 1 };
 #else
-static int emulated_backwards; /* a GPU's threads run as they please */
+static int emulated_backwards; /* order of emulated threads; unused on a GPU */
 enum { IS_EMULATED = 0 };
 #endif
-/* Under a sanitizer's daily run each claim is checked in one type, f32 and bf16 in turn, and half
- * of them. */
+/* In a sanitizer's daily run, half of the claims are checked, each in one type, f32 and bf16 in
+ * turn. */
 static bool is_left_out(size_t i, int bf16) {
   return test_many(1, 4, 1) > 1 && i % 4 != (bf16 ? 1 : 2);
 }
@@ -52,11 +51,11 @@ static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)};
 static const sl_region region = {
     .ndim = 2, .sequence = 1, .whole = {20, 10}, .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
 
-static float numbers_of_squares[20 * 10]; /* i * i, once main has begun */
+static float numbers_of_squares[20 * 10]; /* i * i, once main has started */
 static const sl_values squares = {F32(20, 10), numbers_of_squares};
 
-/* Forward rows; those of their gradients follow from the rules. */
-/* Stretched angles, which attention's scale makes larger as well. */
+/* Forward ops; their gradient ops follow from the rules. */
+/* Stretched frequencies, which also enlarge the scale of attention. */
 static const sl_rope stretched = {
     .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
 static const sl_rope in_part = {.part = 0.4},
@@ -185,10 +184,10 @@ static const claim large_claims[] = {
 };
 /* clang-format on */
 
-/* ---- what bf16 tensors are ------------------------------------------------------------
+/* ---- bf16 tensors ----------------------------------------------------------------------
  *
- * Data may be bf16, statistics and weights of norms and tables stay f32. Bits say which
- * inputs and outputs are data, where it is not what the row says itself. */
+ * Data may be bf16; statistics and weights of norms and tables stay f32. Bits tell which inputs and
+ * outputs are data where this differs from the op's declaration. */
 static const struct {
   const sl_op *op;
   uint32_t in, out;
@@ -253,7 +252,7 @@ static void find_data(const sl_op *op, uint32_t *in, uint32_t *out) {
     if (data_of[i].op == op) *in = data_of[i].in, *out = data_of[i].out;
 }
 
-/* A copy of x, an array of type *type, rounded to bf16; *type follows. */
+/* Returns a copy of x, an array of type *type, rounded to bf16; changes *type accordingly. */
 static void *to_bf16(const void *x, sl_type *type) {
   int64_t n = sl_type_elements(type);
   type->dtype = SL_BF16;
@@ -272,7 +271,7 @@ static double element(const void *x, const sl_type *type, int64_t i) {
   return array_get(x, type, i);
 }
 
-/* ---- one call on both ------------------------------------------------ */
+/* ---- one call on CPU and GPU ------------------------------------------------- */
 
 static void check_close(const kernel *k, int o, const void *got, const sl_type *type,
                         double tolerance) {
@@ -292,7 +291,7 @@ static bool is_complete(const kernel *k) {
   return true;
 }
 
-/* With outputs over inputs as said, the same bits as each in its own place: `want`. */
+/* Outputs placed over inputs give the same bits as in separate memory: `want`. */
 static void check_over(const kernel *k, void *const *initial, void *const *want, const int *over) {
   void *got[MAX_OUT] = {0};
   device_call d;
@@ -322,8 +321,8 @@ static void check_every_over(const kernel *k, void *const *initial, void *const 
         check_over(k, initial, want, (const int[MAX_OUT]){a, b});
 }
 
-/* The call on the device, twice if no output is absent, with these types; k holds what the
- * CPU made of it. */
+/* Runs the call on the device with these types, twice if no output is absent; k holds the CPU's
+ * results. */
 static void check_device(const kernel *k, const kernel *on_device, void *const *initial,
                          double tolerance) {
   void *once[MAX_OUT] = {0}, *again[MAX_OUT] = {0};
@@ -373,7 +372,7 @@ static void check_device_bf16(const kernel *k, void *const *initial) {
     if (start[o] != initial[o]) free(start[o]);
 }
 
-/* Runs the call on the CPU, leaving what it gives in k, and compares. */
+/* Runs the call on the CPU, with the results in k, and compares. */
 static void check_call(kernel *k, double tolerance, bool bf16) {
   void *initial[MAX_OUT] = {0};
   for (int o = 0; o < k->nout; o++) {
@@ -387,8 +386,8 @@ static void check_call(kernel *k, double tolerance, bool bf16) {
   for (int o = 0; o < k->nout; o++) free(initial[o]);
 }
 
-/* 2e-5, and more for sums of more than 64: of random numbers, what they part by from one order
- * to another grows as the sums themselves do. */
+/* Returns the tolerance: 2e-5, and more for sums of more than 64 terms, whose rounding differences
+ * grow like the sums of random numbers themselves. */
 static double tolerance_of(const kernel *k) {
   static const sl_op *const along[] = {&sl_op_linear, &sl_op_linear_b}, *const across[] = {
                                                                             &sl_op_linear_w,
@@ -404,7 +403,7 @@ static double tolerance_of(const kernel *k) {
   return 2e-5 * (n > 64 ? sqrt((double)n / 64) : 1);
 }
 
-/* Each output alone, and each that accumulates added to what is there. */
+/* Checks each output alone, and each accumulating output on top of existing values. */
 static void check_variants(kernel *k) {
   for (int o = 0; o < k->nout && k->nout > 1; o++) {
     kernel alone = *k;
@@ -455,7 +454,7 @@ static void check_claim(const claim *c, bool bf16) {
 static void check_math_claims(bool bf16, const sl_op *only) {
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
-    if (!sli_cuda_op_find(m->op) || (only && m->op != only)) continue; /* CPUs alone run it */
+    if (!sli_cuda_op_find(m->op) || (only && m->op != only)) continue; /* CPU only */
     claim c = {m->op, m->attrs, m->nin, {{0}}, m->below};
     _Static_assert(sizeof c.in >= sizeof m->in, "all inputs of a claim");
     memcpy(c.in, m->in, sizeof m->in);
@@ -465,7 +464,7 @@ static void check_math_claims(bool bf16, const sl_op *only) {
   }
 }
 
-/* Logits that are masked, that lie far apart, or are no numbers, and their gradient. */
+/* Checks logits that are masked, far apart or not finite, and their gradient. */
 static void check_odd_logits(int64_t columns, float odd, bool bf16) {
   sl_type types[] = {F32(6, columns), I32(6)};
   kernel k = kernel_create(&sl_op_cross_entropy, (sl_attrs){0}, 2, types, 2);
@@ -487,8 +486,8 @@ static void check_odd_logits(int64_t columns, float odd, bool bf16) {
   kernel_destroy(&k);
 }
 
-/* The gradient of a table, also where few ids have most of the places or a table has few
- * of the ids; f32 sums of fewer than 128 places have the very bits of the CPU's. */
+/* Checks the gradient of a table, also with few distinct ids or few ids in range; f32 sums of fewer
+ * than 128 places have the CPU's bits. */
 static void check_embedding(int64_t places, int below, int64_t first, double tolerance) {
   sl_type types[] = {I32(places), F32(places, 24), F32(below, 24)};
   kernel k = kernel_create(&sl_op_embedding_w, (sl_attrs){.first = first, .partial = first > 0}, 3,
@@ -506,7 +505,7 @@ static void check_embedding(int64_t places, int below, int64_t first, double tol
 static void check_embeddings(bool small) {
   check_embedding(127, 1, 0, 0);
   check_embedding(2500, 100, 300, 0);
-  check_embedding(4097, 3, 0, 3e-4); /* rounding grows with the sums: one place is some 0.5 */
+  check_embedding(4097, 3, 0, 3e-4); /* rounding grows with the sums: one term is about 0.5 */
   check_embedding(2049, 1, 0, 3e-4);
   if (small) return;
   check_embedding(30000, 30000, 0, 0);
@@ -523,7 +522,7 @@ typedef struct cut {
   int nin;
   int npieces;
   int64_t rows[4];
-  bool ids; /* documents, and positions that none sees */
+  bool ids; /* documents, and invisible positions */
 } cut;
 
 static const cut cuts[] = {
@@ -583,7 +582,7 @@ static kernel forward_create(const cut *c, int p, int64_t row, bool bf16) {
   return k;
 }
 
-/* q, kv, o, lse of the piece forward, and a random gradient of o. */
+/* Creates the backward call: q, kv, o and lse of the piece, and a random gradient of o. */
 static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16) {
   bool packed = op == &sl_op_attention_packed_piece_b, ids = forward->nin == (packed ? 2 : 4);
   const sl_type *out = forward->out_type;
@@ -602,7 +601,7 @@ static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16)
   return k;
 }
 
-/* The call forward, made again with the whole records. */
+/* Creates the recomputed forward call, with the whole records. */
 static kernel again_create(const cut *c, const kernel *forward) {
   int given = forward->nin, nin = given + 1 + c->ids, last = forward->nout - 1;
   sl_type types[6];
@@ -623,14 +622,14 @@ static kernel again_create(const cut *c, const kernel *forward) {
   return k;
 }
 
-/* What the pieces update in place. */
+/* Copies what the pieces update in place. */
 static void carry_records(kernel *to, const kernel *from) {
   for (int o = 0; o < to->nout; o++)
     if (to->op->updates >> o & 1) carry(to, o, from, o);
 }
 
-/* Forward piece by piece with one record of keys and values, backward in reverse with one
- * record of their gradients; the device begins every piece where the CPU does. */
+/* Runs forward piece by piece with one record of keys and values, and backward in reverse with one
+ * record of their gradients. The device starts each piece from the CPU's state. */
 static void check_cut(const cut *c, bool bf16) {
   kernel forward[4], last = {0};
   const sl_grad_rule *rule = &c->op->grad[0];
@@ -642,7 +641,7 @@ static void check_cut(const cut *c, bool bf16) {
     check_call(&forward[p], 2e-5, bf16);
   }
   for (int p = c->npieces - 1; p >= 0; p--) {
-    carry_records(&forward[p], &forward[c->npieces - 1]); /* the whole of them */
+    carry_records(&forward[p], &forward[c->npieces - 1]); /* the complete records */
     kernel again = again_create(c, &forward[p]);
     check_call(&again, 2e-5, bf16);
     kernel_destroy(&again);
@@ -656,7 +655,7 @@ static void check_cut(const cut *c, bool bf16) {
   for (int p = 0; p < c->npieces; p++) kernel_destroy(&forward[p]);
 }
 
-/* Documents of a piece of a row, when some have ended before. */
+/* Checks the documents in a piece of a row, with some ended before it. */
 static void check_documents(int64_t row) {
   sl_type tokens = I32(3, 71);
   kernel k =
@@ -668,7 +667,7 @@ static void check_documents(int64_t row) {
   kernel_destroy(&k);
 }
 
-/* Rows that look at where a piece begins. */
+/* Checks ops that depend on where a piece begins. */
 static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_type *in) {
   kernel k = kernel_create(op, attrs, nin, in, op->nout);
   for (int i = 0; i < nin; i++) array_random(k.in[i], &in[i], 0);
@@ -681,7 +680,7 @@ static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_t
 
 /* ---- products in bf16 of f32 tensors ------------------------------------------------ */
 
-/* The call on the device alone; what it writes replaces the outputs. */
+/* Runs the call on the device only and replaces the outputs. */
 static void run_on_device(kernel *k) {
   device_call d;
   device_call_create(&d, k);
@@ -689,7 +688,8 @@ static void run_on_device(kernel *k) {
   device_call_destroy(&d);
 }
 
-/* x w^T, or dy w: with the packed weight on the device, with rounded numbers on the CPU. */
+/* Computes x w^T, or dy w: on the device with the packed weight, on the CPU with rounded
+ * numbers. */
 static void check_packed_product(const sl_op *op, bool transposed, const kernel *pack,
                                  int packed_at) {
   bool backward = op == &sl_op_linear_b;
@@ -712,7 +712,7 @@ static void check_packed_product(const sl_op *op, bool transposed, const kernel 
   kernel_destroy(&plain);
 }
 
-/* What the device makes of a weight for products of 9 rows. */
+/* Returns the device's packed weight for products of 9 rows. */
 static kernel packed_on_device(const sl_type *w, void *weight, bool transposed) {
   sl_type room = BF16(64, 64);
   kernel pack = {.op = &sl_op_pack,
@@ -727,8 +727,8 @@ static kernel packed_on_device(const sl_type *w, void *weight, bool transposed) 
   return pack;
 }
 
-/* The device's linear with a weight that its pack rounded gives what plain f32 products of
- * rounded numbers do: the CPU's own rows may not know bf16. */
+/* The device's linear op with a packed weight gives the f32 product of the rounded numbers; the
+ * CPU's kernels may not support bf16. */
 static void check_packed(bool transposed) {
   sl_type w = transposed ? F32(40, 24) : F32(24, 40);
   void *weight = array_create(&w);
@@ -740,15 +740,15 @@ static void check_packed(bool transposed) {
   for (int o = 0; o < 2; o++) free(pack.out[o]);
 }
 
-/* Rows of f32, longer than they were, with zeros behind. */
+/* Returns f32 rows extended with zeros. */
 static float *longer_rows(const float *x, int64_t rows, int64_t from, int64_t to) {
   float *y = calloc((size_t)(rows * to), sizeof *y);
   for (int64_t r = 0; r < rows; r++) memcpy(y + r * to, x + r * from, (size_t)from * sizeof *y);
   return y;
 }
 
-/* Of logits whose rows are longer than the weight has rows, what is behind is zero; of their
- * gradient it is left out. The weight comes packed, or is rounded on the way. */
+/* If rows of logits are longer than the weight has rows, the padding is zero; in their gradient it
+ * is ignored. The weight comes packed, or is rounded in the call. */
 static void check_long_rows(const sl_op *op, bool packs) {
   enum { ROWS = 9, OWN = 27, LONG = 32, WIDTH = 40 };
   bool backward = op == &sl_op_linear_b;
@@ -806,7 +806,7 @@ static void check_rounded_gradient(bool transposed) {
 
 /* ---- the update, constants ------------------------------------------------ */
 
-/* One step; what is to be the mean of squares is not negative. */
+/* Runs one step; the mean of squares must not be negative. */
 static void check_optimizer(const sl_op *op, const sl_optimizer *o, const void *scale,
                             const kernel *squares, const sl_type *g) {
   sl_type types[] = {SL_SCALAR(SL_F32), *g, *g};
@@ -843,7 +843,7 @@ static void check_update(int64_t n) {
   check_call(&clip, 1e-7, false);
   check_variants(&clip);
   for (int i = 0; sl_ops[i]; i++)
-    if (sl_ops[i]->update && !sl_ops[i]->update->whole) /* these have no kernel for GPUs */
+    if (sl_ops[i]->update && !sl_ops[i]->update->whole) /* these have no GPU kernel */
       check_optimizer(sl_ops[i], &o, clip.out[0], &squares, &g);
   kernel_destroy(&squares);
   kernel_destroy(&clip);
@@ -856,7 +856,7 @@ static void check_fill(sl_dtype dtype) {
   kernel_destroy(&k);
 }
 
-/* Two parts of x, the first of two ranges around the second: sliced, and joined again. */
+/* Slices and rejoins two parts of x, the first of which has two ranges around the second. */
 static void check_parts(sl_type x, int axis) {
   int64_t n = axis < 0 ? sl_type_elements(&x) : x.dim[axis], third = n / 3;
   const sl_part parts[] = {
@@ -890,7 +890,7 @@ static void check_sum(sl_type x, int summands) {
   kernel_destroy(&k);
 }
 
-/* The sum of one part, of one range or two, of arrays that are there whole. */
+/* Sums one part, of one range or two, of whole arrays. */
 static void check_sum_part(sl_type x, int axis, int nranges) {
   int64_t n = axis < 0 ? sl_type_elements(&x) : x.dim[axis];
   sl_part part = {axis, nranges, {1, n - n / 3}, {n / 3, n / 3}};
@@ -920,14 +920,14 @@ static void check_parts_and_sums(void) {
   }
 }
 
-/* Findings of n devices about their columns, made a loss or log-probabilities. */
+/* Joins the column results of n devices to a loss or to log-probabilities. */
 static void check_join_of_parts(const sl_op *join, int64_t rows, int n) {
   sl_type type = F32(rows, 3 * n);
   kernel k = kernel_create(join, (sl_attrs){0}, 1, &type, 2);
   float *parts = k.in[0];
   array_random(parts, &type, 0);
   for (int64_t p = 0; p < rows * n; p++) {
-    parts[3 * p + 1] = 1 + fabsf(parts[3 * p + 1]); /* a sum has its largest: 1 */
+    parts[3 * p + 1] = 1 + fabsf(parts[3 * p + 1]); /* a sum includes its largest term: 1 */
     parts[3 * p + 2] = p % n ? 0 : parts[3 * p] - parts[3 * p + 1];
   }
   check_call(&k, 2e-6, false);
@@ -935,7 +935,7 @@ static void check_join_of_parts(const sl_op *join, int64_t rows, int n) {
   kernel_destroy(&k);
 }
 
-/* The same of rows that count more or less; every third does not. */
+/* The same with weighted rows; every third has weight 0. */
 static void check_weighted_loss_of_parts(int64_t rows, int n) {
   sl_type type = F32(rows, 4 * n);
   kernel k = kernel_create(&sl_op_weighted_cross_entropy_join, (sl_attrs){0}, 1, &type, 2);
@@ -958,7 +958,7 @@ static void check_every_row_is_there(void) {
 #include "kernels/cuda/ops.def"
 }
 
-/* A model has many calls that turn by the same angles, and one table of them. */
+/* Calls of a model that rotate by the same angles share one table. */
 static void check_angles_are_shared(void) {
   const sl_op *const ops[] = {&sl_op_rotary, &sl_op_rotary_b, &sl_op_rotary};
   const sl_type x = F32(2, 5, 32);
@@ -983,7 +983,7 @@ static void check_angles_are_shared(void) {
   sl_queue_cuda.release(&program);
 }
 
-/* Attention that warpgroups have computed, as GPUs without them do. */
+/* Checks attention as computed by GPUs without warpgroup instructions. */
 static void check_older_attention(void) {
   setenv("SLUICE_EMULATED_MAJOR", "8", 1);
   for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
@@ -1014,7 +1014,7 @@ int main(int argc, char **argv) {
   for (int bf16 = 0; bf16 < 2; bf16++) {
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
       if (!is_left_out(i, bf16)) RUN(check_claim, &claims[i], bf16);
-    if (is_left_out(2, bf16)) continue; /* the rest in f32 */
+    if (is_left_out(2, bf16)) continue; /* the rest only in f32 */
     RUN(check_math_claims, bf16, NULL);
     for (size_t i = 0; i < sizeof large_claims / sizeof *large_claims && !small; i++)
       RUN(check_claim, &large_claims[i], bf16);

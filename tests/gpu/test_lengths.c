@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of which only the data know how many there are, on a GPU: what goes to experts' devices and
- * comes back has the bits and the number of rows that it has on the CPU; who reads it in the same
- * firing sees no others; the number is told when the firing is complete; and more than there is
- * room for end the run. */
+/* Ops on a GPU whose row counts only the data determine: rows sent to experts' devices and back
+ * have the bits and counts of the CPU. A reader in the same firing sees only valid rows, the count
+ * is known when the firing completes, and a count beyond the room ends the run. */
 #include <sluice/experts.h>
 #include <sluice/plan.h>
 
@@ -13,12 +12,12 @@
 
 enum { TOKENS = 50, EACH = 2, IDS = TOKENS * EACH, EXPERTS = 6, WIDTH = 12, ARGUMENTS = 6 };
 
-/* Calls in one program, each argument in a base of its own. */
+/* Calls in one program, each argument in a separate base. */
 typedef struct firing {
   int nbases;
   void *bases[ARGUMENTS];
   sl_type type[ARGUMENTS];
-  int16_t valid_rows[ARGUMENTS + 1]; /* SL_NONE: full */
+  int16_t valid_rows[ARGUMENTS + 1]; /* SL_NONE if full */
   int32_t rows[ARGUMENTS + 1];
   const char *failure;
   char why[500];
@@ -33,7 +32,7 @@ static int add_base(firing *f, const sl_type *type, const void *data, int32_t ro
   return b;
 }
 
-/* Runs calls whose arguments count bases; the first `nread` are inputs. */
+/* Runs calls whose arguments are base numbers; the first `nread` are inputs. */
 static void run(firing *f, sl_program_call *calls, int ncalls, int nread, int nlengths,
                 const int32_t *room) {
   int32_t noted = 0, *to[ARGUMENTS + 1];
@@ -72,7 +71,7 @@ static void end(firing *f) {
 
 static int64_t rows_of(const sl_type *t) { return t->dim[t->ndim > 1 && t->dim[0] == 1]; }
 
-/* One call on both, of inputs of which so many rows are valid (-1: all). */
+/* Compares one call on CPU and GPU, with `valid` rows of each input (-1 for all). */
 static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_type *in,
                   const int32_t *valid) {
   kernel k = kernel_create(op, (sl_attrs){.user = route}, nin, in, 1);
@@ -144,7 +143,7 @@ static void check_routes(int64_t first, int64_t count) {
   }
 }
 
-/* dispatch, and gelu of the rows that there are: the host has to wait between the two. */
+/* Dispatches rows and applies gelu to those that arrived: the host has to wait between the two. */
 static void check_used_at_once(int64_t count) {
   const sl_type x = F32(TOKENS, WIDTH), ids = I32(TOKENS, EACH), rows = F32(1, IDS, WIDTH);
   const sl_dispatch r = {.type = rows, .first = 1, .count = count};

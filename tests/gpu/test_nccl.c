@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Channels between the GPUs of two processes carry everything, in the order of its numbers,
- * in whatever order it is announced; a communicator of one rank comes and goes; what the
- * library refuses is said.
+/* Channels between the GPUs of two processes carry everything in the order of its numbers, in
+ * whatever order it is announced. A communicator of one rank is created and destroyed, and the
+ * library's refusals are reported.
  *
  *   gpu_test_nccl [SEED] */
 #include <string.h>
@@ -24,7 +24,7 @@ static uint64_t seed = 1;
 typedef struct side {
   process *process;
   sli_nccl *nccl;
-  process_blob said; /* to the other one, not brought there yet */
+  process_blob said; /* data for the other process, not delivered yet */
   char *out, *in;    /* device memory, MESSAGES * MOST_BYTES */
   uint32_t arrived;
 } side;
@@ -35,7 +35,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-/* Of message `number` of process `from`: sometimes nothing at all. */
+/* Returns the size of message `number` from process `from`; sometimes 0. */
 static size_t size_of(int from, uint32_t number) {
   uint64_t r = mix(seed + (uint64_t)from * 7919 + number);
   return r % 8 ? r / 8 % ((size_t)1 << (r / 64 % 21)) : 0;
@@ -70,7 +70,7 @@ static void lost(void *ctx, const char *text) {
 
 /* ---- two processes ------------------------------------------------------------------------ */
 
-/* Carries what is said, until both are ready or one has failed. */
+/* Delivers connection data until both sides are ready or one has failed. */
 static sl_status connect_both(side *s) {
   process_blob all[PROCESSES_MOST];
   bool ready = false, both = false;
@@ -166,8 +166,8 @@ static void open_side(side *s, int gpus) {
   CHECK(!sli_nccl_open(&options, &s->nccl), "%s", sl_detail());
 }
 
-/* A send that nobody receives and a receive that nobody sends, on two channels of one device:
- * closing ends both, and waits for neither. */
+/* A send without a receiver and a receive without a sender, on two channels of one device: closing
+ * ends both without waiting. */
 static void close_in_the_middle(side *s) {
   uint32_t tag[SLI_NCCL_TAG_BYTES / 4] = {MESSAGES + 1};
   uint64_t begun_ns = sli_now_ns();
@@ -182,8 +182,8 @@ static void close_in_the_middle(side *s) {
   CHECK(seconds < 2.5, "closing channels in the middle takes %.1f s", seconds);
 }
 
-/* One GPU can be both ends only if the library takes the processes for two hosts' (NCCL_HOSTID);
- * between those it goes through sockets. */
+/* One GPU can be both ends only if the library takes the processes for two hosts (NCCL_HOSTID);
+ * then it uses sockets. */
 static int find_gpus(const process *p) {
   int gpus;
 #ifdef SLUICE_EMULATED
@@ -210,7 +210,7 @@ static void run_side(process *p) {
   sl_cuda_memory_destroy(s.in);
 }
 
-/* On one GPU, and one host: the library says why not. */
+/* On one GPU and one host, the library says why it refuses. */
 static void run_refused(process *p) {
   int gpus;
   if (sl_cuda_count(&gpus) || gpus > 1) return;
@@ -248,7 +248,7 @@ static void run_alone(process *p) {
   CHECK(!nccl->ncclCommDestroy(comm), "it goes");
 }
 
-/* CUDA does not survive a fork: this process does not touch it. */
+/* CUDA does not survive a fork, so this process does not touch it. */
 int main(int argc, char **argv) {
   seed = seed_of(argc, argv, 1);
   if (sli_nccl_find()) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A CUDA queue runs its firings in order and never blocks the host but when it is far
- * ahead; queues wait for each other on the device, and reach other GPUs' memory; what cannot run
- * is refused by name. */
+/* A CUDA queue runs its firings in order and blocks the host only when it is far ahead. Queues wait
+ * for each other on the device and access other GPUs' memory. Programs that cannot run are refused
+ * with an error that names the cause. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { N = 1 << 16, FIRINGS = 3 * SL_CUDA_RUN_AHEAD + 5 };
 
 static const sl_type vector = {SL_F32, 1, {N}};
 
-/* y += x or y = x, with base 0 x and base 1 y. */
+/* Computes y += x or y = x, with x in base 0 and y in base 1. */
 typedef struct adder {
   sl_program program;
   sl_program_call call;
@@ -54,7 +54,7 @@ static uint64_t launch(void *queue, const adder *a, void *x, void *y, bool first
   return fence;
 }
 
-/* Every element is `want`. */
+/* Checks that every element is `want`. */
 static void check_all(const float *x, float want, const char *what) {
   for (int i = 0; i < N; i++)
     CHECK(x[i] == want, "%s: element %d is %g, not %g", what, i, (double)x[i], (double)want);
@@ -106,7 +106,7 @@ static void check_what_is_left_out(void) {
   adder_create(&a, 0, 0);
   CHECK(sl_queue_cuda.launch(queue, NULL, NULL, 0, 0, &fence), "no program: nothing to wait for");
   wait_for(queue, launch(queue, &a, host, x, true));
-  wait_for(queue, launch(queue, &a, x, NULL, true)); /* its only output is not wanted */
+  wait_for(queue, launch(queue, &a, x, NULL, true)); /* its only output is absent */
   sl_queue_cuda.close(queue);
   sl_queue_cuda.release(&a.program);
   sl_cuda_memory_destroy(x);
@@ -118,7 +118,7 @@ static void check_measuring(void) {
   adder a;
   adder_create(&a, 0, 0);
   sl_queue_cuda.release(&a.program);
-  a.call.time = &a.time; /* asked for before it is made ready */
+  a.call.time = &a.time; /* requested before the program is prepared */
   CHECK(!sl_queue_cuda.prepare(&a.program, 0), "%s", sl_detail());
   for (int i = 0; i < 5; i++) wait_for(queue, launch(queue, &a, x, y, true));
   CHECK(a.time.calls == 3 && a.time.ns > 0, "the first calls are measured");
@@ -128,10 +128,10 @@ static void check_measuring(void) {
   sl_cuda_memory_destroy(y);
 }
 
-/* ---- several ------------------------------------------------ */
+/* ---- several queues ---------------------------------------------------------- */
 
-/* One queue brings data in, the next works on them, a third takes them out; the host waits
- * for the last one alone. */
+/* One queue copies data in, the next computes, a third copies results out; the host waits only for
+ * the last. */
 static void check_waits(void) {
   void *in = queue_create(), *work = queue_create(), *out = queue_create();
   void *x = device_create(), *y = device_create();
@@ -145,7 +145,7 @@ static void check_waits(void) {
     for (int i = 0; i < round; i++) fence = launch(work, &add, x, y, false);
     sl_cuda_queue_wait(out, work, fence);
     fence = launch(out, &copy, y, result, true);
-    sl_cuda_queue_wait(in, out, fence); /* the next round's data come after this one's */
+    sl_cuda_queue_wait(in, out, fence); /* the next round's data follow this round's */
     wait_for(out, fence);
     check_all(result, (float)(round + 1), "a queue waits for another");
   }
@@ -158,7 +158,7 @@ static void check_waits(void) {
   sl_cuda_pinned_destroy(result);
 }
 
-/* What sl_cuda_copy has brought is there for what is launched next. */
+/* Launches see data that sl_cuda_copy has copied before. */
 static void check_copies(void) {
   void *queue = queue_create(), *x = device_create(), *y = device_create();
   float *host = malloc(sizeof(float[N])), *result = ones_create();
@@ -181,8 +181,8 @@ static void check_copies(void) {
   free(host);
 }
 
-/* A queue takes to its own GPU what lies on another. That emulated copies do not go through the
- * host is checked there. */
+/* A queue copies data from another GPU to its own. The emulated device also checks that such copies
+ * bypass the host. */
 static void check_neighbours(void) {
   void *queues[2], *x = device_create(), *y;
   float *result = ones_create();

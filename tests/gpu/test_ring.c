@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On a GPU, too, attention chunk by chunk and of a share of a piece's queries gives what the CPU
- * makes of them: for queries in two runs, keys of which some are not seen, few key and value heads,
- * documents and windows.
+/* Ring attention, and attention of a share of a piece's queries, match the CPU on a GPU: for
+ * queries in two runs, partly hidden keys, grouped key/value heads, documents and windows.
  * labels: unthreaded */
 #include <math.h>
 
@@ -37,7 +36,7 @@ static sl_type ids_of(const shape *s, int64_t rows) {
   return s->ids ? SL_TYPE(SL_I32, s->batch, rows) : none;
 }
 
-/* ---- a call here and there ------------------------------------------------------------------- */
+/* ---- a call on CPU and GPU ------------------------------------------------------------------- */
 
 static kernel make(const sl_op *op, const sl_attrs *attrs, sl_tick tick, int nin,
                    const sl_type *types) {
@@ -54,7 +53,7 @@ static void give(kernel *to, int i, const kernel *from, int o) {
   memcpy(to->in[i], from->out[o], sl_type_bytes(&to->in_type[i]));
 }
 
-/* The same on the device; then here. */
+/* Runs the call on the device, then on the CPU. */
 static void run_both(kernel *k) {
   kernel there = *k;
   device_call d;
@@ -80,7 +79,7 @@ static void run_both(kernel *k) {
 
 /* ---- chunk by chunk -------------------------------------------------------------------------- */
 
-/* Keys 55 to 104, of which the first run sees some and the second all. */
+/* Keys 55 to 104: the first run sees some of them, the second all. */
 static const sli_spans spans[] = {
     {2, LENGTH, {{0, 40, 0, 50, 60, 55, false}, {40, 33, 0, 50, 150, 55, false}}, false},
     {2, LENGTH, {{0, 40, 0, 50, 60, 55, true}, {40, 33, 10, 20, 40, 65, false}}, false},
@@ -128,7 +127,7 @@ static void check_shares(const shape *s, int64_t row, bool two) {
   give(&a, 2 + s->ids, &f, 2);
   for (int i = 1; i < 4; i++) give(&b, i, &f, i == 1 ? 2 : i - 2);
   if (s->ids) give(&a, 4, &f, 3), give(&b, 6, &f, 3);
-  for (int o = 2; o < a.nout; o++) { /* as inputs they are there already */
+  for (int o = 2; o < a.nout; o++) { /* as inputs they already exist */
     free(a.out[o]);
     a.out[o] = NULL;
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On a GPU, too, attention to which keys and values come piece by piece gives what the CPU makes of
- * them, whatever the lengths of the pieces, and the bits of attention that has the record of all
- * where pieces begin where tiles of keys do.
+/* Attention that receives keys and values piece by piece matches the CPU on a GPU, for any lengths
+ * of pieces. Where pieces begin at tiles of keys, it has the bits of attention with the full
+ * record.
  * labels: unthreaded */
 #include <math.h>
 
@@ -35,9 +35,9 @@ static sl_type of_kv(const shape *s, int k) {
   return SL_TYPE(SL_F32, s->batch, rows(s, k), 2 * s->kv_heads * s->dim);
 }
 
-/* ---- a call here and there ------------------------------------------------------------------- */
+/* ---- a call on CPU and GPU ------------------------------------------------------------------- */
 
-/* With inputs of their own, and the same in them. */
+/* Calls with separate but equal inputs. */
 typedef struct both {
   kernel cpu, gpu;
 } both;
@@ -70,7 +70,7 @@ static void run_on_device(kernel *k) {
   device_call_destroy(&d);
 }
 
-/* With the keys of each piece up to its own; `falls`: from its own down. */
+/* Attends to the keys of each piece up to the own one; with `falls`, from the own one down. */
 static void sweep(const shape *s, both *b, int k, bool falls, bool first, uint32_t updates,
                   both *kv) {
   for (int i = 0; i <= k; i++) {
@@ -92,7 +92,7 @@ static void close_to(const both *b, int o, int k) {
           (double)want[i], (long long)i, o);
 }
 
-/* ---- with the record of all ------------------------------------------------------------------ */
+/* ---- with the full record -------------------------------------------------------------------- */
 
 static bool by_tiles(const shape *s) {
   for (int k = 0; k < s->pieces; k++)
@@ -100,7 +100,7 @@ static bool by_tiles(const shape *s) {
   return true;
 }
 
-/* q of piece k, keys and values of it and those before it. */
+/* Compares with q of piece k, and the keys and values up to and including that piece. */
 static void same_as_whole(const shape *s, const sl_attrs *attrs, const both *b, int k,
                           const both *all, kernel *before) {
   sl_type half = SL_TYPE(SL_F32, s->batch, rows(s, k), s->kv_heads * s->dim);
@@ -186,7 +186,7 @@ static void check_shape(const shape *s) {
   for (int k = 0; k < s->pieces; k++) kernel_destroy(&all[k].cpu), kernel_destroy(&all[k].gpu);
 }
 
-/* ---- queries beside keys and values ---------------------------------------------------------- */
+/* ---- packed queries, keys and values --------------------------------------------------------- */
 
 static void check_moves(const sl_op *op, sl_attrs attrs, int nin, const sl_type *types) {
   shape s = {.pieces = 1, .starts = {0, 7}};

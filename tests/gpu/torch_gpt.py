@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2 in PyTorch, trained as actorrun trains its gpt: bf16 autocast, torch.compile,
-scaled_dot_product_attention, fused AdamW, a clip of the global gradient norm; the same
-order of the data, microbatches and learning rates. For bench_train.
+scaled_dot_product_attention, fused AdamW, clipping of the global gradient norm; the same
+data order, microbatches and learning rates. For bench_train.
 
-It trains in turns: each line on its input asks for so many steps. It answers each of them with
-`step<TAB>loss<TAB>seconds`, and then with the line `end`. On a GPU seconds are those between
-events at the ends of steps, and nothing waits in between. What is compiled stays, so only the first
-turn waits for it; between turns the device's memory is given back but for weights and the
-optimizer's state.
+It trains in turns: each input line requests a number of steps. It answers each step with
+`step<TAB>loss<TAB>seconds`, and the turn with the line `end`. On a GPU, seconds are measured between
+events at the ends of steps, without waiting in between. Compiled code is kept, so only the first turn
+compiles. Between turns all device memory is freed except weights and the optimizer's state.
 """
 import argparse
 import contextlib
@@ -58,7 +57,7 @@ NAMES = {"ln_1": "ln_1", "ln_2": "ln_2", "qkv": "attn.c_attn", "proj": "attn.c_p
 
 
 def stored_name(name):
-    """Of a parameter here; and whether the file has it transposed."""
+    """Returns the name of a parameter in the file, and whether the file has it transposed."""
     if not name.startswith("blocks."):
         return f"transformer.{name}", False
     _, layer, part, kind = name.split(".")
@@ -67,7 +66,7 @@ def stored_name(name):
 
 
 def read_safetensors(path):
-    """Arrays by name, f32 only."""
+    """Returns arrays by name, f32 only."""
     with open(path, "rb") as f:
         length, = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(length))
@@ -96,7 +95,7 @@ def load_weights(model, path):
 
 
 def attention_of(name):
-    """A function that gives the context to run the model in."""
+    """Returns the context in which to run the model."""
     if name == "default":
         return contextlib.nullcontext
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -129,7 +128,7 @@ class Trainer:
         self.model = torch.compile(model) if o.compile == "all" else model
 
     def rows(self, first, count):
-        """Sequences first .. first+count-1 of the endless, unshuffled order."""
+        """Returns sequences first .. first+count-1 of the endless, unshuffled order."""
         context = self.o.context
         whole = (len(self.stream) - 1) // context
         at = [i % whole * context for i in range(first, first + count)]
@@ -140,7 +139,7 @@ class Trainer:
         return both[:, :-1].contiguous(), both[:, 1:].contiguous()
 
     def train_step(self):
-        """Returns the loss, which is still being computed."""
+        """Starts a step; returns its loss, which the device may still be computing."""
         o, total = self.o, 0
         each = o.batch // o.microbatches
         for j in range(o.microbatches):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One device of each stage can stand for its whole grid: on the virtual clock it predicts
- * the same step, the same bubble, the same memory and the same traffic as all of them do.
+/* Tests that one device per stage can represent its whole grid: on the virtual clock it predicts
+ * the same step time, bubble, memory and traffic as simulating every device.
  * labels: unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +90,8 @@ static void compare_device(const char *name, const prediction *one, const predic
   }
 }
 
-/* What is moved to the first device of each stage; what goes to reports is of one of many. */
+/* Compares the bytes moved to the first device of each stage. Report traffic is skipped: only one
+ * of the devices sends it. */
 static void compare_moved(const char *name, const prediction *one, const prediction *all,
                           int stages, int ranks) {
   uint64_t(*a)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)stages, sizeof *a);
@@ -106,8 +107,8 @@ static void compare_moved(const char *name, const prediction *one, const predict
   free(b);
 }
 
-/* Of the first device of each stage. The others idle while it finds the norms of what all
- * have. */
+/* Bubble of the first device of each stage. The other devices idle while the first one computes the
+ * gradient norms of replicated parameters. */
 static double first_bubble(const prediction *all, int stages, int ranks) {
   double busy = 0, span = 0;
   for (int d = 0; d < stages; d++) {

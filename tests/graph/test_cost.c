@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls and exchanges take what the description of the hardware says: between the points of its
- * curves in logarithms, by whole tiles, with all scores of attention, and by tables of exchanges.
+/* Tests the cost model of calls and exchanges against the hardware description: curves interpolated
+ * in logarithms, whole tiles, attention scores kept in memory, and tables of exchange times.
  * labels: unthreaded */
 #include <math.h>
 
@@ -22,7 +22,7 @@ static void curves_are_straight_between_logarithms(void) {
   const struct {
     double x[2], want;
   } cases[] = {{{1, 1}, 1},  {{4, 16}, 8},   {{2, 1}, sqrt(2)}, {{1, 4}, 2}, {{2, 4}, 2 * sqrt(2)},
-               {{16, 1}, 4}, {{1, 256}, 16}, {{0.25, 1}, 0.5}}; /* beyond the grid as at its edge */
+               {{16, 1}, 4}, {{1, 256}, 16}, {{0.25, 1}, 0.5}}; /* outside the grid: its edge */
   for (size_t i = 0; i < SLI_COUNT(cases); i++)
     CHECK(near(sli_curve_at(&c, cases[i].x), cases[i].want), "at (%g, %g) it is %.9g, not %.9g",
           cases[i].x[0], cases[i].x[1], sli_curve_at(&c, cases[i].x), cases[i].want);
@@ -31,7 +31,7 @@ static void curves_are_straight_between_logarithms(void) {
   CHECK(near(sli_curve_at(&one, &(double){8}), 8), "one point is no line through nothing");
 }
 
-/* y = x w': 300 rows of 64 numbers, 200 of 64. */
+/* y = x w' with x [300, 64] and w [200, 64]. */
 static sli_work product(const sl_attrs *attrs, sl_type in[3], sl_type *out) {
   in[0] = SL_TYPE(SL_F32, 300, 64), in[1] = SL_TYPE(SL_F32, 200, 64), in[2] = (sl_type){.ndim = -1};
   *out = SL_TYPE(SL_F32, 300, 200);
@@ -49,7 +49,7 @@ static void products_go_by_whole_tiles(void) {
   sl_hardware_row row = {
       .op = "linear", .tile_m = 256, .tile_n = 128, .tiles_at_once = 3, .tile_k = 16};
   sl_hardware h = {.flops_per_second = 1e9, .bytes_per_second = 1e30, .nrows = 1, .rows = &row};
-  double tiles = 6; /* 2 x 2, in rounds of 3 */
+  double tiles = 6; /* 2 x 2 tiles, 3 at a time: two rounds of 3 */
   CHECK(near(sli_work_seconds(&h, &w), tiles * 256 * 128 * 2 * (64 + 16) / 1e9), "%.9g s",
         sli_work_seconds(&h, &w));
   row = (sl_hardware_row){.op = "linear", .flops_factor = 3, .flops_per_second = 2e9};
@@ -65,8 +65,8 @@ static void products_go_by_whole_tiles(void) {
   CHECK(near(sli_work_seconds(&h, &w), 6), "a curve may go by how many devices compute at once");
 }
 
-/* "linear.transposed" is for weights that lie [in, out] alone, "linear.pages" where a row of an
- * input is 4 KiB. */
+/* The row "linear.transposed" covers only weights stored as [in, out]; "linear.pages" covers calls
+ * whose input rows are 4 KiB long. */
 static void rows_may_be_for_some_calls_alone(void) {
   const sl_attrs plain = {0}, transposed = {.transposed = true};
   const double at[] = {1}, seconds[] = {5}, others[] = {7}, pages[] = {9};
@@ -89,7 +89,7 @@ static void rows_may_be_for_some_calls_alone(void) {
   CHECK(near(sli_work_seconds(&h, &w), 9), "and rows that are whole pages have");
 }
 
-/* Two sequences of 8 positions, 4 heads of 16. */
+/* Two sequences of 8 positions, 4 heads of size 16. */
 static void attention_may_keep_its_scores(void) {
   const sl_attrs attrs = {.heads = 4};
   const sl_type in[] = {SL_TYPE(SL_F32, 2, 8, 192)},
@@ -108,7 +108,7 @@ static void exchanges_take_what_tables_say(void) {
   sl_curve tables[SL_EXCHANGES] = {
       [SL_EXCHANGE_ALL_REDUCE] = {1, {SL_CURVE_BYTES}, {2}, {bytes}, reduce}};
   sli_axis_link link = {.seconds = 1, .bytes_per_second = 1e6, .size = 4, .measured = tables};
-  double received = 0.75e7; /* of 1e7 */
+  double received = 0.75e7; /* out of 1e7 */
   CHECK(near(sli_exchange_seconds(&link, SLI_ALL_GATHER, received), 0.5e-2),
         "a join is half of it");
   CHECK(near(sli_exchange_seconds(&link, SLI_ALL_TO_ALL, received), 1 + 7.5), "what no table says");

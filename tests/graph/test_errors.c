@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A wrong model is told what is wrong, where, and only once.
+/* A model with a mistake gets one error, which says what is wrong and where.
  * labels: unthreaded */
 #include <string.h>
 
@@ -10,7 +10,8 @@
 
 #define EXPECT(g, code, ...) expect(__LINE__, g, code, (const char *[]){__VA_ARGS__, NULL})
 
-/* The graph failed with this status, and its text has all these parts. */
+/* Checks that the graph failed with this status and that its error text contains all these
+ * parts. */
 static void expect(int line, sl_graph *g, sl_status status, const char **parts) {
   CHECK(sl_graph_status(g) == status, "line %d: status %d, wanted %d: %s", line, sl_graph_status(g),
         status, sl_detail());
@@ -160,7 +161,7 @@ static void steps_are_cut_evenly(void) {
   EXPECT(g, SL_E_USAGE, "-1 microbatches");
 }
 
-/* ---- what training needs ----------------------------------------------------------- */
+/* ---- requirements of training ------------------------------------------------------ */
 
 static sl_tensor *project(sl_graph *g, sl_tensor *x, const char *name) {
   return sl_linear(g, x, param(g, name, 384, 384), NULL);
@@ -207,7 +208,7 @@ static void idle_parameters_are_told(void) {
   EXPECT(g, SL_E_USAGE, "parameter aside is used, but the loss does not depend on it");
 }
 
-/* A row without gradient rules, between a parameter and the loss. */
+/* An op without gradient rules, between a parameter and the loss. */
 static sl_status same(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = in[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What devices of a stage exchange takes the time and moves the bytes that the formulas for
- * collectives say, over the link that its axis of the grid has.
+/* Tests that an exchange between the devices of a stage takes the time and moves the bytes that the
+ * formulas for collectives give, over the link of its grid axis.
  * labels: unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const sl_hardware machine = {.flops_per_second = 1e13,
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b) + 1e-9; }
 
-/* Two layers, without biases. */
+/* Two linear layers without biases. */
 static sl_graph *build(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES, .no_data = true});
   sl_type *types = sl_graph_alloc(g, 2 * sizeof *types);
@@ -76,8 +76,8 @@ static double seconds_of(const sl_plan *plan, const char *name) {
   return 0;
 }
 
-/* Both gradients, of W bytes each, are summed over 4 devices: a device's part of the sums
- * from 4 arrays, then a join of 4 parts. */
+/* Two gradients of W bytes each are summed over 4 devices: each device reduces its part of 4
+ * arrays, then 4 parts are gathered. */
 static void all_reduce_takes(sl_hardware h, int devices_per_host, double seconds, double rate) {
   enum { R = 4 };
   double W = 4.0 * WIDTH * HIDDEN;
@@ -103,12 +103,12 @@ static void check_times(void) {
   all_reduce_takes(slow, 2, 2 * latency, slow.host_link.bytes_per_second);
 }
 
-/* A tensor axis is within hosts where the data axis is between them. */
+/* The tensor axis stays within hosts; the data axis spans them. */
 static void check_axes(void) {
   sl_hardware h = machine;
   h.devices_per_host = 2;
   made m = make(1, 2, 2, "nothing", &h);
-  double W = 4.0 * WIDTH * HIDDEN / 2; /* what a device has of a weight */
+  double W = 4.0 * WIDTH * HIDDEN / 2; /* a device's part of a weight */
   double mine =
       2 * (3 * W / 2 / h.bytes_per_second + h.op_seconds + W / 2 / h.link.bytes_per_second);
   bool found = false;
@@ -118,7 +118,7 @@ static void check_axes(void) {
   forget(&m);
 }
 
-/* To every device of the first stage. */
+/* Checks the bytes sent to each device of the first stage. */
 static void expect(const char *what, const made *m, sl_traffic traffic, double want) {
   uint64_t(*to)[SL_TRAFFIC_COUNT] = sli_calloc((size_t)m->plan->ndevices, sizeof *to);
   sl_lowered_moved(m->lowered, to);
@@ -135,23 +135,25 @@ static void check_bytes(void) {
   expect("gradients", &m, SL_TRAFFIC_TENSOR, 0);
   expect("gradients", &m, SL_TRAFFIC_PIPELINE, 0);
   forget(&m);
-  /* sums of shards, and parameters gathered for each step */
+  /* Sums of shards, and parameters gathered for each step. */
   m = make(1, 4, 1, "optimizer", &machine);
   expect("optimizer shared out", &m, SL_TRAFFIC_DATA, 2 * 2 * 3 * W / 4);
   forget(&m);
-  m = make(1, 4, 1, "gradients", &machine); /* every tick */
+  m = make(1, 4, 1, "gradients", &machine); /* each tick */
   expect("gradients shared out", &m, SL_TRAFFIC_DATA, 2 * (MICROBATCHES * 3 * W / 4 + 3 * W / 4));
   forget(&m);
-  /* w1 and w2 forward, w2 again on the way back: w1 has no input gradient to make */
+  /* w1 and w2 are gathered in the forward pass and w2 again in the backward pass: w1 has no input
+   * gradient to compute. */
   m = make(1, 4, 1, "parameters", &machine);
   expect("parameters shared out", &m, SL_TRAFFIC_DATA, MICROBATCHES * (2 + 2 + 1) * 3 * W / 4);
   forget(&m);
-  /* rows of the sum for the loss, whose gradient is made at once, and that gradient joined */
+  /* Row parts of the sum are exchanged for the loss, which computes its gradient in the same call;
+   * then that gradient is gathered. */
   m = make(1, 1, 4, "nothing", &machine);
   expect("columns, then rows", &m, SL_TRAFFIC_TENSOR, MICROBATCHES * 2 * 3 * Y / 4);
   expect("columns, then rows", &m, SL_TRAFFIC_DATA, 0);
   forget(&m);
-  m = make(2, 2, 2, "nothing", &machine); /* gradients of hidden numbers cross in parts */
+  m = make(2, 2, 2, "nothing", &machine); /* gradients of activations cross the stages in parts */
   expect("between stages", &m, SL_TRAFFIC_PIPELINE, MICROBATCHES * H / 4);
   forget(&m);
 }

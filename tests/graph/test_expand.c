@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph shared out over devices, and cut in pieces, computes what it does on one: for random
- * graphs of all rows, grids, signatures and cuts, the losses and all gradients are the same within
+/* A graph sharded over devices and cut in pieces computes the same as on one device. Random graphs
+ * of all ops, with random grids, signatures and cuts, give the same losses and gradients within
  * rounding.
  * labels: random unthreaded */
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum { DRAWS = 120 };
 
 /* ---- random choices ------------------------------------------------------------------ */
 
-/* Does it split rows of data? */
+/* Returns whether the signature splits rows of activations. */
 static bool splits_rows(const sli_node *n, const sl_signature *s) {
   sl_sbp rows = {SL_SPLIT, 0};
   bool any = sli_sbp_equal(s->out[0], rows);
@@ -42,7 +42,7 @@ static void choose_any(const sl_graph *g, const sli_dim *dims, int size, bool ro
       if (n->in[a] && n->in[a]->param && chance(2))
         out->params[n->in[a]->param_index] = out->of[i].in[a];
   }
-  for (int p = 0; p < g->nparams; p++) /* nobody keeps a parameter as a sum */
+  for (int p = 0; p < g->nparams; p++) /* no parameter is kept as a partial sum */
     if (out->params[p].kind == SL_PARTIAL) out->params[p] = (sl_sbp){SL_BROADCAST, 0};
 }
 
@@ -76,7 +76,7 @@ static const sl_tensor *logical_of(const sl_graph *g, const char *name) {
   return NULL;
 }
 
-/* Devices begin with the same values. */
+/* Copies parameters so that the devices start from the same values. */
 static void copy_params(const interp *from, interp *to) {
   for (int p = 0; p < to->g->nparams; p++) {
     const sl_tensor *t = to->g->params[p];
@@ -91,7 +91,7 @@ static double largest(const float *x, int64_t n) {
   return most;
 }
 
-/* The same parameters but for their last bits. */
+/* Changes each parameter by one unit in the last place, up or down. */
 static void touch_params(interp *x) {
   for (int p = 0; p < x->g->nparams; p++) {
     float *values = interp_data(x, x->g->params[p]);
@@ -100,8 +100,9 @@ static void touch_params(interp *x) {
   }
 }
 
-/* How far the gradient of `logical` moves from `one` to `touched`: more than rounding where it is a
- * small difference of large terms, as behind a softmax that is nearly 0 and 1. */
+/* Returns how far the gradient of `logical` moves from `one` to `touched`. That is more than
+ * rounding if the gradient is a small difference of large terms, as behind a softmax close to 0 and
+ * 1. */
 static double moved(const interp *one, const interp *touched, const sl_tensor *grad) {
   if (!touched) return 0;
   const float *a = interp_data(one, grad), *b = interp_data(touched, grad);
@@ -111,8 +112,8 @@ static double moved(const interp *one, const interp *touched, const sl_tensor *g
   return most;
 }
 
-/* Is the gradient of each device's part that part of the whole's? `differs` says where it is not.
- */
+/* Returns whether the gradient of each device's part equals that part of the full gradient. If not,
+ * `differs` names the first difference. */
 static bool compare_gradients(const interp *one, const interp *all, const interp *touched,
                               char differs[200]) {
   bool same = true;
@@ -139,7 +140,7 @@ static bool compare_gradients(const interp *one, const interp *all, const interp
   return same;
 }
 
-/* Gradients that differ by more than rounding may not differ by more than `one`'s own do when its
+/* Gradients may differ by more than rounding only as far as `one`'s own gradients move when its
  * parameters change in their last bits. */
 static void check_gradients(const interp *one, const interp *all, uint64_t seed) {
   char differs[200];
@@ -152,7 +153,7 @@ static void check_gradients(const interp *one, const interp *all, uint64_t seed)
   interp_destroy(&touched);
 }
 
-/* How a graph is shared out and cut. */
+/* How a graph is sharded and cut. */
 typedef struct how {
   int size[2], pieces;
 } how;
@@ -200,8 +201,8 @@ static void check_one(uint64_t seed) {
   sl_graph_destroy(all);
 }
 
-/* Here parameters that nobody reads are what others were read for, on a device that has both from
- * another. */
+/* A seed with parameters that a device gets from another one but never reads, in turn with others
+ * that it reads. */
 enum { UNREAD_IN_TURN = 108 };
 
 int main(int argc, char **argv) {

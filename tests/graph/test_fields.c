@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of options of lowering: names are there once, fields lie in the record, and defaults
- * are values that the option takes. */
+/* Checks the table of lowering options: names are unique, fields fall within the record, and each
+ * default is a value that its option accepts. */
 #include <stdlib.h>
 #include <string.h>
 

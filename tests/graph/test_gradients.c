@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of whole graphs against finite differences, node by node on the CPU
- * rows: random small models, and every op that can be trained through.
+/* Compares the gradients of whole graphs with finite differences, node by node with the CPU
+ * kernels: random small models, and every trainable op.
  * labels: random unthreaded smoke */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* ---- data ------------------------------------------------------------------------ */
 
-/* Data that depend on the tick only: floats around 0, integers below `below`. */
+/* Data that depends only on the tick: floats around 0, integers less than `below`. */
 typedef struct data {
   sl_source source;
   sl_type types[2]; /* f32, i32 */
@@ -39,7 +39,7 @@ static void make_data(data *d, int64_t rows, int64_t length, int64_t width, int 
 
 /* ---- the comparison ---------------------------------------------------------------- */
 
-/* The gradient that the backward nodes left, over all uses. */
+/* Returns the gradient that the backward nodes computed, summed over all uses of the parameter. */
 static double found_gradient(const interp *in, const sl_tensor *param, int64_t i) {
   double sum = 0;
   for (int u = 0; u < param->ngrads; u++) sum += ((float *)interp_data(in, param->grads[u]))[i];
@@ -56,13 +56,13 @@ static double difference(interp *in, const sl_tensor *param, int64_t i, float h)
   return (up - down) / (high - low);
 }
 
-/* Richardson's extrapolation: what is left is of order h^4. */
+/* Richardson extrapolation: the remaining error is of order h^4. */
 static double slope(interp *in, const sl_tensor *param, int64_t i, float h) {
   return (4 * difference(in, param, i, h) - difference(in, param, i, 2 * h)) / 3;
 }
 
-/* Rounding in f32 leaves about 1e-6 in a loss of up to 10, more in a larger one, and 1e-4 in a
- * difference over 2 h. Where the loss bends too much for that h, a smaller one counts. */
+/* f32 rounding leaves an error of about 1e-6 in a loss of up to 10 (more in a larger one), so 1e-4
+ * in a difference over 2 h. Where the loss curves too much for that h, a smaller h is tried. */
 static bool is_slope(interp *in, const sl_tensor *param, int64_t i, double found, double loss,
                      double *wanted) {
   double rounding = fmax(1, loss / 10);
@@ -73,7 +73,7 @@ static bool is_slope(interp *in, const sl_tensor *param, int64_t i, double found
   return false;
 }
 
-/* A few elements of each parameter's gradient. */
+/* Checks a few elements of each parameter's gradient. */
 static void check_gradients(sl_graph *g, const char *what) {
   sl_status status = sli_pass_gradients(g);
   CHECK(!status, "%s: %s", what, sl_detail());
@@ -118,7 +118,7 @@ static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
   return sl_attention(g, q, k, v, HEADS, 1);
 }
 
-/* One random op on x, or on x and an older tensor y; [B, T, WIDTH] all of them. */
+/* Applies one random op to x, or to x and an older tensor y; all are [B, T, WIDTH]. */
 static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
   switch (rng_below(d, 18)) {
   case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
@@ -127,19 +127,19 @@ static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
   case 3: return sl_tanh(g, x);
   case 4: return sl_add(g, x, y);
   case 5: return sl_mul(g, x, sl_tanh(g, y));
-  case 6: return sl_swiglu(g, x, sl_tanh(g, y)); /* as above: numbers stay small */
+  case 6: return sl_swiglu(g, x, sl_tanh(g, y)); /* tanh keeps the values small, as above */
   case 7: return sl_layernorm(g, x, vector(g, WIDTH, 1), vector(g, WIDTH, 0), 1e-1f);
   case 8: return sl_rmsnorm(g, x, vector(g, WIDTH, 1), 1e-1f);
   case 9: return sl_position(g, x, weight(g, 9, WIDTH));
   case 10: return sl_add(g, x, attend(g, x));
   case 11:
     return sl_attention_packed(g, sl_linear(g, x, weight(g, 3 * WIDTH, WIDTH), NULL), HEADS, 0);
-  case 13: { /* heads apart and together again */
+  case 13: { /* split and join heads */
     int64_t B = sl_dim(x, 0), T = sl_dim(x, 1);
     sl_tensor *apart = sl_permute(g, sl_reshape(g, x, B, T, HEADS, -1), 0, 2, 1, 3);
     return sl_reshape(g, sl_transpose(g, sl_tanh(g, apart), 1, -2), B, T, WIDTH);
   }
-  case 14: { /* halves change places */
+  case 14: { /* swap the halves */
     sl_tensor *halves[2];
     sl_split(g, x, -1, 2, NULL, halves);
     return sl_concat(g, -1, 2,
@@ -151,7 +151,7 @@ static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
     return sl_tanh(g, sl_add_all(g, 3, all));
   }
   case 16: return sl_dropout(g, x, 0.3f);
-  case 12: { /* columns of both */
+  case 12: { /* concatenate columns */
     sl_tensor *both[] = {x, y, x};
     return sl_linear(g, sl_concat(g, 2, 3, both), weight(g, WIDTH, 3 * WIDTH), NULL);
   }
@@ -192,8 +192,8 @@ static void products_of_parameters_are_trained(void) {
   make_data(&source, 2, 3, WIDTH, VOCAB);
   sl_tensor *given[2];
   sl_data(g, &source.source, given);
-  /* w is itself computed, a and b meet in ops whose rows cannot sum in place,
-   * and a is used twice by one of them */
+  /* w is computed, a and b meet in ops that cannot accumulate in place, and one of these ops uses a
+   * twice. */
   sl_tensor *a = weight(g, WIDTH, WIDTH), *b = weight(g, WIDTH, WIDTH);
   sl_tensor *w = sl_add(g, sl_mul(g, a, a), sl_mul(g, a, sl_relu(g, b)));
   sl_tensor *y = sl_linear(g, given[0], w, NULL);
@@ -205,7 +205,7 @@ static void products_of_parameters_are_trained(void) {
   sl_graph_destroy(g);
 }
 
-/* A user's row with two outputs and one rule that takes both gradients. */
+/* A user-defined op with two outputs and one gradient rule that takes both gradients. */
 static sl_status both_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = out[1] = in[0];
@@ -264,7 +264,8 @@ static void a_gradient_that_does_not_come_is_zero(void) {
   }
 }
 
-/* More inputs than a mask has bits; some have no gradient, some are parameters, one comes twice. */
+/* Concat with more inputs than a mask has bits: some without gradient, some parameters, one
+ * repeated. */
 static void concat_gives_each_input_its_gradient(bool keep_unread) {
   enum { COUNT = 40 };
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2});
@@ -277,7 +278,7 @@ static void concat_gives_each_input_its_gradient(bool keep_unread) {
              : i % 3 == 1 ? sl_tanh(g, all[i - 1])
              : i % 6 == 2 ? given[0]
                           : sl_param(g, SL_TYPE(SL_F32, 2, 3, 2), SL_NORMAL(1), "p%d", i);
-  all[COUNT - 2] = all[0]; /* in place of data */
+  all[COUNT - 2] = all[0]; /* repeated; replaces data */
   sl_tensor *x = sl_concat(g, -1, COUNT, all);
   sl_tensor *y = sl_linear(g, x, weight(g, WIDTH, sl_dim(x, -1)), NULL);
   sl_train(g, sl_mse(g, y, given[0]), NULL);
@@ -293,7 +294,7 @@ static void concat_gives_each_input_its_gradient(bool keep_unread) {
   sl_graph_destroy(g);
 }
 
-/* Arrays that broadcast, reductions, masks and a loss that is a sum of others. */
+/* Broadcasting, reductions, masks and a loss that is a sum of losses. */
 static void arithmetic_is_trained(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2});
   data source;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read elsewhere is brought there by registers like all others: copies answer to their
- * quota, and in memory that is taken when it is reserved they reserve no more than that; whoever
- * reads a register of another process is a link.
+/* Tests copies between devices and processes. Registers of copies obey their quota and reserve no
+ * more memory than it allows; only links read a register of another process.
  * labels: unthreaded */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is wrong with the data of ops that index is told with op, element and value, wherever the op
- * runs; constants are the graph's, and each device and piece has its part of them.
+/* Bad data for indexing ops is reported with op, element and value on any device that runs the op.
+ * Constants belong to the graph, and each device and piece gets its part of them.
  * labels: unthreaded */
 #include <string.h>
 
@@ -13,9 +13,10 @@ enum { ROWS = 4, LENGTH = 6, WIDTH = 3, STEPS = 3 };
 
 /* ---- a model ---------------------------------------------------------------------------- */
 
-/* What it gives in a step: numbers from 0 on, and ids, one of which is wrong in the second step. */
+/* The data of a step: numbers that start at 0, and ids, one of which is out of range in the second
+ * step. */
 typedef struct feed {
-  int below, wrong, at; /* at: which id; below 0: none is wrong */
+  int below, wrong, at; /* at: the position of the bad id; below 0 if all are valid */
 } feed;
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
@@ -56,7 +57,7 @@ static sl_graph *build(body *of, feed *f, const how *h) {
   return g;
 }
 
-/* Trains; *loss is the first step's. */
+/* Trains; *loss becomes the loss of the first step. */
 static sl_status train(body *of, feed *f, const how *h, double *loss) {
   sl_graph *g = build(of, f, h);
   sl_lower_options options = {.devices = {.kind = "cpu", .threads = 1},
@@ -82,7 +83,7 @@ static sl_status train(body *of, feed *f, const how *h, double *loss) {
 static const how ways[] = {{1, 1, 1}, {2, 1, 1}, {6, 1, 1}, {1, 2, 1},
                            {1, 1, 2}, {2, 2, 1}, {3, 1, 2}, {1, 2, 2}};
 
-/* ---- ids that are not there ------------------------------------------------------------- */
+/* ---- ids out of range ------------------------------------------------------------------- */
 
 static sl_tensor *ids3(sl_graph *g, sl_tensor *ids) { return sl_reshape(g, ids, ROWS, LENGTH, 1); }
 
@@ -123,8 +124,8 @@ static void wrong_ids_are_told(body *of, const char *op) {
 
 static const float by_column[WIDTH] = {1, -2, 0.5f};
 
-/* Of all columns; of all positions of all rows, which pieces and devices have parts of; positions,
- * and a mask of those. */
+/* Constants per column, per position of every row (which pieces and devices split), per position,
+ * and a mask of positions. */
 static sl_tensor *with_constants(sl_graph *g, sl_tensor *x, sl_tensor *ids) {
   float all[ROWS * LENGTH * WIDTH];
   (void)ids;
@@ -138,8 +139,8 @@ static sl_tensor *with_constants(sl_graph *g, sl_tensor *x, sl_tensor *ids) {
   return sl_add(g, x, sl_sub(g, sl_cast(g, at, SL_F32), sl_filled(g, type, 2.5f, x)));
 }
 
-/* Of the shape of a microbatch, but not told whose parts it has: whole on each device, which takes
- * its rows of it. */
+/* A constant shaped like a microbatch whose rows are not declared as split: each device has all of
+ * it and reads its own rows. */
 static sl_tensor *with_rows(sl_graph *g, sl_tensor *x, sl_tensor *ids) {
   float all[ROWS * WIDTH];
   (void)ids;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting values: Philox as published, and numbers spread as asked for.
+/* Tests initial values: Philox gives its published answers, and values have the requested
+ * distribution.
  * labels: unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "graph/build/build.h"
 #include "tests/support/test.h"
 
-/* The known answers that come with the authors' own implementation. */
+/* The known-answer vectors of the authors' implementation. */
 static void philox_gives_the_known_answers(void) {
   static const struct {
     uint32_t counter[4];
@@ -41,7 +42,7 @@ static float *values(int64_t n, sl_init init, const char *name, uint64_t seed) {
   return out;
 }
 
-/* The formula as one would write it down, on one element. */
+/* The formula written out for one element. */
 static double plain_normal(const char *name, uint64_t seed, int64_t i) {
   uint64_t hash = sli_hash(SLI_HASH_SEED, name, strlen(name));
   uint32_t x[4] = {(uint32_t)(i / 4), (uint32_t)(i / 4 >> 32), (uint32_t)hash,
@@ -64,7 +65,7 @@ static void normal_numbers_follow_the_formula(void) {
   free(out);
 }
 
-/* The same for every length of vectors, and for every version of the program. */
+/* Values are the same for every vector length and every version of the program. */
 static void bits_are_pinned(void) {
   enum { N = 1 << 20 };
   static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model whose calls say how many rows they fill: some of a microbatch's rows are picked out, go
- * through layers by themselves, on other stages, and are put back. It learns as one does that
- * computes all rows and hides the others, whatever the schedule; a tick may pick none; what moves
- * between stages is what was picked. Ops that cannot leave rows out are refused by name.
+/* A model whose calls report how many rows they fill. It picks some rows of a microbatch, sends
+ * them through layers on other stages and puts them back. It learns as a model does that computes
+ * all rows and masks the rest, on every schedule. A tick may pick no rows, and only picked rows
+ * move between stages. Ops that cannot skip rows are refused with an error that names them.
  * labels: unthreaded */
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@ enum { ROWS = 24, WIDTH = 8, MICROBATCHES = 4, STEPS = 4 };
 
 /* ---- data -------------------------------------------------------------------------------- */
 
-/* Column 0 says which rows are picked: none in every third tick. */
+/* Column 0 decides which rows are picked: none in every third tick. */
 static float number_of(int64_t tick, int o, int64_t i) {
   uint32_t words[4] = {(uint32_t)i, (uint32_t)tick, (uint32_t)o};
   sli_philox(words, 11);
@@ -45,7 +45,7 @@ static const sl_source source = {.nout = 2, .types = types, .fill = fill};
 
 /* ---- the user's ops ------------------------------------------------------------------------ */
 
-/* pick(x, data) -> rows, index: the rows of x whose data begin with a number above 0. */
+/* pick(x, data) -> rows, index: the rows of x whose data starts with a positive number. */
 static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = in[0];
@@ -67,7 +67,8 @@ static void pick_cpu(const sl_call *call) {
   sl_call_fill(call, 1, n);
 }
 
-/* restore(rows, index) -> y: the rows where they were, and zeros. Also pick's way back. */
+/* restore(rows, index) -> y: the rows at their old positions, zeros elsewhere. Also the gradient of
+ * pick. */
 static sl_status restore_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = in[0];
@@ -84,7 +85,7 @@ static void restore_cpu(const sl_call *call) {
   for (int64_t r = 0; r < n; r++) memcpy(y + index[r] * WIDTH, rows + r * WIDTH, WIDTH * sizeof *y);
 }
 
-/* select(dy, index) -> drows: its way back. */
+/* select(dy, index) -> drows: the gradient of restore. */
 static void select_cpu(const sl_call *call) {
   const float *dy = call->in[0];
   const int32_t *index = call->in[1];
@@ -95,7 +96,7 @@ static void select_cpu(const sl_call *call) {
   sl_call_fill(call, 0, n);
 }
 
-/* hide(x, data) -> y: zeros in place of the rows that are not picked. */
+/* hide(x, data) -> y: x with zeros in the rows that are not picked. */
 static void hide_cpu(const sl_call *call) {
   const float *x = call->in[0], *data = call->in[1];
   float *y = call->out[0];
@@ -117,7 +118,7 @@ static const sl_op unpick = {.name = "unpick",
                              .infer = restore_infer,
                              .kernels = SL_CPU_KERNEL(restore_cpu),
                              .looks = 3};
-/* Where there are no values. */
+/* The expected rows where no values are computed. */
 static int64_t pick_expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
   (void)attrs, (void)o;
   return tick % 2 ? 0 : type->dim[0] / 2;
@@ -266,8 +267,8 @@ static void check_losses(const outcome *a, const outcome *b, double most, const 
           a->loss[s], b->loss[s]);
 }
 
-/* Whole targets go to the last stage; of what is picked, its index twice, and `often` times a row:
- * there and back between each two stages, and once more to whoever else reads what a stage has. */
+/* Targets go whole to the last stage. Picked data moves its index twice and each row `often` times:
+ * forward and backward between each two stages, and once more for each other reader. */
 static void check_bytes(const outcome *o, uint64_t often, const char *what) {
   uint64_t picked = 0, ticks = STEPS * MICROBATCHES;
   for (uint64_t t = 0; t < ticks; t++) picked += (uint64_t)picked_in((int64_t)t);
@@ -280,7 +281,7 @@ static void check_bytes(const outcome *o, uint64_t often, const char *what) {
 
 static int expected_in(int64_t tick) { return tick % MICROBATCHES % 2 ? 0 : ROWS / 2; }
 
-/* What is expected there is what takes time, and what moves. */
+/* On modelled devices, the expected number of rows decides time and traffic. */
 static void modelled_devices_expect(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, true);
@@ -307,7 +308,7 @@ static void modelled_devices_expect(void) {
   sl_graph_destroy(g);
 }
 
-/* ---- what cannot be ---------------------------------------------------------------------- */
+/* ---- refused models ---------------------------------------------------------------------- */
 
 static sl_tensor *hide_picked(sl_graph *g, sl_tensor *rows, sl_tensor *data) {
   return apply(g, &hide, rows, data, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross entropy of targets that count more or less is what PyTorch's is, by reference/losses.txt,
- * and so is its gradient. Losses of several means and sums, and their gradients, are the same where
- * rows are shared out over devices and sequences cut in pieces; what cannot be so is refused.
+/* Weighted cross entropy and its gradient match PyTorch's (reference/losses.txt). Losses made of
+ * several means and sums, and their gradients, are the same when rows are sharded over devices and
+ * sequences are cut in pieces. Losses that cannot be split are refused.
  * labels: unthreaded */
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void is_near(const torch_case *c, const char *what, double got, double wa
         what, got, want);
 }
 
-/* The logits are a parameter: their gradient is a copy of the loss's. */
+/* The logits are a parameter, so its gradient is a copy of the loss's gradient. */
 static void check_case(char *line) {
   torch_case c = read_case(line);
   sl_type type = SL_TYPE(SL_I32, c.rows);
@@ -83,7 +83,7 @@ static void it_is_what_pytorch_finds(void) {
   CHECK(reference_lines(path, check_case) == 12, "a line a case");
 }
 
-/* ---- where no row counts ------------------------------------------------------------------- */
+/* ---- no rows that count -------------------------------------------------------------------- */
 
 static void where_no_row_counts_all_is_zero(void) {
   char line[] = "none 2 3 -100 0.5 0  1 2 3 4 5 6  -100 -100  0  0 0 0 0 0 0";
@@ -92,7 +92,7 @@ static void where_no_row_counts_all_is_zero(void) {
   check_case(weightless);
 }
 
-/* ---- what is refused ----------------------------------------------------------------------- */
+/* ---- refused losses ------------------------------------------------------------------------ */
 
 static void refuse(sl_loss loss, const char *text) {
   sl_graph *g = sl_graph_create(NULL);
@@ -112,11 +112,11 @@ static void what_makes_no_sense_is_refused(void) {
   refuse((sl_loss){.weights = (const float[]){1, 2, INFINITY}}, "class 2 weighs inf");
 }
 
-/* ---- in parts ------------------------------------------------------------------------------- */
+/* ---- sharded and in pieces ------------------------------------------------------------------ */
 
 enum { ROWS = 8, POSITIONS = 6, CLASSES = 7, WIDTH = 12 };
 
-/* Of the first sequence no target counts, of later ones more and more. */
+/* No target of the first sequence counts; later sequences have more and more that do. */
 static void fill_tokens(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
   int64_t first = tick->rows ? tick->row : 0, count = tick->rows ? tick->rows : POSITIONS;
@@ -159,7 +159,7 @@ static sl_tensor *sums(const given *m) {
   sl_tensor *rows = sl_sum(m->g, sl_mul(m->g, m->logits, m->logits), SL_DIM(2), false);
   return sl_scale(m->g, sl_sum(m->g, rows, 0, false), 1e-2f);
 }
-/* Which targets count is computed. */
+/* The targets that mask the loss are themselves computed. */
 static sl_tensor *masked(const given *m) {
   return sl_add(
       m->g, alone(m),
@@ -222,7 +222,7 @@ static void copy_params(const interp *from, const interp *to) {
     }
 }
 
-/* The gradients of a device's parts, with those of the whole. */
+/* Compares the gradients of a device's parts with those of the whole. */
 static void compare(const interp *one, const interp *all, const char *how) {
   for (int p = 0; p < all->g->nparams; p++) {
     const sl_tensor *t = all->g->params[p], *whole = NULL;
@@ -239,7 +239,7 @@ static void compare(const interp *one, const interp *all, const char *how) {
   }
 }
 
-/* How many devices along each axis, and pieces. */
+/* Devices along each axis, and pieces. */
 typedef struct way {
   int data, sequence, tensor, pieces;
 } way;
@@ -287,13 +287,13 @@ static void parts_make_the_same_loss(void) {
       check_parts(losses[l].name, losses[l].loss, ways[w]);
 }
 
-/* What all have is added once. */
+/* A term that all devices compute is added once. */
 static sl_tensor *with_decay(const given *m) {
   sl_tensor *w = m->x->producer->in[1];
   return sl_add(m->g, alone(m), sl_scale(m->g, sl_sum(m->g, sl_mul(m->g, w, w), 0, false), 1e-2f));
 }
 
-/* ---- what cannot be -------------------------------------------------------------------------- */
+/* ---- refused splits -------------------------------------------------------------------------- */
 
 static sl_tensor *of_a_mean(const given *m) {
   return sl_exp(m->g, sl_cross_entropy(m->g, m->logits, m->ids));

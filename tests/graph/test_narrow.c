@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What flows through a model is bf16 on devices that compute on such, and nothing else is:
- * weights, their gradients, statistics and losses stay f32, each call has its data of one
- * type, and a row that knows of f32 only keeps what it touches f32.
+/* On devices that compute in bf16, activations are bf16 and nothing else is: weights, their
+ * gradients, statistics and losses stay f32. Each call has data of one type, and an op that
+ * supports only f32 keeps the tensors it touches in f32.
  * labels: unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static bool may_be(uint32_t narrow, int i) { return narrow >> SLI_MIN(i, 31) & 1
 
 static bool is_packed(const sl_tensor *t) { return t->producer && t->producer->op == &sl_op_pack; }
 
-/* One argument: *seen is the type of those before it, -1 if there are none. */
+/* Checks one argument. *seen is the type of the arguments before it, or -1 if there are none. */
 static void check_argument(const sli_node *n, const sl_tensor *t, const sl_type *type, bool may,
                            int *seen) {
   CHECK(type->dtype == t->type.dtype, "%s takes %s for %s", n->name, sl_dtype_name(type->dtype),
@@ -59,7 +59,7 @@ static void is(const sl_graph *g, const char *node, int output, sl_dtype want) {
         sl_dtype_name(n->out_type[output].dtype));
 }
 
-/* Bytes of everything that is neither a weight nor made once a step. */
+/* Returns the bytes of all tensors that are neither weights nor computed once per step. */
 static size_t flowing(const sl_graph *g) {
   size_t bytes = 0;
   for (int i = 0; i < g->ntensors; i++) {
@@ -103,10 +103,10 @@ static void statistics_stay(void) {
   sl_graph_destroy(g);
 }
 
-/* ---- who packs weights ---------------------------------------------------------------- */
+/* ---- packing of weights -------------------------------------------------------------- */
 
-/* Pack nodes of a GPT of one layer with four linear maps and a classifier, each of which gives an
- * input gradient. */
+/* Counts the pack nodes of a one-layer GPT: four linear maps and a classifier, each of which
+ * computes an input gradient. */
 static int packs(int microbatches, bool as_they_go, int *by_products) {
   char *words[] = {"--layers", "1", "--width", "64", "--heads", "4", NULL};
   sl_graph *g = shipped_graph("gpt", words, microbatches, 1);
@@ -131,7 +131,7 @@ static void what_a_step_reads_once_is_packed_by_its_product(void) {
         by_products);
 }
 
-/* ---- rows that know of f32 only ------------------------------------------------------- */
+/* ---- ops that support only f32 -------------------------------------------------------- */
 
 static sl_status probe_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
@@ -145,8 +145,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
 }
 
 /* x -> linear -> a -> + a weight -> b -> probe -> c -> linear -> d -> gelu -> e -> mse(e, x):
- * what the probe, a weight or data touch stays f32, and so does what is of one type with it;
- * products are where types change. */
+ * tensors that the probe, a weight or data touches stay f32, and so do tensors that must share
+ * their type. Types change at products. */
 static void a_row_keeps_what_it_touches(void) {
   static const sl_op probe = {
       .name = "probe",
@@ -180,7 +180,7 @@ static void a_row_keeps_what_it_touches(void) {
 
 /* ---- whole plans ------------------------------------------------------------------------ */
 
-/* Where arithmetic is what takes time, it is shared out the same way whatever the type. */
+/* Where arithmetic dominates the time, sharding does not depend on the type. */
 static const sl_hardware slow = {.flops_per_second = 1e6,
                                  .bytes_per_second = 1e30,
                                  .devices_per_host = 8,
@@ -237,7 +237,7 @@ static void plans_hold_and_move_half(void) {
   CHECK(bf16.tensor + crossing <= f32.tensor, "tensor links carry %llu of %llu",
         (unsigned long long)bf16.tensor, (unsigned long long)f32.tensor);
   plan_of(SL_BF16, "cpu", 1, NULL);
-  plan_of(SL_BF16, "timed", 1, "parameters"); /* no weight need be packed for a step */
+  plan_of(SL_BF16, "timed", 1, "parameters"); /* no weight has to be packed for a step */
 }
 
 int main(void) {

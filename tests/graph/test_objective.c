@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objectives: data and losses in place of a model's own, and a reference that stays as it began.
+/* Tests objectives: data and losses that replace the model's own, and a reference model that keeps
+ * its initial weights.
  * labels: unthreaded */
 #include <math.h>
 #include <string.h>
@@ -18,8 +19,7 @@ static const sl_model *find_model(const char *name) {
   return NULL;
 }
 
-/* ---- an objective: the squared distance of log-probabilities from the reference's, less 1 ------
- */
+/* ---- an objective: (lp - lp of the reference - 1) squared, lp being log-probabilities ---- */
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
@@ -107,7 +107,7 @@ static int frozen_params(const sl_graph *g) {
   return n;
 }
 
-/* The first loss is of equal models; then the model moves, and the reference does not. */
+/* The first loss compares equal models; then the model changes and the reference does not. */
 static void a_reference_stays_as_the_model_began(void) {
   static const char *const models[] = {"gpt", "llama", "mixtral", "hybrid"};
   for (size_t m = 0; m < SLI_COUNT(models); m++) {
@@ -136,7 +136,7 @@ static void a_reference_stays_as_the_model_began(void) {
   }
 }
 
-/* With adapters nothing of the model is there twice, and the reference is without them. */
+/* With adapters, no parameter is duplicated, and the reference runs without the adapters. */
 static void adapters_leave_one_copy(void) {
   const char *const lora[] = {"attn=4", "mlp=4,alpha=16"};
   const sl_training training = {.nlora = 2, .lora = lora};
@@ -153,7 +153,7 @@ static void adapters_leave_one_copy(void) {
   sl_graph_destroy(g);
 }
 
-/* Frozen parameters are shared, trained ones are not. */
+/* Frozen parameters are shared with the reference, trained ones are not. */
 static void frozen_parameters_are_shared(void) {
   const char *const frozen[] = {"wte", "h.0"};
   const sl_training training = {.nfrozen = 2, .frozen = frozen};
@@ -169,10 +169,10 @@ static void frozen_parameters_are_shared(void) {
   sl_graph_destroy(g);
 }
 
-/* ---- logits of some positions -----------------------------------------------------------------
- */
+/* ---- logits of chosen positions ---------------------------------------------------------- */
 
-/* Positions 1 and 2 of the first row count, 2 and 3 of the second; or of each half of a row one. */
+/* Positions 1 and 2 of the first row count, and 2 and 3 of the second; with `halves`, one position
+ * in each half of a row. */
 enum { CHOSEN = 2, OUTPUTS = 5 };
 static bool halves;
 static int32_t position_of(int row, int i) { return halves ? CONTEXT / 2 * i + row : row + 1 + i; }
@@ -220,7 +220,7 @@ static void make_some_frozen(void *ctx, sl_graph *g, sl_tensor *logits, sl_tenso
   frozen[0] = sl_log_probability(g, logits, targets);
 }
 
-/* The squared distance, of the positions that count. */
+/* The squared distance over the chosen positions. */
 static sl_tensor *make_some_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                                  sl_tensor *const *frozen) {
   const bool *all = ctx;
@@ -232,7 +232,7 @@ static sl_tensor *make_some_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_t
   return sl_mean(g, sl_reshape(g, d, ROWS, -1, 1), 0, false);
 }
 
-/* Counts results as large as all logits. */
+/* Counts outputs as large as the full logits. */
 static int logits_of(const sl_graph *g) {
   int n = 0;
   for (int i = 0; i < g->nnodes; i++)
@@ -244,7 +244,7 @@ static int logits_of(const sl_graph *g) {
 }
 
 typedef struct learned {
-  int logits; /* results as large as all logits */
+  int logits; /* outputs as large as the full logits */
   double losses[5], norm;
 } learned;
 
@@ -268,7 +268,7 @@ static learned learn(const char *name, bool all) {
   return out;
 }
 
-/* Loss and gradients are those of a loss of all positions in which the others weigh nothing. */
+/* Loss and gradients equal those of a loss over all positions with weight 0 on the rest. */
 static void logits_are_of_chosen_positions(void) {
   static const char *const models[] = {"gpt", "llama", "mixtral", "hybrid"};
   for (size_t i = 0; i < 2 * SLI_COUNT(models); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses of preferences and of sampled answers are what TRL makes of the same numbers, by
- * reference/objectives.txt, and so are their gradients, which finite differences confirm.
+/* Preference losses and losses of sampled answers match TRL on the same numbers
+ * (reference/objectives.txt), and so do their gradients. Finite differences confirm the gradients.
  * labels: unthreaded */
 #include <math.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { ROWS = 4, CONTEXT = 5, CLASSES = 7, AT = ROWS * CONTEXT, ALL = AT * CLASSES };
 
-/* Numbers of a case, as the source hands them out. */
+/* The numbers of a case, which the source hands out. */
 typedef struct trl_case {
   char kind[16], name[32];
   bool grpo;
@@ -39,7 +39,7 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
     if (out[o]) memcpy(out[o], from[o], sl_type_bytes(&types[o]));
 }
 
-/* A graph whose logits are a parameter: their gradient is the loss's. */
+/* A graph whose logits are a parameter, so that the parameter's gradient is the loss's gradient. */
 typedef struct made {
   sl_source source;
   sl_graph *g;
@@ -82,7 +82,8 @@ static void read_floats(char **at, int count, float *to) {
 
 static float or_off(double x) { return x != 0 ? (float)x : SL_OFF; }
 
-/* TRL's loss is the mean over the answers' tokens, which here the weights make of one over all. */
+/* Reads a case. TRL's loss is the mean over answer tokens; here the loss is over all tokens and the
+ * weights select the answers. */
 static void read_case(char *line, trl_case *c) {
   int skip = 0;
   *c = (trl_case){.grpo = false};
@@ -146,7 +147,7 @@ static void draw_case(trl_case *c, rng *d, bool grpo) {
   for (int i = 0; i < ROWS; i++) c->advantages[i] = draw(d, 2);
 }
 
-/* Differences at kinks of the clips are of neither side: a few may be off. */
+/* At the kinks of the clips a finite difference matches neither side: a few elements may be off. */
 static void gradients_are_slopes(void) {
   enum { CASES = 6, MOST_AT_KINKS = 12 };
   const float step = 1.0f / 128;
@@ -179,7 +180,7 @@ static void gradients_are_slopes(void) {
 /* ---- numbers by hand --------------------------------------------------------------------------
  */
 
-/* A pair with log-probabilities -10 and -12, and -11 and -12.5 by the reference. */
+/* A pair with log-probabilities -10 and -12; the reference has -11 and -12.5. */
 static void a_pair_has_the_loss_of_the_paper(void) {
   sl_graph *g = sl_graph_create(NULL);
   sl_tensor *own = sl_param(g, SL_TYPE(SL_F32, 2), SL_CONSTANT(0), "own");
@@ -213,8 +214,7 @@ static void advantages_are_of_the_group(void) {
   CHECK(alone == 0 && same[0] == 0 && same[1] == 0, "no advantage over oneself, or the like");
 }
 
-/* On policy every ratio is 1, where clips have a kink: the gradient is that of -A lp all the same.
- */
+/* On policy every ratio is 1, the kink of the clips. The gradient must still be that of -A lp. */
 static void the_first_update_has_the_gradient_of_the_policy(void) {
   trl_case c;
   made m;
@@ -251,7 +251,7 @@ static double log_sum(const float *x, const bool *among, double temperature) {
   return log(sum);
 }
 
-/* The divergence from the teacher's `top` likeliest tokens, in doubles. */
+/* The divergence from the teacher's `top` most likely tokens, in double precision. */
 static double divergence(const float *teacher, const float *own, int top, double t) {
   bool among[CLASSES];
   double sum = 0;
@@ -319,7 +319,7 @@ static void distillation_is_the_divergence_of_the_likeliest(void) {
   }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------ */
+/* ---- refused losses ------------------------------------------------------------------------- */
 
 static void odd_shapes_are_refused(void) {
   sl_graph *g = sl_graph_create(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fixed order is that of the queue which runs a device's passes, wherever that stands among the
- * plan's queues: read from a file, derived, or the one that is kept as the best.
+/* A fixed order applies to the queue that runs a device's passes, at any position among the plan's
+ * queues. The order may be read from a file, derived, or kept as the best one found.
  * labels: unthreaded */
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ static sl_status fix_order(sl_plan *plan, const char *given) {
       &(sli_pass_order){.plan = plan, .ndevices = STAGES, .queues = passes, .given = given});
 }
 
-/* The names of a queue's order: "F0 F0 B0 ..." */
+/* Compares the order of a device's pass queue with a text such as "F0 F0 B0". */
 static void check_order(const sl_plan *plan, int device, const char *expected) {
   const sl_queue *q = &plan->queues[passes[device]];
   char text[128] = "";

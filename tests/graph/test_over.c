@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs lie over inputs, gradients over activations where a step is one tick, and a loss's
- * gradient is made on the way forward: where nobody needs what was there, and nowhere else. What
- * actors compute has the bits of the plainest execution, where everything has a place of its own:
- * random models whose ops may all lie over each other, and models in which they must not.
+/* Outputs alias inputs, gradients alias activations when a step is one tick, and the forward pass
+ * computes a loss's gradient. Each happens exactly where no reader remains, and nowhere else.
+ * Actors compute the same bits as the plainest execution, which gives every tensor its own memory.
+ * Models are random ones whose ops may all run in place, and ones in which they must not.
  * labels: random unthreaded */
 #include <string.h>
 
@@ -44,13 +44,13 @@ static sl_tensor *vector(sl_graph *g, float mean) {
 
 typedef void making(sl_graph *g, rng *d, sl_tensor *const *data);
 
-/* A sum whose gradient goes first to what could lie over it, then to what reads it as well. */
+/* A sum whose gradient goes first to an op that could write over it, then to a second reader. */
 static sl_tensor *forked(sl_graph *g, sl_tensor *x) {
   sl_tensor *a = sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL), *b = sl_gelu(g, x);
   return sl_add(g, b, a);
 }
 
-/* One op on x, or on x and an older tensor. */
+/* Applies one random op to x, or to x and an older tensor. */
 static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
   switch (rng_below(d, 13)) {
   case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL);
@@ -104,14 +104,14 @@ static void logits_for_the_way_back(sl_graph *g, rng *d, sl_tensor *const *data)
   sl_train(g, sl_cross_entropy(g, y, data[1]), NULL);
 }
 
-/* Parameters outlive everything. */
+/* Parameters live longer than any activation. */
 static void logits_that_are_a_parameter(sl_graph *g, rng *d, sl_tensor *const *data) {
   (void)d;
   sl_tensor *y = sl_param(g, SL_TYPE(SL_F32, ROWS, POSITIONS, VOCAB), SL_NORMAL(1), "logits");
   sl_train(g, sl_cross_entropy(g, y, data[1]), NULL);
 }
 
-/* a + 2 b, of two losses; its gradients are 1 and 2 times what flows into it. */
+/* a + 2 b of two losses; their gradients are 1 and 2 times the incoming gradient. */
 static sl_status weigh_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = SL_SCALAR(SL_F64);
@@ -145,7 +145,7 @@ static const sl_op weigh = {
     .infer = weigh_infer,
     .kernels = SL_CPU_KERNEL(weigh_cpu),
     .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 2, .of = {0, 1}}}};
-/* The same with gradients handed through as they are: of a + b. */
+/* a + b, whose rule passes the gradient through unchanged. */
 static const sl_op both = {.name = "both",
                            .min_in = 2,
                            .max_in = 2,
@@ -183,7 +183,7 @@ typedef struct how {
   int stages, pieces;
   const char *schedule, *grain;
   int microbatches; /* 0: MICROBATCHES */
-  bool unclipped;   /* so no update waits for the norm */
+  bool unclipped;   /* no update waits for the norm */
   sl_quota quota;   /* with a name */
 } how;
 
@@ -283,9 +283,9 @@ static void by_chance(uint64_t seed) {
   actors_add_nothing(random_model, seed, &h);
 }
 
-/* ---- where things lie --------------------------------------------------------------- */
+/* ---- where tensors are stored -------------------------------------------------------- */
 
-/* The only call of an op, and the actor that makes it. */
+/* Returns the only call of an op, and the actor that makes it. */
 static const sl_program_call *find_call(const sl_plan *plan, const sl_op *op, const sl_actor **by) {
   const sl_program_call *found = NULL;
   for (int32_t a = 0; a < plan->nactors; a++)
@@ -300,8 +300,8 @@ static const sl_program_call *find_call(const sl_plan *plan, const sl_op *op, co
   return found;
 }
 
-/* The class of who makes the logits' gradient, and whether it lies over the logits: in a slot
- * that this actor hands on, or in its workspace. */
+/* Where the logits' gradient is stored: over the logits in a slot that its actor hands on, over the
+ * logits in that actor's workspace, or elsewhere. */
 typedef enum place { ELSEWHERE, OVER_IN_SLOT, OVER_IN_WORKSPACE } place;
 
 static void check_gradient(making *make, const how *h, const sl_op *op, sl_class cls, place want) {
@@ -345,8 +345,8 @@ static void gradients_lie_where_they_may(void) {
   check_gradient(losses_apart, &two, squares, SL_CLASS_B, ELSEWHERE);
 }
 
-/* The register of gradients that lies over activations on the first stage, or NULL; and whether who
- * makes these is handed a turn. */
+/* Returns the first gradient register that aliases activations, or NULL. *turn tells whether the
+ * producer of the activations waits for a turn. */
 static const sl_register *find_cover(const sl_plan *plan, bool *turn) {
   const sl_register *found = NULL;
   *turn = false;

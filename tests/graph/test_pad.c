@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of logits and of their gradient are made longer where products and a loss alone see
- * them, and nothing else changes.
+/* Rows of logits and of their gradient are padded if only products and a loss read them. Nothing
+ * else changes.
  * labels: unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static sl_graph *gpt(const char *vocab, int pieces) {
   return g;
 }
 
-/* Bytes of all types that stand anywhere in the graph. */
+/* Returns the total bytes of all tensors in the graph. */
 static size_t all_bytes(const sl_graph *g) {
   size_t bytes = 0;
   for (int t = 0; t < g->ntensors; t++) bytes += sl_type_bytes(&g->tensors[t]->type);
@@ -55,8 +55,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   memset(out[1], 0, 8 * sizeof(int32_t));
 }
 
-/* x -> linear -> [gelu] -> cross entropy, with a bias or without: who sums rows of the gradient
- * or looks at each element of the logits would see the padding. */
+/* x -> linear -> [gelu] -> cross entropy, with or without a bias. An op that sums rows of the
+ * gradient or reads each logit would see the padding, so there must be none. */
 static void not_if_others_see_them(bool gelu, bool bias) {
   const sl_type types[] = {SL_TYPE(SL_F32, 8, 4), SL_TYPE(SL_I32, 8)};
   const sl_source source = {.nout = 2, .types = types, .fill = fill};

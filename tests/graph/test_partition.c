@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cut into stages: the best there is, found by trying all of them.
+/* Tests that the cut into stages is the best one, by trying all cuts.
  * labels: random unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static uint32_t rng_below(uint64_t seed, uint32_t *count, uint32_t sides) {
   return words[0] % sides;
 }
 
-/* An op whose cost is in its attributes, and that keeps blocks in use. */
+/* An op with its cost in its attributes, so that it keeps blocks alive. */
 static sl_status any(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = SL_TYPE(SL_F32, 1);
@@ -32,7 +32,7 @@ static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_typ
 }
 static const sl_op work = {.name = "work", .max_in = 1, .nout = 1, .infer = any, .cost = cost};
 
-/* Blocks b0, b1, ... of the given costs; stages[b] >= 0 is forced from b on. */
+/* Blocks b0, b1, ... with the given costs; stages[b] >= 0 forces the stage from block b on. */
 static sl_graph *chain(int n, const float *costs, const int *stages) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.infer = true});
   CHECK(sl_graph_infer(g), "a model asks whether it is built for inference");
@@ -69,7 +69,7 @@ static bool legal(int n, int stages, const int *of, const int *forced) {
   return true;
 }
 
-/* Tries every subset of cut positions. Returns the number of legal cuts. */
+/* Tries every set of cut positions. Returns the number of legal cuts. */
 static int brute(int n, const float *costs, int stages, const int *forced, double *max,
                  double *squares) {
   int found = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors stored in parts: names say which part, a whole comes together from any parts that
- * cover it, and what is missing or doubled is an error that names it.
+/* Tests tensors stored in parts. Names say which part, and any set of parts that covers a tensor
+ * assembles to the whole. A missing or overlapping part is an error that names the tensor.
  * labels: random unthreaded */
 #include "graph/state/parts.h"
 
@@ -83,7 +83,7 @@ typedef struct stored {
   sl_shard shards[16];
 } stored;
 
-/* A checkpoint of w, in these parts, each in a shard of its own. */
+/* Writes a checkpoint of w in these parts, each in a separate shard. */
 static sli_checkpoint *store(const stored *s, const float *whole) {
   sli_checkpoints *c;
   sli_shard_file files[16];
@@ -94,7 +94,7 @@ static sli_checkpoint *store(const stored *s, const float *whole) {
     float *part = sli_calloc((size_t)sl_type_elements(&type) + 1, sizeof *part);
     sl_shard_take(&s->shards[i], whole, part);
     char *name = sli_part_format("w", &s->shards[i]);
-    /* a neighbour whose name begins alike */
+    /* A neighbour whose name starts with the same letters. */
     sli_tensor_data tensors[] = {{name, type.ndim, type.dim, part}, {"w[0]", 0, NULL, whole}};
     CHECK(!sli_checkpoints_write(c, 1, 0, i, tensors, 2, &files[i]), "%s", sl_detail());
     list[i] = &files[i];
@@ -110,7 +110,7 @@ static sli_checkpoint *store(const stored *s, const float *whole) {
   return out;
 }
 
-/* Cuts what there is in two along a dim, or along all, at random. */
+/* Cuts a shard in two at random, along one dim or over the flattened elements. */
 static void halve(stored *s, int which, int level, sl_type *type) {
   sl_shard *a = &s->shards[which], *b = &s->shards[s->count];
   int axis = rand() % (type->ndim + 1) - 1;

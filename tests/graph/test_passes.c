@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/passes.md is made from the table of passes. With the argument `write` it is written anew.
+/* Checks that docs/passes.md matches the table of passes from which it is generated. The argument
+ * `write` writes the page.
  * labels: unthreaded smoke */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths of microbatches (--paths). Random path files, schedules and numbers of workers: each run
- * has the losses of a plain program that takes one microbatch after the other along its path, and
- * all runs with one file have the same bits. A firing is where its microbatch goes and nowhere
- * else. Files that are broken, and models that cannot be cut like this, are refused by name; no
- * text breaks the reader.
+/* Tests the paths of microbatches (--paths) with random path files, schedules and numbers of
+ * workers. Each run has the losses of a plain program that sends one microbatch after another along
+ * its path, and all runs of one file have the same bits. A stage fires only for microbatches whose
+ * path visits it. Broken files and models that cannot be cut this way are refused with an error
+ * that names the cause; no text crashes the reader.
  *
  *   test_graph_paths [SEED [COUNT]]
  * labels: random */
@@ -48,8 +48,8 @@ static void write_file(const scene *x, rng *d) {
   fclose(f);
 }
 
-/* Each stage between the ends is left out by `out` microbatches, which need not be the same; some
- * go the others in another order. */
+/* Draws a case. `out` microbatches skip each inner stage, possibly different ones per stage; some
+ * visit the stages in another order. */
 static void draw(scene *x, uint64_t seed) {
   rng d = {.key = seed};
   bool visits[MOST_MICROBATCHES][MOST_STAGES];
@@ -97,7 +97,7 @@ static const sl_source source = {.nout = 2, .types = types, .fill = fill};
 
 static float start_of(int stage) { return 0.2f + 0.03f * (float)stage; }
 
-/* What a stage hands on is tanh's: the way back of the stage itself reads it as well. */
+/* Each stage ends in tanh, whose gradient reads the output that the stage also hands on. */
 static void build(sl_graph *g, int stages) {
   sl_tensor *data[2], *x = NULL;
   for (int s = 0; s < stages; s++) {
@@ -110,7 +110,7 @@ static void build(sl_graph *g, int stages) {
            &(sl_optimizer){.rule = &sl_op_sgd, .lr = rate, .clip = 1e30f});
 }
 
-/* ---- a plain program that does the same ------------------------------------------------------ */
+/* ---- a plain program for comparison ---------------------------------------------------------- */
 
 typedef double matrix[WIDTH][WIDTH];
 typedef double rows[ROWS][WIDTH];
@@ -124,7 +124,7 @@ static void forward(const matrix w, const rows x, rows y) {
     }
 }
 
-/* dy becomes that of x. */
+/* Turns dy, the gradient of y, into that of x. */
 static void backward(const matrix w, const rows x, const rows y, rows dy, matrix dw) {
   rows dx = {{0}};
   for (int r = 0; r < ROWS; r++)
@@ -138,7 +138,7 @@ static void backward(const matrix w, const rows x, const rows y, rows dy, matrix
   memcpy(dy, dx, sizeof(rows));
 }
 
-/* Its loss; adds to the gradients. */
+/* Returns the loss of one microbatch and adds to the gradients. */
 static double one_microbatch(const scene *x, matrix *w, matrix *dw, int64_t tick) {
   rows at[MOST_STAGES + 1], dy;
   int i = (int)(tick % x->microbatches), n = x->length[i];
@@ -176,7 +176,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
   ((double *)ctx)[report->step] = report->loss;
 }
 
-/* Each firing of a pass is of a microbatch that comes there, and of each there is one. */
+/* Checks that each pass fires exactly once for each microbatch that visits its stage. */
 static void check_firings(const scene *x, const sl_plan *plan, const sl_runtime *rt) {
   char name[80];
   sl_trace *t;
@@ -265,7 +265,7 @@ static void paths_give_what_a_plain_program_gives(uint64_t seed) {
   unlink(x.file);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refused files and models ---------------------------------------------------------------- */
 
 static sl_status read_text(const char *text, size_t bytes, int microbatches, int stages) {
   char name[64];
@@ -316,7 +316,7 @@ static void broken_files_are_named(void) {
   CHECK(!read_text(good, strlen(good), 2, 4), "%s", sl_detail());
 }
 
-/* Whatever stands in it is read, or refused in words. */
+/* Any text is either read or refused with a message. */
 static void no_text_breaks_the_reader(uint64_t seed) {
   static const char signs[] = "0123456789:: \n\n\t#-+x.\377";
   rng d = {.key = seed + 2000000};
@@ -330,7 +330,7 @@ static void no_text_breaks_the_reader(uint64_t seed) {
   }
 }
 
-/* A second way from stage to stage is refused where it is not the same everywhere. */
+/* A skip connection between stages is refused where microbatches take different paths. */
 static void models_that_do_not_fit_are_named(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2});
   sl_tensor *data[2], *x = NULL, *early = NULL;

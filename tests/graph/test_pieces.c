@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sequences cut in pieces train as whole ones do: the same losses and gradients
- * within rounding, for every number of pieces and every cut of them; and the same
- * bits for one cut, whatever the schedule, the stages and the timing. Bubble and
- * memory are those of Seq1F1B (Sun et al., arXiv 2406.03488). What cannot be cut
- * is told by name.
+/* Sequences cut in pieces train like whole ones. Losses and gradients are the same within rounding
+ * for every number of pieces and every cut. One cut gives the same bits on any schedule, number of
+ * stages and timing. Bubble and memory match Seq1F1B (Sun et al., arXiv 2406.03488). A model that
+ * cannot be cut is refused with an error that names the op.
  * labels: unthreaded first more */
 #include <math.h>
 #include <string.h>
@@ -26,7 +25,7 @@ typedef struct how {
   int stages; /* pipeline devices */
   const char *schedule, *backward;
   uint64_t jitter; /* seed, 0: none */
-  bool grows;      /* half way the activations get more slots */
+  bool grows;      /* the quota of activations grows halfway */
 } how;
 
 typedef struct losses {
@@ -77,7 +76,7 @@ static char *text_of(const how *h) {
                     h->backward ? h->backward : "", h->stages);
 }
 
-/* No slot of the record is ever missed: its quota follows from the credits. */
+/* A KV record never waits for a slot: its quota follows from the credits. */
 static void check_records(const sl_plan *plan, sl_runtime *rt, const char *what) {
   int records = 0;
   for (int32_t r = 0; r < plan->nregs; r++) {
@@ -146,7 +145,7 @@ static void check_near(const losses *got, const losses *want, const char *model,
   free(what);
 }
 
-/* Every `stride`-th cut, each by some of the ways to run it. */
+/* Tests every `stride`-th cut, each in some of the ways to run it. */
 static void losses_are_those_of_whole_sequences(const char *model, size_t stride) {
   static const int64_t odd[] = {20, 1, 11}, growing[] = {1, 2, 4, 25};
   const how cuts[] = {
@@ -211,7 +210,7 @@ static float *sum_of_uses(const interp *in, const sl_tensor *param) {
   return sum;
 }
 
-/* Tensor by tensor; test_gradients.c has held the uncut ones against finite
+/* Compares tensor by tensor. test_gradients.c checks the uncut gradients against finite
  * differences. */
 static void gradients_are_those_of_whole_sequences(const char *model, const how *h) {
   sl_graph *whole, *cut;
@@ -237,7 +236,7 @@ static void gradients_are_those_of_whole_sequences(const char *model, const how 
   sl_graph_destroy(cut);
 }
 
-/* Actors compute what the plainest execution does, to the bit. */
+/* Actors compute the same bits as the plainest execution. */
 static void actors_add_nothing(const char *model, const how *h) {
   sl_graph *g;
   interp in = prepare(model, h, &g);
@@ -262,7 +261,7 @@ static void even_pieces_differ_by_one(void) {
   sl_graph_destroy(g);
 }
 
-/* Forward time of a model built for so many tokens. */
+/* Returns the forward time of a model with a context of `length` tokens. */
 static double seconds_of_prefix(int64_t length) {
   char text[32];
   snprintf(text, sizeof text, "%lld", (long long)length);
@@ -306,7 +305,7 @@ static void balanced_pieces_take_equal_time(void) {
 
 /* ---- schedules ---------------------------------------------------------------------------- */
 
-/* A step of 1f1b in k pieces: idle for 3(p-1)/k of a pass, (p-1+k)/k activations. */
+/* A step of 1f1b in k pieces: idle for 3(p-1)/k of a pass, (p-1+k)/k activations held. */
 static void bubble_and_memory_are_seq1f1b(int p, int m, int k) {
   char *const words[] = {"--activation", "960", NULL};
   const sl_model *const *model = sli_models;

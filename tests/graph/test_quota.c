@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas as users write them are read as they say, or refused with their text; "act" stands for
- * what B frees and what W frees.
+/* Tests how quotas are parsed: the documented forms are read, anything else is refused with its
+ * text, and "act" names both "act.b" and "act.w".
  * labels: unthreaded */
 #include "graph/compile/compile.h"
 #include "graph/lower/lower.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shipped models, run node by node, agree with PyTorch: loss, gradient norm
- * and learning rate of 20 steps, from the same weights and tokens.
+/* The shipped models, run node by node, match PyTorch: loss, gradient norm and learning rate of 20
+ * steps, from the same weights and tokens.
  * labels: unthreaded smoke */
 #include <math.h>
 #include <stdio.h>

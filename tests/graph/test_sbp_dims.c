@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What dims are made of, the ways in which calls can be shared, and the data axis.
+/* Tests the structure of dims, the signatures by which calls can be sharded, and the data axis.
  * labels: unthreaded */
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static const sl_tensor *param(const sl_graph *g, const char *name) {
 
 /* ---- dims ---------------------------------------------------------------------------- */
 
-/* Width 48, 6 heads of 8. */
+/* Width 48: 6 heads of size 8. */
 static char *gpt[] = {"--layers",  "2",  "--width", "48", "--heads", "6",
                       "--context", "16", "--batch", "8",  NULL};
 
@@ -87,7 +87,7 @@ static void queries_have_the_units_of_keys(void) {
   sl_graph_destroy(g);
 }
 
-/* One tensor that two attentions read, as 6 and as 4 heads: they agree on 2. */
+/* Two attentions with 6 and 4 heads read one tensor: they agree on 2 units. */
 static void heads_that_differ_agree_on_coarser_units(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){0});
   static const sl_type type = {SL_F32, 3, {4, 8, 24}};
@@ -105,7 +105,7 @@ static void heads_that_differ_agree_on_coarser_units(void) {
   sl_graph_destroy(g);
 }
 
-/* 36 numbers as 1 + 1 + 1 segments of 12 and as 3 heads of 12: no way to cut them for both. */
+/* 36 columns as 1 + 1 + 1 segments of 12 and as 3 heads of 12: no split suits both. */
 static void segments_that_differ_are_not_shared_out(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){0});
   static const sl_type type = {SL_F32, 3, {4, 8, 36}};
@@ -149,7 +149,7 @@ static void parts_are_disjoint_and_all_there_is(void) {
 
 /* ---- signatures ------------------------------------------------------------------------- */
 
-/* "S0 B -> S0 S0", of the arguments that are there. */
+/* Formats a signature as "S0 B -> S0 S0", without absent arguments. */
 static const char *text_of(const sli_node *n, const sl_signature *s) {
   static char text[128];
   char sbp[SLI_SBP_TEXT];
@@ -162,7 +162,8 @@ static const char *text_of(const sli_node *n, const sl_signature *s) {
   return text;
 }
 
-/* The signatures of a node are these, in any order, but everything everywhere is first. */
+/* Checks that a node has exactly these signatures, in any order, except that the fully replicated
+ * one is first. */
 static void check_signatures(const sl_graph *g, const sli_dim *dims, const char *node, int size,
                              const char *const *expected) {
   const sli_node *n = shipped_node(g, node);
@@ -202,7 +203,7 @@ static void a_block_can_be_shared_as_its_rows_say(void) {
              "S2 B -> B B");
   free(dims);
   sl_graph_destroy(g);
-  g = shipped_graph("gpt", gpt, 2, 3); /* nothing along positions where they are cut */
+  g = shipped_graph("gpt", gpt, 2, 3); /* pieces: nothing is split along positions */
   dims = dims_of(g);
   SIGNATURES("embedding/position.1", 2, "B B -> B", "S0 B -> S0", "S2 S1 -> S2", "P P -> P");
   SIGNATURES("h.1/layernorm.2", 2, "B B B -> B B B", "S0 B B -> S0 S0 S0");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choice along the tensor axis is the cheapest there is, and what people found to be good
- * comes out of it unasked: data parallelism for a small net and a wide batch, Megatron's
- * column and row pairs with all that goes with them for transformers of big hidden size.
+/* The search along the tensor axis finds the cheapest choice, and it finds the known good ones
+ * unasked. These are data parallelism for a small net with a wide batch, and Megatron's column and
+ * row pairs for transformers of large hidden size.
  * labels: random unthreaded */
 #include <math.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static sl_sbp lies(const sl_graph *g, const sli_choice *c, const char *param) {
   return B;
 }
 
-/* ---- against all there are --------------------------------------------------------- */
+/* ---- against exhaustive search ---------------------------------------------------- */
 
 static uint32_t rng_below(uint64_t seed, uint32_t *count, uint32_t sides) {
   uint32_t words[4] = {(*count)++};
@@ -67,7 +67,8 @@ static uint32_t rng_below(uint64_t seed, uint32_t *count, uint32_t sides) {
   return words[0] % sides;
 }
 
-/* A few ops on random earlier tensors; parameters may be read again, blocks begin anywhere. */
+/* Builds a few ops on random earlier tensors; parameters may be read again, and blocks begin
+ * anywhere. */
 static sl_graph *random_graph(uint64_t seed, uint32_t *count) {
   static sl_type type;
   static const sl_source source = {.nout = 1, .types = &type};
@@ -102,7 +103,7 @@ static double price(const sli_ways *w, const int *way, sli_choice *choice) {
   return sli_costs_sum(&w->costs, NULL, choice, NULL);
 }
 
-/* Tries everything; the least weight. */
+/* Tries all choices; returns the lowest cost. */
 static double brute(const sli_ways *w, sli_choice *choice, long *tried) {
   int way[64] = {0};
   double least = INFINITY;
@@ -153,9 +154,9 @@ static void the_search_finds_the_cheapest(void) {
   }
 }
 
-/* ---- what comes out unasked ------------------------------------------------------------ */
+/* ---- known good choices ---------------------------------------------------------------- */
 
-/* Three maps of 64 numbers, 8192 rows. */
+/* Three linear maps of width 64 on 8192 rows. */
 static sl_graph *wide_batch(void) {
   static const sl_type type = {SL_F32, 2, {8192, 64}};
   static const sl_source source = {.nout = 1, .types = &type};
@@ -181,7 +182,7 @@ static void a_wide_batch_is_shared_by_rows(void) {
   check_node(g, &c, "main/relu.2", "S0 -> S0");
   check_node(g, &c, "main/linear.3", "S0 B -> S0");
   check_node(g, &c, "main/mse.1", "S0 S0 -> P");
-  /* each weight's gradient is all-reduced once a step of two microbatches */
+  /* Each weight's gradient is all-reduced once per step of two microbatches. */
   double expected = 3 * 2 * 0.75 * 64 * 64 * 4 / 2;
   CHECK(c.boxing_bytes == expected, "%g bytes, expected %g", c.boxing_bytes, expected);
   CHECK(fabs(c.boxing_seconds - (expected / 1e10 + 3 * 2e-5 / 2)) < 1e-12, "%g s",
@@ -193,7 +194,7 @@ static void a_wide_batch_is_shared_by_rows(void) {
   sl_graph_destroy(g);
 }
 
-/* h.0 .. of a big GPT as Megatron has it. */
+/* Blocks of a large GPT, which Megatron shards. */
 static char *gpt[] = {"--layers", "3",       "--width", "2048",    "--heads", "16", "--context",
                       "128",      "--vocab", "50257",   "--batch", "8",       NULL};
 
@@ -264,7 +265,8 @@ static void a_big_llama_is_shared_as_megatron_has_it(void) {
   sl_graph_destroy(g);
 }
 
-/* With pieces nothing is shared along positions, with shared rows little along those. */
+/* With pieces nothing is split along positions; with data parallelism the rows are already
+ * split. */
 static void it_goes_with_pieces_and_with_data(void) {
   sl_graph *g = shipped_graph("gpt", gpt, 4, 3);
   sli_choice c = choose(g, grid_of(1, 2, 1e-5, 1e10), false, 0, NULL);
@@ -273,7 +275,7 @@ static void it_goes_with_pieces_and_with_data(void) {
   check_node(g, &c, "h.1/linear.2", "S2 S0 P -> P");
   sli_choice_free(&c);
   sl_graph_destroy(g);
-  g = shipped_graph("gpt", gpt, 4, 1); /* two rows each, one of each half */
+  g = shipped_graph("gpt", gpt, 4, 1); /* two rows each, one in each half */
   c = choose(g, grid_of(2, 2, 1e-5, 1e10), false, 0, NULL);
   check_gpt(g, &c);
   sli_choice_free(&c);
@@ -307,7 +309,7 @@ static void many_layers_take_no_time(void) {
   sl_graph_destroy(g);
 }
 
-/* ---- what the user says ------------------------------------------------------------------ */
+/* ---- choices of the user ----------------------------------------------------------------- */
 
 static void what_is_given_is_kept(void) {
   sl_graph *g = wide_batch();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A spiking linear layer has the loss and the gradients of x + detach(spikes(x) - x) and the like
- * for weights. The gradient of a rounded weight is summed where it is made, as a plain weight's is.
- * Weights rounded once a step give the same bits.
+/* A spiking linear layer has the loss and gradients of x + detach(spikes(x) - x), and of the same
+ * expression for weights. The gradient of a rounded weight accumulates where it is computed, like
+ * that of a plain weight. Weights rounded once per step give the same bits.
  * labels: unthreaded smoke */
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
 static const sl_type types[] = {{SL_F32, 2, {ROWS, WIDTH}}};
 static const sl_source source = {.nout = 1, .types = types, .fill = fill};
 
-/* Rounds by the op, or by what the op is to be equal to. */
+/* Rounds with the op, or with the straight-through expression that it must equal. */
 static sl_tensor *rounded(sl_graph *g, sl_tensor *x, sl_tensor *y, bool straight) {
   return straight ? y : sl_add(g, x, sl_detach(g, sl_sub(g, y, x)));
 }

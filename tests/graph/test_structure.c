@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the passes leave behind: which nodes, in which class, block and order.
+/* Checks the nodes that the passes leave, with their class, block and order.
  * labels: unthreaded smoke */
 #include <string.h>
 
@@ -20,8 +20,7 @@ static sl_tensor *param(sl_graph *g, const char *name, int64_t rows, int64_t col
   return sl_param(g, SL_TYPE(SL_F32, rows, columns), SL_NORMAL(1), "%s", name);
 }
 
-/* Embedding, two residual blocks, a classifier tied to the embedding, and things
- * that nobody needs. */
+/* An embedding, two residual blocks, a classifier tied to the embedding, and unused nodes. */
 static sl_graph *tied_model(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 4});
   sl_tensor *ids[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files: what is in them comes out in order, what is wrong is told.
+/* Tests token files: sequences come out in order, and bad files are reported.
  * labels: unthreaded */
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void large_tokens_are_told_with_position_and_value(void) {
   sli_tokens_close(tokens);
 }
 
-/* Any context, any length: sequence i starts at (i mod n) * context. */
+/* For any context and file length, sequence i starts at (i mod n) * context. */
 static void sequences_follow_one_another(void) {
   uint16_t words[300];
   uint8_t bytes[300];
@@ -119,7 +119,7 @@ static void rows_are_numbered_across_microbatches_and_steps(void) {
           CHECK(out[0][row * CONTEXT + t] == want && out[1][row * CONTEXT + t] == want + 1,
                 "step %lld microbatch %d row %d", (long long)step, m, row);
         }
-      s->fill(s->ctx, &tick, (void *[]){NULL, out[1]}); /* an output that nobody reads */
+      s->fill(s->ctx, &tick, (void *[]){NULL, out[1]}); /* an output without readers */
     }
   sl_graph_destroy(g);
 }

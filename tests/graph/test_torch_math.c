@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops of arithmetic and ops that index, as a model calls them, give what PyTorch gives, and so do
- * their gradients: reference/ops_math.txt and ops_indexed.txt, which make_ops_*.py have written.
+/* Arithmetic and indexing ops, called as a model calls them, match PyTorch, and so do their
+ * gradients: reference/ops_math.txt and ops_indexed.txt, which make_ops_*.py write.
  * labels: unthreaded */
 #include <string.h>
 
@@ -73,7 +73,7 @@ typedef struct torch_case {
   array in[MOST_INPUTS], grad[MOST_INPUTS], out, dy, ids;
 } torch_case;
 
-/* "3 5 : 0x1.8p+0 ..." */
+/* Reads an array such as "3 5 : 0x1.8p+0 ...". */
 static void read_array(char *text, array *a) {
   char *word = strtok(text, " \n");
   a->type = SL_SCALAR(SL_F32);
@@ -84,7 +84,7 @@ static void read_array(char *text, array *a) {
   for (int64_t i = 0; i < n; i++) a->numbers[i] = strtof(strtok(NULL, " \n"), NULL);
 }
 
-/* Up to the next case; false at the end. */
+/* Reads until the next case; returns false at the end of the file. */
 static bool read_case(FILE *f, torch_case *c) {
   static char line[1 << 16];
   int grads = 0;
@@ -117,7 +117,7 @@ static void put(const interp *in, const sl_tensor *t, const array *a) {
   memcpy(interp_data(in, t), a->numbers, sl_type_bytes(&a->type));
 }
 
-/* As a constant. */
+/* Returns the ids as a constant. */
 static sl_tensor *ids_of(sl_graph *g, const array *a) {
   int32_t ids[MOST_NUMBERS];
   sl_type type = a->type;
@@ -126,7 +126,7 @@ static sl_tensor *ids_of(sl_graph *g, const array *a) {
   return type.ndim ? sl_constant(g, type, ids, NULL) : NULL;
 }
 
-/* The loss is the sum of y dy, so dy is y's gradient. */
+/* The loss is the sum of y dy, so dy is the gradient of y. */
 static void check_case(const torch_case *c, model *make) {
   sl_graph *g = sl_graph_create(NULL);
   static const char *const names[] = {"a", "b", "c"};
@@ -152,7 +152,7 @@ static void check_case(const torch_case *c, model *make) {
   sl_graph_destroy(g);
 }
 
-/* Returns how many cases there are in the file. */
+/* Returns the number of cases in the file. */
 static size_t check_file(const char *name) {
   static torch_case c;
   char path[512];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frozen parameters, groups and optimizers in the graph: what is frozen has no gradient, no norm
- * and no state, and what only it would need of the way back is gone; groups have settings of
- * their own; a row of the user's says what is kept; what is wrong is named.
+/* Tests frozen parameters, groups and optimizers in the graph. A frozen parameter has no gradient,
+ * norm or state, and backward nodes that only it needs are removed. Groups have separate settings,
+ * a user-defined optimizer row declares its state, and mistakes are named.
  * labels: unthreaded smoke */
 #include <string.h>
 
@@ -17,7 +17,7 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
 static const sl_type data_type = {SL_F32, 2, {4, WIDTH}};
 static const sl_source source = {.nout = 1, .types = &data_type, .fill = fill};
 
-/* x -> net.0 -> net.1 -> net.2, each with weight, bias and a gain. */
+/* x -> net.0 -> net.1 -> net.2, each with weight, bias and gain. */
 static sl_graph *make(const sl_training *training, const sl_optimizer *optimizer) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.training = training});
   sl_tensor *x, *first;
@@ -113,7 +113,7 @@ static void groups_have_their_own_settings(void) {
   sl_graph_destroy(g);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------- */
+/* ---- optimizer rows ------------------------------------------------------------------------ */
 
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
@@ -188,7 +188,7 @@ static void adapters_stand_beside_frozen_maps(void) {
   sl_graph_destroy(g);
 }
 
-/* ---- what is wrong ----------------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------------------------- */
 
 static void mistakes_are_named(void) {
   const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chats become the texts that transformers makes of them, by templates that models bring and by
- * those that have names (tests/reference/chats.json, templates.json, families.json); what is not
- * known in a template is refused by name.
+/* Chat templates, those of models and the named ones, render chats as transformers does
+ * (tests/reference/chats.json, templates.json, families.json). Unknown constructs in a template are
+ * refused with an error that names them.
  *
  *   test_io_chat [FILE]
  * labels: unthreaded */
@@ -75,7 +75,7 @@ static int check_file(const char *path) {
   return n;
 }
 
-/* What a template of some texts comes to: the text, or for an error "!" and what it says. */
+/* Returns the rendered text of a template, or "!" and the error. */
 static char *outcome(const char *template, const char *messages) {
   const sli_chat *chat = sli_chat_of_template(template, NULL);
   if (!chat) return sli_format("!%s", sl_detail());
@@ -90,7 +90,7 @@ static char *outcome(const char *template, const char *messages) {
   return text;
 }
 
-/* Rows of a template, messages, and what Jinja makes of them; null: it fails. */
+/* Each row has a template, messages, and Jinja's output, or null if Jinja fails. */
 static void check_jinja(const char *path) {
   char *all;
   int n = 0;
@@ -114,7 +114,7 @@ static void check_jinja(const char *path) {
 
 /* ---- families -------------------------------------------------------------------------------- */
 
-/* Puts today into a text: dates are written as formats between guillemets. */
+/* Replaces date formats between guillemets by today's date. */
 static char *with_dates(const char *text) {
   static const char open[] = "\u00ab", close[] = "\u00bb";
   const char *begin = strstr(text, open), *end = begin ? strstr(begin, close) : NULL;
@@ -134,7 +134,7 @@ static const char *part_of(const cJSON *chat, const char *key, size_t *bytes) {
   return text;
 }
 
-/* Renders a chat of families.json; "!" and the error if that fails. */
+/* Renders a chat of families.json; returns "!" and the error if that fails. */
 static char *family_outcome(const char *template, const cJSON *chat) {
   const sli_chat *of = sli_chat_of_template(template, NULL);
   sli_chat_json in = {NULL};
@@ -162,7 +162,7 @@ static void check_family(const cJSON *root, const cJSON *row) {
   free(dated), free(got);
 }
 
-/* Templates in the manner of public models, over chats with and without tools. */
+/* Renders templates in the style of public models, for chats with and without tools. */
 static void check_families(const char *path) {
   char *all;
   CHECK(!sli_file_read(path, &all), "%s", sl_detail());
@@ -174,7 +174,7 @@ static void check_families(const char *path) {
   free(all);
 }
 
-/* A template that is like a known one, but for a piece, gives what it says. */
+/* A template that differs from a known one in one piece renders what it says. */
 static void pieces_count(void) {
 #define CHATML \
   "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
@@ -195,8 +195,8 @@ static void pieces_count(void) {
   }
 }
 
-/* Checks that unknown constructs are named with their line, and that time and memory are bounded.
- */
+/* Checks that errors name unknown constructs with their line, and that time and memory are
+ * bounded. */
 static void what_is_not_known_is_refused(void) {
   static const char *const rows[][2] = {
       {"a\n{% include 'x' %}", "line 2 of the template: the tag \"include\""},
@@ -234,7 +234,7 @@ static void what_is_not_known_is_refused(void) {
   CHECK(!sli_chat_named("none") && !sli_chat_named(""), "nor are other names");
 }
 
-/* Values are bounded before a template runs as well, and JSON is read strictly. */
+/* Values are bounded before a template runs, too, and JSON is parsed strictly. */
 static void values_are_bounded(void) {
   static const char *const rows[][2] = {{"[\"0123456789\", \"0123456789\", \"0123456789\"]",
                                          "a value for the template: it takes more memory"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chats become the tokens and masks that transformers and TRL make of them
- * (tests/reference/chat_masks.json); lines that are no chats are refused by their place.
+/* Chats become the same tokens and masks as with transformers and TRL
+ * (tests/reference/chat_masks.json); invalid lines are refused with their position.
  * labels: unthreaded
  * needs: pcre2 utf8proc */
 #include "io/chats/chats.h"
@@ -16,7 +16,7 @@
 
 static char folder[] = "chats_XXXXXX";
 
-/* Returns the path of a file of the reference data; the caller's to free. */
+/* Returns the path of a reference file, which the caller frees. */
 static char *reference_path(const char *name) {
   const char *source = getenv("SLUICE_SOURCE");
   return sli_format("%s/tests/reference/%s", source ? source : ".", name);
@@ -44,7 +44,7 @@ static void write_json(const char *name, cJSON *root) {
   cJSON_Delete(root);
 }
 
-/* Adds tokens to a tokenizer of the reference data. */
+/* Writes a copy of a reference tokenizer with added tokens. */
 static void write_tokenizer(const char *name, const cJSON *added) {
   char *file = sli_format("tokenizers/%s.json", name), *path = reference_path(file), *text;
   CHECK(!sli_file_read(path, &text), "%s", sl_detail());
@@ -199,7 +199,7 @@ static void bad_lines_are_told_with_their_place(void) {
   refused("{\"messages\": [{\"role\": \"user\", \"content\": \"\xff\"}]}", "chats.jsonl:1");
 }
 
-/* Templates whose answers cannot be found, without marks and with. */
+/* Tests templates whose answers cannot be located, without and with generation marks. */
 static void answers_that_cannot_be_found_are_told(void) {
   static const char turns[] =
       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"

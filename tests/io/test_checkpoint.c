@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints are whole or not used: whatever byte is wrong, whatever is
- * missing, the one before is found; half-made ones go; the newest K stay.
+/* A checkpoint is used whole or not at all. If any byte is wrong or any file is missing, the
+ * previous checkpoint is used. Unfinished checkpoints are removed, and the newest K are kept.
  * labels: smoke */
 #include <cjson/cJSON.h>
 #include <dirent.h>
@@ -15,7 +15,7 @@
 
 static char dir[64];
 
-/* ---- making them ------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------- */
 
 static float values[2][6];
 
@@ -49,7 +49,7 @@ static sli_checkpoints *open_directory(int keep) {
   return c;
 }
 
-/* What a reader gets is what was written. */
+/* Checks that a reader gets what was written. */
 static void check_contents(const sli_checkpoint *c, int64_t step) {
   static const char *const names[] = {"a", "a:m", "b", "b:m"};
   CHECK(sli_checkpoint_step(c) == step && sli_checkpoint_shards(c) == 2, "step and shards");
@@ -66,7 +66,7 @@ static void check_contents(const sli_checkpoint *c, int64_t step) {
   CHECK(lr && lr->valuedouble == 0.1, "what it is about");
 }
 
-/* ---- harming them -------------------------------------------------------------------- */
+/* ---- damage -------------------------------------------------------------------------- */
 
 static char *path_of(const char *name) { return sli_format("%s/%s", dir, name); }
 
@@ -79,7 +79,7 @@ static size_t read_bytes(const char *path, char **out) {
   return n;
 }
 
-/* In place: making the file anew each time would wait for the disk each time. */
+/* Writes in place: a new file would wait for the disk each time. */
 static void write_byte(const char *path, size_t at, char byte) {
   int fd = open(path, O_WRONLY);
   CHECK(fd >= 0 && pwrite(fd, &byte, 1, (off_t)at) == 1 && !close(fd), "%s", path);
@@ -90,7 +90,7 @@ static void write_bytes(const char *path, const char *bytes, size_t n) {
   CHECK(f && fwrite(bytes, 1, n, f) == n && !fclose(f), "%s", path);
 }
 
-/* Opens a checkpoint that may be damaged: an error, or what was written. */
+/* Opens a checkpoint that may be damaged: expects an error, or the written contents. */
 static bool opens(int64_t step) {
   char *path = sli_format("%s/step-%lld", dir, (long long)step);
   sli_checkpoint *c;
@@ -157,7 +157,7 @@ static void the_newest_stay(void) {
   CHECK(sli_checkpoints_newest(c) == 4 && count_entries("step-3") && count_entries("step-4") &&
             !count_entries("step-1") && !count_entries("step-2"),
         "the newest two stay");
-  write_step(c, 4); /* once more */
+  write_step(c, 4); /* a second time */
   CHECK(!sli_checkpoints_find(c, &found), "%s", sl_detail());
   check_contents(found, 4);
   sli_checkpoint_close(found);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k
- * in Hugging Face's order, tokenizers; and damage of any kind is an error message.
+/* GGUF files: metadata of a model, tensors of each supported type, rows of q and k in Hugging
+ * Face's order, tokenizers. Damage of any kind gives an error message.
  * labels: random unthreaded smoke
  * needs: pcre2 utf8proc */
 #include "io/gguf/gguf.h"
@@ -40,7 +40,7 @@ static char *reference(const char *folder, const char *name, const char *suffix)
   return sli_format("%s/tests/reference/%s/%s%s", source ? source : ".", folder, name, suffix);
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 static double number_at(const cJSON *from, const char *key) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
@@ -85,7 +85,7 @@ static void keys_have_values(void) {
 
 static void half(gguf_file *f, uint16_t bits) { gguf_add(f, &bits, 2); }
 
-/* One block of each type; 0x3800 is 1/2 in f16, 0xc000 is -2. */
+/* Adds one block of each type; 0x3800 is 1/2 in f16, 0xc000 is -2. */
 static void add_blocks(gguf_file *f) {
   unsigned char nibbles[16], bytes[32];
   for (int i = 0; i < 16; i++) nibbles[i] = (unsigned char)(i | (15 - i) << 4);
@@ -148,7 +148,7 @@ static void check_blocks(uint32_t type, const char *name, const unsigned char *b
   sli_gguf_close(file);
 }
 
-/* As ggml's own package unpacks them (tests/reference/make_gguf.py). */
+/* Blocks unpack as with ggml's own package (tests/reference/make_gguf.py). */
 static void blocks_are_unpacked(void) {
   static const struct {
     const char *name;
@@ -172,7 +172,7 @@ static void blocks_are_unpacked(void) {
   free(from);
 }
 
-/* Two heads of four rows each: ggml has rows 0 2 1 3 of ours. */
+/* Two heads of four rows each: ggml stores rows in the order 0 2 1 3. */
 static void add_turned(uint32_t heads, uint64_t rows) {
   gguf_begin(&made, 1, 2);
   gguf_key_text(&made, "general.architecture", "llama");
@@ -215,7 +215,7 @@ static void other_types_are_refused_by_name(void) {
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* A file of one tensor. */
+/* Makes a file with one tensor. */
 static void make_one(const char *name, uint32_t ndim, const uint64_t *dims, uint32_t type,
                      uint64_t offset, size_t data) {
   gguf_begin(&made, 1, 0);
@@ -340,7 +340,7 @@ static cJSON *read_json(const char *from) {
   return root;
 }
 
-/* Tokens by number; *types says which are marks. */
+/* Lists tokens by number; *types tells which are special. */
 static int list_tokens(const cJSON *root, const char **texts, int32_t *types, int most) {
   const cJSON *vocab = cJSON_GetObjectItem(cJSON_GetObjectItem(root, "model"), "vocab"), *item;
   int n = 0;
@@ -407,7 +407,8 @@ static void check_texts(sli_tokenizer *a, sli_tokenizer *b, const char *name) {
   free(from);
 }
 
-/* Those that a tokenizer.json gives, which test_io_tokenizer holds to Hugging Face's. */
+/* Compares with the tokens of a tokenizer.json, which test_io_tokenizer checks against Hugging
+ * Face. */
 static void tokens_are_the_same(const char *name, const char *pre) {
   char *from = reference("tokenizers", name, ".json");
   cJSON *root = read_json(from);
@@ -438,7 +439,7 @@ static void check_line(sli_tokenizer *t, char *line) {
   CHECK(i == row.count, "%s has %zu tokens, not %zu", text_part, row.count, i);
   char *back = sli_tokenizer_decode(t, row.items, row.count, false, &n);
   bool marks =
-      strstr(text->valuestring, "\u2581"); /* they come back as the spaces that they stand for */
+      strstr(text->valuestring, "\u2581"); /* they are decoded as the spaces they represent */
   CHECK(marks || !strcmp(back, text->valuestring), "%s comes back as \"%s\"", text_part, back);
   free(back);
   free(row.items);
@@ -446,7 +447,7 @@ static void check_line(sli_tokenizer *t, char *line) {
   cJSON_Delete(want);
 }
 
-/* tests/reference/make_gguf.py */
+/* Reads the file that tests/reference/make_gguf.py writes. */
 static void pieces_are_sentencepieces(void) {
   char *from = reference("gguf", "pieces", ".gguf"), *texts = reference("gguf", "pieces", ".txt"),
        *all, *line;
@@ -522,7 +523,7 @@ static void marks_are_the_files(void) {
   check_no_tokenizer("no tokens", "tokenizer.ggml.tokens");
 }
 
-/* ---- whatever the bytes ---------------------------------------------------------------------- */
+/* ---- random damage --------------------------------------------------------------------------- */
 
 static void try_file(void) {
   sli_gguf *file;
@@ -546,7 +547,7 @@ static void try_file(void) {
   }
 }
 
-/* Bytes change, counts become large or small, stretches are left out or doubled, the end goes. */
+/* Changes bytes, sets counts to extreme values, drops or doubles stretches, or truncates. */
 static void damage(rng *d, gguf_file *f) {
   static const uint64_t likely[] = {
       0, 1, 2, 3, 8, 31, 255, 1 << 16, 0x7fffffff, 0xffffffff, UINT64_MAX / 2, UINT64_MAX};
@@ -576,7 +577,7 @@ static size_t read_whole(const char *name, unsigned char *out) {
   return bytes;
 }
 
-/* A model or a tokenizer, of which the head is damaged more often. */
+/* Damages a model or a tokenizer, more often in the header. */
 static void check_damage(uint64_t seed, const unsigned char *whole, size_t bytes) {
   rng d = {.key = seed};
   if (whole) {

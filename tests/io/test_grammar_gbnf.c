@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars in llama.cpp's notation take their texts and no others, with rules that may be empty and
- * rules within themselves; wrong ones are refused with their line.
+/* Grammars in llama.cpp's notation accept exactly their texts, with empty and recursive rules;
+ * wrong grammars are refused with the line.
  * labels: smoke */
 #include <stdlib.h>
 #include <string.h>

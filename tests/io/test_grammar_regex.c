@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars of regular expressions have the texts that Python's re says (make_grammar.py), byte by
- * byte; what they do not support is refused by name.
+/* Grammars of regular expressions accept the texts that Python's re accepts (make_grammar.py), byte
+ * by byte; unsupported constructs are refused with an error that names them.
  * labels: unthreaded */
 #include <string.h>
 

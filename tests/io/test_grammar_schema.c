@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grammars of schemas have the texts that jsonschema accepts and no others (make_grammar.py); what
- * they do not support is refused by its keyword.
+/* Grammars of schemas accept exactly the texts that jsonschema accepts (make_grammar.py);
+ * unsupported keywords are refused with an error that names them.
  * labels: unthreaded */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model at random, under the grammar of each schema of make_grammar.py, writes JSON that another
- * validator accepts, and is never stuck; with tokens of many bytes, that break words and characters
- * anywhere. What a token may be does not depend on what was asked before, nor on memory having been
- * collected meanwhile.
+/* A random model, under the grammar of each schema of make_grammar.py, writes JSON that another
+ * validator accepts, and never gets stuck. Its tokens have many bytes and break words and
+ * characters anywhere. The allowed tokens depend neither on earlier queries nor on garbage
+ * collection in between.
  * labels: random unthreaded */
 #include <locale.h>
 
@@ -26,7 +26,7 @@ static const char *token_of(void *ctx, int32_t token, size_t *bytes) {
   return tokens[token].text;
 }
 
-/* All bytes, and pieces of JSON. */
+/* Makes the vocabulary: all single bytes, and fragments of JSON. */
 static void make_tokens(rng *d) {
   static const char sample[] =
       "{\"a\": 1, \"b\":\"text\",\"name\": [true,false, null], \"x1\":{\"city\":-12.5e+3}}\n  \"\xc3\x9f\xc3\xa4\xe6\x97\xa5\xe6\x9c"
@@ -43,7 +43,7 @@ static void make_tokens(rng *d) {
 
 static bool has(const uint32_t *allowed, int v) { return allowed[v / 32] >> v % 32 & 1; }
 
-/* Draws a token; once the text is long, one that ends something, if it can. */
+/* Draws an allowed token; once the text is long, a closing one if possible. */
 static int draw(const uint32_t *allowed, int step, rng *d) {
   static const int closing[] = {END, '"', ']', '}'};
   for (size_t i = 0; step > CALM && i < SLI_COUNT(closing); i++)
@@ -55,7 +55,7 @@ static int draw(const uint32_t *allowed, int step, rng *d) {
   return chosen;
 }
 
-/* Writes a text; false: it had to be cut. */
+/* Writes a text; returns false if it was cut off. */
 static bool write_text(sli_grammar *g, rng *d, char **text) {
   static const int32_t end = END;
   size_t bytes;
@@ -77,7 +77,7 @@ static bool write_text(sli_grammar *g, rng *d, char **text) {
 static void check_text(const cJSON *schema, const char *text) {
   const char *end;
   cJSON *value = strstr(text, "\\u0000") ? NULL : cJSON_ParseWithOpts(text, &end, 1);
-  if (strstr(text, "\\u0000")) return; /* cJSON's texts end there */
+  if (strstr(text, "\\u0000")) return; /* cJSON strings end there */
   char *print = cJSON_PrintUnformatted(schema);
   CHECK(value, "%s: %s is JSON", print, text);
   CHECK(schema_accepts(schema, schema, value), "%s: %s is accepted", print, text);
@@ -111,7 +111,7 @@ static void texts_at_random_are_accepted(void) {
   CHECK(walks > 300 && cut * 20 < walks, "%d of %d texts had to be cut", cut, walks);
 }
 
-/* Nests arrays until memory must be collected, and compares with a fresh grammar. */
+/* Nests arrays until memory must be collected, then compares with a fresh grammar. */
 static void memory_is_bounded(void) {
   enum { DEPTH = 30000 };
   static const int32_t end = END;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The weights of a folder are those of all its files, and an index that does not say what is there
- * is refused by name.
+/* The weights of a folder are those of all its files. An index that does not match the files is
+ * refused with an error that names the culprit.
  * labels: unthreaded */
 #include <string.h>
 #include <sys/stat.h>
@@ -70,7 +70,7 @@ int main(void) {
   RUN(check_refused, "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}",
       "its key stands there twice");
   RUN(check_refused, "{", "not JSON at line 1, column 2");
-  write_weights("model.safetensors", "c", 3); /* the file itself counts before an index */
+  write_weights("model.safetensors", "c", 3); /* the file takes precedence over an index */
   CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 1, "one file: %s",
         sl_detail());
   RUN(check_found, s, "c", 3);

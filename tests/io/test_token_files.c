@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token files of each type come out as what was written; those that nobody can understand, and
- * damaged NumPy headers, are refused by name. Shuffled orders are permutations.
+/* Token files of each type read back as written. Unreadable files and damaged NumPy headers are
+ * refused with an error that names the file. Shuffled orders are permutations.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static const char *write_file(const char *name, const void *bytes, size_t count)
   return path;
 }
 
-/* Tokens 1, 4, 7, ... of a width, behind a head. */
+/* Writes tokens 1, 4, 7, ... of the given width behind a header. */
 static const char *write_tokens(const char *name, const void *head, size_t head_bytes, int width) {
   uint8_t bytes[2048];
   memcpy(bytes, head, head_bytes);
@@ -112,7 +112,7 @@ static void a_user_can_say_it(void) {
   holds(text);
   snprintf(text, sizeof text, "%s:u64", write_tokens("said:u16.dat", "", 0, 8));
   holds(text);
-  holds(write_tokens("whole:u32", "", 0, 1)); /* the name of a file, not a type */
+  holds(write_tokens("whole:u32", "", 0, 1)); /* a file name, not a type */
   snprintf(text, sizeof text, "%s:f32", path_of("said.bin"));
   refused(text, VOCAB, "f32 is no type of tokens; it is one of text, chats, u8");
   refused("no/such:u32", VOCAB, "no/such: No such file");
@@ -163,7 +163,8 @@ static void numpy_arrays_are_read(void) {
   refused(write_tokens("c.npy", head, n, 2), VOCAB, "its columns come first");
 }
 
-/* Whatever a header says, it is refused by name or what it says lies in the file. */
+/* Any header is either refused with an error that names the file, or describes data within the
+ * file. */
 static void damaged_headers_are_harmless(seeds s) {
   static const char *const parts[] = {"{",
                                       "}",
@@ -199,7 +200,7 @@ static void damaged_headers_are_harmless(seeds s) {
     for (uint32_t n = rng_below(&d, 4); n; n--)
       head[rng_below(&d, (uint32_t)size)] = (char)rng_below(&d, 256);
     size = rng_below(&d, 4) ? size : rng_below(&d, (uint32_t)size);
-    char *exact = memcpy(sli_calloc(size + 1, 1), head, size); /* so that sanitizers see the end */
+    char *exact = memcpy(sli_calloc(size + 1, 1), head, size); /* sanitizers see a read past it */
     exact = sli_realloc(exact, size ? size : 1, 1);
     sli_npy out;
     sl_status status = sli_npy_read_integers("FILE", exact, size, &out);
@@ -219,7 +220,7 @@ static void several_files_are_one(void) {
   uint32_t words[COUNT];
   for (int i = 0; i < COUNT; i++) words[i] = bytes[i];
   CHECK(!mkdir(path_of("many"), 0700) && !mkdir(path_of("none"), 0700), "no folder");
-  write_file("many/b.u32", words + 9, 4 * 20); /* sequences lie across files */
+  write_file("many/b.u32", words + 9, 4 * 20); /* sequences span files */
   write_file("many/a.txt", bytes, 9);
   write_file("many/c.txt", bytes + 29, 11);
   write_file("many/README.md", "not read", 8);

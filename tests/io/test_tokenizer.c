@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens are those that Hugging Face's library makes, for every kind of tokenizer that is known and
- * texts of all sorts, and so is what they are decoded to (tests/reference/tokenizers). Damaged
- * files are refused, or read, but never trip.
+/* Tokens match those of Hugging Face's library, for every supported kind of tokenizer and texts of
+ * all sorts, and so do decoded texts (tests/reference/tokenizers). Damaged files are refused or
+ * read, but never crash.
  * labels: random unthreaded
  * needs: pcre2 utf8proc */
 #include <cjson/cJSON.h>
@@ -33,9 +33,9 @@ static sli_tokenizer *open_reference(const char *name) {
   return t;
 }
 
-/* ---- against Hugging Face's ------------------------------------------------------------------ */
+/* ---- against Hugging Face -------------------------------------------------------------------- */
 
-/* A JSON text may hold U+0000, at which a C string would end. */
+/* Decodes a JSON string that may contain U+0000, where a C string would end. */
 static char *text_of(const char *json, size_t *bytes) {
   size_t n = strlen(json);
   char *shielded = sli_calloc(n, 2), *out;
@@ -49,7 +49,7 @@ static char *text_of(const char *json, size_t *bytes) {
   CHECK(cJSON_IsString(item), "%s is a text", json);
   out = sli_strdup(item->valuestring);
   *bytes = strlen(out);
-  for (char *at = out; (at = strchr(at, 6));) *at++ = 0; /* no text has U+0006 of its own */
+  for (char *at = out; (at = strchr(at, 6));) *at++ = 0; /* the texts contain no U+0006 */
   cJSON_Delete(item);
   free(shielded);
   return out;
@@ -96,7 +96,7 @@ static void check_line(sli_tokenizer *t, const char *name, char *line) {
   free(text);
 }
 
-/* Twice, since what was met before is remembered. */
+/* Encodes twice, since the tokenizer caches words. */
 static void check_texts(const char *name) {
   sli_tokenizer *t = open_reference(name);
   char *path = reference(name, ".txt"), *all;
@@ -113,7 +113,7 @@ static void check_texts(const char *name) {
   sli_tokenizer_close(t);
 }
 
-/* ---- texts that are none --------------------------------------------------------------------- */
+/* ---- odd tokens ------------------------------------------------------------------------------ */
 
 static void check_bad_text(void) {
   static const struct {
@@ -132,8 +132,8 @@ static void check_bad_text(void) {
   sli_tokenizer_close(t);
 }
 
-/* Half a character at the end of what is decoded so far is U+FFFD, tokens that there are not are
- * left out. */
+/* An incomplete character at the end of the decoded text becomes U+FFFD, and tokens out of range
+ * are skipped. */
 static void check_odd_tokens(void) {
   sli_tokenizer *t = open_reference("gpt2");
   sli_token_row row = {0};
@@ -148,7 +148,7 @@ static void check_odd_tokens(void) {
   sli_tokenizer_close(t);
 }
 
-/* ---- texts that would take long -------------------------------------------------------------- */
+/* ---- expensive texts ------------------------------------------------------------------------- */
 
 static char *repeated(const char *unit, size_t bytes) {
   size_t n = strlen(unit);
@@ -206,7 +206,8 @@ static void check_nasty(void) {
   }
 }
 
-/* Marks in any order are the tokens of marks in their order, those of one class as they stand. */
+/* Combining marks in any order give the tokens of their canonical order; marks of one class keep
+ * their order. */
 static void check_marks(void) {
   enum { MARKS = 1000 };
   sli_tokenizer *t = open_reference("qwen2");
@@ -243,7 +244,7 @@ static void check_stopped(void) {
   sli_tokenizer_close(t);
 }
 
-/* An allowance of so many bytes. */
+/* A memory allowance in bytes. */
 typedef struct purse {
   size_t most, taken;
 } purse;
@@ -261,8 +262,8 @@ static void give(void *ctx, size_t bytes) {
   p->taken -= bytes;
 }
 
-/* Encodes within so many bytes; returns the tokens, or 0 if they do not suffice. In any case what
- * is still taken afterwards is the row. */
+/* Encodes within `bytes` of memory; returns the number of tokens, or 0 if the memory does not
+ * suffice. Afterwards only the row may still hold memory. */
 static size_t encode_within(sli_tokenizer *t, const char *text, size_t bytes) {
   purse p = {.most = bytes};
   const sli_allowance allowance = {take, give, &p};
@@ -277,8 +278,8 @@ static size_t encode_within(sli_tokenizer *t, const char *text, size_t bytes) {
   return status ? 0 : count;
 }
 
-/* Words, marks and runs that take much memory end an encoding if that is not there; the next one is
- * whole again. */
+/* Words, marks and runs that need much memory fail cleanly when it is missing; the next encoding is
+ * complete again. */
 static void check_bounded(void) {
   enum { COUNT = 1 << 17, LITTLE = 1 << 15, MUCH = 64 << 20 };
   static const char *const pieces[] = {"ab", "\u0301\u0323", "a b ", "\ufdfa", "<|im_end|>"};
@@ -300,8 +301,8 @@ static void check_bounded(void) {
   }
 }
 
-/* No text has more bytes than its tokens times the longest, unless marks take spaces along or they
- * are cut out. */
+/* No text has more bytes than its tokens times the longest token, unless special tokens absorb
+ * spaces or characters are dropped. */
 static void check_longest(void) {
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     sli_tokenizer *t = open_reference(names[i]);
@@ -339,7 +340,7 @@ static sli_tokenizer *open_pattern(const char *path, const char *pattern) {
   return t;
 }
 
-/* Pieces with a bar between them. */
+/* Appends a piece, with a bar between pieces. */
 static void take_piece(void *ctx, span piece) {
   text_row *all = ctx;
   if (all->count) sli_text_add(all, "|", 1);
@@ -359,7 +360,7 @@ static void check_pieces(const char *path, const char *pattern, const char *text
   sli_tokenizer_close(t);
 }
 
-/* Of each line pattern, text and pieces, of which the library knows all three. */
+/* Each line has a pattern, a text and its pieces according to the library. */
 static void check_patterns(const char *path) {
   char *source = reference("patterns", ".txt"), *all, *line;
   int lines = 0;
@@ -378,7 +379,7 @@ static void check_patterns(const char *path) {
   free(source);
 }
 
-/* Checks that constructs without a translation are refused by name and place. */
+/* Checks that untranslatable constructs are refused with their name and position. */
 static void check_refused_patterns(const char *path) {
   static const char *const bad[][2] = {{"(?~abc)", "(?~"},
                                        {"a\\Kb", "\\K"},
@@ -431,7 +432,7 @@ static size_t encode_character(uint32_t c, char *out) {
   return n;
 }
 
-/* All characters, as one text. */
+/* Returns all characters as one text. */
 static char *all_characters(size_t *bytes) {
   char *text = sli_calloc(4, 0x110000);
   *bytes = 0;
@@ -441,7 +442,7 @@ static char *all_characters(size_t *bytes) {
 }
 
 typedef struct members {
-  const char *begin; /* of the last piece */
+  const char *begin; /* start of the last piece */
   bool member;
   uint64_t hash;
   size_t count;
@@ -454,8 +455,8 @@ static uint64_t hash_character(uint64_t hash, const char *at) {
   return sli_hash(hash, &c, sizeof c);
 }
 
-/* Pieces are stretches of members and of others in turn; the first character is a member of some.
- */
+/* Pieces alternate between members of a class and other characters; `m` starts with the kind of the
+ * first character. */
 static void take_members(void *ctx, span piece) {
   members *m = ctx;
   if (m->begin) m->member = !m->member;
@@ -464,7 +465,7 @@ static void take_members(void *ctx, span piece) {
   const char *last = piece.at + piece.bytes - 1;
   while ((*last & 0xc0) == 0x80) last--;
   const char *gap =
-      memmem(piece.at, piece.bytes, "\ud7ff\ue000", 6); /* with surrogates between them */
+      memmem(piece.at, piece.bytes, "\ud7ff\ue000", 6); /* surrogates are in between */
   m->hash = hash_character(m->hash, piece.at);
   if (gap) m->hash = hash_character(hash_character(m->hash, gap), gap + 3);
   m->hash = hash_character(m->hash, last);
@@ -496,7 +497,7 @@ static void check_property(const char *path, const char *name, const char *text,
   sli_tokenizer_close(t);
 }
 
-/* Classes have the characters that the library's have. */
+/* Character classes match those of the library. */
 static void check_properties(const char *path) {
   const char *root = getenv("SLUICE_SOURCE");
   char *source = sli_format("%s/tests/reference/properties.txt", root ? root : "."), *all, *line;
@@ -515,7 +516,7 @@ static void check_properties(const char *path) {
   free(text), free(all), free(source);
 }
 
-/* A word that takes the matcher more memory than a small stack is cut all the same. */
+/* A word that needs more memory than the matcher's small stack is still split. */
 static void check_long_words(const char *path) {
   char *word = repeated("ab", 1 << 20), *text = sli_format("%s cd ef", word),
        *want = sli_format("%s| |cd| |ef", word);
@@ -523,7 +524,7 @@ static void check_long_words(const char *path) {
   free(word), free(text), free(want);
 }
 
-/* A pattern that takes too many steps is an error, and no piece. */
+/* A pattern that takes too many steps is an error, not a piece. */
 static void check_failing_match(const char *path) {
   sli_tokenizer *t = open_pattern(path, "(?:(?:a|b|ab|ba)*)*[^ab]c");
   char *text = repeated("ab", 400);
@@ -538,7 +539,7 @@ static void check_failing_match(const char *path) {
   sli_tokenizer_close(t);
 }
 
-/* ---- files that are none --------------------------------------------------------------------- */
+/* ---- damaged files --------------------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text, size_t bytes) {
   FILE *file = fopen(path, "wb");
@@ -614,7 +615,7 @@ static void try_damaged(const char *path, const char *text, size_t bytes) {
   sli_tokenizer_close(t);
 }
 
-/* Bytes are changed, stretches left out, doubled or exchanged. */
+/* Changes bytes, and drops, doubles or swaps stretches. */
 static void damage(rng *d, char *text, size_t *bytes) {
   static const char likely[] = "0123456789{}[]\",:\\-enu";
   for (int times = rng_below(d, 4) + 1; times; times--) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens of every character there is, and of 100,000 random strings, are those that Hugging Face's
- * library makes: its hashes are in tests/reference/tokenizers/NAME.hashes
- * (tests/reference/make_tokenizer_hashes.py). A megabyte takes less than a second of a core.
+/* Tokens of every character and of 100,000 random strings match those of Hugging Face's library, by
+ * the hashes in tests/reference/tokenizers/NAME.hashes (tests/reference/make_tokenizer_hashes.py).
+ * A megabyte takes less than a second on one core.
  * labels: numbers unthreaded long
  * needs: pcre2 utf8proc */
 #include <string.h>
@@ -29,7 +29,7 @@ static void add(text *t, uint32_t c) {
   t->count += (size_t)more + 1;
 }
 
-/* ---- strings, as the script makes them ------------------------------------------------------- */
+/* ---- the strings of the script --------------------------------------------------------------- */
 
 static uint32_t rng_below(uint64_t *state, uint32_t sides) {
   *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -74,14 +74,14 @@ static uint64_t hash_tokens(uint64_t hash, sli_tokenizer *t, const text *of) {
 static uint64_t hash_of(sli_tokenizer *t, bool points, uint32_t first) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (uint32_t i = first, end = first + (points ? POINTS : STRINGS); i < end; i++) {
-    if (points && i >= 0xd800 && i < 0xe000) continue; /* no characters */
+    if (points && i >= 0xd800 && i < 0xe000) continue; /* surrogates */
     text one = points ? point(i) : string(i);
     hash = hash_tokens(hash, t, &one);
   }
   return hash;
 }
 
-/* ---- how long it takes ----------------------------------------------------------------------- */
+/* ---- speed ----------------------------------------------------------------------------------- */
 
 static const char *source(void) { return getenv("SLUICE_SOURCE") ? getenv("SLUICE_SOURCE") : "."; }
 
@@ -96,7 +96,7 @@ static void check_speed(sli_tokenizer *t, const char *name) {
   CHECK(!sli_tokenizer_encode(t, all, MEGABYTE, false, &row), "%s", sl_detail());
   double took = thread_seconds() - begin;
   printf("%s: %zu tokens of a megabyte in %.3f s\n", name, row.count, took);
-#if !defined(__SANITIZE_THREAD__) /* which watches every access to memory */
+#if !defined(__SANITIZE_THREAD__) /* it instruments every memory access */
   CHECK(took < 1, "%s: a megabyte takes %g s", name, took);
 #endif
   free(row.items);

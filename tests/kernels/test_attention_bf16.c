@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in bf16 comes as near to attention in f32 as operands of 8 bits allow, and no nearer:
- * with heads that share keys, at odd lengths and widths, on every CPU level; and the team changes
- * no bit.
+/* Attention in bf16 differs from attention in f32 by what operands of 8 bits imply, no more and no
+ * less: with grouped key/value heads, at odd lengths and widths, on every CPU level. The team
+ * changes no bit.
  * labels: computes more */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/team.h"
@@ -22,7 +22,7 @@ static const shape shapes[] = {
 
 static struct sl_team *team;
 
-/* Lengths of the difference and of what is wanted. */
+/* Compares the norm of the difference with the norm of the expected values. */
 static void check_near(const shape *s, const char *what, const sl_type *type, const float *got,
                        const float *want) {
   double off = 0, all = 0;
@@ -47,7 +47,7 @@ static void check_team(kernel *k) {
   }
 }
 
-/* The same call in f32 and in bf16, on the same inputs. */
+/* Runs the same call in f32 and in bf16 on the same inputs. */
 static void run_both(kernel both[2], const sl_op *op, sl_attrs attrs, int nin, const sl_type *in,
                      int nout, void *const *data) {
   for (int b = 0; b < 2; b++) {

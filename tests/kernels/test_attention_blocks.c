@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention to chosen blocks has the bits of plain attention when all blocks are chosen, forward
- * and backward, and the values of a plain reference when few are (also in test_rows.c). The choice
- * has its budget, the blocks with the best estimates in f64, and the recall of a plain softmax.
+ * and backward, and matches a plain reference when few are (also in test_rows.c). The choice keeps
+ * its budget, picks the blocks with the best estimates in f64, and has the recall of a plain
+ * softmax.
  * labels: random unthreaded */
 #include <math.h>
 
@@ -44,8 +45,8 @@ static shape shape_random(void) {
   return s;
 }
 
-/* Fills the lists with the blocks of which each queries' block keeps one in `keep`, besides its own
- * and the first. */
+/* Fills the lists: each block of queries keeps its own block, the first one, and one in `keep` of
+ * the rest. */
 static void fill_lists(const shape *s, int32_t *list, int keep) {
   for (int64_t row = 0; row < sl_type_rows(&s->in[3]); row++, list += s->in[3].dim[3]) {
     int64_t own = row % s->blocks, n = 0;
@@ -57,7 +58,7 @@ static void fill_lists(const shape *s, int32_t *list, int keep) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Runs the op, or plain attention without the lists, and its gradients. */
+/* Runs the op and its gradients, with block lists or as plain attention. */
 static void run_both_ways(const shape *s, const kernel *from, bool blocks, kernel made[2]) {
   const sl_op *ops[][2] = {{&sl_op_attention, &sl_op_attention_b},
                            {&sl_op_attention_blocks, &sl_op_attention_blocks_b}};
@@ -133,11 +134,11 @@ static void few_chosen_have_the_values_of_a_reference(uint64_t seed) {
 /* ---- the choice --------------------------------------------------------------------------------
  */
 
-/* Estimates behind the choice of a head, in f64. */
+/* The f64 estimates behind the choice of a head. */
 typedef struct head {
   const shape *s;
   const float *q, *k;         /* row 0 */
-  int64_t q_row, k_row, last; /* the last queries, from this one on */
+  int64_t q_row, k_row, last; /* the last queries start at position `last` */
   double *p;                  /* [last queries, length] probabilities */
 } head;
 
@@ -163,7 +164,8 @@ static head head_of(const shape *s, const kernel *c, int64_t b, int64_t h) {
   return x;
 }
 
-/* Mean of all products of a block of queries with one of keys: the product of their means. */
+/* Returns the mean of all products of a block of queries with a block of keys: the product of their
+ * means. */
 static double mean_product(const head *x, int64_t m, int64_t n) {
   int64_t T = x->s->length, i1 = SLI_MIN(m * 64 + 64, T), j1 = SLI_MIN(n * 64 + 64, T);
   double scale = (double)sli_attention_scale(&x->s->attrs, x->s->dim), sum = 0;
@@ -176,7 +178,7 @@ static double mean_product(const head *x, int64_t m, int64_t n) {
   return sum * scale / (double)((i1 - m * 64) * (j1 - n * 64));
 }
 
-/* Fills the estimates of the blocks of keys for block m of the queries, one number at a time. */
+/* Computes the estimates of the key blocks for block m of the queries, one element at a time. */
 static void estimates_of(const head *x, int64_t m, double *estimate) {
   int64_t T = x->s->length, rows = T - x->last;
   double means[m + 1];
@@ -195,8 +197,8 @@ static void estimates_of(const head *x, int64_t m, double *estimate) {
   }
 }
 
-/* Checks a list: as long as the budget says, its own block first, the first block last, and no
- * better one left out. Returns the mass of the last queries that it holds. */
+/* Checks a list: it has the budgeted length, starts with its own block, ends with the first block,
+ * and leaves out no better one. Returns the attention mass of the last queries within the list. */
 static double check_list(const head *x, int64_t m, const int32_t *list, int64_t width) {
   int64_t count = sli_blocks_chosen(&x->s->attrs, m), T = x->s->length;
   double estimate[m + 1], lowest = INFINITY, mass = 0;
@@ -255,8 +257,8 @@ static bool has_both(const int32_t *list, int32_t m, int32_t n) {
   return (list[1] == m && list[2] == n) || (list[1] == n && list[2] == m);
 }
 
-/* All queries attend to key 200 and to the key 320 before them. Both are found for the last
- * queries and for earlier ones, and next to nothing is lost. */
+/* All queries attend to key 200 and to the key 320 positions before them. The choice must find
+ * both, for the last queries and for earlier ones, and lose almost nothing. */
 static void lines_are_found(void) {
   enum { T = 1024, D = 64, COLUMN = 200, DISTANCE = 320 };
   shape s = shape_of(1, T, 1, 1, D, 4);
@@ -279,7 +281,7 @@ static void lines_are_found(void) {
   kernel_destroy(&k);
 }
 
-/* ---- bad input ---------------------------------------------------------------------------------
+/* ---- errors ------------------------------------------------------------------------------------
  */
 
 static void refuse(const sl_op *op, int nin, const shape *s, const char *text) {

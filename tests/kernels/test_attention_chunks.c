@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chunk of attention takes whole heads of many sequences, or a tile of queries of one: the
- * numbers have the same bits, forward and backward, with and without windows, documents and heads
- * that share keys; on every CPU level.
- *
+/* A work chunk of attention covers whole heads of many sequences, or a tile of queries of one
+ * sequence. Both give the same bits, forward and backward, with and without windows, documents and
+ * grouped key/value heads, on every CPU level.
  * labels: random more */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -17,13 +16,13 @@ enum { THREADS = 2, MANY = THREADS * SLI_CHUNKS_EACH + 3, MOST_LENGTH = 230, CAS
 
 static attention_shape random_shape(void) {
   attention_shape s = attention_shape_random(MOST_LENGTH, 2);
-  s.attrs.shown = 0; /* for whole sequences and pieces alone */
+  s.attrs.shown = 0; /* only for whole sequences and pieces */
   s.attrs.full = random_below(2);
   s.attrs.bf16 = random_below(2);
   return s;
 }
 
-/* The one sequence, many times. */
+/* Copies the one sequence into every batch row. */
 static void repeat(kernel *many, const kernel *one, int i) {
   size_t bytes = sl_type_bytes(&one->in_type[i]);
   for (int64_t b = 0; b < MANY; b++)

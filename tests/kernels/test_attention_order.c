@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention has one order of sums (vector/attention.h): a whole sequence, its pieces and the pages
- * of the KV cache have the same bits, whatever the cut and the ticks, on every CPU level. Gradients
- * of keys have those of the whole where pieces begin at tiles of queries. So it is with attention
- * in chunks, which within one chunk is plain attention.
- *
+/* Attention sums in one fixed order (vector/attention.h). A whole sequence, its pieces and the
+ * pages of the KV cache have the same bits for any cut and ticks, on every CPU level. Key gradients
+ * match the whole ones bit for bit where pieces begin at query tiles. The same holds for chunked
+ * attention, which within one chunk is plain attention.
  * labels: random unthreaded smoke */
 #include <sluice/attention.h>
 
@@ -73,7 +72,7 @@ static kernel piece(const attention_shape *s, const whole *w, int64_t at, int64_
   return k;
 }
 
-/* Checks the gradients of a piece; those of keys only if `aligned`. */
+/* Checks the gradients of a piece; gradients of keys only if `aligned`. */
 static void piece_back(const attention_shape *s, const whole *w, const kernel *there, void *kv,
                        void *ids, void *dkv, bool aligned) {
   int64_t at = there->tick.row, rows = there->tick.rows;
@@ -171,7 +170,7 @@ static kernel dual_call(const attention_shape *s) {
   return k;
 }
 
-/* Pages give the bits of the whole, in ticks of any rows. */
+/* Pages give the bits of the whole sequence, in ticks of any number of rows. */
 static void check_dual_pages(const attention_shape *s, const kernel *whole) {
   sl_type q = F32(1, MOST_ROWS, s->width), own = F32(1, MOST_ROWS, s->kv_width);
   int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, 1, MOST_PAGES) / sizeof(int32_t));
@@ -199,9 +198,9 @@ static bool is_zero(const void *x, const sl_type *type) {
   return true;
 }
 
-/* Gradients of a sequence in one chunk are those of plain attention; other forms get none. */
+/* Gradients of a sequence in one chunk are those of plain attention; other query forms get none. */
 static void check_dual_back(const attention_shape *s, const kernel *dual, const kernel *plain) {
-  static const int inputs[] = {0, 1, 2, 5, 6, 7}; /* those of attention_b */
+  static const int inputs[] = {0, 1, 2, 5, 6, 7}; /* inputs of attention_b */
   kernel b = attention_back(s, 1, plain);
   attention_fill_back(s, &b, plain);
   kernel_run(&b, NULL);
@@ -218,7 +217,7 @@ static void check_dual_back(const attention_shape *s, const kernel *dual, const 
   kernel_destroy(&b);
 }
 
-/* Plain attention with one form of the queries has the bits of the rows that see no others. */
+/* Plain attention with one form of the queries has the bits of the rows that use only that form. */
 static void check_one_form(const attention_shape *s, const kernel *dual) {
   attention_shape plain = *s;
   plain.attrs.chunk = 0;

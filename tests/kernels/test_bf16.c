@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in bf16 are products of rounded operands with f32 sums: the same for
- * every team, near the reference on doubles, and as near to f32 as rounding
- * allows.
+/* Products in bf16 are products of rounded operands with f32 sums: the same bits for every team,
+ * close to the double-precision reference, and as close to f32 as rounding allows.
  * labels: computes more */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/product.h"
@@ -17,7 +16,7 @@ static float from_bits(uint32_t bits) {
   return x;
 }
 
-/* The nearest of the two neighbours, the even one of two equally near. */
+/* Rounds to the nearer neighbour, ties to even. */
 static float rounded(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -29,7 +28,7 @@ static float rounded(float x) {
   return (float)(up ? high : low);
 }
 
-/* AVX-512's instruction makes of numbers below 2^-126 the zeros that its products take them for. */
+/* AVX-512's conversion flushes numbers below 2^-126 to zero, as its products do. */
 static bool flushes(int level) {
 #if defined(__x86_64__)
   return level >= 3;
@@ -42,7 +41,7 @@ static void rounding_goes_to_the_nearest(void) {
   enum { N = 3 * SLI_CHUNK_ELEMENTS + 37 };
   float *x = malloc(N * sizeof *x);
   uint16_t *y = malloc((N + 1) * sizeof *y);
-  for (int i = 0; i < N; i++) { /* any bits; often a tie */
+  for (int i = 0; i < N; i++) { /* arbitrary bits, often a tie */
     uint32_t bits = (uint32_t)random_bits();
     x[i] = from_bits(i % 3 ? bits : (bits & 0xffff0000u) | 0x8000u);
   }
@@ -63,9 +62,9 @@ static void rounding_goes_to_the_nearest(void) {
   free(y);
 }
 
-/* ---- other orders ---------------------------------------------------------------- */
+/* ---- packed orders --------------------------------------------------------------- */
 
-/* Element (k, n) of a matrix in its order; elements that are not there are zeros. */
+/* Returns element (k, n) of a matrix in its order; zero outside the matrix. */
 static uint16_t element(const sli_turning *t, int64_t k, int64_t n) {
   if (k >= t->k || n >= t->n) return 0;
   uint32_t bits;
@@ -145,11 +144,11 @@ static const shape shapes[] = {
     {2048, 72, 48, true, true}, {40, 4200, 70, false, true},
 };
 
-/* A row's run: its inputs filled at random, but for packed weights. */
+/* Calls of a linear layer; inputs are random except for packed weights. */
 typedef struct layer {
   const shape *s;
   kernel pack, forward, backward, weight;
-  kernel packing_forward, packing_backward; /* that pack the weight themselves */
+  kernel packing_forward, packing_backward; /* pack the weight themselves */
 } layer;
 
 static void copy_input(kernel *to, int i, const kernel *from, int j) {
@@ -205,15 +204,15 @@ static double at(matrix m, int64_t i, int64_t j) {
   return (double)m.data[i * m.row + j * m.column];
 }
 
-/* The matrix with its numbers rounded; `count` of them. */
+/* Returns the matrix with its `count` elements rounded. */
 static matrix rounded_matrix(matrix m, int64_t count) {
   float *data = malloc((size_t)count * sizeof *data);
   for (int64_t i = 0; i < count; i++) data[i] = rounded(m.data[i]);
   return (matrix){data, m.row, m.column};
 }
 
-/* Sums of f32 products come near the sums of the rounded products, and within
- * two roundings of 2^-9 each of those of the products as they are. */
+/* Sums of f32 products are close to the sums of rounded products, and within two roundings of 2^-9
+ * per term of the exact sums. */
 static void check_product(const shape *s, const char *what, const float *got, const float *start,
                           int64_t m, int64_t n, int64_t k, matrix a, matrix b) {
   matrix ra = rounded_matrix(a, m * k), rb = rounded_matrix(b, k * n);
@@ -252,7 +251,7 @@ static void check_layer(const layer *l) {
   else check_product(s, "linear_w", l->weight.out[0], NULL, s->n, s->k, s->rows, dyt, x);
 }
 
-/* Runs again on a team: the same bits. */
+/* A team gives the same bits. */
 static void check_team(kernel *k, struct sl_team *team) {
   size_t bytes = sl_type_bytes(&k->out_type[0]);
   void *alone = malloc(bytes);
@@ -263,7 +262,7 @@ static void check_team(kernel *k, struct sl_team *team) {
   free(alone);
 }
 
-/* Whoever packs the weight: the same bits. */
+/* Packing inside the call gives the same bits as a separate pack. */
 static void check_packing(const kernel *packed, kernel *packing) {
   kernel_run(packing, NULL);
   CHECK(!memcmp(packed->out[0], packing->out[0], sl_type_bytes(&packing->out_type[0])),
@@ -339,7 +338,8 @@ static float *f32_numbers(int64_t count) {
   return x;
 }
 
-/* Where what C had, or the bias, or both operands lie as a strip and its panels. */
+/* Returns the reference sum, with operands packed in strips and panels; starts from C, the bias or
+ * zero. */
 static double tile_sum(const tiles *x, int64_t row, int64_t column) {
   const sli_tiles *t = &x->t;
   double sum = t->adds   ? (double)x->start[row * C_ROW + column]
@@ -353,7 +353,7 @@ static double tile_sum(const tiles *x, int64_t row, int64_t column) {
   return sum;
 }
 
-/* Does a level add products on tiles in the order of AMX? */
+/* Returns whether a level sums products on tiles in AMX's order. */
 static bool in_order_of_amx(int level) {
   const char *own = level_chunks(level)->bf16;
   return !own || !strcmp(own, "amx-bf16");
@@ -383,7 +383,7 @@ static void check_tiles(tiles *x) {
   }
 }
 
-/* What AMX computes is what its manual says, to the last bit; neighbours of C are left alone. */
+/* AMX computes exactly what its manual specifies; elements next to C are not touched. */
 static void tiles_have_the_same_bits_on_all_levels(void) {
   static const int64_t shapes[][3] = {{32, 32, 32}, {32, 96, 64}, {5, 77, 160},
                                       {32, 33, 32}, {1, 1, 96},   {31, 112, 512}};
@@ -412,7 +412,8 @@ static void tiles_have_the_same_bits_on_all_levels(void) {
     }
 }
 
-/* Else two threads would wait for each other a quarter of the time. */
+/* Chunk counts that are small are even; otherwise two threads would wait for each other a quarter
+ * of the time. */
 static void few_chunks_are_an_even_number(void) {
   for (int64_t m = 1; m < 2048; m++) {
     sli_product *product = NULL;
@@ -426,8 +427,8 @@ static void few_chunks_are_an_even_number(void) {
   }
 }
 
-/* By the library where this processor multiplies bf16 or the library can pretend it does, and on
- * tiles, which any processor can. */
+/* Tests the library where the processor multiplies bf16 or the library can emulate it, and tiles,
+ * which work on any processor. */
 static void check_products(uint64_t seed) {
   struct sl_team *team = sli_team_create(3, NULL, NULL);
   for (int tiles = 0; tiles < 2; tiles++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a row computes does not depend on the team's size, nor on whether an output lies over an
- * input where the row says that it may; bit for bit, on every CPU level, on the way back too.
+/* The result of an op depends neither on the team size nor on whether an output overwrites an input
+ * where the op allows it. The bits are the same on every CPU level, in gradients too.
  * labels: random smoke */
 #include <unistd.h>
 
@@ -12,9 +12,9 @@
 #include "tests/support/seeds.h"
 
 enum { TEAMS = 3 };
-static struct sl_team *teams[TEAMS]; /* of 1, 2, 3 threads */
+static struct sl_team *teams[TEAMS]; /* with 1, 2, 3 threads */
 
-/* Larger than a chunk, and no whole number of vectors. */
+/* Arrays larger than a chunk, and not a whole number of vectors. */
 static const math_claim large_claims[] = {
     {&sl_op_silu, ref_silu, {0}, 1, {F32(5, 7001)}, 0, 0},
     {&sl_op_rsqrt, ref_rsqrt, {0}, 1, {F32(5, 7001)}, 0, 1.5},
@@ -30,7 +30,7 @@ static void check_same(const kernel *k, void *const *got, const char *when) {
           "%s: output %d differs %s (CPU level %d)", k->op->name, o, when, sli_cpu_level());
 }
 
-/* k holds what comes of it alone. */
+/* Compares with k, which holds the results of a single thread. */
 static void check_teams(const kernel *k) {
   kernel c = *k;
   for (int o = 0; o < k->nout; o++) c.out[o] = array_create(&k->out_type[o]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gated delta rule has the values of the plain recurrence in f64, and its gradients those of
- * differences of that recurrence, whatever the heads and the lengths. Pieces of any length have the
- * bits of the whole, forward and backward.
+/* The gated delta rule matches the plain recurrence in f64, and its gradients match finite
+ * differences of the recurrence, for any heads and lengths. Pieces of any length have the bits of
+ * the whole, forward and backward.
  * labels: random unthreaded */
 #include <math.h>
 
@@ -34,7 +34,7 @@ static shape shape_random(void) {
   return s;
 }
 
-/* Divides keys by their lengths, as models do; gates are negative, and parts within [0, 1]. */
+/* Normalizes the keys as models do; gates are negative, and parts are in [0, 1]. */
 static void fill(const shape *s, kernel *k) {
   for (int i = 0; i < k->nin; i++) array_random(k->in[i], &s->in[i], 0);
   for (int64_t r = 0; r < sl_type_elements(&s->in[1]) / s->dk; r++) {
@@ -108,7 +108,7 @@ static void check_values(const shape *s, const kernel *c) {
   free(e);
 }
 
-/* Compares some elements of each gradient with differences of the recurrence. */
+/* Compares some elements of each gradient with finite differences of the recurrence. */
 static void check_gradients(const shape *s, const kernel *c) {
   static const char *const names[] = {"dq", "dk", "dv", "the gradient of a gate",
                                       "the gradient of a part"};
@@ -136,7 +136,7 @@ static void check_gradients(const shape *s, const kernel *c) {
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* A call on a piece; its input number INPUTS + 2, if it has that, is the state before. */
+/* Creates a call on a piece; input INPUTS + 2, if present, is the previous state. */
 static kernel piece_of(const shape *s, const kernel *whole, const sl_op *op, int nin, int nout,
                        int64_t at, int64_t rows, const sl_type *state) {
   static const int from[] = {0, 1, 2, 3, 4, O, E, -1, DOUT};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory on disk and the queue that copies to and from there: what comes back is what went, at
- * any place and of any length, and nothing beside it changes. */
+/* Tests disk memory and the queue that copies to and from it: data of any length at any offset
+ * comes back unchanged, and neighbouring bytes stay intact. */
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
@@ -35,7 +35,7 @@ static void *queue_open(void) {
   return queue;
 }
 
-/* Copies n of so many floats each, from base 0 to base 1 + c. */
+/* Copies of n floats each, from base 0 to base 1 + c. */
 enum { CALLS = 3 };
 typedef struct copies {
   sl_program program;
@@ -76,11 +76,11 @@ static bool run(void *queue, copies *c, void *to, void *from) {
 
 typedef struct both {
   char *disk, *memory;
-  char *want, *poison; /* what should be on disk; what nothing was copied to */
+  char *want, *poison; /* the expected disk contents; the bytes that no copy wrote */
   void *queue;
 } both;
 
-/* A piece of it all: of any bytes, or of whole pages. */
+/* Picks a random range: any number of bytes, or whole pages. */
 static size_t pick(rng *d, size_t *bytes) {
   bool whole = rng_below(d, 4) > 0;
   size_t unit = whole ? PAGE : 4, slot = rng_below(d, SLOTS);
@@ -106,7 +106,7 @@ static void write_some(both *b, rng *d) {
     add_copy(&c, at[i], at[i], bytes);
   }
   CHECK(run(b->queue, &c, b->disk, b->memory), "%s", sl_queue_disk.failure(b->queue));
-  for (int i = 0; i < n; i++) /* those before have what is written over them */
+  for (int i = 0; i < n; i++) /* later copies overwrite earlier ones */
     memcpy(b->want + at[i], b->memory + at[i], (size_t)c.types[i].dim[0] * 4);
 }
 
@@ -149,9 +149,9 @@ static void check_round_trips(const char *how, int times) {
   free(b.poison);
 }
 
-/* ---- what is not disk ------------------------------------------------------------------ */
+/* ---- copies without the queue ---------------------------------------------------------- */
 
-/* Within disk memory, and between memories that are no disk's, as all copies are. */
+/* Copies within disk memory, and between host memories. */
 static void check_copies_within(void) {
   static char data[3 * PAGE], back[3 * PAGE];
   rng d = {.key = 9};
@@ -209,7 +209,7 @@ static void only_copies_run_there(void) {
   check_refuses(other, "op x (copy)");
 }
 
-/* ---- what cannot be -------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------- */
 
 static void check_says(sl_status got, sl_status want, const char *a, const char *b) {
   CHECK(got == want, "%s: %s", sl_status_text(got), sl_detail());
@@ -248,7 +248,7 @@ static void a_wrong_folder_is_named(void) {
   unsetenv("TMPDIR");
 }
 
-/* In place of the file there is another one, which does not do what it is asked to. */
+/* Replaces the file by one that fails. */
 static void check_breaks(const char *how, const char *other, bool out, const char *why) {
   setenv("SLUICE_DISK", how, 1);
   copies c = {0};
@@ -278,7 +278,7 @@ static void what_breaks_is_named(const char *how) {
   check_breaks(how, "/dev/null", false, "unexpected end of file");
 }
 
-/* ---- what is left ---------------------------------------------------------------------- */
+/* ---- traces left behind ---------------------------------------------------------------- */
 
 static void write_all(const char *how, char *disk) {
   static _Alignas(PAGE) char data[64 * PAGE];
@@ -302,8 +302,8 @@ static int count_cached(char *seen) {
   return cached;
 }
 
-/* Of what was written and read, nothing lies in the page cache; if that can be seen here, where
- * nothing was written yet. */
+/* Nothing read or written stays in the page cache. This is checked only if the unwritten file shows
+ * no cached pages. */
 static void the_page_cache_stays_empty(const char *how) {
   setenv("SLUICE_DISK", how, 1);
   char *disk = disk_create(SEEN * PAGE);
@@ -317,7 +317,7 @@ static void the_page_cache_stays_empty(const char *how) {
   sl_memory_disk.destroy(disk, SEEN * PAGE);
 }
 
-/* However a process ends, no file of it is left. */
+/* No file is left, however a process ends. */
 static void a_kill_leaves_no_file(const char *how) {
   char path[] = "./disk-XXXXXX";
   CHECK(mkdtemp(path), "no folder");
@@ -333,7 +333,7 @@ static void a_kill_leaves_no_file(const char *how) {
   CHECK(!rmdir(path), "%s: the killed process left a file in %s", how, path);
 }
 
-/* Its memory cannot be followed: an address counts places. */
+/* An address in disk memory only counts positions: reading through it faults. */
 static void an_address_is_no_memory(void) {
   char *disk = disk_create(PAGE);
   pid_t child = fork();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dual-chunk attention gives what its definition gives, score by score (reference/dual_chunk.txt),
- * and texts that describe no chunks are refused.
+/* Dual-chunk attention matches its definition, score by score (reference/dual_chunk.txt), and texts
+ * that describe no chunks are refused.
  * labels: unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "tests/support/kernel_levels.h"
 #include "tests/support/reference_file.h"
 
-/* A case of the file, and what is computed of it. */
+/* A case of the file, and the call computed from it. */
 static struct setting {
   double chunk, local, original, theta;
   int64_t length, heads, kv_heads, dim;
@@ -23,13 +23,13 @@ static struct setting {
 static kernel dual;
 static bool made;
 
-/* Fills an array with the file's numbers from the n-th on. */
+/* Fills an array with the reference file's formula, from the n-th number on. */
 static void fill_sines(float *to, int64_t count, int64_t n) {
   for (int64_t i = 0; i < count; i++, n++)
     to[i] = (float)sin(0.37 * (double)n + 1 / ((double)n + 1));
 }
 
-/* Turns an array by a form of the positions. */
+/* Rotates an array by a form of the positions. */
 static void turn(float *to, const float *from, const sl_type *type, int64_t heads,
                  sl_rope_form form) {
   const sl_rope rope = {.kind = SL_ROPE_DUAL_CHUNK,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in one order of sums have the bits of a scalar reference: a chain of fused products in
- * each group of k, in the first one from the bias, and a binary tree over the groups. Neither the
- * number of rows or columns nor the forms of the operands, the team, the chunk or the CPU level
- * changes a bit, unless the level does not fuse. Halves of k that are multiplied apart add up to
- * the whole. Sums of leaves are rounded and added in f64.
- *
+/* Products with one fixed order of sums have the bits of a scalar reference. Each group of k is a
+ * chain of fused products, the first starting at the bias; a binary tree adds the groups. No bit
+ * depends on the number of rows or columns, the forms of the operands, the team, the chunk or the
+ * CPU level, unless the level does not fuse. Products of two halves of k add up to the whole. Sums
+ * of leaves are rounded and added in f64.
  * labels: computes more */
 #include <math.h>
 #include <stdlib.h>
@@ -20,20 +19,21 @@
 
 enum { MOST_SLOTS = 64 };
 
-/* Returns numbers over several powers of two, so that every order of sums rounds in its own way. */
+/* Returns numbers over several powers of two, so that different orders of sums round
+ * differently. */
 static float number(void) {
   float x = (float)(rand() % 2000001 - 1000000) / 1000000;
   return ldexpf(x, rand() % 7 - 3);
 }
 
 static float fused(float a, float b, float sum) {
-  volatile float product = a * b; /* rounded by itself */
+  volatile float product = a * b; /* rounded separately */
   return sli_cpu_level() ? fmaf(a, b, sum) : sum + product;
 }
 
 /* ---- the reference ------------------------------------------------------------------- */
 
-/* Returns the group that step k is in. */
+/* Returns the group of step k. */
 static int64_t group_of(const sli_product_shape *s, int64_t k) {
   int64_t groups = (s->k + s->chunk - 1) / s->chunk;
   if (!s->part[0]) return k / s->chunk;
@@ -121,7 +121,7 @@ static sli_product_shape in_form(int64_t m, int64_t n, int64_t k, int form) {
                              .bias = form / 4 == 2};
 }
 
-/* Less than a tile, its edges, blocks of each dim, groups of one step to all. */
+/* Sizes: less than a tile, tile edges, several blocks of each dim; groups of one step up to all. */
 static void products_have_the_bits_of_the_reference(struct sl_team *const teams[2]) {
   static const int64_t sizes[][4] = {{1, 1, 1, 1},      {7, 5, 3, 2},       {13, 50, 17, 17},
                                      {29, 65, 40, 5},   {1, 100, 600, 64},  {9, 33, 512, 100},
@@ -144,7 +144,7 @@ static void random_products(struct sl_team *const teams[2], int times) {
   }
 }
 
-/* k is q|k|v with fewer keys than queries, or gate|up. */
+/* k consists of q|k|v with fewer keys than queries, or of gate|up. */
 static void groups_have_a_share_of_each_part(struct sl_team *const teams[2]) {
   for (int groups = 1; groups <= 8; groups++)
     for (int form = 0; form < 12; form++) {
@@ -166,7 +166,7 @@ static void take_half(const float *from, bool rows, int64_t lines, int64_t k, in
           from[rows ? (half * length + i) * lines + l : l * k + half * length + i];
 }
 
-/* Two devices with half of k each make the sums of one that has all. */
+/* Two devices with half of k each produce the sums of one device with all of k. */
 static void halves_add_up(void) {
   for (int form = 0; form < 4; form++)
     for (int64_t groups = 2; groups <= 16; groups *= 2) {
@@ -193,7 +193,7 @@ static void halves_add_up(void) {
     }
 }
 
-/* A weight gradient over the valid rows alone. */
+/* A weight gradient over the valid rows only. */
 static void the_first_steps_of_k(struct sl_team *team) {
   operands o = operands_of(in_form(40, 70, 900, 5), number);
   o.shape.chunk = o.shape.k;
@@ -227,7 +227,7 @@ static double sum_of_leaves(const operands *o, int64_t steps, int64_t row, int64
   return total;
 }
 
-/* Some steps of k, which may end within a leaf, added to what is there or not. */
+/* Checks some steps of k, which may end within a leaf, with and without adding to C. */
 static void check_leaves(sli_product_shape shape, struct sl_team *team) {
   operands o = operands_of(shape, number);
   sli_product *p = product_of(shape);
@@ -276,7 +276,7 @@ static void bad_groups_are_refused(void) {
 
 static void check_all(uint64_t seed) {
   struct sl_team *teams[] = {sli_team_create(2, NULL, NULL), sli_team_create(3, NULL, NULL)};
-  setenv("SLUICE_CPU_FP32", "tiles", 1); /* has no say here */
+  setenv("SLUICE_CPU_FP32", "tiles", 1); /* has no effect here */
   srand((unsigned)seed);
   products_have_the_bits_of_the_reference(teams);
   random_products(teams, test_many(60, 10, 600));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions and pools give what PyTorch gives (tests/reference/images.txt), on the way back
- * too, and windows that do not fit are refused.
+/* Convolutions and pools match PyTorch (tests/reference/images.txt), and so do their gradients.
+ * Windows that do not fit are refused.
  * labels: unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const struct torch_case {
     {"mean_pool_global", {&sl_op_mean_pool, NULL, {0}, 1, {F32(2, 3, 4, 5)}, 0, 0}},
 };
 
-enum { DY = 9 }; /* the number of the gradient that comes from outside */
+enum { DY = 9 }; /* the number of the incoming gradient */
 
 static void fill(float *x, const sl_type *type, int which) {
   for (int64_t i = 0; i < sl_type_elements(type); i++)
@@ -51,7 +51,7 @@ static kernel case_create(const math_claim *c) {
   return k;
 }
 
-/* ---- held against the file ------------------------------------------------------------------- */
+/* ---- comparison with the file ---------------------------------------------------------------- */
 
 static void check_numbers(const char *what, const float *got, const sl_type *type, char *line) {
   for (int64_t i = 0; i < sl_type_elements(type); i++) {
@@ -64,7 +64,7 @@ static void check_numbers(const char *what, const float *got, const sl_type *typ
   }
 }
 
-/* Of the rule that gives the gradient of this input. */
+/* Checks the rule that gives the gradient of this input. */
 static void check_gradient(const kernel *k, int input, const char *what, char *line) {
   for (const sl_grad_rule *rule = k->op->grad; rule->nof; rule++)
     for (int j = 0; j < rule->nof; j++) {
@@ -94,7 +94,7 @@ static void check_line(char *line) {
   CHECK(false, "%s is no case", name);
 }
 
-/* ---- what does not fit ----------------------------------------------------------------------- */
+/* ---- windows that do not fit ----------------------------------------------------------------- */
 
 static void check_refusals(void) {
   static const sl_window big = {.size = {2, 6}}, padded = {.size = {2, 2}, .pad = {0, 2}},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row that is given wrong shapes says what it expected and what it got.
+/* An op that gets wrong shapes reports what it expected and what it got.
  * labels: unthreaded */
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What calls keep is there once for all calls of a device that share it, and gone with the last.
+/* State that calls keep exists once for all calls of a device that share it, and is freed with the
+ * last one.
  * labels: unthreaded */
 #include <sluice/ops.h>
 #include <sluice/program.h>

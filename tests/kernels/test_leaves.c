@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact gradients of experts' maps are, bit for bit, sums over leaves by a scalar reference: rows
- * of one leaf and one expert in their order, in tiles, each leaf's sum rounded to a multiple of
- * 2^-40. Rows that come to a device in another order, with the numbers of their leaves, have the
- * same sums; sums of several devices add up to those of one. The numbers of leaves are those of the
- * places that ids have in the whole.
+/* Exact gradients of expert weights equal, bit for bit, sums over leaves by a scalar reference. It
+ * adds rows of one leaf and one expert in order, in tiles, and rounds each leaf's sum to a multiple
+ * of 2^-40. Rows that arrive at a device in another order, with their leaf numbers, give the same
+ * sums, and sums of several devices add up to those of one. Leaf numbers follow the positions of
+ * the ids in the whole array.
  * labels: random unthreaded */
 #include <math.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static float number(void) {
   return ldexpf((float)random_below(1 << 20) / (1 << 20) - 0.5f, (int)random_below(5));
 }
 
-/* Makes a row for each place of [B, T, K], of which expert 4 has none and some have none. */
+/* Makes a row for each place of [B, T, K]; expert 4 gets none, and some rows have no expert. */
 static void make(rows *r, int64_t leaf) {
   r->count = ROWS;
   for (int64_t i = 0; i < ROWS; i++) {
@@ -50,13 +50,13 @@ static void make(rows *r, int64_t leaf) {
 }
 
 static float fused(float a, float b, float sum) {
-  volatile float product = a * b; /* rounded by itself */
+  volatile float product = a * b; /* rounded separately */
   return sli_cpu_level() ? fmaf(a, b, sum) : sum + product;
 }
 
 /* ---- the reference ------------------------------------------------------------------- */
 
-/* Returns the sum of a leaf's rows of an expert, for one element of the gradient. */
+/* Returns the sum over a leaf's rows of one expert, for one element of the gradient. */
 static float leaf_sum(const rows *r, int32_t leaf, int32_t expert, int n, int c) {
   float sum = 0, tile = 0;
   int64_t seen = 0;
@@ -78,8 +78,8 @@ static double reference(const rows *r, int32_t expert, int n, int c) {
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-/* Runs the op on rows [b, t, k]; dw has the experts from `first` on. With `arrived` the leaves are
- * given. */
+/* Runs the op on rows [b, t, k]; dw has the experts from `first` on. With `arrived`, the leaves are
+ * an input. */
 static void run(const rows *r, sl_type ids, int64_t leaf, int first, int experts, bool arrived,
                 double *dw) {
   sl_type x = ids, dy = ids;
@@ -116,10 +116,10 @@ static void check(const rows *r, const double *dw, int first, int experts, const
       }
 }
 
-/* ---- rows that come to a device ---------------------------------------------------------- */
+/* ---- rows that arrive at a device -------------------------------------------------------- */
 
-/* Takes the rows of some experts from parts of the whole, one behind the other, with their leaves.
- */
+/* Collects the rows of some experts from parts of the whole, one part after another, with their
+ * leaves. */
 static void arrive(const rows *r, const sl_region *const *of, int sources, int64_t leaf, int first,
                    int experts, rows *out) {
   sl_dispatch_leaves l = {
@@ -157,7 +157,7 @@ static sl_region part(int64_t row, int64_t rows, int64_t position, int64_t posit
                      .of = {{0, 1, {row}, {rows}}, {1, 1, {position}, {positions}}}};
 }
 
-/* Devices share rows (with `along` 0) or positions. */
+/* Devices split rows (with `along` 0) or positions. */
 static void check_devices(const rows *r, int64_t leaf, int along) {
   int64_t cut = along ? T / 3 : 1;
   sl_region of[2] = {part(0, along ? B : cut, 0, along ? cut : T),

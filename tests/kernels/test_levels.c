@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact calls have the same bits on all CPU levels that fuse products and sums: sums go in lanes
- * whose number no level changes.
+/* Exact calls have the same bits on all CPU levels that fuse multiply and add: sums use a number of
+ * lanes that does not depend on the level.
  * labels: random unthreaded */
 #include <sys/mman.h>
 
@@ -54,7 +54,7 @@ static const math_claim calls[] = {
 };
 /* clang-format on */
 
-static uint64_t (*hashes)[ROOM]; /* [LEVELS], in memory that the children share */
+static uint64_t (*hashes)[ROOM]; /* [LEVELS], in memory shared with the child processes */
 
 static uint64_t hash_of(const kernel *k) {
   uint64_t hash = SLI_HASH_SEED;
@@ -86,7 +86,7 @@ static void levels_agree(uint64_t seed) {
   int differ = 0, first = 1;
   memset(hashes, 0, LEVELS * sizeof *hashes);
   on_every_level(run_all, seed);
-  while (first + 1 < LEVELS && !hashes[first][0]) first++; /* sanitizers leave some out */
+  while (first + 1 < LEVELS && !hashes[first][0]) first++; /* sanitizers skip some */
   for (int level = first + 1; level < LEVELS; level++)
     for (size_t i = 0; i < SLI_COUNT(calls) && hashes[level][0]; i++) {
       if (hashes[level][i] == hashes[first][i]) continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gated linear attention has the values of the plain recurrence in f64, and its gradients those of
- * the recurrence's, whatever the heads, the gates and the lengths. Pieces of any length have the
- * bits of the whole, forward and backward, and so has each sequence alone. Shares of devices that
- * exchange states have its values and gradients, also in pieces, and where gates are shut.
+/* Gated linear attention matches the plain recurrence in f64, and so do its gradients, for any
+ * heads, gates and lengths. Pieces of any length have the bits of the whole, forward and backward,
+ * and so has each sequence alone. Devices that split positions and exchange states get its values
+ * and gradients, also in pieces, and with closed gates.
  * labels: random unthreaded */
 #include <math.h>
 
@@ -50,7 +50,7 @@ static kernel call_of(const shape *s, const sl_op *op, int nin, int nout) {
   return kernel_create(op, s->attrs, nin, s->in, nout);
 }
 
-/* Fills q, k, v and do at random, and the gates with negative numbers, some of which shut them. */
+/* Fills q, k, v and do at random, and the gates with negative numbers, some of which close them. */
 static void fill(const shape *s, kernel *k) {
   for (int i = 0; i < k->nin; i++) array_random(k->in[i], &s->in[i], 0);
   float *g = k->in[3];
@@ -62,7 +62,7 @@ static void fill(const shape *s, kernel *k) {
 
 typedef struct head {
   const shape *s;
-  const float *q, *k, *v, *g; /* of position 0 */
+  const float *q, *k, *v, *g; /* at position 0 */
   int64_t q_row, k_row, v_row, g_row;
 } head;
 
@@ -85,7 +85,7 @@ static double gate(const head *x, int64_t t, int64_t i) {
   return exp((double)x->g[t * x->g_row + (x->s->per_head ? 0 : i)]);
 }
 
-/* Fills the states after each position: [T][dk][dv]. */
+/* Returns the states after each position: [T][dk][dv]. */
 static double *states_of(const head *x) {
   int64_t n = x->s->dk * x->s->dv;
   double *all = sli_calloc((size_t)(x->s->length * n), sizeof *all);
@@ -126,8 +126,8 @@ static void check_values(const shape *s, const kernel *c) {
     }
 }
 
-/* Adds a head's gradients, by the chain rule through its states, to those of its sequence: q, k, v,
- * gates as the inputs lie. */
+/* Adds a head's gradients, by the chain rule through its states, to those of its sequence; q, k, v
+ * and gates are laid out like the inputs. */
 static void add_gradients(const head *x, const float *dout, int64_t o_row, double *dq, double *dk,
                           double *dv, double *dg) {
   const shape *s = x->s;
@@ -176,8 +176,8 @@ static void check_gradients(const shape *s, const kernel *c) {
 /* ---- pieces ------------------------------------------------------------------------------------
  */
 
-/* A call on some positions. Its inputs are those of the whole by number; -1: of the type `record`.
- */
+/* Creates a call on some positions. `from` maps its inputs to inputs of the whole; -1 stands for
+ * the type `record`. */
 static kernel part_of(const shape *s, const kernel *whole, const sl_op *op, int nin,
                       const int *from, int nout, int64_t at, int64_t rows, const sl_type *record) {
   sl_type in[8];
@@ -249,16 +249,16 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   free(carry);
 }
 
-/* ---- shares --------------------------------------------------------------------------------- */
+/* ---- split positions ------------------------------------------------------------------------ */
 
 enum { DEVICES = 3, PIECES = 2, SHARES = DEVICES * PIECES };
 
-/* Shares of the positions, in the order of the positions: of DEVICES devices in each piece. */
+/* Shares of the positions in their order; each piece is split over DEVICES devices. */
 typedef struct shares {
   shape s;
   int pieces, devices;
   int64_t begin[SHARES + 1];
-  sl_type state, carry; /* of all devices */
+  sl_type state, carry; /* all devices together */
   kernel records[SHARES];
   void *ends[DEVICES]; /* a device's state at the end of a piece */
 } shares;
@@ -291,8 +291,8 @@ static void drop_records(shares *x) {
   for (int i = 0; i < x->pieces * x->devices; i++) kernel_destroy(&x->records[i]);
 }
 
-/* Makes the state before a share, or back the gradient of that behind it, into `to`, which begins
- * with zeros. Backward, records come from the last one to the first. */
+/* Computes the state before a share, or backward the gradient of the state behind it, into `to`,
+ * which starts at zero. Backward, records are joined from the last to the first. */
 static void join(shares *x, int share, bool back, void *to) {
   int piece = share / x->devices, member = share % x->devices, of = piece * x->devices;
   int first = back ? x->devices - 1 - member : member;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention among the keys in sight, by a window, by padding and by documents, has PyTorch's
- * figures (reference/masks.txt); tiles out of sight are not looked at; a document gives in a row of
- * several what it gives alone. Documents are told apart in pieces as in whole rows.
+/* Attention to visible keys, limited by a window, padding and documents, matches PyTorch
+ * (reference/masks.txt). Hidden tiles are not read. A document gives the same output in a row of
+ * several as alone, and documents are separated in pieces as in whole rows.
  * labels: unthreaded */
 #include <unistd.h>
 
@@ -22,8 +22,8 @@ static void *arrays[WORDS];
 static int cases;
 static bool bf16;
 
-/* Operands that are rounded to 8 bits give sums that are off by as much of what is summed, which is
- * of the size of the largest. */
+/* Returns the tolerance: operands rounded to 8 bits change sums in proportion to their largest
+ * terms. */
 static float slack(const float *want, int64_t n) {
   float most = 1;
   for (int64_t i = 0; i < n; i++) most = fmaxf(most, fabsf(want[i]));
@@ -107,7 +107,7 @@ static void check_figures(void) {
   for (int w = 0; w < WORDS; w++) free(arrays[w]), arrays[w] = NULL;
 }
 
-/* ---- tiles out of sight -------------------------------------------------------------------- */
+/* ---- hidden tiles -------------------------------------------------------------------------- */
 
 enum { LENGTH = 8 * SLI_KEY_TILE, WIDTH = 16 };
 
@@ -123,7 +123,7 @@ static void fill(kernel *k, int64_t bad) {
     for (int64_t e = 0; e < bad * WIDTH; e++) ((float *)k->in[i])[e] = NAN;
 }
 
-/* The first `bad` keys are not numbers; queries from `from` on do not look at them. */
+/* The first `bad` keys are NaN; queries from `from` on must not read them. */
 static void check_untouched(sl_attrs a, const int32_t *ids, int64_t bad, int64_t from) {
   sl_type x = F32(1, LENGTH, WIDTH);
   const sl_type in[] = {x, x, x, I32(1, LENGTH)};
@@ -152,7 +152,7 @@ static void check_tiles(void) {
   for (int t = LENGTH / 2; t < LENGTH; t++) ids[t] = 1;
   check_untouched((sl_attrs){.heads = 1, .window = 65}, NULL, LENGTH / 2, LENGTH / 2 + 64);
   check_untouched((sl_attrs){.heads = 1, .window = 65, .full = true}, NULL, LENGTH / 2,
-                  LENGTH / 2 + 128); /* queries before are seen by keys up to there */
+                  LENGTH / 2 + 128); /* earlier queries are visible to keys up to there */
   check_untouched((sl_attrs){.heads = 1}, ids, LENGTH / 2, LENGTH / 2);
   check_untouched((sl_attrs){.heads = 1, .full = true}, ids, LENGTH / 2, LENGTH / 2);
   for (int t = 0; t < LENGTH / 2; t++) ids[t] = -1;

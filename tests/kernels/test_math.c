@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vector functions are within a few units in the
- * last place of libm's, over their whole range, and right at the ends.
+/* The vector functions are within a few units in the last place of libm over their whole range, and
+ * right at its ends.
  * labels: unthreaded */
 #include "kernels/cpu/vector/prelude.h"
 
@@ -10,7 +10,7 @@
 
 #include "tests/support/test.h"
 
-/* Distance in units of the last place of `want`. */
+/* Returns the distance in units in the last place of `want`. */
 static double ulps(float got, double want) {
   float near = (float)want;
   double unit = (double)(nextafterf(fabsf(near), INFINITY) - fabsf(near));
@@ -74,7 +74,7 @@ static void check_waves(void) {
     check_function("sin", vsin, sin, -ranges[r][0], ranges[r][0], ranges[r][1], 2, 0);
     check_function("cos", vcos, cos, -ranges[r][0], ranges[r][0], ranges[r][1], 2, 0);
   }
-  for (int k = 1; k < 100000; k += 7) { /* next to the zeros */
+  for (int k = 1; k < 100000; k += 7) { /* near the zeros */
     float x = (float)(k * 3.14159265358979 / 2);
     check_function("sin", vsin, sin, x, x * 1.0000001f, x, 2, 0);
     check_function("cos", vcos, cos, x, x * 1.0000001f, x, 2, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Muon updates matrices as PyTorch's does (reference/muon.txt), whatever their shape and on every
- * CPU level; the direction of a matrix of four numbers is the one worked out by hand; and a large
- * matrix ends with singular values near one.
+/* Muon updates matrices as PyTorch does (reference/muon.txt), for any shape and on every CPU level.
+ * A 2 x 2 matrix has the direction worked out by hand, and a large matrix ends with singular values
+ * near one.
  * labels: unthreaded */
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static void check_near(double got, double want, double tolerance, const char *wh
         want);
 }
 
-/* ---- four numbers ------------------------------------------------------------------ */
+/* ---- by hand ----------------------------------------------------------------------- */
 
 static void check_four(uint64_t seed) {
   (void)seed;
@@ -40,7 +40,7 @@ static void check_four(uint64_t seed) {
   kernel_destroy(&k);
 }
 
-/* ---- as PyTorch ---------------------------------------------------------------------- */
+/* ---- against PyTorch ----------------------------------------------------------------- */
 
 static float *field(sl_optimizer *o, const char *name) {
   if (!strcmp(name, "lr")) return &o->lr;
@@ -110,8 +110,8 @@ static void check_reference(uint64_t seed) {
 
 /* ---- a large matrix ------------------------------------------------------------------- */
 
-/* Checks that X^T X, or X X^T of a wide one, has the trace of singular values from 0.5 to 1.5: the
- * steps leave them there, if none was tiny. */
+/* Checks that X^T X (or X X^T for a wide matrix) has the trace of singular values from 0.5 to 1.5:
+ * the steps leave them there unless one was tiny. */
 static void check_singular_values(uint64_t seed) {
   enum { ROWS = 300, COLUMNS = 40 };
   sl_optimizer o =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every op that <sluice/ops.h> declares for models, or ops/ops.h for passes, has its line in
- * ops/ops.def, and every line makes a row that is found by its name and says what all rows must.
+/* Every op that <sluice/ops.h> declares for models, or ops/ops.h for passes, has a line in
+ * ops/ops.def. Every line makes a row that can be found by name and has all required fields.
  * labels: unthreaded smoke */
 #include <ctype.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void check_rows(void) {
   CHECK(!sl_ops[SLI_COUNT(names)], "there are more rows than lines");
 }
 
-/* Reads the names that follow "extern const sl_op " up to each semicolon; how many. */
+/* Checks the names that follow "extern const sl_op " up to each semicolon; returns their number. */
 static int check_declarations(const char *source, const char *header) {
   char line[512], word[128];
   snprintf(line, sizeof line, "%s/%s", source, header);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimizers give what PyTorch's give (reference/optimizers.txt), on every CPU level; their
- * settings take the defaults they leave open, the rate of a step follows its schedule, and the
- * hash of a plan sees every setting.
+/* The optimizers match PyTorch's (reference/optimizers.txt) on every CPU level. Open settings take
+ * their defaults, the rate of a step follows its schedule, and the hash of a plan covers every
+ * setting.
  * labels: unthreaded */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static void check_near(double got, double want, const char *what) {
         want);
 }
 
-/* ---- as PyTorch ------------------------------------------------------------------------- */
+/* ---- against PyTorch -------------------------------------------------------------------- */
 
 static float *field(sl_optimizer *o, const char *name) {
   if (!strcmp(name, "lr")) return &o->lr;
@@ -28,7 +28,7 @@ static float *field(sl_optimizer *o, const char *name) {
   return &o->weight_decay;
 }
 
-/* "case NAME key=value ..." */
+/* Reads "case NAME key=value ...". */
 static void read_case(char *line, sl_optimizer *o) {
   strtok(line, " \n");
   const char *name = strtok(NULL, " \n");
@@ -53,7 +53,8 @@ typedef struct one {
   kernel k;
 } one;
 
-/* Everything twice: rows of two dims decay. The gradient comes in two parts, scaled by 2. */
+/* All values appear twice: only arrays of two dims decay. The gradient comes in two parts, scaled
+ * by 2. */
 static void begin(one *x, char *line) {
   double from[SIZE];
   sl_type type = SL_TYPE(SL_F32, 1, SIZE), types[] = {SL_SCALAR(SL_F32), type, type};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row that says that an output may lie over an input gives the same bits there as in a place
- * of its own: each such output over each such input, two outputs over two inputs, on every CPU
- * level, alone and in a team, with one array for two inputs.
+/* An op that allows an output to overwrite an input gives the same bits there as in separate
+ * memory. Tests each such output over each such input, and two outputs over two inputs, on every
+ * CPU level, with and without a team. One array may also serve as two inputs.
  * labels: random unthreaded */
 #include <unistd.h>
 
@@ -14,8 +14,8 @@
 enum { BELOW = 11, THREADS = 3, NOWHERE = -1 };
 
 #define SCALAR SL_SCALAR(SL_F32)
-#define MANY F32(5, 7001)    /* elements: some chunks, and no whole number of vectors */
-#define ROWS F32(3, 59, 130) /* rows: some chunks of them */
+#define MANY F32(5, 7001)    /* elements: several chunks, not a whole number of vectors */
+#define ROWS F32(3, 59, 130) /* rows: several chunks of them */
 
 static const sl_reshaping heads = {F32(59, 130, 12), F32(59, 130, 3, 4)};
 
@@ -83,7 +83,8 @@ static bool may_lie(const kernel *k, int o, int i) {
          sl_type_bytes(out) == sl_type_bytes(in);
 }
 
-/* A call like k with inputs of its own, and output o over its input over[o], if that is one. */
+/* Returns a call like k with copied inputs, and with output o over input over[o] unless that is
+ * none. */
 static kernel overlaid(const kernel *k, const int *over) {
   kernel c = *k;
   for (int i = 0; i < k->nin; i++) {
@@ -110,7 +111,7 @@ static void free_overlaid(kernel *c, const int *over) {
   }
 }
 
-/* k holds what comes of it where everything has its own place. */
+/* Compares with k, which holds the results in separate memory. */
 static void check_over(const kernel *k, const int *over) {
   for (int t = 0; t < 2; t++) {
     kernel c = overlaid(k, over);
@@ -123,7 +124,7 @@ static void check_over(const kernel *k, const int *over) {
   }
 }
 
-/* ---- all of them ---------------------------------------------------------------------- */
+/* ---- all ops -------------------------------------------------------------------------- */
 
 static int check_places(const kernel *k) {
   int tried = 0;
@@ -139,7 +140,7 @@ static int check_places(const kernel *k) {
   return tried;
 }
 
-/* One array for two inputs, both of which an output may lie over. */
+/* One array serves as two inputs, and an output may overwrite either. */
 static void check_one_array_twice(kernel *k, int i, int j) {
   void *own = k->in[j];
   if (!may_lie(k, 0, i) || !may_lie(k, 0, j)) return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of arrays: what is taken out of a whole is what a plain loop over its elements says,
- * what is put back is where it was; parts of parts; slices and joins of random tilings, sums
- * in order; in teams; what is no part, or no tiling, is an error that says so.
+/* Tests parts of arrays against a plain loop over the elements: extraction, insertion, parts of
+ * parts, slices and joins of random tilings, and sums in order, also in teams. An invalid part or
+ * tiling is an error that says so.
  * labels: random unthreaded computes */
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ enum { MOST_MEMBERS = 6 };
 
 /* ---- the plain reference ----------------------------------------------------------- */
 
-/* Where element e of the whole is in the part; -1: it is not. */
+/* Returns the position of the whole's element e in the part, or -1 if it is not in the part. */
 static int64_t place_in_part(const sl_type *whole, const sl_part *part, int64_t e) {
   int64_t inner = 1, positions = sl_type_elements(whole), at = 0, length = 0, found = -1;
   if (part->axis == SL_PART_ALL) return e;
@@ -46,7 +46,7 @@ static void check_element(const sl_type *type, const void *whole, int64_t e, con
         (long long)e, sl_type_format(text, type));
 }
 
-/* ---- random things ----------------------------------------------------------------- */
+/* ---- random parts ------------------------------------------------------------------ */
 
 static sl_type random_type(int64_t largest) {
   sl_type type = {.dtype = (sl_dtype)random_below(SL_DTYPE_COUNT),
@@ -68,7 +68,7 @@ static int64_t positions_of(const sl_type *type, int axis) {
   return axis < 0 ? sl_type_elements(type) : type->dim[axis];
 }
 
-/* Up to three ranges, some of them empty; -1 of random_axis is flat here. */
+/* Returns up to three ranges, some of them empty. An axis of -1 means flat here. */
 static sl_part random_part(const sl_type *type) {
   sl_part part = {.axis = random_axis(type), .nranges = (int)random_below(SL_PART_RANGES + 1)};
   int64_t positions = positions_of(type, part.axis), at = 0;
@@ -108,7 +108,7 @@ static void check_part(const sl_type *type, const sl_part *part) {
   free(back);
 }
 
-/* Part after part, as a shard does all at once. */
+/* Extracts part after part; a shard does the same in one call. */
 static void check_shard(const sl_type *type) {
   sl_shard shard = {.whole = *type};
   sl_type types[SL_SHARD_PARTS + 1] = {*type};
@@ -143,8 +143,7 @@ static void check_shard(const sl_type *type) {
 
 /* ---- slice and join ------------------------------------------------------------------- */
 
-/* Shares positions out among members, each of which has up to three ranges and at least one
- * position: a random row of ranges that are dealt out, one each and then as they fall. */
+/* Deals positions to members at random; each gets up to three ranges and at least one position. */
 static int random_tiling(const sl_type *type, sl_part *parts) {
   int axis = random_axis(type), members, nranges;
   int64_t positions = positions_of(type, axis), at = 0;
@@ -190,7 +189,7 @@ static void check_slices_join(const sl_type *type, struct sl_team *team) {
   kernel_destroy(&join);
 }
 
-/* Pieces of sequences: parts along one dim of something shorter along another. */
+/* Pieces of sequences: parts along one dim, with arrays shorter along another. */
 static void check_join_of_pieces(void) {
   const sl_part parts[] = {{.axis = 2, .nranges = 1, .begin = {0}, .count = {3}},
                            {.axis = 2, .nranges = 1, .begin = {3}, .count = {2}}};
@@ -203,7 +202,7 @@ static void check_join_of_pieces(void) {
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-/* Returns the sum of element e of arrays [from, to), by a binary tree over their numbers. */
+/* Returns the sum of element e of arrays [from, to), by a binary tree over the array numbers. */
 static double sum_by_tree(const kernel *k, int64_t e, int from, int to) {
   int half = 1;
   while (2 * half < to - from) half *= 2;
@@ -212,7 +211,7 @@ static double sum_by_tree(const kernel *k, int64_t e, int from, int to) {
   return (double)(float)sum;
 }
 
-/* Returns the sum of element e of arrays in f64, in their order. */
+/* Returns the sum of element e of the arrays in f64, in order. */
 static double sum_in_order(const kernel *k, int64_t e) {
   double sum = 0;
   for (int i = 0; i < k->nin; i++) sum += array_get(k->in[i], &k->in_type[i], e);
@@ -243,7 +242,7 @@ static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *t
   kernel_destroy(&k);
 }
 
-/* The sum of a part has the bits of that part of the sum. */
+/* The sum of a part has the same bits as that part of the sum. */
 static void check_sum_part(sl_dtype dtype, int summands, struct sl_team *team) {
   sl_type whole = SL_TYPE(dtype, 3 + random_below(9), 2 + random_below(30), 2 + random_below(200));
   sl_part part = random_part(&whole);
@@ -327,7 +326,7 @@ static void check_random(uint64_t seed, struct sl_team *team) {
     check_shard(&type);
     check_slices_join(&type, round % 2 ? team : NULL);
   }
-  for (int round = 0; round < 4; round++) { /* of many chunks */
+  for (int round = 0; round < 4; round++) { /* with many chunks */
     sl_type type = random_type(4);
     type.dim[type.ndim++ % SL_MAX_DIMS] = 30011;
     if (type.ndim > SL_MAX_DIMS) type.ndim = SL_MAX_DIMS;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of pieces, called piece by piece, agree with the reference of the whole
- * sequence, and the gradients they hand back with its finite differences: for
- * random cuts, at odd shapes, on every CPU level.
+/* Ops for pieces, called piece by piece, match the reference of the whole sequence, and their
+ * gradients match finite differences of it: for random cuts, at odd shapes, on every CPU level.
  * labels: random unthreaded computes */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,12 +14,12 @@
 
 enum { MOST_PIECES = 6 };
 
-/* A whole sequence's attention, and how it is cut. */
+/* Attention of a whole sequence, and its cut. */
 typedef struct claim {
   bool packed;
   int heads, kv_heads;
   int64_t batch, length, dim, window;
-  bool ids; /* documents, and positions that none sees */
+  bool ids; /* documents, and invisible positions */
 } claim;
 
 static const claim claims[] = {
@@ -38,7 +37,7 @@ typedef struct cut {
   int64_t row[MOST_PIECES], rows[MOST_PIECES];
 } cut;
 
-/* Every piece has at least one row; the others fall where they may. */
+/* Returns a cut in which each piece has at least one row and the rest fall at random. */
 static cut random_cut(int64_t length) {
   cut c = {.pieces = 1 + (int)(random_bits() % MOST_PIECES)};
   for (int k = 0; k < c.pieces; k++) c.rows[k] = 1;
@@ -51,7 +50,7 @@ static cut random_cut(int64_t length) {
   return c;
 }
 
-/* Rows row.. of x [B, T, W] or [B, T] to or from a piece [B, n, W]. */
+/* Copies rows from `row` on between x, [B, T, W] or [B, T], and a piece [B, n, W]. */
 static void slice(float *whole, const sl_type *type, int64_t row, float *piece, int64_t rows,
                   bool back) {
   int64_t T = type->dim[1], W = type->ndim < 3 ? 1 : type->dim[2];
@@ -79,13 +78,13 @@ static void check_near(const float *got, const double *want, int64_t n, double t
 /* ---- attention -------------------------------------------------------------------- */
 
 typedef struct whole {
-  kernel k;                 /* the uncut row, for its types and inputs */
-  float *o, *dy, *grads[3]; /* put together from pieces; dy is [B, T, Hq*D] */
+  kernel k;                 /* the uncut call, for its types and inputs */
+  float *o, *dy, *grads[3]; /* assembled from pieces; dy is [B, T, Hq*D] */
   kernel pieces[MOST_PIECES];
   void *kv, *dkv, *ids; /* records */
 } whole;
 
-/* Of a row of whole sequences: q, k, v or qkv. */
+/* Returns the number of input arrays of the uncut call: q, k, v or qkv. */
 static int arrays(const whole *w) { return w->k.op == &sl_op_attention_packed ? 1 : 3; }
 static bool has_ids(const whole *w) { return w->k.nin > arrays(w); }
 
@@ -93,7 +92,7 @@ static kernel call_create(const sl_op *op, sl_attrs attrs, int nin, const sl_typ
   return kernel_create(op, attrs, nin, types, sli_op_outputs(op, &attrs, nin));
 }
 
-/* A record takes the place of the call's own output. */
+/* Replaces the call's own output by a record. */
 static void put_record(kernel *k, int o, void *record) {
   free(k->out[o]);
   k->out[o] = record;
@@ -145,7 +144,7 @@ static void whole_destroy(whole *w, int pieces) {
   free(w->ids);
 }
 
-/* The same row over one piece; outputs it shares with the others are replaced. */
+/* Runs one piece; outputs shared between pieces are replaced. */
 static void run_forward(whole *w, const cut *c, int p) {
   sl_type types[4];
   for (int i = 0; i < w->k.nin; i++) {
@@ -167,8 +166,8 @@ static void run_forward(whole *w, const cut *c, int p) {
   slice(w->o, &w->k.out_type[0], c->row[p], k->out[0], c->rows[p], true);
 }
 
-/* What the way back makes again has the same bits, with the whole records and without the keys and
- * values they were made of. */
+/* Recomputation in the backward pass has the same bits, with the whole records and without the keys
+ * and values that filled them. */
 static void run_again(whole *w, int p) {
   const kernel *forward = &w->pieces[p];
   const sl_op *op = forward->op->rematerialized;
@@ -243,8 +242,8 @@ static double slope(const whole *w, reference *r, int i, int64_t e) {
   return total;
 }
 
-/* All elements against the uncut row's gradients, which test_rows.c has
- * held against finite differences. */
+/* Compares all elements with the uncut gradients, which test_rows.c checks against finite
+ * differences. */
 static void check_gradients(const whole *w) {
   kernel uncut = w->k;
   kernel_run(&uncut, NULL);
@@ -287,11 +286,11 @@ static void check_attention(const claim *c, const cut *pieces) {
   for (int p = 0; p < pieces->pieces; p++) run_forward(&w, pieces, p);
   check_near(w.o, r.out[0], sl_type_elements(&w.k.out_type[0]), 3e-6, w.k.op->pieced->name);
   for (int p = 0; p < pieces->pieces; p++) run_again(&w, p);
-  /* the last piece starts the record anew, whatever is in it */
+  /* The last piece overwrites the record, whatever it contains. */
   for (int p = pieces->pieces - 1; p >= 0; p--) run_backward(&w, pieces, p, true);
   check_gradients(&w);
   check_slopes(&w, &r);
-  if (!c->packed) { /* dk and dv are the same when dq is not wanted */
+  if (!c->packed) { /* dk and dv stay the same without dq */
     float *dv = w.grads[2];
     w.grads[2] = array_create(&w.k.in_type[2]);
     for (int p = pieces->pieces - 1; p >= 0; p--) run_backward(&w, pieces, p, false);
@@ -305,9 +304,9 @@ static void check_attention(const claim *c, const cut *pieces) {
   whole_destroy(&w, pieces->pieces);
 }
 
-/* ---- rows that know their position ----------------------------------------------------- */
+/* ---- ops that use positions ------------------------------------------------------------ */
 
-/* x -> y piece by piece has the bits of x -> y at once. */
+/* x -> y piece by piece has the bits of x -> y in one call. */
 static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_type *in) {
   attrs.length = in[0].dim[1];
   kernel k = kernel_create(op, attrs, nin, in, 1);
@@ -331,7 +330,7 @@ static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_t
   kernel_destroy(&k);
 }
 
-/* The table's gradient adds up over pieces, in any order. */
+/* The table's gradient accumulates over pieces in any order. */
 static void check_table_gradient(void) {
   sl_type in[] = {SL_TYPE(SL_F32, 2, 23, 70), SL_TYPE(SL_F32, 25, 70)};
   kernel k = kernel_create(&sl_op_position_w, (sl_attrs){0}, 2, in, 1);
@@ -357,7 +356,7 @@ static void check_table_gradient(void) {
   kernel_destroy(&k);
 }
 
-/* Stretched angles, which attention's scale makes larger as well. */
+/* Stretched frequencies, which also enlarge the scale of attention. */
 static const sl_rope stretched = {
     .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
 static const sl_rope in_part = {.part = 0.4},

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of matrices in f32 are the sums of their definition, whichever way round their operands
- * lie, and have the same bits for teams of any size, chunk by chunk, and on threads that multiply
- * at once; on every CPU level by the library that it has for them and by our own kernel, and on the
- * best one on tiles as well, which it can pretend to have (that all levels multiply alike there
- * shows test_split.c).
- *
+/* f32 matrix products match the sums of their definition for any layout of the operands. Teams of
+ * any size, single chunks and concurrent threads give the same bits. On every CPU level this holds
+ * for the level's library and for the project's kernel. On the best level it also holds for tiles,
+ * which that level can emulate (test_split.c shows that all levels multiply alike on tiles).
  * labels: computes more */
 #include <math.h>
 #include <pthread.h>
@@ -28,7 +26,7 @@ static double summed(const operands *o, int64_t row, int64_t column) {
   return sum + (o->bias ? o->bias[column] : 0);
 }
 
-/* Every row, and some columns of it. */
+/* Checks every row, and some of its columns. */
 static void check_sums(const operands *o) {
   const sli_product_shape *s = &o->shape;
   for (int64_t row = 0; row < s->m; row++)
@@ -74,7 +72,7 @@ static void check(sli_product_shape shape, struct sl_team *const *teams, int nte
   operands_release(&o);
 }
 
-/* Less than a tile, its edges, several pieces; sums of one stretch and of more. */
+/* Sizes: less than a tile, tile edges, several blocks; sums of one stretch and of several. */
 static void products_are_sums(struct sl_team *const *teams, int nteams) {
   static const int64_t sizes[][3] = {{1, 1, 1},      {7, 5, 3},     {8, 48, 16},    {13, 50, 17},
                                      {1, 100, 600},  {9, 33, 512},  {270, 47, 20},  {40, 300, 9},
@@ -91,7 +89,7 @@ static void products_are_sums(struct sl_team *const *teams, int nteams) {
             teams, nteams);
 }
 
-/* ---- threads at once ------------------------------------------------------------------------- */
+/* ---- concurrent threads ---------------------------------------------------------------------- */
 
 enum { THREADS = 4 };
 
@@ -148,7 +146,7 @@ static void check_all(uint64_t seed) {
     setenv("SLUICE_CPU_FP32", ways[way], 1);
     srand((unsigned)seed);
     products_are_sums(teams, 2);
-    int times = way ? 100 : test_many(2000, 200, 2000); /* it is the library that has to prove it */
+    int times = way ? 100 : test_many(2000, 200, 2000); /* the library needs the most rounds */
     threads_do_not_disturb_each_other(times);
   }
   for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention chunk by chunk, forth and back, as P devices take its steps, and piece by piece, as P
- * devices share out the positions of each: what is lost against double precision is no more with 8
- * devices than with 2, contiguous or zigzag, for few key and value heads. Piece by piece a query's
- * numbers have the bits that one device finds for it.
+/* Ring attention, forward and backward, as P devices take its steps, and piece by piece, as P
+ * devices split the positions of each piece. The error against double precision with 8 devices is
+ * no larger than with 2, contiguous or zigzag, with grouped key/value heads. Piece by piece, each
+ * query has the same bits as on one device.
  * labels: unthreaded */
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
@@ -11,7 +11,7 @@ enum { S = 192, HEADS = 4, KV = 2, D = 16, Q_ROW = HEADS * D, KV_ROW = 2 * KV * 
 
 typedef struct arrays {
   float *q, *kv, *dout;      /* [S][rows] of the whole sequence */
-  float *o, *lse, *dq, *dkv; /* as the devices find it; lse [HEADS][S] */
+  float *o, *lse, *dq, *dkv; /* as computed by the devices; lse [HEADS][S] */
   double *want_o, *want_dq, *want_dkv;
 } arrays;
 
@@ -30,7 +30,7 @@ static double dot(const float *a, const float *b, int n) {
   return sum;
 }
 
-/* Of one query: its weights of all keys up to it, and what follows. */
+/* Computes one query: its weights over all keys up to it, its output and its gradients. */
 static void one_query(arrays *x, int head, int t) {
   const double scale = 1 / sqrt(D);
   const float *q = x->q + t * Q_ROW + head * D, *go = x->dout + t * Q_ROW + head * D;
@@ -57,9 +57,9 @@ static void one_query(arrays *x, int head, int t) {
   }
 }
 
-/* ---- as devices do it ------------------------------------------------------------------------ */
+/* ---- on devices ------------------------------------------------------------------------------ */
 
-/* A run of positions; zigzag, a device has number r and number 2P-1-r of 2P. */
+/* A run of positions; in zigzag, device r has runs r and 2P-1-r of 2P. */
 typedef struct run {
   int begin, count;
 } run;
@@ -83,7 +83,7 @@ static void rows(void *to, const float *from, run r, int row) {
   memcpy(to, from + r.begin * row, (size_t)(r.count * row) * sizeof(float));
 }
 
-/* Logarithms lie head by head. */
+/* Copies log-sums, which are stored head by head. */
 static void copy_lse(const arrays *x, run q, float *there, bool out) {
   for (int h = 0; h < HEADS; h++)
     for (int i = 0; i < q.count; i++) {
@@ -121,7 +121,7 @@ static void step_back(arrays *x, run q, run k) {
   kernel_destroy(&s);
 }
 
-/* All runs of queries with the keys that lie `behind` so many runs: their own first. */
+/* Steps all runs of queries over the keys of earlier runs, beginning with their own. */
 static void all_steps(arrays *x, int runs, bool back) {
   for (int behind = 0; behind < runs; behind++)
     for (int i = behind; i < runs; i++) {
@@ -140,7 +140,7 @@ static run piece_of(int k) {
   return (run){starts[k], starts[k + 1] - starts[k]};
 }
 
-/* A device's queries of a piece: one run, or two (the second empty: none). */
+/* A device's queries of a piece: one run, or two (the second may be empty). */
 typedef struct queries {
   run of[2];
 } queries;
@@ -155,7 +155,7 @@ static queries queries_of(run piece, int P, int member, bool zigzag) {
   return q;
 }
 
-/* One device: its records, from piece to piece. */
+/* A device's records, which last from piece to piece. */
 typedef struct device {
   float *record, *sent_back;
 } device;
@@ -177,7 +177,7 @@ static kernel begin_share(const sl_op *op, run piece, const queries *q, int nin)
   return k;
 }
 
-/* Rows of the queries, between the whole sequence and what a call has of them. */
+/* Copies rows of queries between the whole sequence and a call. */
 static void copy_queries(float *whole, const queries *q, float *there, bool out) {
   for (int i = 0; i < 2; there += q->of[i++].count * Q_ROW) {
     float *own = whole + q->of[i].begin * Q_ROW;
@@ -243,9 +243,9 @@ static void all_pieces(arrays *x, int P, bool zigzag) {
   }
 }
 
-/* ---- what is lost ---------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Root mean square of what is lost, by that of what should be. */
+/* Returns the root mean square of the error relative to that of the expected values. */
 static double lost(const float *got, const double *want, int n) {
   double error = 0, size = 0;
   for (int i = 0; i < n; i++) {
@@ -264,7 +264,8 @@ static void begin_anew(arrays *x) {
   zero(x->dkv, S * KV_ROW);
 }
 
-/* No more than what `first` says that one device loses; first[0] 0: this one says it. */
+/* Checks that the error is at most what `first` says of one device; with first[0] == 0 this call
+ * sets it. */
 static void check_lost(const arrays *x, const char *what, double first[3]) {
   double now[] = {lost(x->o, x->want_o, S * Q_ROW), lost(x->dq, x->want_dq, S * Q_ROW),
                   lost(x->dkv, x->want_dkv, S * KV_ROW)};
@@ -277,7 +278,7 @@ static void check_lost(const arrays *x, const char *what, double first[3]) {
 
 static void chunks_lose_no_more(arrays *x) {
   double first[3] = {0};
-  for (int runs = 1; runs <= 16; runs *= 2) { /* zigzag, P devices have 2 P */
+  for (int runs = 1; runs <= 16; runs *= 2) { /* in zigzag P devices have 2 P */
     char what[32];
     snprintf(what, sizeof what, "%d runs", runs);
     begin_anew(x);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact attention chunk by chunk has the bits of attention to a whole sequence, forth and back: for
- * runs of any number of tiles of queries, with windows, without a mask of later keys, for documents
- * apart, and for few key and value heads. The seed is printed.
- *
+/* Exact ring attention has the bits of attention to the whole sequence, forward and backward: for
+ * runs of any number of query tiles, with windows, without a causal mask, with separate documents,
+ * and with grouped key/value heads. The test prints its seed.
  * labels: unthreaded */
 #include "ops/attention_step.h"
 #include "ops/ops.h"
@@ -11,16 +10,16 @@
 
 enum { TILE = 32, MOST_RUNS = 8, B = 2 };
 
-/* A case: sizes, and the positions where runs begin. */
+/* A case: sizes, and the positions at which runs begin. */
 typedef struct shape {
   sl_attrs attrs;
-  int64_t length, q_row, kv_row; /* kv_row: of keys with values */
+  int64_t length, q_row, kv_row; /* kv_row: keys and values together */
   int runs;
   int64_t begin[MOST_RUNS + 1];
   bool documents;
 } shape;
 
-/* Arrays of whole sequences. */
+/* Arrays of the whole sequences. */
 typedef struct arrays {
   float *q, *kv, *dout, *o, *lse, *dq, *dkv;
   int32_t *ids;
@@ -43,13 +42,13 @@ static sl_type ids_of(const shape *s) {
 
 static int64_t count_of(const shape *s, int run) { return s->begin[run + 1] - s->begin[run]; }
 
-/* Copies a run's rows of a whole array out of it, or into it. */
+/* Copies a run's rows between a whole array and a separate one. */
 static void move(const shape *s, float *whole, int run, int64_t width, void *there, bool put) {
   sl_type type = rows_of(s, s->length, width);
   copy_rows(&type, s->begin[run], count_of(s, run), (char *)whole, there, put);
 }
 
-/* Copies the columns of one array [rows, from_width] to those of another. */
+/* Copies the columns of array [rows, from_width] to another array. */
 static void columns(int64_t rows, int64_t width, const float *from, int64_t from_width, float *to,
                     int64_t to_width) {
   for (int64_t r = 0; r < rows; r++)
@@ -58,7 +57,7 @@ static void columns(int64_t rows, int64_t width, const float *from, int64_t from
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Fills the keys and values, the inputs i and i + 1 of a call. */
+/* Fills the keys and values, inputs i and i + 1 of a call. */
 static void separate(const shape *s, const float *kv, void *const *in) {
   int64_t own = s->kv_row / 2;
   for (int i = 0; i < 2; i++) columns(B * s->length, own, kv + i * own, s->kv_row, in[i], own);
@@ -106,7 +105,7 @@ static sli_spans spans_of(const shape *s, int queries, int chunk) {
                              .at_key = s->begin[chunk]}}};
 }
 
-/* Returns the number of keys of a chunk that complete the last tile of the one before. */
+/* Returns how many keys of a chunk complete the last tile of the previous chunk. */
 static int64_t tail_of(const shape *s, int chunk) {
   return chunk < s->runs ? (64 - s->begin[chunk] % 64) % 64 : 0;
 }
@@ -115,7 +114,7 @@ static void copy_ids(const shape *s, const arrays *x, void *to) {
   if (s->documents) memcpy(to, x->ids, (size_t)(B * s->length) * sizeof *x->ids);
 }
 
-/* Takes a step of a run of queries with a chunk. `state`: o and what there is of the lse. */
+/* Runs one step of a run of queries with a chunk. `state`: o and the partial lse. */
 static void step(const shape *s, arrays *x, int queries, int chunk, bool fresh, bool ends,
                  float *state[2]) {
   int64_t n = count_of(s, queries), tail = SLI_MIN(tail_of(s, chunk + 1), 64);
@@ -147,7 +146,8 @@ static void step(const shape *s, arrays *x, int queries, int chunk, bool fresh, 
   kernel_destroy(&k);
 }
 
-/* Adds the gradients of a run of queries and a chunk to dq and dkv; `first`: of the chunk. */
+/* Adds the gradients of a run of queries and a chunk to dq and dkv; `first` marks the chunk's first
+ * step. */
 static void step_back(const shape *s, arrays *x, const float *o, const float *lse, int queries,
                       int chunk, bool fresh, bool first) {
   int64_t n = count_of(s, queries);
@@ -172,7 +172,7 @@ static void step_back(const shape *s, arrays *x, const float *o, const float *ls
   kernel_destroy(&k);
 }
 
-/* Copies a run's part of the lse, which lies head by head. */
+/* Copies a run's part of the lse, which is stored head by head. */
 static void put_lse(const shape *s, float *lse, int run, const float *own) {
   int64_t n = count_of(s, run);
   for (int64_t h = 0; h < B * s->attrs.heads; h++)
@@ -201,7 +201,7 @@ static void chunks(const shape *s, arrays *x) {
   for (int i = 0; i < s->runs; i++) free(state[i][0]), free(state[i][1]);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static float *numbers(int64_t n) {
   float *p = calloc((size_t)n, sizeof *p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary frequencies are those that Hugging Face transformers computes (tests/reference/rope.txt),
- * and a text that says no scaling is refused with what is wrong in it.
+/* Rotary frequencies match Hugging Face transformers (tests/reference/rope.txt), and an invalid
+ * scaling text is refused with the reason.
  * labels: unthreaded */
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static double next_number(char **at) {
   return value;
 }
 
-/* fp32 there, and theirs rounds on the way. */
+/* Checks a line of the reference, which transformers computed in fp32 with intermediate
+ * rounding. */
 static void check_line(char *line) {
   char *text = strsep(&line, " ");
   sl_rope rope;

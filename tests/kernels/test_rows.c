@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every row that has gradients agrees with its plain reference, and every one of
- * its gradient rules with finite differences of that reference: at odd shapes,
- * on every CPU level, with absent outputs, and when adding to what is there.
+/* Every op with gradients matches its plain reference, and each of its gradient rules matches
+ * finite differences of that reference. Cases: odd shapes, every CPU level, absent outputs, and
+ * adding to existing values.
  * labels: random unthreaded computes */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ typedef struct claim {
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
 
-/* Stretched angles, which attention's scale makes larger as well. */
+/* Stretched frequencies, which also enlarge the scale of attention. */
 static const sl_rope stretched = {
     .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
 static const sl_rope in_part = {.part = 0.4},
@@ -274,7 +274,7 @@ static void check_forward(const claim *c, kernel *k) {
   doubles_destroy(&d);
 }
 
-/* Each output alone, with the others absent, is what it is with them. */
+/* Each output is the same when the other outputs are absent. */
 static void check_absent_outputs(kernel *k) {
   for (int o = 0; o < k->nout; o++) {
     kernel alone = *k;
@@ -291,7 +291,7 @@ static void check_absent_outputs(kernel *k) {
 
 enum { SAMPLES = 12 };
 
-/* d(sum of y dy)/dx of one element of input i, by central differences. */
+/* Returns d(sum of y dy)/dx for one element of input i, by central differences. */
 static double slope(const claim *c, const kernel *k, doubles *d, int i, int64_t e,
                     const double *dy) {
   const double h = 1e-5;
@@ -312,7 +312,7 @@ static sl_type gradient_type(const sl_type *of) {
   return type;
 }
 
-/* The gradient `got` of input i has the slopes of the reference, at some places. */
+/* Checks some elements of `got`, the gradient of input i, against the slopes of the reference. */
 static void check_slopes(const claim *c, const kernel *k, int i, const double *dy,
                          const void *got) {
   int64_t n = sl_type_elements(&k->in_type[i]);
@@ -341,7 +341,7 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
     types[a] = in ? forward->in_type[arg.index] : forward->out_type[arg.index];
     data[a] = in ? forward->in[arg.index] : out ? forward->out[arg.index] : dy;
     if (in || out) continue;
-    if (arg.index) data[a] = NULL; /* nothing flows into the others */
+    if (arg.index) data[a] = NULL; /* no gradient flows into the others */
     types[a].dtype = dy_type->dtype;
   }
   kernel k =
@@ -352,7 +352,7 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
   return k;
 }
 
-/* Outputs that accumulate: twice is double. */
+/* Checks outputs that accumulate: two runs give double. */
 static void check_accumulation(kernel *k) {
   for (int o = 0; o < k->nout; o++) {
     if (!(k->op->accumulates >> o & 1)) continue;
@@ -400,7 +400,7 @@ static void check_rule(const claim *c, const kernel *forward, const sl_grad_rule
   free(dy);
 }
 
-/* ---- all of it, on one level ------------------------------------------------------ */
+/* ---- all ops on one level --------------------------------------------------------- */
 
 static void check_claim(const claim *c) {
   kernel k = forward_create(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens are drawn as often as their probabilities say (chi-square), whatever cuts them; the same
- * seed and place draw the same; none is drawn that is not allowed; the likeliest are told in order,
- * with their probabilities, whether allowed or not.
+/* Tokens are drawn with their probabilities (chi-square test) under any filter; the same seed and
+ * position draw the same token; forbidden tokens are never drawn. The most likely tokens are
+ * reported in order with their probabilities, whether allowed or not.
  * labels: unthreaded */
 #include <sluice/batch.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/kernel_call.h"
 
 enum { VOCABULARY = 40, ROWS = 50, ROUNDS = 400, WORDS = 2 };
-#define ALLOWED UINT32_C(0x9249249a) /* in each word; not the likeliest */
+#define ALLOWED UINT32_C(0x9249249a) /* in each word; without the most likely one */
 
 static const sl_batch_sequence settings_of[] = {
     {.temperature = 1, .logprobs = 5},
@@ -28,7 +28,7 @@ static bool is_allowed(const sl_batch_sequence *how, int v) {
   return !how->constrained || ALLOWED >> v % 32 & 1;
 }
 
-/* Exact probabilities of tokens whose logits fall from each to the next. */
+/* Computes exact probabilities; logits decrease from token to token. */
 static void probabilities(const sl_batch_sequence *how, const float *logits, double *p) {
   int n = how->top_k ? how->top_k : VOCABULARY, allowed = 0;
   double all = 0, sum = 0;
@@ -86,7 +86,7 @@ static const sl_sampled *draw(draws *d, const sl_batch_sequence *how, int place)
   return d->k.out[0];
 }
 
-/* Those that are expected less than five times count together. */
+/* Tokens expected less than five times are counted together. */
 static void check_counts(const double *p, const int *counts, double all) {
   double chi = 0, rest = 0, expected_rest = 0;
   int free_ones = -1;
@@ -98,7 +98,7 @@ static void check_counts(const double *p, const int *counts, double all) {
   }
   if (expected_rest >= 5)
     chi += (rest - expected_rest) * (rest - expected_rest) / expected_rest, free_ones++;
-  double most = free_ones + 5 * sqrt(2.0 * free_ones); /* five deviations */
+  double most = free_ones + 5 * sqrt(2.0 * free_ones); /* five standard deviations */
   CHECK(chi < most, "chi-square is %g, of %d", chi, free_ones);
 }
 
@@ -129,7 +129,7 @@ static void the_likeliest_are_told(draws *d, const float *logits) {
   }
 }
 
-/* The likeliest token that was told of a row. */
+/* Returns the most likely token reported for a row. */
 static int32_t told_first(const draws *d, int row) {
   return ((sl_sampled *)d->k.out[0])[row].top[0];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over pages gives what a plain sum over all keys in sight gives, of keys and values in
- * f32 and in bf16, at every level of the CPU: one query at a time as in chunks of a prompt, with
- * the same bits, and whatever lies where no query looks.
+/* Paged attention matches a plain sum over all visible keys, for a KV cache in f32 and in bf16, on
+ * every CPU level. One query at a time and chunks of a prompt give the same bits, regardless of the
+ * contents of hidden positions.
  * labels: random */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static float whole[SEQUENCES][LONGEST * MOST_WIDTH], parts[SEQUENCES][LONGEST * 
 static _Alignas(
     64) unsigned char pages[PAGES * MOST_HEADS * 2 * SL_PAGE * MOST_DIM * sizeof(float)];
 
-/* Many, from one draw. */
+/* Fills many values from one random draw. */
 static void fill(float (*of)[LONGEST * MOST_WIDTH], rng *d) {
   uint64_t x = rng_below(d, UINT32_MAX) + UINT64_C(1);
   for (int i = 0; i < SEQUENCES; i++)
@@ -39,7 +39,7 @@ static void fill(float (*of)[LONGEST * MOST_WIDTH], rng *d) {
       of[i][j] = (float)(x >> 40) * 0x1p-22f - 2;
 }
 
-/* To nearest, ties to even, as arithmetic says it. */
+/* Rounds to nearest, ties to even, by plain arithmetic. */
 static double kept(const shape *s, float x) {
   if (!s->bf16 || x == 0) return (double)x;
   int power;
@@ -92,7 +92,7 @@ static int find_runs(const sl_batch *b, sli_run *runs) {
   return n;
 }
 
-/* Between the sequences' rows and those of the tick, of `width` numbers each. */
+/* Copies between the rows of the sequences and those of the tick, of `width` numbers each. */
 static void copy_rows(float *tick, float (*of)[LONGEST * MOST_WIDTH], int64_t width,
                       const int64_t *from, const int64_t *rows, bool back) {
   for (int i = 0; i < SEQUENCES; i++) {
@@ -138,7 +138,7 @@ static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, i
   free(b);
 }
 
-/* ---- what it gives --------------------------------------------------------------------------- */
+/* ---- expected results ------------------------------------------------------------------------ */
 
 static void check_row(const shape *s, int i, int64_t at, int64_t head) {
   double p[LONGEST], total = 0, want;
@@ -177,7 +177,7 @@ static void check(uint64_t seed) {
   rng d = {.key = seed};
   shape s = draw(&d);
   const int64_t begin[SEQUENCES] = {0};
-  memset(pages, 0xff, sizeof pages); /* no numbers */
+  memset(pages, 0xff, sizeof pages); /* NaN */
   run_tick(&s, begin, s.length, 1, whole);
   for (int i = 0; i < SEQUENCES; i++)
     for (int64_t at = 0; at < s.length[i]; at += 1 + rng_below(&d, 9))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of served graphs write the valid rows and nothing else, however many there are, also
- * none; a row's bits do not depend on the others. Those of experts are those of linear layers with
- * the experts' weights, in f32 and bf16; a row without an expert is 0.
+/* Products of served graphs write exactly the valid rows, also if there are none, and no row's bits
+ * depend on other rows. Expert products match linear layers with the experts' weights, in f32 and
+ * bf16; a row without an expert is 0.
  * labels: unthreaded */
 #include "ops/ops.h"
 #include "ops/storage.h"

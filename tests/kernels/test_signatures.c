@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every way to share a call that a row names (sl_op.signatures) gives what the whole call
- * gives, and so does the way back: for random shares, odd shapes, on every CPU level. What the
- * whole call gives is what test_rows.c and test_kernels_pieces.c hold against
- * references and finite differences.
+/* Every signature by which an op says it can be sharded (sl_op.signatures) gives the result of the
+ * whole call, and so do its gradients. Tests random shares and odd shapes on every CPU level.
+ * test_rows.c and test_kernels_pieces.c check the whole call against references and finite
+ * differences.
  * labels: random unthreaded */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,13 +28,13 @@ typedef struct claim {
   sl_type in[5];
   int below;         /* ids are in [0, below) */
   double from;       /* other numbers are in [from - 1, from + 1) */
-  bool exact;        /* the shares have the whole's bits where nothing is a summand */
-  int64_t row;       /* the tick's */
+  bool exact;        /* the shares have the whole's bits, except in summands */
+  int64_t row;       /* row of the tick */
   int64_t packed[3]; /* segments of input 0's columns, if it is packed */
-  int64_t record[3]; /* of the record's, output 2, */
+  int64_t record[3]; /* of the record, output 2, */
   int64_t keys[3];   /* and of keys and values side by side: input 1 and output `keys_out` */
   int keys_out;
-  bool several; /* the way back is tested by itself */
+  bool several; /* the backward pass is tested separately */
 } claim;
 
 static const sl_rope in_part = {.part = 0.4};
@@ -134,7 +134,7 @@ static const claim claims[] = {
     {&sl_op_grouped_linear, {.count = 5}, 3, {F32(2, 5, 3, 16), I32(2, 5, 3), F32(5, 8, 16)}, .below = 5},
     {&sl_op_combine, {0}, 2, {F32(5, 7, 3, 33), F32(5, 7, 3)}, .below = 0},
     {&sl_op_expert_limit, {.value = 4, .count = 4}, 2, {I32(5, 8, 2), F32(5, 8, 2)}, .below = 4,
-     .exact = true}, /* each part has its own limit: alike where nothing is dropped */
+     .exact = true}, /* each part has its own limit: equal if no row is dropped */
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
     {&sl_op_log_probability, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
@@ -147,9 +147,9 @@ static void *copy_of(const void *x, const sl_type *type) {
   return memcpy(array_create(type), x, sl_type_bytes(type));
 }
 
-/* ---- shares -------------------------------------------------------------------------- */
+/* ---- sharing ------------------------------------------------------------------------- */
 
-/* How many devices share what, and which units are whose. */
+/* How many members share a call, and which units each has. */
 typedef struct sharing {
   const claim *c;
   sl_signature how;
@@ -164,7 +164,7 @@ static int split_input(const sl_signature *s) {
   return -1;
 }
 
-/* What divides the split dims of input i and of output 0. */
+/* Returns the number of units that divides the split dims of input i and of output 0. */
 static int64_t common_units(const claim *c, const sl_signature *how, int i) {
   sl_type out[MAX_OUT];
   CHECK(!c->op->infer(&c->attrs, c->nin, c->in, out), "%s: %s", c->op->name, sl_detail());
@@ -178,14 +178,14 @@ static int64_t common_units(const claim *c, const sl_signature *how, int i) {
   return a;
 }
 
-/* Units where no input is split: those of output 0, if that is. */
+/* Returns the units where no input is split: those of output 0, if it is split. */
 static int64_t output_units(const claim *c, const sl_signature *how) {
   sl_type out[MAX_OUT];
   CHECK(!c->op->infer(&c->attrs, c->nin, c->in, out), "%s: %s", c->op->name, sl_detail());
   return how->out[0].kind == SL_SPLIT ? out[0].dim[how->out[0].dim] : MOST_MEMBERS;
 }
 
-/* Every member has a unit at least; the others fall where they may. */
+/* Returns a random sharing in which each member has at least one unit. */
 static sharing random_sharing(const claim *c, const sl_signature *how) {
   sharing s = {.c = c, .how = *how, .tolerance = c->exact ? 0 : 1e-5};
   int kv_heads = c->attrs.kv_heads ? c->attrs.kv_heads : c->attrs.heads, i = split_input(how);
@@ -201,7 +201,7 @@ static sharing random_sharing(const claim *c, const sl_signature *how) {
   return s;
 }
 
-/* What an argument's columns are made of; NULL: of one piece. */
+/* Returns the segments of an argument's columns, or NULL if they are one segment. */
 static const int64_t *input_segments(const claim *c, int i) {
   if (i == 1 && c->keys[0] && (c->nin == 2 || c->record[0])) return c->keys;
   return !i && c->packed[0] ? c->packed : NULL;
@@ -212,7 +212,7 @@ static const int64_t *output_segments(const claim *c, int o) {
   return o == 2 && c->record[0] ? c->record : NULL;
 }
 
-/* Member m's part of a dim, segment by segment if it is the columns. */
+/* Returns member m's part of a dim, segment by segment if the dim is the columns. */
 static sl_part member_part(const sharing *s, const sl_type *type, const int64_t *segments, int dim,
                            int m) {
   sl_part part = {.axis = dim};
@@ -227,7 +227,7 @@ static sl_part member_part(const sharing *s, const sl_type *type, const int64_t 
   return part;
 }
 
-/* Which part of output 0 is member m's. */
+/* Returns member m's part of output 0. */
 static const sl_region *member_region(const sharing *s, int m) {
   static sl_region regions[MOST_MEMBERS];
   sl_type out[MAX_OUT];
@@ -255,14 +255,14 @@ static sl_attrs member_attrs(const sharing *s, int m) {
   return attrs;
 }
 
-/* ---- arrays that lie among members ----------------------------------------------------- */
+/* ---- arrays spread over members -------------------------------------------------------- */
 
 typedef struct laid {
   sl_type type[MOST_MEMBERS];
   void *data[MOST_MEMBERS];
 } laid;
 
-/* Summands that add up to x, but for rounding. */
+/* Fills summands that add up to x, except for rounding. */
 static void lay_summands(laid *l, int members, const float *x) {
   int64_t n = sl_type_elements(&l->type[0]);
   for (int m = 1; m < members; m++) array_random(l->data[m], &l->type[m], 0);
@@ -315,7 +315,7 @@ static void add_up(void *sum, const laid *l, int members) {
       else ((float *)sum)[e] += ((float *)l->data[m])[e];
 }
 
-/* What the members have is `want`, as sbp says. */
+/* Checks that the members' arrays represent `want` as sbp says. */
 static void check_laid(const sharing *s, sl_sbp sbp, const laid *l, const void *want,
                        const sl_type *type, const int64_t *segments, const char *what) {
   void *whole = array_create(type);
@@ -344,7 +344,7 @@ static sl_sbp adjoint(sl_sbp a) {
 
 /* ---- calls ------------------------------------------------------------------------------ */
 
-/* A call on copies of its inputs; outputs that are updated begin as initial[]. */
+/* Runs a call on copies of its inputs; outputs that are updated start from initial[]. */
 static kernel run(const sl_op *op, sl_attrs attrs, int64_t row, int nin, const sl_type *types,
                   void *const *in, void *const *initial) {
   kernel k = kernel_create(op, attrs, nin, types, sli_op_outputs(op, &attrs, nin));
@@ -377,7 +377,7 @@ static void run_members(const sharing *s, const sl_op *op, int nin, const laid *
   }
 }
 
-/* The call in two parts: every member ends up with all outputs. */
+/* Runs the call in its two parts, local and joined: every member ends up with all outputs. */
 static void run_local_and_joined(const sharing *s, const laid *in, laid *outs) {
   laid local[MAX_OUT] = {0};
   run_members(s, s->how.local, s->c->nin, in, NULL, local);
@@ -401,11 +401,11 @@ static void run_local_and_joined(const sharing *s, const laid *in, laid *outs) {
   laid_destroy(&local[0]);
 }
 
-/* ---- one way to share ---------------------------------------------------------------------- */
+/* ---- one signature ------------------------------------------------------------------------- */
 
 typedef struct whole {
   kernel k;
-  void *initial[MAX_OUT]; /* what the outputs that are updated were before */
+  void *initial[MAX_OUT]; /* values of updated outputs before the call */
   float *dy;
   sl_type dy_type;
 } whole;
@@ -434,7 +434,7 @@ static void whole_destroy(whole *w) {
   kernel_destroy(&w->k);
 }
 
-/* Where the argument of a rule is, in the whole and among the members. */
+/* Finds the argument of a rule, in the whole and in the members' arrays. */
 static const laid *argument(const whole *w, const sl_grad_arg *a, const laid *in, const laid *outs,
                             const laid *dy, sl_type *type, void **data) {
   static const laid nothing = {.type = {NOTHING, NOTHING, NOTHING, NOTHING}};
@@ -460,12 +460,12 @@ static void check_rule(const sharing *s, const whole *w, const sl_grad_rule *rul
   }
   kernel want = run(rule->op, s->c->attrs, s->c->row, n, types, data, NULL);
   run_members(s, rule->op, n, args, NULL, grads);
-  for (int o = 0; o < want.nout; o++) { /* behind the gradients there is the record's */
+  for (int o = 0; o < want.nout; o++) { /* the record's gradient follows the others */
     bool is_record = o >= ngradients;
     int of = sli_rule_of(rule, o);
     sl_sbp sbp = is_record ? s->how.out[2] : adjoint(s->how.in[of]);
     const int64_t *segments = is_record ? output_segments(s->c, 2) : input_segments(s->c, of);
-    sharing with = *s; /* sums over positions or rows come in another order */
+    sharing with = *s; /* sums over positions or rows change their order */
     if (sbp.kind == SL_PARTIAL) with.tolerance = 1e-5;
     check_laid(&with, sbp, &grads[o], want.out[o], &want.out_type[o], segments, rule->op->name);
     laid_destroy(&grads[o]);
@@ -473,7 +473,7 @@ static void check_rule(const sharing *s, const whole *w, const sl_grad_rule *rul
   kernel_destroy(&want);
 }
 
-/* A mean of some of the elements counts by their share. */
+/* Scales a mean over part of the elements by its share. */
 static void weigh(const sharing *s, laid *scalars) {
   if (s->c->op->pieces != SL_PIECES_MEAN || s->how.local || s->how.in[0].kind != SL_SPLIT) return;
   for (int m = 0; m < s->members; m++) {
@@ -524,10 +524,10 @@ static void check_signature(const claim *c, const sl_signature *how) {
   whole_destroy(&w);
 }
 
-/* ---- what rows know of being a part -------------------------------------------------------- */
+/* ---- ops that know their part -------------------------------------------------------------- */
 
-/* With the same log of the sum, the gradients of some columns have the whole's bits; a target
- * that is elsewhere changes nothing. */
+/* With the same log-sum, the gradients of some columns have the whole's bits; a target outside of
+ * them changes nothing. */
 static void check_columns_of_gradient(void) {
   sl_type types[] = {F32(9, 77), I32(9), F32(9), SL_SCALAR(SL_F32)};
   kernel k = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){0}, 4, types, 1);
@@ -552,7 +552,7 @@ static void check_columns_of_gradient(void) {
   kernel_destroy(&k);
 }
 
-/* Columns that are all masked away count nothing. */
+/* Fully masked columns contribute nothing. */
 static void check_masked_columns(void) {
   sl_type types[] = {F32(1, 9), I32(1)}, joined = F32(1, 6);
   kernel join = kernel_create(&sl_op_cross_entropy_join, (sl_attrs){0}, 1, &joined, 2);
@@ -569,8 +569,8 @@ static void check_masked_columns(void) {
   kernel_destroy(&join);
 }
 
-/* The gradient of what makes the logits, from products that were made before all columns were
- * known: of some columns each, some of which are masked, added up it is that of all. */
+/* The gradient behind the logits, computed from products made before all columns were known: the
+ * parts, some of them masked, add up to the whole gradient. */
 static void check_rescaling(void) {
   enum { ROWS = 5, WIDTH = 6, WORDS = 11, PARTS = 3 };
   static const int64_t begin[PARTS + 1] = {0, 4, 5, 11};
@@ -632,7 +632,7 @@ static void check_rescaling(void) {
   free(words);
 }
 
-/* A whole table shows an id that it has not; a part of one leaves it to the others. */
+/* A whole table reports an id out of range; a part of a table leaves it to other members. */
 static void check_other_ids(void) {
   sl_type types[] = {I32(1), F32(4, 3)};
   for (int partial = 0; partial < 2; partial++) {
@@ -655,12 +655,12 @@ static void check_signatures(const claim *c) {
   memset(how, 0xff, sizeof how);
   int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
   CHECK(n >= 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
-  for (int s = 0; s < n; s++) /* rows that go where their experts are: test_expert_parallel.c */
+  for (int s = 0; s < n; s++) /* rows that go to experts: test_expert_parallel.c */
     for (int round = 0; round < 4 && how[s].out[0].kind != SL_DISPATCHED; round++)
       check_signature(c, &how[s]);
 }
 
-/* ---- all of it, on one level -------------------------------------------------------------- */
+/* ---- all ops on one level ----------------------------------------------------------------- */
 
 static void check_all(uint64_t seed) {
   seed_random(seed);
@@ -677,7 +677,7 @@ static void check_all(uint64_t seed) {
   check_other_ids();
 }
 
-/* What devices have their own of has no whole: check_rescaling() has it. */
+/* Ops whose inputs are private to each device have no whole; check_rescaling() tests them. */
 static bool is_own(const sl_op *op) {
   return op == &sl_op_softmax_part || op == &sl_op_softmax_rescale;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spikes and int8 weights are what their formulas say, with the same bits on every CPU level and in
- * any part of the rows. Trains of spikes decode to the integers exactly, and products by trains
- * have the bits of products by integers. Spikes of a standard Gaussian are as sparse as published.
+/* Spikes and int8 weights follow their formulas, with the same bits on every CPU level and for any
+ * part of the rows. Spike trains decode to the integers exactly, and products by trains have the
+ * bits of products by integers. Spikes of a standard Gaussian are as sparse as published.
  * labels: random unthreaded */
 #include <float.h>
 #include <math.h>
@@ -45,8 +45,8 @@ static double threshold_of(const float *x, int64_t width, double k) {
   return at < 1e-5 ? 1e-5 : at > 1e4 ? 1e4 : at;
 }
 
-/* True if s is x / at to the nearest, where the threshold is known to a few units in the last
- * place. */
+/* Returns whether s is x / at rounded to nearest, with the threshold known to a few units in the
+ * last place. */
 static bool is_nearest(double s, double x, double at) {
   return s == rint(s) && fabs(s - x / at) <= 0.5 + 4 * FLT_EPSILON * (1 + fabs(s));
 }
@@ -115,7 +115,7 @@ static void check_group(const float *w, const float *q, int64_t n) {
         largest);
 }
 
-/* Weights that a server rounds when it loads them have the op's bits. */
+/* Weights that a server rounds when loading have the op's bits. */
 static void check_loaded(const kernel *call) {
   const sl_type *type = &call->in_type[0];
   CHECK(sli_storage_fits(SL_STORAGE_INT8, type), "rounded weights can lie in memory");
@@ -129,7 +129,7 @@ static void check_loaded(const kernel *call) {
   free(values);
 }
 
-/* The last group is shorter where 128 does not divide the width. */
+/* The last group is shorter if 128 does not divide the width. */
 static void check_quantize(void) {
   static const int64_t widths[] = {128, 1, 16, 256, 129, 300};
   for (size_t i = 0; i < SLI_COUNT(widths); i++) {
@@ -147,7 +147,7 @@ static void check_quantize(void) {
   }
 }
 
-/* A call on some of the rows has their bits. */
+/* A call on some of the rows has the same bits. */
 static void check_parts(void) {
   const int64_t rows = 70, width = 333;
   kernel all[] = {spikes_of(rows, width, 3), quantize_of(rows, width)};
@@ -197,7 +197,7 @@ static void check_trains(void) {
   CHECK(train_steps(TRAIN_BINARY, (int64_t[]){-1}, 1) < 0, "no spike of 1 carries -1");
 }
 
-/* A row of a product by integers, group by group, in the order of the groups. */
+/* Returns an element of a product by integers, group by group in order. */
 static float product_of(const int64_t *sums, const float *scales, int groups, float at) {
   float y = 0;
   for (int g = 0; g < groups; g++) y += scales[g] * (float)sums[g];
@@ -236,7 +236,7 @@ static layer layer_create(bool negative) {
   return l;
 }
 
-/* Output n from the train: sums of weights where spikes are, step by step. */
+/* Computes output n from the train: sums of weights at the spikes, step by step. */
 static float from_train(const layer *l, train_code code, const int8_t *train, int64_t steps,
                         int n) {
   int64_t sums[4] = {0};

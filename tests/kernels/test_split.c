@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in f32 on tiles: numbers are split into parts that add up to them, whichever way round
- * matrices lie; what is left out of their products is less than an f32 loses anyway; and every CPU
- * level has the same bits, AMX too.
+/* f32 products on tiles: numbers split into parts that add up to them, for any layout of the
+ * matrices; the neglected terms are smaller than f32 rounding; and every CPU level has the same
+ * bits, including AMX.
  * labels: random */
 #include <float.h>
 #include <math.h>
@@ -12,8 +12,8 @@
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
-/* C [m, n] = A [m, k] B [k, n], of which each may be stored the other way round; rows of C are
- * further apart than they are long. */
+/* C [m, n] = A [m, k] B [k, n], each possibly stored transposed; the stride of C exceeds its row
+ * length. */
 typedef struct product {
   int64_t m, n, k, c_row;
   bool a_turned, b_turned, adds, streams;
@@ -77,7 +77,7 @@ static void fill(float *to, int64_t count, float (*number)(void)) {
 static float zero(void) { return 0; }
 static float unit(void) { return (float)random_unit(); }
 
-/* Any number that three parts hold: of 24 bits, from 2^-100 to below 2^127. */
+/* Returns any number that three parts can hold: 24 bits, from 2^-100 to below 2^127. */
 static float any(void) {
   uint32_t bits = (uint32_t)random_bits();
   bits = (bits & 0x807fffffu) | (uint32_t)(127 - 100 + (bits >> 8) % 226) << 23;
@@ -108,7 +108,7 @@ static const float *in_b(const product *p, int64_t row, int64_t column) {
   return b_at(p, row, column);
 }
 
-/* X times the matrix that has ones on its diagonal, and the other way round. */
+/* Multiplies X by the identity matrix, from either side. */
 static void parts_add_up(void) {
   static const int64_t sizes[][2] = {{1, 1}, {16, 32}, {40, 17}, {33, 64}, {5, 131}, {70, 300}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -130,7 +130,7 @@ static void parts_add_up(void) {
     }
 }
 
-/* ---- numbers that are none ------------------------------------------------------------------ */
+/* ---- special numbers ------------------------------------------------------------------------ */
 
 static void what_is_not_finite_stays_so(void) {
   const float odd[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -0x1.ffp127f};
@@ -151,7 +151,7 @@ static void what_is_not_finite_stays_so(void) {
     }
 }
 
-/* Parts that products take for 0 are far below. */
+/* Parts that products take for 0 are negligible. */
 static void what_is_tiny_is_nearly_there(void) {
   product p = product_of(32, 32, 32, 0);
   for (int i = 0; i < 32 * 32; i++) p.a[i] = ldexpf(unit(), -100 - i % 48), p.b[i] = unit();
@@ -171,8 +171,7 @@ static void what_is_tiny_is_nearly_there(void) {
 
 /* ---- as good as f32 -------------------------------------------------------------------------- */
 
-/* Root mean squares of what sums on tiles are wrong by, and sums in f32 from one end to the other.
- */
+/* Compares the root mean square error of sums on tiles with that of sequential f32 sums. */
 static void sums_are_as_good_as_f32(void) {
   enum { M = 64, N = 48, K = 1500 };
   for (int form = 0; form < 4; form++) {
@@ -197,7 +196,7 @@ static void sums_are_as_good_as_f32(void) {
   }
 }
 
-/* A single product, of which nothing but the parts left out and one rounding can be wrong. */
+/* A single product, whose only errors are the neglected parts and one rounding. */
 static void products_lose_less_than_two_roundings(void) {
   product p = product_of(256, 256, 1, 0);
   fill(p.a, 256, unit), fill(p.b, 256, unit), fill(p.bias, 256, zero);
@@ -215,7 +214,7 @@ static void products_lose_less_than_two_roundings(void) {
   release(&p);
 }
 
-/* ---- everywhere the same --------------------------------------------------------------------- */
+/* ---- equal on all levels --------------------------------------------------------------------- */
 
 static void check_levels(product *p, uint64_t seed) {
   size_t bytes = (size_t)(p->m * p->c_row) * sizeof *p->c;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products and tables of weights as they lie at rest: of bf16 they give the bits that they give of
- * the same weights in f32; of blocks, the same bits at every level of the CPU, about as near the
- * truth as sums in f32. A row's are the same beside any others.
+/* Products and tables with weights in their stored format: bf16 gives the bits of the same weights
+ * in f32. Blocks give the same bits on every CPU level, about as accurate as f32 sums. A row's
+ * result does not depend on other rows.
  * labels: random */
 #include <math.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static const struct form {
 
 static float number(rng *d) { return (float)rng_below(d, 2000) / 1000 - 1; }
 
-/* Small scales, subnormal ones among them, with signs. */
+/* Fills blocks with small scales, including subnormal and negative ones. */
 static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
   for (int64_t b = 0; b < n * k / SLI_STORAGE_BLOCK; b++) {
     unsigned char *block = blocks + b * f->bytes;
@@ -45,7 +45,7 @@ static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
   }
 }
 
-/* As they lie for products, from where they come back as they were. */
+/* Groups the rows for products, and checks that ungrouping restores them. */
 static void group(sl_storage storage, const sl_type *values) {
   const sl_type type = sli_storage_type(storage, values);
   sli_storage_group(storage, &type, lies);
@@ -105,7 +105,7 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
     }
 }
 
-/* As at level 0, of blocks; as of f32, of bf16. */
+/* Compares blocks with level 0, and bf16 with f32. */
 static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
   const sli_cpu_chunks *cpu = level_chunks(level);
   bool blocks = sli_storage_blocks(f->storage);
@@ -147,13 +147,14 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
 
 /* ---- accuracy ------------------------------------------------------------------------------- */
 
-/* Numbers of all sizes within so many powers of two below 2^top, zeros among them. */
+/* Fills rows with numbers of mixed size within `spread` powers of two below 2^top, and some
+ * zeros. */
 static void make_rows(int64_t count, int top, int spread, rng *d) {
   for (int64_t i = 0; i < count; i++)
     x[i] = rng_below(d, 8) ? ldexpf(number(d), top - (int)rng_below(d, (uint32_t)spread + 1)) : 0;
 }
 
-/* The mean square of what a product is off by, over the sum of its terms' squares. */
+/* Returns the mean squared error of a product relative to the sum of its squared terms. */
 static double error_of(const float *y, int64_t rows, int64_t n, int64_t k) {
   double total = 0;
   for (int64_t r = 0; r < rows; r++)
@@ -169,8 +170,8 @@ static double error_of(const float *y, int64_t rows, int64_t n, int64_t k) {
   return sqrt(total / (double)(rows * n));
 }
 
-/* Where numbers of a block are of all sizes, the largest one's integer says how precise the
- * smallest is. */
+/* If a block's numbers differ in size, the largest one's integer limits the precision of the
+ * smallest. */
 static void check_accuracy(const struct form *f, int top, int spread, rng *d) {
   const int64_t rows = 4, n = MOST_N, k = 544;
   const sli_cpu_chunks *cpu = sli_cpu();
@@ -185,7 +186,7 @@ static void check_accuracy(const struct form *f, int top, int spread, rng *d) {
         plain);
 }
 
-/* A row with a number that is not finite gives none that is, and spoils no other. */
+/* A row with a non-finite number gives only non-finite results, and affects no other row. */
 static void check_not_finite(const struct form *f, float what, rng *d) {
   make_weight(f, 20, 64, d);
   make_rows(3 * 64, 0, 4, d);
@@ -209,7 +210,7 @@ static void check_numbers(rng *d) {
   }
 }
 
-/* Five bits from -16 on, four of them in halves of bytes and the last in words of their own; the
+/* Five-bit values from -16 on, with four bits in half-bytes and the fifth in separate words; the
  * scale is 1/2. */
 static void five_bits_lie_as_bytes(rng *d) {
   const sl_type values = SL_TYPE(SL_F32, 1, 32);

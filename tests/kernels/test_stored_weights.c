@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products, their input gradients and tables with frozen weights in each storage format: the sums
- * of the unpacked weight, whatever tiles it is cut into; exact ones have the bits of the products
- * with the weight in f32. A table's rows are those unpacked.
+/* Products, their input gradients and tables with frozen weights in each storage format match sums
+ * over the unpacked weight, for any tiling. Exact products have the bits of those with the weight
+ * in f32. A table's rows are the unpacked ones.
  * labels: random */
 #include <math.h>
 
@@ -12,7 +12,7 @@
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
-/* Types of files, and where a block has numbers of 16 bits that must be finite. */
+/* File types, and the offsets of a block's 16-bit numbers, which must be finite. */
 static const struct form {
   const char *type;
   int numbers, bytes, nhalves, halves[2];
@@ -24,7 +24,7 @@ static const struct form {
     {"Q6_K", 256, 210, 1, {208}}, {"IQ4_NL", 32, 18, 1, {0}},    {"IQ4_XS", 256, 136, 1, {0}},
     {"MXFP4", 32, 17, 0, {0}}};
 
-/* A weight [n, k]: as a file has it, as it lies, and its values. */
+/* A weight [n, k]: as in the file, as stored in memory, and its values. */
 typedef struct weight {
   sl_storage storage;
   sl_type values, lies;
@@ -67,7 +67,7 @@ static sl_attrs attrs_of(const weight *w, bool exact) {
       .ndims = 2, .dims = {w->values.dim[1], w->storage}, .exact = exact, .chunk = exact ? 7 : 0};
 }
 
-/* Runs an op on the first array of `k`, its weight and a bias; the result stays in out[0]. */
+/* Runs an op on input rows, a weight and a bias; the result is in out[0]. */
 static kernel run_product(const sl_op *op, sl_attrs attrs, const sl_type *x, const float *rows,
                           const sl_type *w, const void *weights, const float *bias) {
   const sl_type in[] = {*x, *w, SL_TYPE(SL_F32, w->dim[0])};
@@ -156,7 +156,7 @@ static void check(uint64_t seed) {
   for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) check_form(&forms[f]);
 }
 
-/* Weights that are cut into several tiles, the last one shorter. */
+/* Weights cut into several tiles, the last one shorter. */
 static void check_tiles(void) {
   const struct form *f = &forms[random_below(sizeof forms / sizeof *forms)];
   for (int way = 0; way < 4; way++) check_product(f, 3, 81, 16384, way & 1, way >> 1);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention to which keys and values come piece by piece has the bits of attention with the record
- * of all, and so have its gradients. The lengths of the pieces are any, and tiles of keys may lie
- * across several of them.
+/* Attention that receives keys and values piece by piece has the bits of attention with the full
+ * record, and so have its gradients. Pieces have any length, and a tile of keys may span several.
  * labels: unthreaded random */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -34,7 +33,7 @@ static void draw(shape *s, rng *d) {
                .batch = 1 + rng_below(d, 2),
                .dim = 1 + rng_below(d, 40)};
   s->heads = s->kv_heads * (1 + (int)rng_below(d, 3));
-  uint32_t longest = rng_below(d, 2) ? 30 : 150; /* shorter than a tile of keys, or longer */
+  uint32_t longest = rng_below(d, 2) ? 30 : 150; /* shorter or longer than a tile of keys */
   for (int k = 0; k < s->pieces; k++) s->starts[k + 1] = s->starts[k] + 1 + rng_below(d, longest);
   s->cut = (sl_call_cut){s->pieces, s->starts};
   s->attrs = (sl_attrs){.heads = s->heads,
@@ -56,14 +55,14 @@ static kernel call(const shape *s, const sl_op *op, int k, int nin, const sl_typ
   return c;
 }
 
-/* An output that lasts takes the place of the call's own. */
+/* Replaces the call's own output by one that outlives it. */
 static void put(kernel *c, int output, void **lasting) {
   if (!*lasting) *lasting = array_create(&c->out_type[output]);
   free(c->out[output]);
   c->out[output] = *lasting;
 }
 
-/* What does not belong to a call is not destroyed with it. */
+/* Destroys a call, but not the outputs that it does not own. */
 static void leave(kernel *c, uint32_t outputs) {
   for (int o = 0; o < c->nout; o++)
     if (outputs >> o & 1) c->out[o] = NULL;
@@ -81,8 +80,8 @@ static void same(const kernel *a, int o, const kernel *b, int p, int k, const ch
 typedef struct piece {
   int nin;
   sl_type types[4];
-  void *in[4], *dy; /* what the model hands to attention */
-  kernel whole;     /* with the record of all */
+  void *in[4], *dy; /* inputs of attention */
+  kernel whole;     /* with the full record */
   kernel parts;     /* q, kv */
   kernel sweep;
 } piece;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/ops.md is what the table of rows comes to. With the argument `write` it is written anew.
+/* Checks that docs/ops.md matches the table of ops from which it is generated. The argument `write`
+ * writes the page.
  * labels: unthreaded smoke */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-/* Kernels of ops on GPUs. */
+/* GPU kernels of the ops. */
 static const struct {
   const char *name, *how;
 } on_gpus[] = {
@@ -98,7 +99,7 @@ static char *read_all(const char *path) {
   return text;
 }
 
-/* The first line that differs. */
+/* Reports the first line that differs. */
 static void check_same(const char *is, const char *wanted) {
   for (int line = 1; *is || *wanted; line++) {
     size_t n = strcspn(is, "\n"), m = strcspn(wanted, "\n");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A team runs every chunk once; what a row computes does not depend on the
- * team's size, bit for bit; rows may run on many threads at once. */
+/* A team runs every chunk once; the result of an op does not depend on the team size, bit for bit;
+ * ops may run on many threads concurrently. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ static void check_every_chunk_runs_once(int threads) {
   for (int round = 0; round < 200; round++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
       for (int i = 0; i < sizes[s]; i++) atomic_store(&runs[i], 0);
-      if (round % 50 == 49) usleep(200); /* long enough for helpers to fall asleep */
+      if (round % 50 == 49) usleep(200); /* long enough for the helpers to sleep */
       sl_team_for(team, sizes[s], count_run, NULL);
       for (int i = 0; i < sizes[s]; i++)
         CHECK(atomic_load(&runs[i]) == 1, "chunk %d of %d ran %d times in a team of %d", i,
@@ -46,7 +46,7 @@ static void check_every_helper_is_bound_once(void) {
           atomic_load(&bound[t]));
 }
 
-/* ---- rows ------------------------------------------------------------------------- */
+/* ---- ops -------------------------------------------------------------------------- */
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
@@ -146,7 +146,7 @@ static void check_team_size_does_not_show(struct sl_team *const *teams) {
   }
 }
 
-/* ---- many threads at once ----------------------------------------------------------- */
+/* ---- concurrent threads ------------------------------------------------------------- */
 
 struct caller {
   kernel k;
@@ -164,7 +164,7 @@ static void *run_many_times(void *arg) {
   return NULL;
 }
 
-/* The callers share inputs and state, each has outputs of its own. */
+/* The callers share inputs and state; each has separate outputs. */
 static void check_threads_do_not_disturb_each_other(const struct work *w) {
   struct caller callers[4];
   kernel k = work_create(w);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The update follows its formulas: sums of squares, clipping, AdamW, the
- * learning rate's schedule; and the rows at the ends of a graph do what they
- * say.
+/* The update follows its formulas: sums of squares, clipping, AdamW, the learning rate schedule.
+ * The ops at the ends of a graph do what they promise.
  * labels: unthreaded smoke */
 #include <stdbool.h>
 
@@ -65,7 +64,7 @@ static void check_clip_scales_to_the_limit(double a, double b, float limit, doub
   kernel_destroy(&k);
 }
 
-/* One element through the plain formula. */
+/* Updates one element by the plain formula. */
 static void plain_adamw(const sl_optimizer *o, int64_t step, bool decay, double g, double *p,
                         double *m, double *v) {
   double lr = (double)sl_optimizer_lr(o, step), t = (double)step + 1;

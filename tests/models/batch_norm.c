@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two batch norms with a convolution before them: the model of test_batch_norm.sh and of
+/* Two batch norms, each behind a convolution: the model of test_batch_norm.sh and of
  * tests/reference/make_batch_norm.py. */
 #include <sluice/sluice.h>
 
@@ -10,7 +10,7 @@ typedef struct data {
   sl_type types[2];
 } data;
 
-/* Numbers that are exact in f32. */
+/* Returns a number that f32 represents exactly. */
 static float number(int64_t at, int64_t salt) {
   return (float)((at * 7919 + salt * 104729 + at * at * 31) % 257 - 128) / 64;
 }

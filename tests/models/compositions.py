@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random commands of actorrun learn what one device learns.
+"""Checks that random actorrun commands learn what one device learns.
 
     compositions.py [--seed S] [--count N] [--only N] [--jobs J] [--without WORD]... [--no-shrink] [--all]
 
-A command is drawn from all options that may not change what is learned, over models of odd sizes. It trains
-three steps; losses and norms of gradients are compared with those of the same model and microbatches on one
-device: bit for bit where no axis shares out a stage, else as far as sums in another order allow. Every third
-command runs again under jitter, with the same bits.
+A command is drawn from all options that must not change what is learned, over models of odd sizes. It trains
+three steps. Losses and gradient norms are compared with those of the same model and microbatches on one device:
+bit for bit where no axis splits a stage, else up to the order of sums. Every third command runs again under
+jitter, with the same bits.
 
-A refusal names what is wrong; a crash, a hang, other numbers, or a plan that is stuck though nobody gave a quota
-or an order, fails the test. What failed is printed with its seed and, without the options that do not matter, as a
-command: `--seed S --only N` repeats it. --without leaves out commands that have that word.
+A refusal must say what is wrong. A crash, a hang, different numbers, or a stuck plan without a given quota or
+order fails the test. A failure is printed with its seed and as a command without irrelevant options;
+`--seed S --only N` repeats it. --without skips commands that contain that word.
 
-OPTIONS says of each option what is done with it. One that is not there fails the test.
+OPTIONS says how each option is tested. An option missing there fails the test.
 """
 import argparse
 import collections
@@ -32,15 +32,15 @@ import tempfile
 import threading
 
 BIN = os.path.abspath(os.path.join(os.environ.get("SLUICE_BUILD", "build/release"), "bin", "actorrun"))
-# Sums in another order: f32 has 6e-8 of rounding, some hundred summands of either sign lose two digits.
+# Tolerance for sums in another order: f32 rounds by 6e-8, and some hundred summands of both signs lose two digits.
 NEAR = 2e-5
 STEPS = 3
 SLOW = any(name in os.environ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"))
 TIMEOUT = 300 if SLOW else 60
 PASSES = ["1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "seq1f1b"]
 
-# FREE: drawn; what is learned does not depend on it. LEARNED: drawn; one device is given it too.
-# EACH: of every command. A text: why it is not drawn.
+# FREE: drawn; must not change what is learned. LEARNED: drawn, and passed to the run on one device too.
+# EACH: part of every command. A text: why it is not drawn.
 FREE, LEARNED, EACH = "free", "learned", "each"
 OPTIONS = {
     "devices": FREE, "stages": FREE, "chunks": FREE, "placement": FREE, "data-parallel": FREE, "sequence": FREE,
@@ -59,7 +59,7 @@ OPTIONS = {
                     "they are tried in test_tools_rl"),
     "logprobs": "it is tried in test_tools_exact_served",
     "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",
-    # models'
+    # options of models
     "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,
     "positions": LEARNED, "window": LEARNED, "document-end": LEARNED, "eps": LEARNED, "vocab": LEARNED,
     "attend-blocks": "it is tried in test_tools_blocks",
@@ -89,13 +89,13 @@ OPTIONS = {
     "teacher": "it is tried in test_tools_distill", "distill": "as teacher",
     "config": "options in a file", "print-config": "learns nothing",
 }
-# Options with losses of their own: bits are compared with one device only under the same ones.
+# Options that change the losses: bits are compared only with a one-device run that has the same ones.
 REORDERS = {"pieces", "cut"}
 AXES = {"data-parallel", "sequence", "tensor", "expert-parallel", "parallel", "vocab-parallel"}
 
 
 class Command:
-    """Options by name, each with its values (None of a flag); a model with its own; files by name."""
+    """Options by name, each with its values (None for a flag), a model with its options, and files by name."""
 
     def __init__(self, model):
         self.model, self.run, self.own, self.files = model, {}, {}, {}
@@ -121,7 +121,7 @@ class Command:
         return self.run[name][0] if name in self.run else otherwise
 
 
-# ---- commands that have gone wrong ------------------------------------------------------------
+# ---- commands that failed before --------------------------------------------------------------
 
 SOME = "0: 0 1 2/1: 0 2/2: 0 2/3: 0 1 2/4: 0 2/5: 0 2/"
 FLAGS = {"side-by-side", "no-conv-bias", "rope-halves", "vocab-parallel", "swap", "exact", "check-finite", "resume", "tied", "qk-norm", "qk-norm-whole", "plus-one", "packed",
@@ -132,54 +132,54 @@ GPT_OSS = "gpt-oss --data text.txt --layers 2 --width 16 --heads 2 --context 16 
 DEEPSEEK = ("deepseek --data tokens.u16 --vocab 37 --layers 2 --width 24 --heads 4 --context 12 --batch 8 --experts 5 --top-k 2 "
             "--expert-ffn 4 --correction-rate 0.05")
 CASES = [
-    # parameters of which another process has a part go there as often as their reader's stage is visited
+    # parameters with a part in another process are sent there as often as their reader's stage is visited
     (f"--microbatches 6 --processes 2 --stages 3 --paths paths --data-parallel 2 --shard parameters {GPT}", SOME),
     (f"--microbatches 6 --processes 2 --stages 3 --paths paths --sequence 3 {GPT}", SOME),
     (f"--microbatches 6 --processes 3 --stages 3 --paths paths --data-parallel 2 --shard parameters --schedule gpipe "
      f"--recompute full {GPT}", SOME),
-    # what evaluations join once, and what they join in each tick
+    # tensors that evaluations gather once, and tensors that they gather in each tick
     (f"--microbatches 4 --sequence 2 --shard optimizer --eval text.txt --eval-every 1 {GPT} --document-end 32", ""),
     ("--microbatches 1 --sequence 4 --pieces 3 --shard gradients --eval text.txt --eval-every 1 llama --data text.txt "
      "--layers 1 --width 8 --heads 1 --context 36 --batch 3 --document-end 32", ""),
-    # which blocks a path leaves out is the same on every grid, and on every machine
+    # a path leaves out the same blocks on every grid and every machine
     (f"--microbatches 6 --stages 3 --paths paths --tensor 3 {GPT} --vocab 4000", SOME),
     (f"--microbatches 6 --stages 3 --paths paths --data-parallel 2 --sequence 2 {GPT} --vocab 1500", SOME),
     (f"--microbatches 6 --stages 3 --paths paths --machine h100-sxm-80gb --tensor 2 {GPT} --vocab 1000", SOME),
-    # the vocabulary's part of a pass back does not begin with the stage's gradient
+    # the vocabulary's part of a backward pass does not begin with the stage's gradient
     (f"--microbatches 4 --stages 3 --vocab-parallel --vocab-barriers 1 --exchange inline --schedule zb-h1 {GPT}", ""),
     (f"--microbatches 4 --stages 2 --vocab-parallel --vocab-barriers 1 --exchange inline --schedule zb-v {GPT}", ""),
     (f"--microbatches 4 --stages 3 --vocab-parallel --vocab-barriers 1 --exchange inline --lora h.*.attn=2 {GPT}", ""),
-    # a softmax of one's own words goes with them, and the mean's gradient with its rows
+    # the softmax over a device's part of the vocabulary stays with that part, the mean's gradient with its rows
     *((f"--microbatches 2 --stages {stages} --tensor {tensor} --vocab-parallel --vocab-barriers 1 gpt --data tokens.u16 "
        "--vocab 64 --layers 1 --width 40 --heads 5 --context 5 --batch 8", "")
       for stages, tensor in ((2, 3), (2, 4), (3, 5))),
-    # quotas that a plan needs and nobody has given
+    # quotas that a plan needs without being given
     ("--microbatches 5 --data-parallel 3 --tensor 3 --expert-parallel 3 --exchange inline --stages 4 --pieces 3 "
      "--home act=disk --offload activations=0.5 mixtral --data tokens.u16 --vocab 37 --layers 6 --width 24 --heads 4 "
      "--context 16 --batch 20 --experts 4 --top-k 1 --expert-ffn 5 --aux-loss 0", ""),
     ("--microbatches 2 --tensor 3 --sequence 2 --shard parameters --stages 2 --schedule auto --home act.b=disk qwen-moe "
      "--data tokens.u16 --vocab 65 --layers 2 --width 40 --heads 4 --context 5 --batch 12 --positions 12 --experts 3 "
      "--top-k 2 --expert-ffn 1 --shared-ffn 9 --norm-topk 0", ""),
-    # exchanges again of what another stage's pass back reads, which comes first
+    # repeated exchanges of data that another stage's backward pass reads first
     ("--microbatches 2 --tensor 2 --exchange inline --stages 4 --pieces 2 --schedule seq1f1b gpt --data tokens.u16 "
      "--vocab 64 --layers 2 --width 2 --heads 1 --context 16 --batch 16", ""),
     ("--microbatches 3 --tensor 2 --exchange inline --stages 4 --recompute full llama --data tokens.u16 --vocab 64 "
      "--layers 2 --width 32 --heads 4 --context 24 --batch 6", ""),
     ("--microbatches 1 --tensor 2 --sequence 2 --exchange inline --stages 3 --schedule zb-h1 gpt --data tokens.u16 "
      "--vocab 64 --layers 4 --width 12 --heads 3 --context 31 --batch 3", ""),
-    # pieces of every length are of the held-out data
+    # held-out data comes in pieces of every length
     (f"--microbatches 4 --pieces 5 --eval text.txt --eval-every 1 {GPT}", ""),
-    # a machine is one that devices are chosen for: what these compute does not go over its links
+    # a machine only serves to choose devices: the computation does not use its links
     (f"--microbatches 4 --stages 2 --machine h100-sxm-80gb {GPT}", ""),
     (f"--microbatches 4 --stages 2 --machine a100-sxm-80gb --tensor 2 --data-parallel 2 {GPT}", ""),
-    # the vocabulary on all stages, beside another loss
+    # the vocabulary on all stages, with a second loss
     (f"--microbatches 4 --vocab-parallel --stages 2 {MIXTRAL}", ""),
     (f"--microbatches 4 --vocab-parallel --stages 3 --vocab-barriers 1 --sequence 2 {MIXTRAL} --z-loss 0.001", ""),
     (f"--microbatches 4 --vocab-parallel --stages 2 --data-parallel 2 --expert-parallel 2 --schedule zb-h1 {MIXTRAL}", ""),
-    # a statistic that a sequence's devices shard is split as a parameter, not by positions
+    # a statistic sharded over the sequence axis is split like a parameter, not by positions
     (f"--microbatches 2 --sequence 2 --shard gradients {DEEPSEEK}", ""),
     (f"--microbatches 2 --sequence 2 --sequence-attention ring --sequence-layout zigzag --shard parameters {DEEPSEEK}", ""),
-    # a gradient that goes to the experts, of a sum that was made where its rows come from
+    # a gradient sent to the experts, of a sum computed where the rows come from
     (f"--microbatches 2 --data-parallel 2 --expert-parallel 2 {GPT_OSS}", ""),
     (f"--microbatches 2 --data-parallel 2 --tensor 2 --expert-parallel 4 --stages 2 {GPT_OSS}", ""),
 ]
@@ -214,7 +214,7 @@ class Draw:
         return self.rng.choice(choices)
 
     def put(self, options, name, share, *choices):
-        """That option with one of these values, in so many of all commands."""
+        """Adds the option with one of these values, in this share of all commands."""
         if self.often(share):
             options[name] = [self.of(*choices)]
 
@@ -348,13 +348,13 @@ class Draw:
             o.pop(name, None)
 
     def mixture(self, c):
-        """Experts beside dense blocks."""
+        """Adds experts next to dense blocks."""
         self.put(c.own, "ffn", 0.7, 3, 17, 32)
         self.experts(c)
         self.put(c.own, "shared-ffn", 0.5, 4, 9)
 
     def learning(self, c):
-        """What one device is given too."""
+        """Draws options that the run on one device gets too."""
         o = c.own
         if self.often(0.3):
             c.run["optimizer"] = [self.of("adamw:lr=1e-3", "adam:lr=1e-3,clip=0.5", "sgd:lr=0.05",
@@ -387,7 +387,7 @@ class Draw:
             data = self.of(1, 1, 2, 2, 3, 4)
             tensor = self.of(1, 1, 1, 2, 2, 3) if data < 4 else 1
             sequence = self.of(1, 1, 1, 2, 3, 4) if data * tensor < 4 else 1
-            if self.often(0.9) and self.rows < data:  # what is too small for its devices is refused, mostly
+            if self.often(0.9) and self.rows < data:  # too small a batch is refused: mostly avoided
                 self.rows = data
                 c.own["batch"] = [self.rows * self.microbatches]
             if moe and data * tensor > 1 and self.often(0.5):
@@ -401,7 +401,7 @@ class Draw:
                 r[name] = [n]
         self.ways = data * tensor * sequence * int(c.one("parallel"))
         if self.ways > 1:
-            c.own.pop("spikes", None)  # rounds to whole spikes: sums in another order give others
+            c.own.pop("spikes", None)  # rounds to whole spikes: sums in another order give different spikes
         self.on_stage = data * sequence
         if expert > 1:
             self.put(r, "expert-tensor", 0.3, 0, 1, 1 if data % expert else tensor)
@@ -434,7 +434,7 @@ class Draw:
         if self.stages > 1:
             r["stages"] = [self.stages]
         self.put(r, "schedule", 0.7, *PASSES)
-        if self.often(0.04) and self.ways * self.stages <= 4:  # it is tried out on the virtual clock, many times
+        if self.often(0.04) and self.ways * self.stages <= 4:  # auto runs the virtual clock many times
             r["schedule"] = ["auto"]
             self.put(r, "activations", 0.5, 2, 4)
         chunks = 1
@@ -460,7 +460,7 @@ class Draw:
             r["order"], c.files["order"] = ["order"], "".join(f"{s}: {fused}\n" for s in range(self.stages))
 
     def paths(self, c, stages, m):
-        """Each microbatch leaves some out; all between the first and the last are visited equally often."""
+        """Draws paths: each microbatch skips some stages, and all inner stages are visited equally often."""
         visits = self.rng.randint(1, m)
         of = [[] for _ in range(m)]
         for stage in range(1, stages - 1):
@@ -504,7 +504,7 @@ class Draw:
         r.pop("grain", None) if "home" in r and self.often(0.9) else None
         if self.often(0.15) and "home" not in r:
             r.pop("grain", None)
-            self.layers = c.own["layers"][0] = max(self.layers, self.of(4, 5, 6, 8))  # it is to save something
+            self.layers = c.own["layers"][0] = max(self.layers, self.of(4, 5, 6, 8))  # enough layers to save something
             r["home"] = [self.of("act=disk", "act.b=disk", "state=disk", "weights=disk", "weights=disk", "auto")]
             if r["home"] == ["auto"]:
                 r["memory"] = [self.of("2M", "8M")]
@@ -572,14 +572,14 @@ MODELS = {"gpt": None, "llama": Draw.dense, "mixtral": Draw.experts, "qwen-moe":
 
 
 class Outcome:
-    """How a command ended, what it said, and {step: (loss, norm, rate)}."""
+    """The status of a command, its output, and {step: (loss, norm, rate)}."""
 
     def __init__(self, status, said, steps, folder):
         self.status, self.said, self.steps, self.folder = status, said, steps, folder
 
 
 def once(words, folder):
-    """One process group, ended after a time; (status, what it said)."""
+    """Runs one process group with a timeout; returns (status, output)."""
     env = dict(os.environ, HOME=folder, TMPDIR=folder)
     with subprocess.Popen(words, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as run:
@@ -628,7 +628,7 @@ class Runs:
         folder = self.folder(command)
         words = [BIN, "--quiet", "--watchdog", "20", "--log", "log.jsonl", *more]
         before = {}
-        if command.has("resume"):  # two steps by another run, on one device after another
+        if command.has("resume"):  # an earlier run does two steps, on one device after another
             first = self.without_resume(command)
             status, said = once([*words, "--steps", "2", *first.words()], folder)
             if status:
@@ -645,7 +645,7 @@ class Runs:
         return first
 
     def reference(self, command, keep):
-        """What one device learns; `keep` are options that it is given too."""
+        """Returns what one device learns; `keep` names options that it gets too."""
         with self.lock:
             key = " ".join(plain(command, keep).words()) + repr(command.files.get("paths"))
             job = self.references.setdefault(key, [threading.Lock(), None])
@@ -658,7 +658,7 @@ class Runs:
 
 
 def plain(command, keep):
-    """The same model, learning the same way, on one device (paths: one for each stage)."""
+    """Returns the command for the same model and training on one device (with paths: one per stage)."""
     one = command.copy()
     learned = {name for name, what in OPTIONS.items() if what == LEARNED} | keep
     if command.has("paths"):
@@ -676,7 +676,7 @@ def stages_of(command):
 
 
 def apart(a, b):
-    """Where two runs differ: the largest relative difference of a loss or norm."""
+    """Returns the largest relative difference of a loss or norm between two runs."""
     if a.steps.keys() != b.steps.keys():
         return float("inf")
     worst = 0.0
@@ -698,8 +698,8 @@ def tensors(path):
 
 
 def values_apart(command, a, b, exact):
-    """Why the saved values are not the reference's, or None. An update of a gradient of nothing but rounding goes
-    either way, as far as its rate."""
+    """Returns why the saved values differ from the reference's, or None. A gradient that is nothing but rounding
+    may move a value either way, by up to the learning rate."""
     mine, theirs = (tensors(os.path.join(o.folder, "values.safetensors")) for o in (a, b))
     if {n: t[:2] for n, t in mine.items()} != {n: t[:2] for n, t in theirs.items()}:
         return "saved tensors have other names, types or shapes"
@@ -717,7 +717,7 @@ def values_apart(command, a, b, exact):
 
 
 def refusal_is_wrong(command, o):
-    """Why a refusal is no good answer, or None."""
+    """Returns why a refusal is not acceptable, or None."""
     if not o.said.strip():
         return "refused without a word"
     if "broken invariant" in o.said:
@@ -731,7 +731,7 @@ def refusal_is_wrong(command, o):
 
 
 def reason(said):
-    """A refusal without its numbers and names."""
+    """Returns the text of a refusal without its numbers and names."""
     line = next((l for l in said.splitlines() if l.strip()), "")
     line = re.sub(r"^(actorrun|\[\d+\]|rank \d+|process \d+): *", "", line)
     line = re.sub(r"\b[\w.-]*\d[\w.-]*\b", "N", re.sub(r"/\S+", "PATH", line))
@@ -743,7 +743,7 @@ class Judge:
         self.runs = Runs(work)
 
     def judge(self, command, again):
-        """(kind, what there is to say)"""
+        """Returns (kind, message)."""
         o = self.runs.run(command)
         try:
             kind, why = self.outcome(command, o)
@@ -772,7 +772,7 @@ class Judge:
         return self.compare(command, o)
 
     def compare(self, command, o):
-        if command.has("skip"):  # what was found is what one device is given
+        if command.has("skip"):  # one device gets the paths that were found
             command = command.copy()
             with open(os.path.join(o.folder, "found"), encoding="ascii") as file:
                 command.files["paths"] = file.read()
@@ -797,11 +797,11 @@ class Judge:
         return "equal, bit for bit" if exact else "equal", ""
 
 
-# ---- making a command shorter ---------------------------------------------------------------------
+# ---- shortening a command -------------------------------------------------------------------------
 
 
 def shorter(command):
-    """Commands with an option less, or a smaller number."""
+    """Yields commands with one option fewer, or a smaller number."""
     for name in list(command.run):
         if name in ("microbatches",):
             continue
@@ -855,7 +855,7 @@ def offered():
 
 
 def check_options():
-    """Somebody has decided of each option what is done with it."""
+    """Checks that OPTIONS covers every option."""
     there = offered()
     unknown, gone = sorted(there - OPTIONS.keys()), sorted(OPTIONS.keys() - there)
     for name in unknown:
@@ -887,7 +887,7 @@ def main():
     ok = check_options()
     print(f"seed {how.seed}, {how.count} commands", flush=True)
     numbers = range(how.count) if how.only is None else [how.only]
-    some = 6 if SLOW and not os.environ.get("SLUICE_LONG") else 1 # a sanitizer's daily set has a sixth of the cases
+    some = 6 if SLOW and not os.environ.get("SLUICE_LONG") else 1 # sanitizers run a sixth of the cases daily
     cases = [f"case {i}" for i in range(how.seed % some, len(CASES), some)] if how.only is None else []
     ends, reasons, drawn, lock = collections.Counter(), collections.Counter(), collections.Counter(), threading.Lock()
     work = tempfile.mkdtemp(prefix="compositions")

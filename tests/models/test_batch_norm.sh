@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Batch norm and its running statistics: losses, norms, statistics and weights are PyTorch's, for 1 and 4
-# microbatches, and so is an evaluation, which reads the statistics. Every schedule, and a resumed run,
-# saves the same file. Rows are not shared out, channels are.
+# Batch norm and its running statistics: losses, norms, statistics and weights match PyTorch for 1 and 4
+# microbatches, and so does an evaluation, which reads the statistics. Every schedule, and a resumed run,
+# saves the same file. Channels are sharded, rows are not.
 # labels: numbers outside
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -10,7 +10,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 need python3
 model=$SLUICE_SOURCE/tests/models/batch_norm.c
 
-# The largest difference of two files' numbers, all f32, behind headers of any length.
+# compare.py GOT WANT: checks that two files have the same f32 tensors within 1e-6, behind headers of any length.
 cat >compare.py <<'END'
 import json, struct, sys
 def load(path):
@@ -27,7 +27,7 @@ for name in want:
         assert abs(a - b) <= 1e-6 * (1 + abs(b)), "%s: %.9g, of PyTorch %.9g" % (name, a, b)
 END
 
-# train M OPTIONS...: 6 steps of M microbatches, saved as f.safetensors.
+# train M OPTIONS...: trains 6 steps of M microbatches and saves f.safetensors.
 train() {
   ends 0 "$actorrun" --steps 6 --microbatches "$1" --init "$reference/batch_norm_init.safetensors" \
     --save f.safetensors "${@:2}" "$model"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Random compositions of all options learn what one device learns (compositions.py).
+# Tests random combinations of all options: each learns what one device learns (compositions.py).
 # labels: random first
 set -u
 # shellcheck source=tests/support/tool.sh

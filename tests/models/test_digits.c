@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks of shipped ops alone read digits that they have not seen: 97 of 100 by convolutions, 94
- * by a transformer. Rates decay, for with a constant one the transformer's last steps are a matter
- * of luck: 272 to 288 of 299 by four seeds, and 288 to 291 with these.
+/* Networks of shipped ops read held-out digits: convolutions get 97 of 100 right, a transformer 94.
+ * The learning rate decays: at a constant rate the transformer's last steps vary by luck (272 to
+ * 288 of 299 right with four seeds, 288 to 291 with decay).
  * labels: numbers long */
 #include <math.h>
 #include <stdlib.h>
@@ -33,11 +33,11 @@ static void run_destroy(run *r) {
   sl_graph_destroy(r->g);
 }
 
-/* What the network thought of the images, one a step. */
+/* The network's answers, one image per step. */
 typedef struct score {
   const digits *data;
   int64_t seen, right;
-  double accuracy; /* of an evaluation at the end */
+  double accuracy; /* in the final evaluation */
 } score;
 
 static void take_metric(void *ctx, int64_t step, const char *name, double value) {
@@ -55,7 +55,7 @@ static void take(void *ctx, const char *name, const sl_type *type, const void *v
   s->right += best == record_of(s->data, s->seen++, true)[PIXELS];
 }
 
-/* Trains, and shows the network what was kept back. */
+/* Trains the network and evaluates it on the held-out images. */
 static void check_net(const char *name, const char *path, const char *width, const char *lr,
                       int percent) {
   sl_args *args = NULL;

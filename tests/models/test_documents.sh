@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Documents that lie in one row learn as if each had a row of its own; with documents and windows the
-# losses are the same however a model is cut and shared out.
+# Documents packed in one row learn as if each had a separate row. With documents and windows the losses
+# do not depend on how a model is cut and sharded.
 # labels: numbers long
 set -u
 # shellcheck source=tests/support/tool.sh
@@ -9,7 +9,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 whole=(--layers 2 --width 32 --heads 4 --lr 3e-3)
 
-# losses REPORT 'RUN OPTIONS' MODEL [MODEL OPTIONS...]: three steps' losses go to that file
+# losses REPORT 'RUN OPTIONS' MODEL [MODEL OPTIONS...]: writes the losses of three steps to REPORT
 losses() {
   # shellcheck disable=SC2086
   ends 0 "$actorrun" --quiet --steps 3 --report report.json $2 "${@:3}" "${size[@]}"
@@ -17,10 +17,10 @@ losses() {
   [ "$(wc -l <"$1")" -eq 3 ] || fail "${*:2}: three losses"
 }
 
-# near A B: the same losses but for the order of sums
+# near A B: succeeds if the losses differ only by the order of sums
 near() { paste "$1" "$2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-6 * $1) exit 1 }'; }
 
-# ---- packed, and alone ----------------------------------------------------------------------------
+# ---- packed and separate ---------------------------------------------------------------------------
 
 for i in $(seq 20); do printf 'fifteen letters\nanother line is\nwhat comes here\nand then an end\n'; done >lines.txt
 for model in "gpt --positions 64" "llama --positions 64" "hybrid --positions 64" mamba2 \
@@ -38,7 +38,7 @@ for model in "gpt --positions 64" "llama --positions 64" "hybrid --positions 64"
   near alone joined && fail "$model: without documents a token sees those before"
 done
 
-# ---- however it is run ------------------------------------------------------------------------------
+# ---- schedules, cuts and grids ----------------------------------------------------------------------
 
 size=("${whole[@]}")
 text=(--data "$reference/text.txt" --context 48 --batch 8 --document-end 32)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The examples of models: each learns what it is there for, and learns the same however it is
-# shared out. An op of one's own refuses shapes with its name and the line.
+# The example models: each learns its task, and learns the same however it is sharded. A user-defined op
+# refuses bad shapes with its name and the line.
 # labels: numbers long
 # needs: zeromq
 set -u
@@ -11,15 +11,14 @@ examples=$SLUICE_SOURCE/examples
 
 losses() { sed -n 's/.*"loss":[^0-9]*\([0-9.e+-]*\).*/\1/p' "$1"; }
 
-# learns MODEL STEPS LOSS [OPTIONS...]: in so many steps to less than that loss.
+# learns MODEL STEPS LOSS [OPTIONS...]: checks that STEPS steps bring the loss below LOSS.
 learns() {
   ends 0 "$actorrun" --quiet --steps "$2" --report "$1.json" "$examples/$1.c" "${@:4}"
   losses "$1.json" | awk -v most="$3" 'END { exit !(NR && $1 < most) }' ||
     fail "$1: a loss of $(losses "$1.json" | tail -1) after $2 steps, not $3"
 }
 
-# alike MODEL 'RUN OPTIONS' [MODEL OPTIONS...]: the same losses, as far as sums in another order
-# are the same.
+# alike MODEL 'RUN OPTIONS' [MODEL OPTIONS...]: checks for the same losses, up to the order of sums.
 alike() {
   # shellcheck disable=SC2086
   ends 0 "$actorrun" --quiet --steps 20 "${patient[@]}" --report other.json $2 "$examples/$1.c" "${@:3}"
@@ -40,8 +39,8 @@ for run in "--stages 2 --microbatches 4 --schedule zb-h1" "--data-parallel 2"; d
   alike gru "$run" "${gru[@]}"
 done
 
-# A space would be right for a fifth of the bytes, and the loss of guessing by frequency 2.97. Each
-# microbatch has its own mean over the bytes that are masked in it.
+# Guessing a space is right for a fifth of the bytes; guessing by frequency has a loss of 2.97. Each
+# microbatch has a separate mean over its masked bytes.
 bert=(--data "$reference/text.txt" --lr 3e-3)
 ends 0 "$actorrun" --quiet --steps 200 --microbatches 2 --eval "$reference/text.txt" --eval-every 200 \
   --report bert.json "$examples/bert.c" "${bert[@]}"

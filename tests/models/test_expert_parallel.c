@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts that are shared out over the devices that share the data, or over these and those that
- * share the tensors, learn what one device learns; at one layout with the same bits whatever the
- * schedule, the timing and the processes. Rows that go to experts and come back are to the byte as
- * many as ids say; an expert that nobody goes to in a tick, or in a whole step, is an ordinary one.
+/* Experts sharded over the data-parallel devices, or over these and the tensor-parallel devices,
+ * learn what one device learns. On one layout the bits do not depend on schedule, timing and
+ * processes. The bytes of rows that travel to experts and back follow exactly from the ids, and an
+ * expert may get no rows in a tick or in a whole step.
  * labels: numbers random more */
 #include <math.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static void check_near(const grid_losses *got, const grid_losses *want, const gr
 
 static const char *const schedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v", "seq1f1b"};
 
-/* Schedule, timing, processes, workers by chance. */
+/* Returns the grid with a random schedule, timing, processes and workers. */
 static grid another(const grid *like, uint64_t seed) {
   grid g = *like;
   g.stages = 2;
@@ -76,7 +76,7 @@ static void losses_are_those_of_one_device(void) {
   }
 }
 
-/* With whatever else shares out, cuts or computes again. */
+/* Expert parallelism combines with all other sharding, cutting and recomputation. */
 static void it_goes_with_everything(void) {
   static const grid all[] = {
       {.data = 2, .experts = 2, .tensor = 2, .shard = "gradients"},
@@ -106,7 +106,7 @@ static void it_goes_with_everything(void) {
   }
 }
 
-/* ---- any grid, by chance --------------------------------------------------------------------- */
+/* ---- random grids ---------------------------------------------------------------------------- */
 
 static int pick(uint64_t *rng, int n) {
   *rng = *rng * 6364136223846793005u + 1442695040888963407u;
@@ -136,7 +136,8 @@ static grid any_grid(uint64_t *rng) {
   return g;
 }
 
-/* One case: as one device learns it; and with the same bits when it is run otherwise. */
+/* Tests one random case: it learns what one device learns, and a different run of it has the same
+ * bits. */
 static void any_grid_learns_the_same(uint64_t seed) {
   uint64_t rng = seed;
   char of[4][8];
@@ -160,7 +161,7 @@ static void any_grid_learns_the_same(uint64_t seed) {
   grid_same_bits(&m, &other, &got, &again);
 }
 
-/* ---- a model that is told where rows go ------------------------------------------------------ */
+/* ---- a model whose data routes the rows ------------------------------------------------------ */
 
 enum {
   ROWS = 4,
@@ -176,13 +177,13 @@ enum {
 
 typedef int32_t expert_of(int64_t tick, int64_t token, int j);
 
-/* Each source's tokens to each expert equally often. */
+/* Each source sends equally many tokens to each expert. */
 static int32_t evenly(int64_t tick, int64_t token, int j) {
   return (int32_t)((token + tick + j * EXPERTS / K) % EXPERTS);
 }
 
-/* To the first half of them on odd ticks, in the second step to the first two, in the third
- * nowhere. */
+/* Odd ticks use only the first half of the experts, the second step only the first two, the third
+ * step none. */
 static int32_t unevenly(int64_t tick, int64_t token, int j) {
   int64_t step = tick / MICROBATCHES;
   if (step == 2) return -1;
@@ -218,7 +219,7 @@ static sl_tensor *layer(sl_graph *g, int i, sl_tensor *x, sl_tensor *ids, sl_ten
   y = sl_combine(g,
                  sl_mul(g, sl_grouped_linear(g, y, ids, down), sl_grouped_linear(g, x, ids, gate)),
                  weights);
-  return sl_add(g, y, sl_gelu(g, x)); /* what all rows go through, too */
+  return sl_add(g, y, sl_gelu(g, x)); /* a path that all rows take, too */
 }
 
 static void build(sl_graph *g, const sl_source *source) {
@@ -244,7 +245,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
   ((outcome *)ctx)->norm[report->step] = report->grad_norm;
 }
 
-/* On D devices for the data, for each T for the tensors. */
+/* Trains on D data-parallel devices with T tensor-parallel devices each. */
 static outcome train(expert_of *to, int D, int T, int experts, double room) {
   outcome o = {{0}, {0}, 0};
   const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
@@ -283,12 +284,12 @@ static void check_same(const outcome *got, const outcome *want, int experts) {
           got->loss[s], want->loss[s], got->norm[s], want->norm[s]);
 }
 
-/* 4 L M tokens k h numbers of four bytes, of which each device has its own share. */
+/* A step moves 4 L M tokens k h values of four bytes, less the part that stays on each device. */
 static void even_rows_move_what_they_must(void) {
   outcome whole = train(evenly, 4, 1, 1, 0);
   for (int i = 0; i < 5; i++) {
     int experts = i % 2 ? 4 : 2, T = i / 2 ? 2 : 1, D = i / 2 == 2 ? 1 : 4 / T;
-    outcome o = train(evenly, D, T, experts, 1); /* and need no more than an even share of room */
+    outcome o = train(evenly, D, T, experts, 1); /* an even share of room suffices */
     uint64_t step = 4ull * LAYERS * MICROBATCHES * ROWS * TOKENS * K * WIDTH * 4;
     uint64_t want = STEPS * step * (uint64_t)(experts - 1) / (uint64_t)experts;
     CHECK(o.bytes == want, "experts on %d: %llu bytes, not %llu", experts,
@@ -297,8 +298,7 @@ static void even_rows_move_what_they_must(void) {
   }
 }
 
-/* How long a firing is expected to take goes by the rows that come, not by the room there is for
- * them. */
+/* The expected duration of a firing follows the expected rows, not the room reserved for them. */
 static void room_is_not_what_is_expected(void) {
   const sl_hardware hardware = {.flops_per_second = 1e9, .bytes_per_second = 1e9};
   static const double rooms[] = {0, 1, 1.5};
@@ -331,7 +331,8 @@ static void room_is_not_what_is_expected(void) {
   for (size_t i = 0; i < SLI_COUNT(rooms); i++) free(seconds[i]);
 }
 
-/* Tokens in a row: as they come, or as rows and positions where experts are. */
+/* Lowers a model with flat tokens, as given or reshaped to rows and positions where the experts
+ * are. */
 static sl_status lower_flat(bool reshaped) {
   static const sl_type flat[] = {{SL_F32, 2, {ROWS * TOKENS, WIDTH}},
                                  {SL_I32, 2, {ROWS * TOKENS, K}},

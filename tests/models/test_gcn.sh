@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A graph network over stages, chunk by chunk: the neighbours are what it learns from, every process
-# layout and schedule gives the same losses, and each boundary is crossed by each vertex once on each way.
+# A graph network over stages, chunk by chunk: it learns from the neighbours, every process layout and
+# schedule gives the same losses, and each vertex crosses each stage boundary once per direction.
 # labels: numbers outside
 # needs: zeromq
 set -u
@@ -9,8 +9,8 @@ set -u
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 gcn=$SLUICE_SOURCE/examples/gcn.c
 
-# accuracy OPTIONS...: of the vertices without labels, in thousandths, when they are evaluated for the
-# second time: evaluations have a record of their own, which the first one finds empty.
+# accuracy OPTIONS...: prints the accuracy on unlabelled vertices in thousandths, at the second evaluation.
+# Evaluations keep a separate record, which is empty at the first one.
 accuracy() {
   ends 0 "$actorrun" --quiet --steps 40 --eval-every 20 --report r.json "$@"
   sed -n 's/.*"accuracy":[^0-9]*\([0-9.]*\).*/\1/p' r.json | awk '{ a = $1 } END { print int(1000 * a) }'
@@ -20,7 +20,7 @@ with=$(accuracy "$gcn") without=$(accuracy "$gcn" --edges 0) pieces=$(accuracy -
 ((with > 900 && without < 500 && pieces > 750)) ||
   fail "right of 1000: $with, without edges $without, in pieces $pieces"
 
-# like PIECES 'OPTIONS': the losses of a run of so many pieces are those of the first one.
+# like PIECES 'OPTIONS': checks that a run with PIECES pieces has the losses of the first such run.
 like() {
   # shellcheck disable=SC2086
   ends 0 "$actorrun" --quiet --steps 6 --pieces "$1" "${patient[@]}" --report r.json $2 "$gcn"
@@ -34,7 +34,7 @@ for options in '' '--stages 2 --schedule zb-h1' '--stages 2 --piece-order layers
   like 8 "$options"
 done
 
-# N = 2000 vertices of H = 32 numbers, of 4 bytes: 2 (p - 1) N H; and the labels for the last stage.
+# N = 2000 vertices of H = 32 values of 4 bytes: 2 (p - 1) N H, plus the labels for the last stage.
 for p in 2 4; do
   like 8 "--stages $p -n $p"
   moved=$(sed -n 's/.*"pipeline":[^0-9]*\([0-9.]*\).*/\1/p' r.json | head -1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The example of a graph network: its row sums what the neighbours have, whole or in pieces, as a
- * plain sum over all pairs of vertices does, and so does its gradient.
+/* Tests the op of the graph network example. Whole or in pieces, it sums the values of the
+ * neighbours like a plain sum over all pairs of vertices, and its gradient is right.
  * labels: unthreaded */
 #include "examples/gcn.c"
 
@@ -19,7 +19,7 @@ static void fill_dense(const vertices *v) {
       dense_weights[i][v->to[e]] += v->weight[e];
 }
 
-/* Row i of the sum over the vertices in [from, N). */
+/* Checks row i of the sum over the vertices in [from, N). */
 static void check_row(const float *y, int64_t i, const float *x, int64_t from) {
   for (int c = 0; c < H; c++) {
     double sum = 0;
@@ -49,7 +49,7 @@ static void draw(float *x, uint64_t seed) {
   for (uint64_t i = 0; i < N * H; i++) x[i] = (float)(2 * chance(seed * N * H + i) - 1);
 }
 
-/* Both are the same sum, for the weights are symmetric. */
+/* The forward pass and the gradient are the same sum, because the weights are symmetric. */
 static void whole_and_back(const vertices *v) {
   float x[N * H], y[N * H];
   draw(x, 1);
@@ -62,7 +62,8 @@ static void whole_and_back(const vertices *v) {
   }
 }
 
-/* A piece sees this step's vertices up to its end, the last step's behind it: zeros at first. */
+/* A piece reads this step's vertices up to its end and the previous step's behind it; zeros at
+ * first. */
 static void pieces_see_the_step_before(const vertices *v) {
   static float record[N * H], seen[N * H], x[N * H], y[N * H];
   for (uint64_t step = 0; step < 3; step++) {
@@ -76,7 +77,8 @@ static void pieces_see_the_step_before(const vertices *v) {
   }
 }
 
-/* The derivative of sum(dy y) by x: by finite differences, what is a step old held still. */
+/* Compares the derivative of sum(dy y) by x with finite differences; values of the previous step
+ * are constant. */
 static void gradients_are_those_of_this_step(const vertices *v) {
   static float old[N * H], x[N * H], y[N * H], dy[N * H], dx[N * H], record[N * H];
   draw(old, 7), draw(x, 8), draw(dy, 9), draw(record, 10);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages on grids of devices learn what one device learns: over 20 steps of GPT and LLaMA the
- * losses are the single device's within rounding, also where rows, heads, widths and
- * vocabularies do not divide evenly; and at one layout they are the same bit for bit, whatever
- * the schedule, the workers, the timing and the processes.
+/* Stages on grids of devices learn what one device learns. Over 20 steps of GPT and LLaMA the
+ * losses match a single device within rounding, also where rows, heads, widths and vocabularies do
+ * not divide evenly. On one layout the losses are the same bit for bit for any schedule, workers,
+ * timing and processes.
  * labels: numbers first more */
 #include <math.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static const struct {
 
 /* ---- against one device ------------------------------------------------------------------ */
 
-static double furthest; /* of all losses, relative */
+static double furthest; /* largest relative difference of all losses */
 
 static void compare(const grid_model *m, const grid *g, const grid_losses *one,
                     const grid_losses *all, double within) {
@@ -94,7 +94,7 @@ static const grid layouts[] = {
     {.data = 2, .tensor = 2, .stages = 2, .barriers = 1, .shard = "gradients", .recompute = "full"},
 };
 
-/* Each model on half of them, models that are much alike on different halves. */
+/* Tests each model on half of the layouts; similar models get different halves. */
 static int close_to_one_device(void) {
   int cases = 0;
   for (size_t i = 0; i < SLI_COUNT(models); i++) {
@@ -110,9 +110,9 @@ static int close_to_one_device(void) {
   return cases;
 }
 
-/* ---- as given ------------------------------------------------------------------------------- */
+/* ---- with given signatures ------------------------------------------------------------------ */
 
-/* Pairs of matrices split by columns and by rows, vocabularies too. */
+/* Pairs of matrices, split by columns and by rows, and split vocabularies. */
 static const sl_given_sbp gpt_pairs[] = {
     {"transformer.wte.weight", 1, {SL_SPLIT, 0}},
     {"transformer.h.0.attn.c_attn.weight", 1, {SL_SPLIT, 1}},
@@ -124,7 +124,7 @@ static const sl_given_sbp gpt_pairs[] = {
     {"transformer.h.1.mlp.c_fc.weight", 1, {SL_SPLIT, 1}},
     {"transformer.h.1.mlp.c_proj.weight", 1, {SL_SPLIT, 0}},
     {"head/linear.1", 1, {SL_SPLIT, 2}},
-    /* and norms and residuals along the sequence */
+    /* Norms and residuals split along the sequence. */
     {"h.0/layernorm.1", 1, {SL_SPLIT, 1}},
     {"h.0/add.1", 1, {SL_SPLIT, 1}},
     {"h.0/layernorm.2", 1, {SL_SPLIT, 1}},
@@ -143,7 +143,7 @@ static const sl_given_sbp llama_pairs[] = {
     {"head/linear.1", 1, {SL_SPLIT, 2}},
     {"h.1/rmsnorm.1", 1, {SL_SPLIT, 1}},
     {"h.1/rmsnorm.2", 1, {SL_SPLIT, 1}},
-    /* and everything everywhere */
+    /* A weight that every device has whole. */
     {"model.layers.1.mlp.gate_proj.weight", 1, {SL_BROADCAST, 0}},
 };
 
@@ -189,7 +189,7 @@ static const grid equal_layouts[] = {
     {.tensor = 2, .stages = 2},
 };
 
-/* Cycles through workers and timings as it goes through schedules. */
+/* Cycles through workers and timings along with the schedules. */
 static int same_in_every_schedule(void) {
   static const char *const schedules[] = {"1f1b",  "gpipe", "interleaved", "zb-h1",
                                           "zb-h2", "zb-v",  "v-half"};
@@ -211,7 +211,7 @@ static int same_in_every_schedule(void) {
   return cases;
 }
 
-/* Sequences in pieces. */
+/* Tests sequences in pieces. */
 static int same_in_pieces(void) {
   int cases = 0;
   for (size_t i = 0; i < SLI_COUNT(models); i++) {
@@ -236,7 +236,7 @@ static int same_in_pieces(void) {
   return cases;
 }
 
-/* Processes get neighbours, also where that does not come out even. */
+/* Each process gets neighbouring devices, also where the devices do not divide evenly. */
 static int same_over_processes(void) {
   static const int processes[] = {2, 4, 3, 5};
   int cases = 0;

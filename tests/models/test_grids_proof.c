@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every grid's plan can be proved: random models, grids, shards, grains, schedules, pieces
- * and processes make plans that finish with the slots they get by themselves.
+/* The plan of every grid can be proved: random models, grids, shards, grains, schedules, pieces and
+ * processes give plans that finish with their default slots.
  *
  *   test_models_grids_proof [SEED [COUNT]]
  * labels: random unthreaded */
@@ -22,7 +22,7 @@ static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
 #define ANY(...) \
   ((const char *[]){__VA_ARGS__})[below(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))]
 
-/* Words of a model's command line, in memory of their own. */
+/* Words of a model's command line, which own their memory. */
 typedef struct words {
   int n;
   char *words[32];
@@ -37,10 +37,10 @@ static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
   int heads = 4 + below(3), width = heads * 2 * (1 + below(3));
   m->name = ANY("gpt", "llama");
   int layers = 1 + below(4), chunks = g->stages * sl_schedule_chunks(g->schedule);
-  say(w, "--layers", SLI_MAX(layers, chunks - 1)); /* and a head, which is never spread whole */
+  say(w, "--layers", SLI_MAX(layers, chunks - 1)); /* and a head, always on one stage */
   say(w, "--width", width);
   say(w, "--heads", heads);
-  say(w, "--context", (g->sequence > 1 ? 24 : 6) + below(8)); /* positions for all, of all pieces */
+  say(w, "--context", (g->sequence > 1 ? 24 : 6) + below(8)); /* for all devices and all pieces */
   say(w, "--vocab", 256 + below(8));
   say(w, "--batch", rows);
   if (!strcmp(m->name, "llama")) {
@@ -51,13 +51,13 @@ static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
   m->words = w->words;
 }
 
-/* What saves memory besides. */
+/* Draws options that save memory. */
 static void draw_memory(grid *g, grid_model *m) {
   static const sl_home homes[] = {{"state", NULL, SL_SPACE_DISK},
                                   {"weights", NULL, SL_SPACE_DISK},
                                   {"act", NULL, SL_SPACE_DISK},
                                   {"kv", NULL, SL_SPACE_DISK}};
-  bool whole = g->nquotas > 0; /* parameters in two slots stay */
+  bool whole = g->nquotas > 0; /* parameters in two slots are not moved */
   g->recompute = ANY(NULL, "selective", "full");
   if (m->pieces > 1) m->pieces += below(4);
   if (m->pieces > 1) g->piece_order = ANY("tokens", "layers");
@@ -84,10 +84,10 @@ static void draw_grid(grid *g, grid_model *m) {
   if (below(2)) draw_memory(g, m);
 }
 
-/* ---- what lies over another ---------------------------------------------------------------- */
+/* ---- aliased registers --------------------------------------------------------------------- */
 
-/* reached[actor * 2 + d]: it begins only when one of the marked firings is over, those of d
- * steps before. Ways through a delay of more than one step are left out. */
+/* Extends reached[actor * 2 + d]: the actor starts only after one of the marked firings d steps
+ * earlier has ended. Paths through a delay of more than one step are ignored. */
 static void follow(const sl_plan *plan, bool *reached) {
   for (bool more = true; more;) {
     more = false;
@@ -102,7 +102,7 @@ static void follow(const sl_plan *plan, bool *reached) {
   }
 }
 
-/* Do all who read `reg` come before what `actor` does `steps` later? Each of them must. */
+/* Returns whether every reader of `reg` must finish before `actor` fires `steps` later. */
 static bool all_come_before(const sl_plan *plan, int32_t reg, int32_t actor, int steps) {
   bool *reached = sli_calloc((size_t)plan->nactors * 2, sizeof *reached), all = true;
   for (int32_t a = 0; a < plan->nactors; a++)
@@ -117,8 +117,9 @@ static bool all_come_before(const sl_plan *plan, int32_t reg, int32_t actor, int
   return all;
 }
 
-/* It is written after all have read what was there, and read before that is written again,
- * whatever the timing. Returns how many there are. */
+/* Checks that an aliasing register is written only after all readers of the memory below have
+ * finished, and read before that memory is written again, with any timing. Returns the number of
+ * such registers. */
 static int check_over(const sl_plan *plan, const char *name) {
   int count = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
@@ -137,9 +138,9 @@ static int check_over(const sl_plan *plan, const char *name) {
   return count;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------- */
+/* ---- whole plans -------------------------------------------------------------------------- */
 
-static int over; /* registers that lay over others, in all plans */
+static int over; /* aliasing registers in all plans */
 
 static void prove_one(uint64_t seed) {
   grid_model m = {0};

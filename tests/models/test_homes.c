@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where registers live changes no bit of what is learned, whatever the schedule, the devices and
- * the timing; and what goes there and back is what was said, to the byte.
+/* Register homes do not change a bit of what is learned, with any schedule, devices and timing, and
+ * the bytes moved to and from disk are exactly those documented.
  * labels: numbers random more */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-/* Ten times as many seeds with tools/test --long. */
+/* tools/test --long multiplies the seeds by ten. */
 enum { SEEDS = TEST_SANITIZED ? 2 : 20 };
 
 static char *const small_llama[] = {"--layers", "8",          "--width", "32",        "--heads",
@@ -38,7 +38,7 @@ static int blocks_of_a_stage(const grid *g) {
   return 8 / (SLI_MAX(g->stages, 1) * chunks);
 }
 
-/* With each home, or by turns with one of them. */
+/* Tests all homes, or one of them in turn. */
 static void same_bits(const grid_model *m, grid g, size_t turn) {
   g.steps = 3;
   g.grain = "layer";
@@ -49,7 +49,7 @@ static void same_bits(const grid_model *m, grid g, size_t turn) {
   for (size_t i = 0; i < SLI_COUNT(homes); i++) {
     if ((i + turn) % (size_t)test_many(2, 4, 1)) continue;
     g.homes = homes[i];
-    if (homes[i].of == state_on_disk && blocks_of_a_stage(&g) < 4) continue; /* saves nothing */
+    if (homes[i].of == state_on_disk && blocks_of_a_stage(&g) < 4) continue; /* nothing to save */
     grid_losses moved = grid_train(m, &g);
     grid_same_bits(m, &g, &kept, &moved);
   }
@@ -74,8 +74,8 @@ static void losses_have_the_same_bits(void) {
     for (size_t i = 0; i < SLI_COUNT(grids); i++) same_bits(&models[m], grids[i], i + (size_t)m);
 }
 
-/* Slots that have come free are filled with NaN, firings come late at random: whoever read what is
- * not there any more, or not there yet, would be seen. */
+/* Freed slots are filled with NaN and firings are delayed at random, so that a read of data that is
+ * gone or not ready would show. */
 static void no_timing_changes_a_bit(seeds s) {
   const grid_model m = {"llama", small_llama, 2, 1};
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
@@ -97,9 +97,9 @@ static char *const four_blocks[] = {"--layers", "4",          "--width", "64",  
                                     "4",        "--kv-heads", "2",       "--context", "256",
                                     "--batch",  "1",          NULL};
 
-/* What a block of a LLaMA keeps: 4 S B (5 h + 2 d' + 3 F + H + 2) bytes inside, 4 S B h between
- * blocks, with S positions, B rows, width h, d' numbers of keys, F of the feed-forward part, H
- * heads; in whole pages. */
+/* Bytes that a block of a LLaMA saves: 4 S B (5 h + 2 d' + 3 F + H + 2) inside and 4 S B h between
+ * blocks, for S positions, B rows, width h, key width d', feed-forward width F and H heads. Bytes
+ * inside are rounded up to whole pages. */
 static void as_much_moves_as_was_said(void) {
   const size_t inside = 4 * 256 * (5 * 64 + 2 * 32 + 3 * 192 + 4 + 2), page = 4096;
   const size_t block = (inside + page - 1) / page * page + 4 * 256 * 64;
@@ -121,7 +121,8 @@ static void as_much_moves_as_was_said(void) {
 
 /* ---- time ------------------------------------------------------------------------------- */
 
-/* A block takes a second forward and two back, whatever its ops; all else takes none. */
+/* A block takes one second forward and two backward, whatever its ops; everything else takes
+ * none. */
 static double block_seconds(void *ctx, const char *op) {
   (void)ctx;
   if (strncmp(op, "h.", 2)) return 0;
@@ -129,7 +130,8 @@ static double block_seconds(void *ctx, const char *op) {
   return !strcmp(name, "rmsnorm.1") ? 1 : !strcmp(name, "rmsnorm.1:rmsnorm_b") ? 2 : 0;
 }
 
-/* When the way back begins, of so many blocks, each of which takes `writing` seconds to write. */
+/* Returns the time at which the backward pass starts, for `layers` blocks that take `writing`
+ * seconds each to write. */
 static double seconds_forward(int layers, double writing) {
   char number[16];
   snprintf(number, sizeof number, "%d", layers);
@@ -164,8 +166,8 @@ static double seconds_forward(int layers, double writing) {
 
 static bool near(double a, double b) { return a > b - 1e-6 && a < b + 1e-6; }
 
-/* Writing goes beside computing: what takes less than its block costs nothing, what takes more sets
- * the pace. */
+/* Writes overlap computation: a write shorter than its block costs nothing, a longer one sets the
+ * pace. */
 static void writing_hides_behind_computing(void) {
   double fast = seconds_forward(12, 0.9), slow = seconds_forward(12, 1.5);
   double longer = seconds_forward(24, 1.5) - slow;
@@ -174,9 +176,9 @@ static void writing_hides_behind_computing(void) {
   CHECK(slow > 1.5 * 12 - 2 && slow < 1.5 * 12 + 2, "12 blocks take %g s", slow);
 }
 
-/* ---- what breaks ------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------ */
 
-/* A disk that fails ends the run, and says what was lost, when and where. */
+/* A failing disk ends the run; the error says what was lost, when and where. */
 static void a_broken_disk_is_named(void) {
   const grid_model m = {"llama", four_blocks, 1, 1};
   const grid g = {

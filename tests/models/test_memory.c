@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory falls as sharing says, to the byte: what each device gives to parameters, gradients and
- * the optimizer's state follows from the shapes of the parameters, the devices D and T, and what
- * is shared out. And of activations, what is as wide as the vocabulary: the logits, whose
- * gradient takes their place. docs/parallel.md has the formulas in words.
+/* Sharding reduces memory by exactly the documented bytes. Each device's parameters, gradients and
+ * optimizer state follow from the parameter shapes, the grid sizes D and T, and the tensors that
+ * are sharded. Logits are checked too: they are the activations as wide as the vocabulary, and
+ * their gradient replaces them in memory. docs/parallel.md gives the formulas in words.
  * labels: unthreaded numbers */
 #include <string.h>
 
@@ -17,23 +17,23 @@ static const char *const sharing_names[] = {"nothing", "optimizer", "gradients",
 
 static const gpt_shape shapes[] = {
     {.width = 32, .heads = 4, .context = 16, .vocab = 256, .batch = 8},
-    {.width = 33, .heads = 3, .context = 11, .vocab = 251, .batch = 12}, /* nothing divides */
+    {.width = 33, .heads = 3, .context = 11, .vocab = 251, .batch = 12}, /* uneven sizes */
 };
 
-/* ---- what a device has of a parameter -------------------------------------------------- */
+/* ---- a device's part of a parameter ---------------------------------------------------- */
 
 typedef struct place {
   int data, tensor; /* D, T */
-  int d, t;         /* which of them */
+  int d, t;         /* the device's place on each axis */
   sharing sharing;
-  bool sequences; /* norms lie along the sequence */
+  bool sequences; /* norms are split along the sequence */
 } place;
 
 static int64_t share_of(int64_t n, int size, int member) {
   return n * (member + 1) / size - n * member / size;
 }
 
-/* The part along the tensor axis. */
+/* Returns a member's part of a parameter along the tensor axis. */
 static void tensor_part(const gpt_param *p, const place *at, int member, int64_t dim[2]) {
   memcpy(dim, p->dim, 2 * sizeof *dim);
   if (at->tensor == 1) return;
@@ -43,7 +43,7 @@ static void tensor_part(const gpt_param *p, const place *at, int member, int64_t
   dim[split] = dim[split] / p->units * share_of(p->units, at->tensor, member);
 }
 
-/* The first dim of which every device has something. */
+/* Returns the first dim of which every device has at least one element. */
 static int shard_dim(const gpt_param *p, const place *at) {
   for (int i = 0; i < 2; i++) {
     bool enough = true;
@@ -60,7 +60,7 @@ static int shard_dim(const gpt_param *p, const place *at) {
 
 static int64_t aligned_bytes(int64_t elements) { return (elements * 4 + 63) / 64 * 64; }
 
-/* All of it that the members of the data axis have together, and a device's shard. */
+/* Returns the elements that the data axis shares, and those of one device's shard. */
 static int64_t local_elements(const gpt_param *p, const place *at) {
   int64_t dim[2];
   tensor_part(p, at, at->t, dim);
@@ -76,18 +76,19 @@ static int64_t shard_elements(const gpt_param *p, const place *at) {
   return dim[0] * dim[1];
 }
 
-/* ---- all of a device's ------------------------------------------------------------------- */
+/* ---- the budget of a device -------------------------------------------------------------- */
 
 typedef struct budget {
   place at;
   int64_t param, gather, grad, reduce, state;
-  int64_t forth[GPT_BLOCKS], back[GPT_BLOCKS], grads[GPT_BLOCKS]; /* whole, by block */
-  int64_t sums[GPT_BLOCKS], parts[GPT_BLOCKS]; /* over the data axis, once a step: of all that
-                                                 comes of a block's parameters */
+  int64_t forth[GPT_BLOCKS], back[GPT_BLOCKS], grads[GPT_BLOCKS]; /* whole tensors per block */
+  int64_t sums[GPT_BLOCKS], parts[GPT_BLOCKS]; /* reduced over the data axis, once per step: tensors
+                                                  of a block's parameters */
 } budget;
 
-/* What is summed over the data axis once a step: a part of each sum, and all parts joined, where
- * the device's own summand was; few numbers (as the first device has them) are summed by all. */
+/* Counts the sums over the data axis, once per step: a part of each sum, and the joined parts in
+ * place of the device's own summand. Small tensors (by their size on the first device) are summed
+ * whole on every device. */
 static void count_all_reduced(budget *b, const gpt_param *p, int block) {
   int64_t n = local_elements(p, &b->at), first[2];
   tensor_part(p, &b->at, 0, first);
@@ -112,7 +113,7 @@ static void count_use(budget *b, const gpt_param *p, const gpt_use *use) {
 
 static void count_param(void *ctx, const gpt_param *p) {
   budget *b = ctx;
-  if (!local_elements(p, &b->at)) return; /* what the first of those who make summands adds */
+  if (!local_elements(p, &b->at)) return; /* the first summing device adds it */
   int64_t shard = aligned_bytes(shard_elements(p, &b->at));
   b->param += shard;
   b->state += 2 * shard;
@@ -152,8 +153,8 @@ static void check_one(const char *what, const sl_plan *plan, int32_t device, sl_
         sl_memory_name(memory), (long long)want);
 }
 
-/* With both axes a block's passes are cut by what they exchange, and so are the lanes: there
- * only what does not lie in lanes is counted. */
+/* With both axes, exchanges cut the passes of a block, and so the lanes. Only memory outside the
+ * lanes is counted there. */
 static int64_t outside_lanes(const sl_plan *plan, int32_t device, const char *quota) {
   int64_t sum = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
@@ -204,10 +205,10 @@ static void check_grid(const gpt_shape *s, int data, int tensor, sharing sharing
 
 /* ---- between processes ----------------------------------------------------------------------- */
 
-/* Where each device is a process, what it sends and gets is beside that: slices of a block's
- * gradient, those of others, their parts of its sum; and others' shards of a block, there and
- * back. All of it lies in lanes, but for sums of few numbers, and for shards of what two blocks
- * read once a step. */
+/* With one process per device, a device needs memory for sent and received data: slices of a
+ * block's gradient, the slices of others, and parts of the sum. It also needs memory for other
+ * devices' shards of a block, both ways. All of it is in lanes, except small sums and shards of
+ * parameters that two blocks read once per step. */
 static void check_processes(const gpt_shape *s, int data, sharing sharing) {
   gpt_words words;
   char name[GRID_TEXT];
@@ -248,14 +249,14 @@ static void lower_with(lowered_model *x, gpt_shape s, int64_t vocab, const grid 
   grid_lower(x, &m, g, NULL);
 }
 
-/* What a device has of the logits: its rows of a microbatch, and its columns. */
+/* Returns the bytes of a device's logits: its rows of a microbatch and its columns. */
 static int64_t logits_bytes(const gpt_shape *s, int64_t vocab, const grid *g, int d, int t) {
   int64_t rows = share_of(s->batch / MICROBATCHES, g->data, d);
   return aligned_bytes(rows * s->context * share_of(vocab, g->tensor, t));
 }
 
-/* All that changes with the vocabulary, besides parameters, are `slots` arrays of logits on the
- * last stage: enough of them to be told from everything else. */
+/* Apart from parameters, only `slots` arrays of logits on the last stage grow with the vocabulary.
+ * The two vocabularies differ enough to detect this. */
 static void check_logits(const gpt_shape *s, grid g, int slots) {
   static gpt_lying lying;
   enum { SMALL = 4096, LARGE = 8205 };
@@ -289,7 +290,7 @@ static void logits_are_there_once(const gpt_shape *s) {
     check_logits(s, (grid){.data = data, .tensor = 1, .stages = 2, .schedule = "1f1b"}, 1);
     check_logits(s, (grid){.data = data, .tensor = 1, .stages = 2, .schedule = "gpipe"}, 2);
     check_logits(s, (grid){.data = data, .tensor = 1, .stages = 2, .schedule = "zb-h1"}, 2);
-    /* columns: what all must hear of before the gradient can be made lies beside it */
+    /* Columns: the values exchanged before the gradient can be computed are stored separately. */
     check_logits(s, (grid){.data = data, .tensor = 2, .stages = 1, .schedule = "1f1b"}, 2);
   }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step moves between devices is, to the byte, what each collective must move: for R
- * devices and an array of N bytes an all-reduce 2 (R-1) N over all of them, a reduce-scatter
- * or an all-gather (R-1) N, and where few numbers are read whole R (R-1) N; also where N does
- * not divide by R. And between processes the data plane carries just that, and what aligns it.
+/* A step moves between devices exactly the bytes that each collective must move. For R devices and
+ * an array of N bytes, an all-reduce moves 2 (R-1) N in total, a reduce-scatter or an all-gather
+ * (R-1) N, and a small array that is read whole R (R-1) N; also where R does not divide N. Between
+ * processes the data plane carries exactly these bytes plus alignment.
  * labels: numbers */
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum { MICROBATCHES = 2, STEPS = 2, SMALL_BYTES = 4096 };
 
 static const gpt_shape shapes[] = {
     {.width = 32, .heads = 4, .context = 16, .vocab = 256, .batch = 8},
-    {.width = 33, .heads = 3, .context = 11, .vocab = 251, .batch = 10}, /* nothing divides */
+    {.width = 33, .heads = 3, .context = 11, .vocab = 251, .batch = 10}, /* uneven sizes */
 };
 
 /* ---- collectives, over all devices -------------------------------------------------- */
@@ -27,7 +27,7 @@ static uint64_t all_reduce(uint64_t ranks, uint64_t bytes) {
 
 /* ---- running ------------------------------------------------------------------------ */
 
-/* Of a step; and what the plan says is what has fired. */
+/* Returns the bytes of a step; checks that the plan's figure and the firings agree. */
 static uint64_t moved(const gpt_shape *s, const grid *g, sl_traffic traffic) {
   gpt_words w;
   char name[GRID_TEXT];
@@ -64,11 +64,11 @@ static void check(const char *what, const gpt_shape *s, const grid *g, sl_traffi
 typedef struct volume {
   uint64_t ranks, bytes;
   int sharding;
-  bool apart; /* in processes of their own: what is read once a step comes once */
+  bool apart; /* one process per device: data read once per step is sent once */
 } volume;
 
-/* Gradients: all of each, once a step, for everyone; or a part for each, once a step or in every
- * microbatch. Parameters: for each block that reads them, once a step or whenever it does. */
+/* Gradients: all of each to every device once per step, or a part to each device once per step or
+ * in every microbatch. Parameters: to each block that reads them, once per step or at each read. */
 static void add_param(void *ctx, const gpt_param *p) {
   volume *v = ctx;
   uint64_t n = (uint64_t)gpt_elements(p) * sizeof(float), ticks = MICROBATCHES;
@@ -96,17 +96,17 @@ static void data_moves_gradients_and_parameters(void) {
 
 /* ---- tensors ------------------------------------------------------------------------ */
 
-/* In every microbatch, of activations: forward after each pair and after the embedding, back
- * before each pair and before the classifier; and three numbers a token for the loss. */
+/* Per microbatch, of activations: forward after each pair and after the embedding, backward before
+ * each pair and before the classifier. The loss adds three values per token. */
 static uint64_t pairs_volume(const gpt_shape *s, uint64_t ranks) {
   uint64_t tokens = s->batch / MICROBATCHES * s->context, each = tokens * s->width * sizeof(float);
   return MICROBATCHES * ((4 * GPT_LAYERS + 2) * all_reduce(ranks, each) +
                          all_gather(ranks, ranks * tokens * 3 * sizeof(float)));
 }
 
-/* Along the sequence each of these is a reduce-scatter and an all-gather, forward and back, and
- * what a matrix's gradient reads is gathered again. Gradients of norms and of the table of
- * positions are sums over the devices' positions, once a step. */
+/* Along the sequence, each of these is a reduce-scatter and an all-gather, forward and backward;
+ * the input of a matrix's gradient is gathered again. Gradients of norms and of the position table
+ * are summed over the devices' positions once per step. */
 static uint64_t sequence_volume(const gpt_shape *s, uint64_t ranks) {
   uint64_t tokens = s->batch / MICROBATCHES * s->context, each = tokens * s->width * sizeof(float);
   uint64_t turn = reduce_scatter(ranks, each) + all_gather(ranks, each);
@@ -135,7 +135,7 @@ static void tensors_move_activations(void) {
 
 /* ---- between processes -------------------------------------------------------------- */
 
-/* Bytes of all slots that links fill in a step. */
+/* Returns the bytes of all slots that links fill in a step. */
 static uint64_t linked_bytes(const sl_plan *plan) {
   uint64_t sum = 0;
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -146,8 +146,8 @@ static uint64_t linked_bytes(const sl_plan *plan) {
   return sum;
 }
 
-/* Each device a process of its own, and no tensor that has to be filled up to be aligned but
- * losses and norms: links carry what is moved, and those. */
+/* With one process per device and no padding except for losses and norms, links carry the moved
+ * bytes and those. */
 static void processes_send_what_is_moved(void) {
   static const char *const shardings[] = {NULL, "optimizer", "gradients", "parameters"};
   for (int i = 0; i < 4; i++) {
@@ -176,8 +176,8 @@ static void processes_send_what_is_moved(void) {
   }
 }
 
-/* On to the next stage go activations and what they are to become, back come gradients; and a
- * table that both ends use, with its gradient. */
+/* The next stage gets activations and targets, the previous one gets gradients; a table used at
+ * both ends moves with its gradient. */
 static void pipelines_pass_activations_on(void) {
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) {
     const gpt_shape *s = &shapes[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Some pieces' activations leave, the others' are computed again: no bit of what is learned
- * changes, whatever the share; what leaves is what was said, to the byte; and from so many tokens
- * on as MEMO says (Zhao et al., arXiv 2407.12117) all of it leaves beside the computing.
+/* The activations of some pieces are offloaded and the rest recomputed. Any fraction learns the
+ * same bits and offloads exactly the documented bytes. Beyond a number of tokens given by MEMO
+ * (Zhao et al., arXiv 2407.12117), offloading everything overlaps computation completely.
  * labels: numbers random more */
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-/* Ten times as many seeds with tools/test --long. */
+/* tools/test --long multiplies the seeds by ten. */
 enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 
 static char *const small_llama[] = {"--layers", "6",          "--width", "32",        "--heads",
@@ -57,7 +57,7 @@ static void no_share_changes_a_bit(void) {
   }
 }
 
-/* Slots that have come free are filled with NaN, firings come late at random. */
+/* Freed slots are filled with NaN; firings are delayed at random. */
 static void no_timing_changes_a_bit(seeds s) {
   const grid_model m = {"llama", small_llama, 2, 4};
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
@@ -115,8 +115,8 @@ static void check_near(const grid_model *m, const grid *g, const grid_losses *on
           one->norm[i]);
 }
 
-/* Behind the rows of a piece that has left lie those of another one, whose ids lead to an expert,
- * too. */
+/* The memory behind the rows of an offloaded piece holds another piece's rows, whose ids also name
+ * an expert. Each piece must read only its own rows. */
 static void a_piece_has_its_own_rows(void) {
   static char *const words[] = {"--layers",   "3", "--width",   "60", "--heads",      "6",
                                 "--kv-heads", "3", "--context", "31", "--batch",      "8",
@@ -136,8 +136,8 @@ static void a_piece_has_its_own_rows(void) {
   }
 }
 
-/* Rows go to experts on other devices, some pieces leave, others are made again: as one device
- * learns it, and with the bits of a grid from which nothing leaves. */
+/* Rows go to experts on other devices while some pieces are offloaded and others recomputed. The
+ * run learns what one device learns, with the bits of a grid that offloads nothing. */
 static void experts_rows_leave_as_well(seeds s) {
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     char share[32];
@@ -171,7 +171,7 @@ enum {
 
 static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-/* Of a step with one microbatch, there and back. */
+/* Returns the bytes of a step with one microbatch, both ways. */
 static size_t moved_bytes(const char *share) {
   static char *const words[] = {"--layers", "4",          "--width", "64",        "--heads",
                                 "4",        "--kv-heads", "2",       "--context", "256",
@@ -187,9 +187,9 @@ static size_t moved_bytes(const char *share) {
   return moved[0][SL_TRAFFIC_DISK];
 }
 
-/* A block hands on h numbers a token, which the next begins with; attention makes h and H. What
- * is made again where it does not leave: two norms and what they divided by, queries, the sum, and
- * three times F of the feed-forward part. */
+/* A block hands h values per token to the next block; attention produces h and H values. Recomputed
+ * unless offloaded: two norms and their divisors, the queries, the sum, and three feed-forward
+ * arrays of width F. */
 static void as_much_leaves_as_was_said(void) {
   const size_t part = pages(4 * TOKENS * (4 * WIDTH + 2 + 3 * FEED));
   const size_t always = pages(4 * TOKENS * (WIDTH + HEADS));
@@ -209,20 +209,21 @@ static void as_much_leaves_as_was_said(void) {
 
 /* ---- time ------------------------------------------------------------------------------- */
 
-/* A LLaMA of 8 billion parameters, some of its blocks; products of 500 Tflop/s, attention below the
- * diagonal only. A way of 50 GB/s carries 131,072 bytes a token and block; what ours has to carry
- * is more, and so is the rate. */
+/* Some blocks of a LLaMA with 8 billion parameters: products at 500 Tflop/s, causal attention. A
+ * link of 50 GB/s carries 131,072 bytes per token and block in the paper; Sluice carries more, and
+ * the rate is scaled to match. */
 enum { LAYERS = 4, WIDE = 4096, CUT = 16 };
 static const double flops = 500e12, rate = 50e9, of_a_token = 131072;
 static const double weights = 218103808; /* of a block: 2 h h + 2 h d' + 3 h F */
 
-/* The token from which on all that leaves is hidden, and the share that is with fewer. */
+/* Returns the number of tokens above which offloading everything is hidden. With fewer tokens only
+ * a fraction can be hidden. */
 static double least_tokens(void) {
   return (flops * of_a_token / rate - 2 * weights) / (2.0 * WIDE);
 }
 
-/* Something as long as such a sequence, which nobody reads: its name, the file is gone afterwards.
- */
+/* A file as long as such a sequence, which is never read: only its name is used, and the file is
+ * removed afterwards. */
 static char text[] = "/tmp/offload.XXXXXX", typed[] = "/tmp/offload.XXXXXX:u8";
 
 static void write_text(void) {
@@ -251,7 +252,7 @@ static sl_hardware hardware_of(double disk) {
                        .disk_read_bytes_per_second = 1e18};
 }
 
-/* What leaves of a block for a token, with that share. */
+/* Returns the bytes per token that a block offloads with this fraction. */
 static double leaving_bytes(int tokens, const char *share) {
   const sl_hardware hardware = hardware_of(1e18);
   lowered_model x;
@@ -262,7 +263,7 @@ static double leaving_bytes(int tokens, const char *share) {
   return (double)moved[0][SL_TRAFFIC_DISK] / 2 / tokens / LAYERS;
 }
 
-/* How much longer the way there takes than its computing. */
+/* Returns the time of the forward pass relative to its computation. */
 static double slowdown(int tokens, const char *share, double disk) {
   const sl_hardware hardware = hardware_of(disk);
   lowered_model x;
@@ -291,8 +292,8 @@ static double slowdown_of(int tokens, int pieces, double disk) {
   return slowdown(tokens, share, disk);
 }
 
-/* Where all leaves, it hides behind computing from S* tokens on, and not before. With half as many,
- * as many pieces do as the way carries while they compute. */
+/* Offloading everything is hidden by computation from S* tokens on, and not before. With half as
+ * many tokens, as many pieces are offloaded as the link carries during the computation. */
 static void what_leaves_hides_behind_computing(void) {
   write_text();
   const double least = least_tokens();

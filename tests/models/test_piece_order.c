@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order the pieces of sequences go through the blocks changes no bit of what is learned;
- * all of a microbatch go through a block before the next one, and blocks take turns with their
- * records.
+/* The order in which pieces of sequences go through the blocks does not change a bit of what is
+ * learned. In order "layers" all pieces of a microbatch go through a block before the next block,
+ * and blocks take turns with their KV records.
  * labels: numbers random more */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-/* Ten times as many seeds with tools/test --long. */
+/* tools/test --long multiplies the seeds by ten. */
 enum { SEEDS = TEST_SANITIZED ? 1 : 6 };
 
 static char *const small_llama[] = {"--layers", "6",          "--width", "32",        "--heads",
@@ -22,7 +22,7 @@ static char *const small_gpt[] = {"--layers",  "6",  "--width", "32", "--heads",
 
 /* ---- bits ------------------------------------------------------------------------------- */
 
-/* ... with keys and values where they are made, or on disk. */
+/* Compares both orders, with keys and values kept on the device, or on disk. */
 static void same_bits(const grid_model *m, grid g, bool away) {
   static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}},
                        all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
@@ -48,7 +48,8 @@ static void no_schedule_changes_a_bit(void) {
     same_bits(&m, (grid){.data = 1, .tensor = 1, .stages = 2, .schedule = schedules[i]}, i % 2);
 }
 
-/* Schedules, grids, processes, timing, recomputation, homes, the vocabulary on all stages. */
+/* Tests schedules, grids, processes, timing, recomputation, homes, and a vocabulary on all
+ * stages. */
 static void whatever_else_is_asked_for(seeds s) {
   static const char *const again[] = {NULL, "selective", "full"};
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
@@ -76,7 +77,7 @@ static void whatever_else_is_asked_for(seeds s) {
 
 /* ---- order ------------------------------------------------------------------------------ */
 
-/* On devices that only take time: nothing but data and slots says what goes first. */
+/* Lowers for modelled devices, where only data and slots decide the order. */
 static lowered_model lower(const char *order, int microbatches, int pieces) {
   const char *source = getenv("SLUICE_SOURCE");
   char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
@@ -92,8 +93,8 @@ static lowered_model lower(const char *order, int microbatches, int pieces) {
   return x;
 }
 
-/* Where a firing comes: microbatch, block, piece; of the way back the last come first. Blocks are
- * numbered as their actors are. */
+/* Returns the rank of a firing: microbatch, block, piece; the backward pass visits the last pieces
+ * first. Blocks are numbered like their actors. */
 static int place_of(const sl_plan *plan, const sl_trace_record *t) {
   const sl_actor *a = &plan->actors[t->actor];
   sl_tick tick = sl_plan_tick(plan, t->actor, t->firing);
@@ -130,7 +131,7 @@ static void all_pieces_go_through_a_block_before_the_next(void) {
 
 /* ---- memory ------------------------------------------------------------------------------ */
 
-/* Slots of a name, over all registers that have their own. */
+/* Returns the slots with a quota name, over all registers that do not share slots. */
 static int slots(const sl_plan *plan, const char *name) {
   int sum = 0;
   for (int32_t i = 0; i < plan->nregs; i++)
@@ -150,7 +151,7 @@ static void blocks_take_turns_with_their_records(void) {
   lowered_model_fini(&layers);
 }
 
-/* On device 0, of one name. */
+/* Returns the bytes with a quota name on device 0. */
 static size_t bytes(const sl_plan *plan, const char *name) {
   size_t sum = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
@@ -173,13 +174,12 @@ static size_t bytes_of_blocks(char *layers, grid g, const char *name) {
   return all;
 }
 
-/* Of what is computed again each device keeps its half of what a block begins with and of what
- * attention adds to that; and what goes from exchange to exchange lies in the same slots for all
- * blocks. */
+/* With recomputation each device keeps half of a block's input and half of the attention output
+ * added to it. Data between exchanges uses the same slots in all blocks. */
 static void devices_keep_what_blocks_begin_with(void) {
   const grid tensor = {.data = 1, .tensor = 2, .recompute = "full"};
   const grid both = {.data = 2, .tensor = 2, .shard = "parameters", .recompute = "full"};
-  const size_t input = 4 * 512 * 4 * 64 / 2; /* of a microbatch of four rows, for two devices */
+  const size_t input = 4 * 512 * 4 * 64 / 2; /* a microbatch of four rows, over two devices */
   size_t more = bytes_of_blocks("6", tensor, "act.b") - bytes_of_blocks("3", tensor, "act.b");
   CHECK(more == 3 * 2 * input / 2, "3 blocks keep %zu bytes, not %zu", more, 3 * input);
   more = bytes_of_blocks("6", both, "act.b") - bytes_of_blocks("3", both, "act.b");
@@ -198,7 +198,7 @@ static bool has_prefix(const char *name, const char *prefix) {
   return !strncmp(name, prefix, strlen(prefix));
 }
 
-/* Of the copies of one verb on one way: how often they fire in a step. */
+/* Returns the firings per step of the copies with a verb, in one direction or both. */
 static int firings(const sl_plan *plan, const char *verb, char way) {
   int sum = 0;
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -209,8 +209,8 @@ static int firings(const sl_plan *plan, const char *verb, char way) {
   return sum;
 }
 
-/* K pieces of 4 S 2 d' / K bytes: all are written once; each is read for all pieces behind it on
- * the way there, and for itself as well on the way back. A way holds two of them. */
+/* K pieces of 4 S 2 d' / K bytes: each is written once, read by all later pieces in the forward
+ * pass, and read by these and itself in the backward pass. Each direction holds two of them. */
 static void as_much_moves_as_was_said(void) {
   enum { K = 8, LAYERS = 2, PIECE = 4 * 256 / K * 2 * 32 };
   static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}};
@@ -253,7 +253,7 @@ static double flops_of(int pieces, sl_home_options homes) {
   return flops;
 }
 
-/* Where keys live changes nothing of what a step computes. */
+/* The home of the keys does not change the work of a step. */
 static void as_much_is_computed(void) {
   static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}};
   static const int cuts[] = {5, 7, 8};
@@ -265,7 +265,7 @@ static void as_much_is_computed(void) {
   }
 }
 
-/* Slots that have come free are filled with NaN, firings come late at random. */
+/* Freed slots are filled with NaN; firings are delayed at random. */
 static void no_timing_changes_a_bit(seeds s) {
   static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
   const grid_model m = {"llama", small_llama, 2, 5};

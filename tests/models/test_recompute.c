@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is computed again instead of kept changes no bit of what is learned, wherever stages and
- * devices cut the model; and what is kept is what was said: of a block that is computed again
- * as a whole, its input.
+/* Recomputation does not change a bit of what is learned, wherever stages and devices cut the
+ * model. The activations kept are those documented: of a fully recomputed block, its input.
  * labels: unthreaded numbers */
 #include <string.h>
 
@@ -64,15 +63,15 @@ static size_t activations(int layers, const char *how) {
   return bytes;
 }
 
-/* What one more block keeps, in arrays of the width of the model: its input; the queries, keys
- * and values; attention's output, and the logarithms of its sums; what enters the second norm
- * and GELU. To be kept as well if nothing is made again: both norms' outputs and statistics,
- * and GELU's output. */
+/* Activations that one more block keeps, as arrays of the model's width. Always: its input;
+ * queries, keys and values; the attention output and its log-sums; the inputs of the second norm
+ * and of GELU. Without recomputation also the outputs and statistics of both norms, and GELU's
+ * output. */
 static void a_block_keeps_what_is_said(void) {
   const size_t array = (size_t)ROWS * WIDTH * sizeof(float), row = ROWS * sizeof(float);
   const size_t logarithms = HEADS * row;
   const size_t want[] = {16 * array + logarithms + 4 * row, 10 * array + logarithms, array};
-  const size_t squares = 12 * 64; /* of its parameters' gradients, one by one, whatever is kept */
+  const size_t squares = 12 * 64; /* squared norms of its 12 parameters' gradients, always kept */
   for (int i = 0; i < 3; i++) {
     size_t more = activations(4, hows[i]) - activations(3, hows[i]) - squares;
     CHECK(more == want[i], "recompute %s: a block keeps %zu bytes, not %zu", hows[i], more,
@@ -80,7 +79,8 @@ static void a_block_keeps_what_is_said(void) {
   }
 }
 
-/* Of a slot of the only register with this quota's name, in a GPT cut in two pieces. */
+/* Returns the bytes of a slot of the only register with this quota name, in a GPT cut in two
+ * pieces. */
 static size_t slot_bytes(int layers, const char *name) {
   char text[16];
   snprintf(text, sizeof text, "%d", layers);
@@ -99,8 +99,8 @@ static size_t slot_bytes(int layers, const char *name) {
   return bytes;
 }
 
-/* Where sequences are cut, one more block keeps of a piece its input, and of a microbatch the
- * record of its keys and values, once on the way there and once, of their gradients, back. */
+/* With sequences in pieces, one more block keeps the input of a piece and, per microbatch, a record
+ * of keys and values forward and one of their gradients backward. */
 static void a_piece_of_a_block_keeps_its_input(void) {
   const size_t array = (size_t)ROWS * WIDTH * sizeof(float);
   static const char *const names[] = {"act.b", "kv", "kv.grad"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shipped models agree with PyTorch and Hugging Face's transformers: the
- * same losses for 20 steps from the same weights and tokens, the same weights
- * after them, and the same logits from files that transformers wrote.
+/* The shipped models match PyTorch and Hugging Face transformers: the same losses for 20 steps from
+ * the same weights and tokens, the same weights afterwards, and the same logits from files that
+ * transformers wrote.
  * labels: numbers smoke */
 #include <math.h>
 #include <string.h>
@@ -28,8 +28,8 @@ typedef struct run {
   sl_lowered *lowered;
   sl_runtime *rt;
   sl_step_report steps[STEPS];
-  const int32_t *tokens; /* inference: what to feed ... */
-  float *logits;         /* ... and what came */
+  const int32_t *tokens; /* inference: the input ... */
+  float *logits;         /* ... and the output */
   size_t logit_count;
 } run;
 
@@ -68,7 +68,7 @@ static void load(run *r, const char *path) {
   sli_safetensors_close(file);
 }
 
-/* `words`: options as on a command line. */
+/* Starts a model; `words` are options as on a command line. */
 static run *start(const char *model, char *const *words, bool infer, int microbatches, int stages) {
   const sl_model *const *m = sli_models;
   while (*m && strcmp((*m)->name, model)) m++;
@@ -136,8 +136,8 @@ static void check_losses(const run *r, const char *name) {
   CHECK(rows == STEPS, "%s has %d steps", name, STEPS);
 }
 
-/* A parameter after the last step, by its norm and by a sum that notices
- * permuted elements. `slack` is how far fp32 may stray from fp64 per element. */
+/* Compares a parameter after the last step, by its norm and by a sum that detects permuted
+ * elements. `slack` is the allowed difference between fp32 and fp64 per element. */
 static void check_tensor(const run *r, const char *name, double norm, double probe, double slack) {
   const sl_param_info *params;
   int n = sl_lowered_params(r->lowered, &params), i = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas make the published schedules: the bubble, the memory and the order of
- * passes of each, for many depths and lengths; the bubble rates that the Zero
- * Bubble paper measured; and latency costs no more than it costs the published
- * order.
+/* Quotas produce the published schedules. Bubble, memory and pass order are checked for many depths
+ * and lengths, and bubble rates against those measured in the Zero Bubble paper. Latency costs no
+ * more than it costs the published order.
  * labels: unthreaded */
 #include <math.h>
 #include <string.h>
@@ -17,7 +16,7 @@ static const int depths[] = {2, 3, 4, 8};
 static const int depths[] = {2, 3, 4, 6, 8, 12, 16, 32};
 #endif
 
-/* One run: F = B = W = 1 on each chunk. */
+/* Results of one run with F = B = W = 1 on each chunk. */
 typedef struct figures {
   timetable table;
   double idle, peak; /* passes of a chunk; chunks */
@@ -41,10 +40,10 @@ static figures run(const char *schedule, int p, int v, int m, double comm) {
 
 /* ---- the table ------------------------------------------------------------------------ */
 
-/* What a schedule must reach: chunks' passes and chunks' activations. */
+/* Limits that a schedule must reach: idle time in passes of a chunk, activations in chunks. */
 typedef struct claim {
   double idle, peak;
-  bool bound; /* no worse than these, instead of exactly these */
+  bool bound; /* upper limits instead of exact values */
 } claim;
 
 static claim of_gpipe(int p, int v, int m) { return (void)v, (claim){3 * (p - 1), m, false}; }
@@ -56,13 +55,13 @@ static claim of_eager(int p, int v, int m) {
 }
 static claim of_h1(int p, int v, int m) { return (void)v, (void)m, (claim){p - 1, p, false}; }
 
-/* 2p - 1 microbatches fill it; with fewer it has the room of zb-h1 only. */
+/* 2p - 1 microbatches fill the pipeline; with fewer there is room only for zb-h1. */
 static claim of_h2(int p, int v, int m) {
   return (void)v, m < 2 * p - 1 ? (claim){p - 1, m, false} : (claim){0, 2 * p - 1, false};
 }
 
-/* Exact where p divides m. For m = 2p + 3, as was measured: exact for two chunks,
- * while more of them wait for the short group on its way through the devices. */
+/* Exact where p divides m. For m = 2p + 3, as measured: exact for two chunks; with more chunks,
+ * devices wait longer for the short last group. */
 static claim of_interleaved(int p, int v, int m) {
   double idle = 3 * (p - 1), peak = m == p ? p * v : p * v + p - 1;
   if (m % p == 0) return (claim){idle, peak, false};
@@ -70,8 +69,7 @@ static claim of_interleaved(int p, int v, int m) {
   return (claim){idle + (v - 1) * 0.45 * p, peak + 1, true};
 }
 
-/* Exact where p divides m and there are two rounds; nearly where it does not: by what the last
- * round lacks. */
+/* Exact where p divides m and there are two rounds; otherwise idle by what the last round lacks. */
 static claim of_zb_v(int p, int v, int m) {
   (void)v;
   if (m == p) return (claim){p - 1, 2 * p, false};
@@ -112,7 +110,7 @@ static void check_row(const struct row *row, int p, int v, int m) {
   timetable_free(&f.table);
 }
 
-/* p, 2p, 4p and 2p + 3 microbatches. */
+/* Returns p, 2p, 4p or 2p + 3 microbatches. */
 static int length_of(int p, int i) { return (const int[]){p, 2 * p, 4 * p, 2 * p + 3}[i]; }
 
 static void bubbles_and_peaks_are_the_tables(void) {
@@ -123,7 +121,7 @@ static void bubbles_and_peaks_are_the_tables(void) {
           check_row(&rows[r], depths[d], v, length_of(depths[d], i));
 }
 
-/* Last rounds of every length, in its own order and in that of rounds that are not whole. */
+/* Tests last rounds of every length, in their own order and in the order of incomplete rounds. */
 static void zb_v_idles_by_what_its_last_round_lacks(void) {
   static const int shapes[][2] = {{8, 23}, {12, 45}, {12, 47}, {8, 31}, {16, 45},
                                   {8, 21}, {8, 19},  {12, 41}, {6, 17}};
@@ -164,8 +162,8 @@ static void orders_are_the_published_ones(void) {
 
 /* ---- measured profiles ---------------------------------------------------------------------- */
 
-/* Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241: times of appendix D
- * in ms, bubble rates of table 5. */
+/* Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241: times of appendix D in ms,
+ * bubble rates of table 5. */
 static const struct profile {
   int p, m;
   double F, B, W, comm, bubble[3]; /* 1f1b, zb-h1, zb-h2 */
@@ -210,8 +208,8 @@ static void bubble_rates_are_the_zero_bubble_papers(void) {
 
 /* ---- latency ------------------------------------------------------------------------------- */
 
-/* The published order where it can be written down, else the order without latency,
- * which has the published bubble. */
+/* Returns the published order where a formula gives it, else the order found without latency, which
+ * has the published bubble. */
 static timetable order_to_replay(const char *name, int p, int v, int m) {
   for (size_t i = 0; i < SLI_COUNT(published); i++)
     if (!strcmp(published[i].name, name)) return published[i].order(p, m);
@@ -219,8 +217,8 @@ static timetable order_to_replay(const char *name, int p, int v, int m) {
   return run(name, p, v, m, 0).table;
 }
 
-/* A tenth of a pass for every step to another device: within 5 % of the replay.
- * Interleaving with many groups over 32 devices is the one that is not. */
+/* Each transfer takes a tenth of a pass: the bubble stays within 5 % of the replay. Interleaving
+ * with many groups over 32 devices is the exception. */
 static void check_latency(const char *name, int p, int v, int m) {
   const double comm = 0.1;
   figures f = run(name, p, v, m, comm);
@@ -273,7 +271,7 @@ static void check_pieces(int p, int m, int k, double comm) {
   lowered_model_fini(&x);
 }
 
-/* A tenth of a piece's pass for every step to another device. */
+/* Each transfer takes a tenth of a piece's pass. */
 static void pieces_make_the_bubble_smaller(void) {
   for (size_t d = 0; d < SLI_COUNT(depths); d++)
     for (int i = 0; i < 4; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --schedule auto is never worse than the best named schedule that fits, for random
- * durations and budgets from a third of 1F1B's memory to all of it; what the user says of types
- * and passes holds for it, and where there is nothing it says why.
+/* --schedule auto is never worse than the best named schedule that fits, for random durations and
+ * budgets from a third of 1F1B's memory to all of it. It obeys the user's types and passes, and
+ * says why if no schedule fits.
  *
  *   test_models_schedules_auto [SEED [COUNT]]
  * labels: random unthreaded */
@@ -21,7 +21,7 @@ typedef struct draw {
   uint64_t seed;
   int p, m;
   double budget;
-  sl_cost cost; /* of a device's whole share */
+  sl_cost cost; /* everything a device runs */
 } draw;
 
 static draw draw_run(uint64_t seed) {
@@ -36,7 +36,8 @@ static draw draw_run(uint64_t seed) {
   return x;
 }
 
-/* The bubble, and the most activations a device holds; false: it cannot be. */
+/* Finds the bubble and the most activations that a device holds; returns false if the schedule is
+ * impossible. */
 static bool try_schedule(const draw *x, const char *name, double *bubble, double *peak) {
   lowered_model model;
   sl_statistics f;
@@ -83,7 +84,7 @@ static void check_draw(uint64_t seed) {
         bubble, best_name, best);
 }
 
-/* ---- what the user says holds for what is found, too -------------------------------------- */
+/* ---- settings of the user hold for the schedule found ------------------------------------- */
 
 static sl_status lower_pieces(lowered_model *model, int pieces, sl_lower_options options) {
   char *text = shipped_text();
@@ -124,7 +125,7 @@ static void check_backward(const char *backward, bool split) {
   lowered_model_fini(&model);
 }
 
-/* What was found is not searched for again, and gives the same plan. */
+/* A schedule that was found is not searched for again, and gives the same plan. */
 static void check_chosen(void) {
   lowered_model first, second;
   sl_lower_options options = {.parallel.stages = 2,
@@ -180,7 +181,7 @@ static void check_texts(void) {
   sli_arena_fini(&arena);
 }
 
-/* Why there is none, as it would be said of one schedule. */
+/* Checks that a refusal gives the reason, as for a named schedule. */
 static void check_refusal(sl_lower_options options, sl_status expected, const char *word) {
   lowered_model model;
   sl_status status = lower_auto(&model, options);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What no table of passes says: fewer microbatches than devices, any number of
- * them, stages of any length, a slow device, jitter. Nothing hangs, and bubbles are
- * no worse than those of the published order under the same durations.
+/* Tests cases outside the published tables: fewer microbatches than devices, any number of
+ * microbatches, stages of any length, a slow device, jitter. Nothing hangs, and no bubble is worse
+ * than that of the published order with the same durations.
  *
  *   test_models_schedules_beyond [SEED [COUNT]]
  * labels: random unthreaded long */
@@ -21,7 +21,7 @@ enum { MOST_STAGES = 64, DRAWS = 6 };
 enum { MOST_STAGES = 64, DRAWS = 40 };
 #endif
 
-/* A run that has a published order. */
+/* A run with a published order. */
 typedef struct shape {
   const char *schedule;
   int p, v, m;
@@ -36,7 +36,7 @@ static timetable published_order(const shape *s) {
   return interleaved_order(s->p, s->v, s->m);
 }
 
-/* The longest span of a device over the one in the published order. */
+/* Returns the longest span of a device divided by that of the published order. */
 static double against_published(const shape *s, double (*of)[SL_CLASS_COUNT], uint64_t jitter_seed,
                                 uint64_t jitter_ns) {
   stage_seconds seconds = {s->p * s->v, of};
@@ -85,8 +85,8 @@ static void slow_device(double (*of)[SL_CLASS_COUNT], int p, int device) {
 
 /* ---- claims ------------------------------------------------------------------------------ */
 
-/* Where the order that emerges and the published one differ although their bubbles
- * do not, other durations tell them apart: that is what `slack` is for. */
+/* The order that emerges and the published one can differ although their bubbles are equal; other
+ * durations then tell them apart. `slack` allows for that. */
 static const struct row {
   const char *name;
   int v;
@@ -140,7 +140,7 @@ static void few_microbatches_are_enough(void) {
         check_against(&rows[r], &(shape){rows[r].name, p, 1, m, 0}, of, 0, "few microbatches");
 }
 
-/* Jitter nobody can know beforehand: what counts is the mean. */
+/* No order can anticipate jitter, so the mean is compared. */
 static void jitter_costs_what_it_costs_the_published_order(uint64_t seed, int count) {
   double of[MOST_STAGES][SL_CLASS_COUNT] = {0};
   equal_passes(of);
@@ -157,7 +157,7 @@ static void jitter_costs_what_it_costs_the_published_order(uint64_t seed, int co
   }
 }
 
-/* Every schedule, every number of microbatches, up to 32 devices. */
+/* Every schedule, with any number of microbatches, on up to 32 devices. */
 static void nothing_hangs(void) {
   static const int depths[] = {1, 2, 3, 5, 8, 13, 32};
   for (const char *const *name = sl_schedule_names(); *name; name++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On a real GPT with real numbers: every schedule gives bit for bit the same losses,
- * and no device holds more than its plan says.
+/* Runs a real GPT: every schedule gives the same losses bit for bit, and no device holds more than
+ * its plan says.
  * labels: smoke */
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void take_step(void *ctx, const sl_step_report *report) {
   l->norm[l->count++] = report->grad_norm;
 }
 
-/* What the quotas of a device let it hold, in microbatches' worth. */
+/* Returns the most activations that a device's quotas allow, in microbatches. */
 static double most_activations(const sl_plan *plan, int32_t device) {
   double most = 0, pooled = 0, pool = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {

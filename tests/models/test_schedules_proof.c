@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The proof's verdict is what happens: random quotas, pools, orders and durations,
- * on the virtual clock and on real threads; and the advice of a refused plan makes
- * it finish, with not a slot too many.
+/* The verdict of the proof matches what happens, for random quotas, pools, orders and durations, on
+ * the virtual clock and on real threads. The advice for a refused plan makes it finish, without a
+ * slot too many.
  *
  *   test_models_schedules_proof [SEED [COUNT]]
  * labels: random unthreaded */
@@ -23,11 +23,11 @@ enum { DRAWS = 100 };
 enum { DRAWS = 600 };
 #endif
 
-/* A run drawn at random. */
+/* A random run. */
 typedef struct draw {
   uint64_t seed, random;
   int p, v, m;
-  char path[64]; /* of the order, empty: none */
+  char path[64]; /* path of the order, empty if none */
   int nquotas;
   sl_quota quotas[MOST_QUOTAS];
   double of[MOST_STAGES][SL_CLASS_COUNT];
@@ -55,7 +55,7 @@ static bool can_go(const draw *x, const progress *g, int cls, int s, bool split)
   return g->done[0][s] > n && (s == last || g->done[1][s + 1] > n);
 }
 
-/* A random order that unlimited memory would allow: any pass that can go, goes. */
+/* Writes a random order that unlimited memory allows: any pass that is ready may go next. */
 static void write_order(draw *x, bool split) {
   char *texts[MOST_STAGES];
   size_t sizes[MOST_STAGES];
@@ -154,7 +154,7 @@ static sl_status happens(const draw *x, const sl_plan *plan, sl_clock clock, uin
   return status;
 }
 
-/* The verdict after lowering once more, with one more quota. */
+/* Returns the verdict after lowering again with one more quota. */
 static sl_status lowered_verdict(draw *x, sl_quota more) {
   lowered_model model;
   add_quota(x, more.name, more.stage, more.slots);
@@ -169,8 +169,8 @@ static void *copy_of(const void *items, int32_t count, size_t size) {
   return count ? memcpy(sli_calloc((size_t)count, size), items, (size_t)count * size) : NULL;
 }
 
-/* The verdict on the plan itself with nothing but that quota changed: lowering would
- * also raise what follows from it. */
+/* Returns the verdict on the plan with nothing but that quota changed; lowering would also raise
+ * the quotas that follow from it. */
 static sl_status raised_verdict(const sl_plan *plan, sl_quota more) {
   sl_plan with = *plan;
   with.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
@@ -190,7 +190,7 @@ static sl_status raised_verdict(const sl_plan *plan, sl_quota more) {
   return status;
 }
 
-/* "--quota act.b@2=5" or "--quota act.b=5" at the end of the text. */
+/* Reads "--quota act.b@2=5" or "--quota act.b=5" at the end of the text. */
 static bool read_advice(const char *text, char name[32], sl_quota *out) {
   const char *at = strstr(text, "--quota ");
   int length = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that share out the positions of sequences learn what one device learns, for GPT and
- * LLaMA, over grids of data, sequence, tensor and stages, with pieces, recompute and shards, also
- * where positions and heads do not divide; at one layout with the same bits whatever the schedule,
- * the timing and the processes. What attention exchanges, by heads or chunk by chunk, is to the
- * byte what it must be, and chunk by chunk in zigzag all devices have as much to do.
+/* Sequence parallelism learns what one device learns, for GPT and LLaMA. Grids have data, sequence,
+ * tensor and stage axes, with pieces, recomputation and shards; positions and heads need not divide
+ * evenly. On one layout the bits do not depend on schedule, timing and processes. Attention
+ * exchanges exactly the expected bytes, by heads or around a ring, and zigzag rings balance the
+ * work of all devices.
  * labels: numbers more */
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,7 @@ typedef struct llama_shape {
   int layers, width, heads, kv_heads, context, batch;
 } llama_shape;
 
-/* One row of 256 tokens, 2 layers of width 64 with 4 heads and 2 for keys and values. */
+/* One row of 256 tokens, 2 layers of width 64 with 4 query heads and 2 key/value heads. */
 static const llama_shape test_model = {2, 64, 4, 2, 256, 1};
 
 typedef struct llama_words {
@@ -47,7 +47,8 @@ static grid_model llama(const llama_shape *s, llama_words *w, int microbatches, 
   return (grid_model){"llama", w->of, microbatches, pieces};
 }
 
-/* Bytes of a kind that a step moves, as planned; and as fired, where it is run. */
+/* Returns the bytes of a kind that a step moves as planned, and checks the moved bytes if it is
+ * run. */
 static uint64_t moved(const llama_shape *s, const grid *g, int pieces, sl_traffic traffic,
                       bool run) {
   llama_words w;
@@ -68,12 +69,13 @@ static uint64_t moved(const llama_shape *s, const grid *g, int pieces, sl_traffi
   return sum;
 }
 
-/* Positions of run r of so many: the last ones are longer. */
+/* Returns the positions of run r; the last runs are longer. */
 static int run_length(int context, int r, int runs) {
   return context / runs + (r >= runs - context % runs);
 }
 
-/* Numbers of which device m of P has `units` of each: what it gets of the others. */
+/* Returns the values moved when each device gets its share of `units` for the positions of all
+ * other devices. */
 static uint64_t all_to_all(int context, int units, int unit, int P) {
   uint64_t sum = 0;
   for (int m = 0; m < P; m++) {
@@ -83,15 +85,16 @@ static uint64_t all_to_all(int context, int units, int unit, int P) {
   return sum * (uint64_t)unit;
 }
 
-/* Heads of keys and values as they are sent: where there are fewer than devices, each so many times
- * that they are enough and come out even. */
+/* Returns the key/value heads as sent: where there are fewer than devices, each is repeated until
+ * there are enough and the groups divide evenly. */
 static int heads_sent(const llama_shape *s, int P) {
   int times = 1;
   while (s->kv_heads * times < P || s->heads / s->kv_heads % times) times++;
   return s->kv_heads * times;
 }
 
-/* Of a layer, one way: q, k, v there and o back. Units are key/value heads. */
+/* Returns the bytes of a layer, one direction: q, k, v one way and o the other. Units are key/value
+ * heads. */
 static uint64_t heads_bytes(const llama_shape *s, int P) {
   int d = s->width / s->heads, kv_heads = heads_sent(s, P), group = s->heads / kv_heads;
   uint64_t there = all_to_all(s->context, kv_heads, (group + 2) * d, P);
@@ -123,8 +126,8 @@ static void heads_exchange_what_they_must(void) {
       }
 }
 
-/* Keys and values that all devices bring themselves of a layer, once; and of the others the second
- * runs of those behind. */
+/* Returns the bytes of a layer's keys and values that go around the ring once: each run goes to all
+ * devices with later positions. */
 static uint64_t ring_bytes(const llama_shape *s, int P, bool zigzag) {
   uint64_t positions = 0;
   for (int m = 0; m < P; m++) {
@@ -154,9 +157,9 @@ static void chunks_go_around_as_far_as_they_are_seen(void) {
     }
 }
 
-/* In pieces: all keys and values go to all once there, and a summand of each one's gradient from
- * all once back; computed again nothing goes. To other processes go slots, as long as those of the
- * longest piece. */
+/* In pieces: all keys and values go to all devices once forward, and a summand of each gradient
+ * from all devices once backward; recomputation sends nothing. Other processes get slots as long as
+ * the longest piece. */
 static uint64_t pieces_bytes(const llama_shape *s, int P, int pieces, bool apart) {
   uint64_t rows = (uint64_t)(s->width / s->heads * s->kv_heads * 2 * s->batch) * sizeof(float);
   int longest = (s->context + pieces - 1) / pieces;
@@ -183,7 +186,7 @@ static void pieces_go_to_all_once(void) {
     }
 }
 
-/* Of that, what all bring themselves first. */
+/* Returns the part of these bytes that moves in the first step of the ring. */
 static uint64_t first_step_bytes(const llama_shape *s, int P, bool zigzag) {
   uint64_t positions = 0;
   for (int m = 0; m < P; m++) {
@@ -194,8 +197,8 @@ static uint64_t first_step_bytes(const llama_shape *s, int P, bool zigzag) {
   return positions * 2 * (uint64_t)(s->width / s->heads * s->kv_heads * s->batch) * sizeof(float);
 }
 
-/* Where steps are computed again their chunks go around once more, but for the first: it serves the
- * gradients as well. */
+/* With recomputation the chunks go around the ring once more, except in the first step, which also
+ * serves the gradients. */
 static void chunks_go_around_again(void) {
   for (int c = 0; c < 8; c++) {
     int P = 2 + c % 4 / 2, processes = c / 4 ? P : 1;
@@ -216,7 +219,7 @@ static void chunks_go_around_again(void) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* What the first device keeps of activations, of a plan that finishes. */
+/* Returns the activation bytes that the first device keeps; checks that the plan finishes. */
 static uint64_t kept(int layers, const grid *g) {
   llama_shape shape = test_model;
   shape.layers = layers;
@@ -231,8 +234,8 @@ static uint64_t kept(int layers, const grid *g) {
   return bytes;
 }
 
-/* With all computed again a block keeps what it reads, and has the gradient of that: the rest of
- * each takes turns in the same slots. */
+/* With full recomputation a block keeps its input and the gradient of it; everything else takes
+ * turns in the same slots. */
 static void recompute_keeps_what_blocks_read(void) {
   static const char *const attentions[] = {"heads", "ring"};
   for (int i = 0; i < 4; i++) {
@@ -244,7 +247,7 @@ static void recompute_keeps_what_blocks_read(void) {
   }
 }
 
-/* Whoever computes again reads parameters that others of the same lane wait for. */
+/* An actor that recomputes reads parameters for which others in the same lane wait. */
 static void gathered_parameters_have_slots_enough(void) {
   static const char *const grains[] = {"layer", "pass"};
   for (int i = 0; i < 6; i++) {
@@ -257,7 +260,7 @@ static void gathered_parameters_have_slots_enough(void) {
   }
 }
 
-/* What each device computes of attention; returns the mean by the most. */
+/* Returns the mean of the devices' attention work divided by the largest. */
 static double efficiency(int P, const char *positions) {
   const llama_shape shape = {1, 32, 1, 1, 2048, 1};
   llama_words w;
@@ -343,8 +346,8 @@ static bool has_word(const grid_model *m, const char *option, const char *value)
   return false;
 }
 
-/* A device has a run of each piece, or zigzag two; schedules are for several layers; by heads, each
- * device has one of the queries'. */
+/* A device has one run of each piece, in zigzag two. Schedules need several layers. By heads, each
+ * device has at least one query head. */
 static bool fits(const grid_model *m, const grid *g) {
   bool by_heads = g->attention && !strcmp(g->attention, "heads");
   bool contiguous = g->positions && !strcmp(g->positions, "contiguous");
@@ -375,7 +378,7 @@ static void learn(const grid_model *m, grid g, const grid_losses *one) {
   compare(m, &g, one, &all);
 }
 
-/* A few of the layouts for each model, or all. */
+/* Tests a few of the layouts for each model, or all. */
 static void sequences_learn_what_one_device_learns(void) {
   bool all = seeds_times() > 1;
   for (size_t i = 0; i < SLI_COUNT(models); i += (size_t)test_many(1, 2, 1)) {
@@ -385,8 +388,8 @@ static void sequences_learn_what_one_device_learns(void) {
   }
 }
 
-/* Data, sequence, tensor, pieces and stages, in all combinations of one and two; for a few seeds
- * one. */
+/* Tests data, sequence, tensor, pieces and stages in all combinations of one and two; with few
+ * seeds one combination. */
 static void all_axes_together(void) {
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
   for (int i = seeds_times() > 1 ? 0 : 95; i < 96; i++) {
@@ -433,7 +436,7 @@ static void bits_do_not_depend_on_when_and_where(void) {
   }
 }
 
-/* Pieces, whose keys and values devices gather: positions that do not come out even. */
+/* Pieces whose keys and values are gathered, with positions that do not divide evenly. */
 static void pieces_learn_and_keep_their_bits(void) {
   const grid_model m = {"llama",
                         WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3",

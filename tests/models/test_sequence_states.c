@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that share positions and exchange states of linear attention learn what one device
- * learns, for a hybrid and Mamba-2, over grids of data, sequence, tensor and stages, with pieces,
- * recomputation and shards; with the same bits over processes. What they exchange is to the byte
- * what it must be, whatever the length.
+/* Devices that split positions and exchange states of linear attention learn what one device
+ * learns, for a hybrid and Mamba-2. Grids have data, sequence, tensor and stage axes, with pieces,
+ * recomputation and shards; several processes give the same bits. The devices exchange exactly the
+ * expected bytes, at any sequence length.
  * labels: numbers more */
 #include <math.h>
 #include <string.h>
@@ -19,14 +19,14 @@ enum { STEPS = GRID_STEPS / 2, FEW_STEPS = 3 };
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
-/* A model of linear attention alone: sizes of a state, its gates, and states. */
+/* A model of linear attention only: sizes of a state, its gates, and the number of states. */
 typedef struct states_model {
   const char *name;
   char *words[24];
   int layers, batch, heads, dk, dv, gates;
 } states_model;
 
-/* Channels of a convolution, and rows that a device reads of its neighbour. */
+/* Channels of a convolution, and rows that a device reads from its neighbour. */
 enum { MAMBA_CHANNELS = 64 + 2 * 2 * 12, MAMBA_ROWS = 3 };
 
 static const states_model bytes_of[] = {
@@ -58,7 +58,7 @@ static const states_model bytes_of[] = {
      1},
 };
 
-/* Bytes that a step's devices exchange along the sequence, as planned. */
+/* Returns the planned bytes that the devices exchange along the sequence in a step. */
 static uint64_t moved(const states_model *of, char *context, const char *states, int devices,
                       int pieces, int processes) {
   char *words[28] = {"--context", context};
@@ -75,16 +75,16 @@ static uint64_t moved(const states_model *of, char *context, const char *states,
   return sum;
 }
 
-/* Each device has one record there and one back, which the devices behind it, or before it, read:
- * all others in each piece. */
+/* Each device has one record forward and one backward; later devices read the first, earlier
+ * devices the second. With pieces, all other devices read both in each piece. */
 static uint64_t records_bytes(const states_model *of, int devices, int pieces) {
   uint64_t record = (uint64_t)(of->batch * of->heads * (of->dk * of->dv + of->gates));
   uint64_t readers = (uint64_t)(pieces > 1 ? 2 * pieces : 1) * (uint64_t)(devices * (devices - 1));
   return (uint64_t)of->layers * record * readers * sizeof(float);
 }
 
-/* A convolution has two rules, of which one reads rows before a device's own, as the call does, and
- * one those behind. In pieces the first device reads the last one's, too. */
+/* A convolution has two rules: one reads rows before the device's own, like the call, the other
+ * rows behind them. In pieces the first device also reads the last one's rows. */
 static uint64_t near_bytes(const states_model *of, int devices, int pieces) {
   if (strcmp(of->name, "mamba2")) return 0;
   uint64_t readers = (uint64_t)(pieces > 1 ? devices * pieces : devices - 1);
@@ -105,7 +105,7 @@ static void states_are_exchanged_to_the_byte(void) {
     }
 }
 
-/* If all is left open, states are exchanged where that costs less. */
+/* By default, states are exchanged where that costs less. */
 static void the_way_that_costs_less_is_taken(void) {
   const states_model *of = &bytes_of[0];
   CHECK(moved(of, "480", NULL, 2, 1, 1) == records_bytes(of, 2, 1), "of long sequences, states");
@@ -156,7 +156,7 @@ static void compare(const grid_model *m, const grid *g, const grid_losses *one,
           all->loss[i], all->norm[i], one->loss[i], one->norm[i]);
 }
 
-/* Trains on a layout, with states exchanged or by heads, and compares. */
+/* Trains on a layout, exchanging states or heads, and compares the losses. */
 static void learn(const grid_model *m, grid g, const char *states, const grid_losses *one) {
   bool ring = g.sequence * SLI_MAX(g.tensor, 1) > 2;
   g.steps = STEPS;
@@ -171,7 +171,7 @@ static grid_losses learn_alone(grid_model m) {
   return grid_train(&m, &(grid){.steps = STEPS});
 }
 
-/* Each layout with some of the models, or all. */
+/* Tests each layout with some of the models, or all. */
 static void devices_learn_what_one_device_learns(void) {
   size_t by = seeds_times() > 1 ? 1 : (size_t)test_many(2, 2, 4);
   for (size_t i = 0; i < SLI_COUNT(models); i++) {
@@ -181,8 +181,8 @@ static void devices_learn_what_one_device_learns(void) {
   }
 }
 
-/* Heads are no positions, of which a device has two runs in zigzag, and in whose order longer
- * shares come last. */
+/* Heads are not split like positions: no two runs per device in zigzag, and no longer parts at the
+ * end. */
 static void heads_are_no_positions(void) {
   const grid zigzag = {.sequence = 2, .attention = "ring", .positions = "zigzag"};
   const grid_model six = {"mamba2",

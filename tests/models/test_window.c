@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that live on disk: a few blocks of them on the device change no bit of what is
- * learned, take as much memory as was said, whatever the number of blocks, and no time where a
+/* Parameters on disk: keeping only a few blocks of them on the device does not change a bit of what
+ * is learned. The window takes the documented memory for any number of blocks, and no time if a
  * block is read while another computes.
  * labels: numbers random more */
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-/* Ten times as many seeds with tools/test --long. */
+/* tools/test --long multiplies the seeds by ten. */
 enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 
 static char *const small_gpt[] = {"--layers",  "10", "--width", "32", "--heads", "4",
@@ -25,7 +25,7 @@ static const sl_home_options layers = {.count = 1, .of = layers_on_disk, .disk =
 
 /* ---- bits ------------------------------------------------------------------------------- */
 
-/* With weights alone on disk and with all, or by turns with one of them. */
+/* Tests weights only and all state on disk, or one of these in turn. */
 static void same_bits(const grid_model *m, grid g, int turn) {
   g.steps = 3;
   g.grain = "layer";
@@ -55,7 +55,7 @@ static void losses_have_the_same_bits(void) {
     for (int i = 0; i < (int)SLI_COUNT(grids) - 4 * m; i++) same_bits(&models[m], grids[i], i);
 }
 
-/* Slots that have come free are filled with NaN, firings come late at random. */
+/* Freed slots are filled with NaN; firings are delayed at random. */
 static void no_timing_changes_a_bit(seeds s) {
   const grid_model m = {"gpt", small_gpt, 2, 1};
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .grain = "layer"};
@@ -73,8 +73,8 @@ static void no_timing_changes_a_bit(seeds s) {
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-/* A block of a LLaMA has 2 h h + 2 h d' + 3 h F + 2 h parameters; before the first there is a
- * table, behind the last one as large, with a norm. */
+/* A block of a LLaMA has 2 h h + 2 h d' + 3 h F + 2 h parameters. A table precedes the first block;
+ * a table of the same size and a norm follow the last. */
 enum {
   WIDTH = 64,
   TABLE = 4 * 256 * WIDTH,
@@ -101,8 +101,8 @@ static void lower(lowered_model *x, int nlayers, int stages, int window) {
   grid_lower(x, &m, &g, &losses);
 }
 
-/* Each microbatch reads each block there and back, but the table there only; the update reads all
- * once more, and writes it. */
+/* Each microbatch reads each block forward and backward, but the table only forward. The update
+ * reads everything once more and writes it. */
 static void as_much_moves_as_was_said(void) {
   enum { LAYERS = 8, MICROBATCHES = 2 };
   const size_t once = LAYERS * pages(BLOCK) + pages(TABLE) + pages(HEAD);
@@ -118,7 +118,7 @@ static void as_much_moves_as_was_said(void) {
   lowered_model_fini(&x);
 }
 
-/* The largest of those that have a register's slots. */
+/* Returns the largest slot of the registers that share the leader's slots. */
 static size_t slot_bytes(const sl_plan *plan, int32_t leader) {
   size_t most = plan->regs[leader].slot_bytes;
   for (int32_t i = leader + 1; i < plan->nregs; i++)
@@ -126,7 +126,7 @@ static size_t slot_bytes(const sl_plan *plan, int32_t leader) {
   return most;
 }
 
-/* Of parameters, in slots that answer to the quota `name`, on the first device. */
+/* Returns the parameter bytes in slots with the quota `name` on the first device. */
 static size_t bytes_of(const sl_plan *plan, const char *name) {
   size_t bytes = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
@@ -138,8 +138,8 @@ static size_t bytes_of(const sl_plan *plan, const char *name) {
   return bytes;
 }
 
-/* One window for the passes and one for the updates; where a stage has several microbatches at
- * once, one for each way. Nothing else of parameters is on the device but what is on its way to the
+/* One window for the passes and one for the updates; a stage with several microbatches in flight
+ * has one per direction. The device holds no other parameters except those being written to
  * disk. */
 static void the_device_has_a_window_of_blocks(void) {
   for (int stages = 1; stages <= 2; stages++)
@@ -158,7 +158,8 @@ static void the_device_has_a_window_of_blocks(void) {
 
 /* ---- time ------------------------------------------------------------------------------- */
 
-/* A block takes a second forward and two back, whatever its ops; all else takes none. */
+/* A block takes one second forward and two backward, whatever its ops; everything else takes
+ * none. */
 static double block_seconds(void *ctx, const char *op) {
   (void)ctx;
   if (strncmp(op, "h.", 2) || !strchr(op, '/')) return 0;
@@ -166,7 +167,7 @@ static double block_seconds(void *ctx, const char *op) {
   return !strcmp(name, "rmsnorm.1") ? 1 : !strcmp(name, "rmsnorm.1:rmsnorm_b") ? 2 : 0;
 }
 
-/* What the second of two steps takes, and of it the passes. */
+/* Time of the second of two steps, and the part that its passes take. */
 typedef struct seconds {
   double step, passes;
 } seconds;
@@ -181,7 +182,7 @@ static seconds measure_steps(const sl_plan *plan) {
   for (size_t i = 0; i < count; i++) {
     const sl_actor *a = &plan->actors[trace[i].actor];
     if (a->cls != SL_CLASS_F && a->cls != SL_CLASS_B) continue;
-    if (trace[i].end_ns == trace[i].start_ns) continue; /* no block */
+    if (trace[i].end_ns == trace[i].start_ns) continue; /* not a block */
     int64_t step = trace[i].firing / a->firings_per_step;
     first[step] = SLI_MIN(first[step], trace[i].start_ns);
     if (step) last = SLI_MAX(last, trace[i].end_ns);
@@ -191,7 +192,8 @@ static seconds measure_steps(const sl_plan *plan) {
   return (seconds){(double)(first[1] - first[0]) * 1e-9, (double)(last - first[1]) * 1e-9};
 }
 
-/* Of so many microbatches through 12 blocks, each of which takes `reading` seconds to read. */
+/* Returns the time for `microbatches` microbatches through 12 blocks that take `reading` seconds
+ * each to read. */
 static seconds seconds_of(int microbatches, double reading) {
   const char *source = getenv("SLUICE_SOURCE");
   char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
@@ -214,8 +216,8 @@ static seconds seconds_of(int microbatches, double reading) {
 
 static bool near(double a, double b) { return a > b - 1e-6 && a < b + 1e-6; }
 
-/* A block is read while the one before it computes. Between steps all are read for their update,
- * when the norm is known, and then the first for the next step. */
+/* A block is read while the previous one computes. Between steps, all blocks are read for their
+ * update once the norm is known, then the first one for the next step. */
 static void reading_hides_behind_computing(void) {
   for (int m = 1; m <= 4; m *= 2) {
     seconds s = seconds_of(m, 1), slow = seconds_of(m, 1.5);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On any machine, devices get cores of their own while there are enough, none
- * of them twice, numbered along the machine, and no more devices lie across
- * NUMA nodes than must.
+/* On any machine, devices get separate cores while there are enough, none of them twice, numbered
+ * along the machine, and no more devices than necessary span NUMA nodes.
  * labels: random unthreaded */
 #include <stdint.h>
 #include <string.h>
@@ -17,14 +16,13 @@ static int draw(int low, int high) { /* in [low, high] */
   return low + (int)((seed >> 33) % (uint64_t)(high - low + 1));
 }
 
-/* Random tree: packages, nodes, L3s, L2s, cores, hardware threads. */
+/* Draws a random tree: packages, nodes, L3s, L2s, cores, hardware threads. */
 static void draw_machine(char *text, size_t size) {
   snprintf(text, size, "pack:%d node:%d l3:%d l2:%d core:%d pu:%d", draw(1, 3), draw(1, 3),
            draw(1, 3), draw(1, 2), draw(1, 4), draw(1, 2));
 }
 
-/* Devices that cannot be kept inside one node: those beyond what the nodes
- * hold whole. */
+/* Returns how many devices must span nodes: those beyond what the nodes can hold whole. */
 static int unavoidable(const sl_machine *machine, int devices, int threads) {
   int cores = sl_machine_cores(machine), whole = 0;
   for (int i = 0, run = 0; i < cores; i++) {
@@ -87,7 +85,7 @@ int main(void) {
       int threads = draw(1, cores);
       RUN(check, text, machine, draw(1, cores / threads), threads); /* fits */
     }
-    RUN(check, text, machine, draw(1, 2 * cores), draw(1, 8)); /* may not */
+    RUN(check, text, machine, draw(1, 2 * cores), draw(1, 8)); /* may not fit */
     sl_machine_destroy(machine);
   }
   return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement on machines that are known: what goes where, what is printed, what
- * is refused, and that the process's own mask is honoured and threads bound.
+/* Placement on known machines: where devices go, what is printed, and what is refused. The
+ * process's affinity mask is respected, and threads are bound.
  * labels: unthreaded smoke */
 #include <pthread.h>
 #include <sched.h>
@@ -18,7 +18,7 @@ static sl_machine *machine_of(const char *text) {
   return machine;
 }
 
-/* The cores of a placement as "0,1 2,3". */
+/* Checks the cores of a placement, written as "0,1 2,3". */
 static void check_cores(const char *text, int devices, int threads, const char *expected) {
   sl_machine *machine = machine_of(text);
   sl_placement *placement;
@@ -149,7 +149,7 @@ static void wrong_machines_and_shapes_are_refused_by_name(void) {
   sl_placement_destroy(NULL);
 }
 
-/* What lstopo writes for a machine of two nodes with two cores each. */
+/* Reads lstopo's output for a machine of two nodes with two cores each. */
 static void an_exported_machine_is_read(void) {
   static const char text[] =
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
@@ -188,7 +188,7 @@ static void an_exported_machine_is_read(void) {
 }
 
 static void *bind_and_report(void *arg) {
-  static cpu_set_t mask; /* one thread at a time */
+  static cpu_set_t mask; /* used by one thread at a time */
   sl_placement_bind(arg, 0, 0);
   sched_getaffinity(0, sizeof mask, &mask);
   return &mask;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker that drives a GPU gets a core near it, one of its own while there are any; the
- * placement says where the GPU is.
+/* A worker that drives a GPU gets a core near it, and a separate one while there are enough. The
+ * placement tells where the GPU is.
  * labels: unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/test.h"
 
-/* Two packages of four cores; GPUs hang from the second (3b:00.0, 3c:00.0) and the first
+/* Two packages of four cores; GPUs are attached to the second (3b:00.0, 3c:00.0) and the first
  * (af:00.0). */
 static const char bridge[] =
     "<object type=\"Bridge\" gp_index=\"%d\" bridge_type=\"0-1\" depth=\"0\" "
@@ -20,7 +20,7 @@ static const char gpu[] =
     "<object type=\"PCIDev\" gp_index=\"%d\" pci_busid=\"0000:%s:00.0\" "
     "pci_type=\"0302 [10de:2330] [10de:16c1] a1\" pci_link_speed=\"0.000000\"/>";
 
-/* What is plugged in, written at the end of package number `package` of a machine's XML. */
+/* Inserts objects at the end of package number `package` in a machine's XML. */
 static char *plug(const char *xml, int package, const char *objects) {
   const char *at = xml;
   for (int i = 0; i <= package; i++) CHECK((at = strstr(at + 1, "type=\"Package\"")), "no package");

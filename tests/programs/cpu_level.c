@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the CPU level that this process takes. */
+/* Prints the CPU level that this process uses. */
 #include <stdio.h>
 
 #include "kernels/cpu/chunk.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A network link of given delay and rate between two network namespaces, for kernels that cannot
- * delay packets themselves (sch_netem). Each namespace has a device "link0". This program holds
- * what comes out of one for its time and puts it into the other.
+ * delay packets themselves (sch_netem). Each namespace has a device "link0". This program delays
+ * the packets of each device and writes them to the other one.
  *
  *     hosts_link NAMESPACE NAMESPACE DELAY_US MBIT
  *
- * A packet begins to leave when the one before it has left, takes its length at the link's rate,
- * and arrives after the delay. Both directions are independent. Packets beyond QUEUE_BYTES waiting
- * are dropped, as a switch would. */
+ * A packet starts when the previous one has left, takes its length at the link's rate, and arrives
+ * after the delay. The directions are independent. Packets beyond QUEUE_BYTES waiting are dropped,
+ * as by a switch. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -34,7 +34,7 @@ typedef struct packet {
 /* One direction of the link. The queue is a ring, oldest at `first`. */
 typedef struct way {
   int from, to;
-  uint64_t free_ns; /* time at which the last packet has left */
+  uint64_t free_ns; /* when the last packet has left */
   size_t first, count, bytes;
   packet queue[PACKETS];
 } way;
@@ -84,7 +84,7 @@ static void give_due(way *w) {
 
 static uint64_t due_ns(const way *w) { return w->count ? w->queue[w->first].due_ns : UINT64_MAX; }
 
-/* Waits until a packet comes or one is due. */
+/* Waits until a packet arrives or one is due. */
 static void wait_for_any(const way *a, const way *b) {
   struct pollfd polls[] = {{.fd = a->from, .events = POLLIN}, {.fd = b->from, .events = POLLIN}};
   uint64_t due = SLI_MIN(due_ns(a), due_ns(b)), now = sli_now_ns();

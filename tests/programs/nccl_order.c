@@ -26,7 +26,7 @@ typedef struct operation {
   unsigned long long sequence;
   long thread;
   int partner; /* the operation at the other end */
-  int before;  /* the previous one in its stream, or -1 */
+  int before;  /* the previous one in its stream, or -1 if none */
 } operation;
 
 static operation *all;

@@ -38,7 +38,7 @@ static int most_running, most_queued, tick_us;
 static bool stuck, over;
 static struct {
   sl_session_event *of;
-  size_t first, count, capacity; /* those before `first` have been polled */
+  size_t first, count, capacity; /* events before `first` have been polled */
 } events;
 static sl_session_stats stats;
 static int wake;
@@ -84,7 +84,7 @@ static bool is_stop(const asked_for *r, int32_t token) {
   return false;
 }
 
-/* Advances a request by one token; true: it has ended. */
+/* Advances a request by one token; returns true when it has ended. */
 static bool tick_one(asked_for **at) {
   asked_for *r = *at;
   if (!r->cancelled) {
@@ -155,8 +155,8 @@ static void cancel(void *self, uint64_t id) {
   pthread_mutex_unlock(&lock);
 }
 
-/* Drops polled events once they are more than the others, so that each is moved once in the mean.
- */
+/* Drops polled events once they are in the majority, so that each event is moved once on
+ * average. */
 static void drop_polled(void) {
   if (events.first <= events.count / 2) return;
   events.count -= events.first;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python refuses: arguments that C would misread; and that figures and quotas are those of now."""
+"""Python refuses arguments that C would misread, and shows current figures and quotas."""
 import gc
 import threading
 import unittest
@@ -176,7 +176,7 @@ class Figures(unittest.TestCase):
         def most(run):
             return max(d["peak_activations"] for d in run.statistics()["devices"])
         with sl.Run(deep, stages=2, microbatches=8, schedule="gpipe") as run:
-            for _ in range(100):  # rows that come late leave the backward pass no more than one to wait for
+            for _ in range(100):  # rows may come late and leave only one activation waiting: retry
                 run.train(2)
                 if most(run) > 2:
                     break

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of torch.export on arrays, without PyTorch: losses held to those that PyTorch found."""
+"""Runs torch.export programs on arrays, without PyTorch, and compares their losses with PyTorch's."""
 import json
 import os
 import tarfile
@@ -25,11 +25,11 @@ class Exported(unittest.TestCase):
                 tar.extractall(cls.at)
         try:
             sl.load(os.path.join(cls.at, "gpt2", "model.pt2"))
-        except sl.UnsupportedError as error:  # a library without libzip
+        except sl.UnsupportedError as error:  # built without libzip
             raise unittest.SkipTest(str(error)) from None
 
     def model(self, name):
-        """(path of the program, its inputs, PyTorch's figures)."""
+        """Returns (path of the program, its inputs, PyTorch's figures)."""
         folder = os.path.join(self.at, name)
         with open(os.path.join(folder, "figures.json"), encoding="utf-8") as file:
             figures = json.load(file)

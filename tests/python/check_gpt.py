@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 written in Python, against what PyTorch computed: tests/reference/README.md has the settings."""
+"""Compares a GPT-2 written in Python with PyTorch's results; tests/reference/README.md has the settings."""
 import json
 import os
 import unittest
@@ -82,7 +82,7 @@ class Reference(unittest.TestCase):
             one = file.infer(tokens=tokens[:8])["logits"]
             loss = run.evaluate(tokens=tokens[:8], targets=targets[:8])["loss"]
         self.assertEqual(logits.shape, (8, CONTEXT, VOCAB))
-        # The file's model reads a sequence at a time, of which libraries add up products in another order.
+        # The model of the file reads one sequence at a time, for which libraries sum products in another order.
         np.testing.assert_allclose(one, logits, rtol=0, atol=1e-5)
         self.assertAlmostEqual(loss, self.expected()[0, 1], 4)
 
@@ -99,7 +99,7 @@ class Reference(unittest.TestCase):
 
 
 def safetensors(path):
-    """{name: array} of a file."""
+    """Returns {name: array} of a file."""
     data = np.fromfile(path, "u1")
     begin = 8 + int(data[:8].view("<u8")[0])
     kinds = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}

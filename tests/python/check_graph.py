@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models, their errors, and tuning."""
+"""Tests models written in Python, their errors, and tuning."""
 import inspect
 import unittest
 

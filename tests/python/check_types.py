@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Type hints: mypy --strict finds nothing in the examples and what is wrong in a program; hints know all ops."""
+"""Tests type hints: mypy --strict accepts the examples and finds the errors of a program; hints cover all ops."""
 import glob
 import importlib.util
 import os
@@ -36,7 +36,7 @@ sl.BudgetError().nothing
 
 
 def has_mypy():
-    """A mypy that knows keywords by their names (Unpack)."""
+    """Returns whether mypy exists and supports keywords by name (Unpack)."""
     if importlib.util.find_spec("mypy") is None:
         return False
     from importlib.metadata import version

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that are mistyped or PyTorch's, what errors carry, what objects look like, and what pickle keeps."""
+"""Tests mistyped names and PyTorch's names, attributes of errors, the look of objects, and what pickle keeps."""
 import pickle
 import unittest
 
@@ -118,7 +118,7 @@ class Looks(unittest.TestCase):
 
 
 class Operators(unittest.TestCase):
-    """Held to NumPy."""
+    """Operators give NumPy's results."""
 
     def found(self, make):
         def model(g):
@@ -190,7 +190,7 @@ class Operators(unittest.TestCase):
         self.assertNotIn("concat", dir(t))
 
     def test_what_is_computed_by_operators_is_trained(self):
-        """The same losses as of the calls that the operators stand for."""
+        """Operators train with the same losses as the calls that they abbreviate."""
         def by(loss):
             def model(g):
                 x, y = g.data(16, x=X, y=Y)

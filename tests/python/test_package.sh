@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The Python package, around an installation of this build, and the tour of examples/python.
+# Tests the Python package with an installation of this build, and runs the tour of examples/python.
 # labels: outside
 set -euo pipefail
 . "$SLUICE_SOURCE/tests/support/install.sh"

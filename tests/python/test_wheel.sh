@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `pip install .` in a fresh virtual environment builds all, and the package works outside of the
-# tree. It takes scikit-build-core, cffi and NumPy from where pip finds them.
+# `pip install .` in a fresh virtual environment builds everything, and the package works outside of the
+# tree. pip finds scikit-build-core, cffi and NumPy as configured.
 # labels: outside anew
 set -euo pipefail
 fail() { echo "$*" >&2; exit 1; }

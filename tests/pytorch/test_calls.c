@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of calls in docs/pytorch.md is made from the table of calls. With the argument `write`
- * it is written anew.
+/* Checks that the list of calls in docs/pytorch.md matches the table of calls from which it is
+ * generated. The argument `write` writes the list.
  * labels: unthreaded smoke */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static char *page_path(void) {
   return sli_format("%s/docs/pytorch.md", source ? source : ".");
 }
 
-/* A line for each thing that calls become, with all of its calls. */
+/* Prints a line for each target of calls, with all calls that become it. */
 static void list_calls(FILE *out) {
   const sli_pt_call *a, *b;
   fputs("| call (`aten.`) | becomes |\n| --- | --- |\n", out);

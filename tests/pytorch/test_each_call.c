@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of the table, in a tiny module each (tests/reference/pytorch_calls.py): PyTorch's loss and
- * gradients.
+/* Each call of the table, in a tiny module (tests/reference/pytorch_calls.py), has PyTorch's loss
+ * and gradients.
  * labels: numbers
  * needs: libzip */
 #include <string.h>

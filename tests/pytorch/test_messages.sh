@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What actorrun says of exported programs that it cannot run: damaged archives, other versions, calls without a row,
-# data that does not fit. A pickle inside is never opened.
+# Checks actorrun's messages for exported programs that it cannot run: damaged archives, other versions, unsupported
+# calls, data that does not fit. A pickle in the archive is never opened.
 # labels: unthreaded
 # needs: libzip
 set -u
@@ -10,14 +10,14 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 
 tar -xzf "$reference/pytorch/odd.tar.gz"
 
-# refused TEXT WORDS...: ends with status 2 and one line that says TEXT
+# refused TEXT WORDS...: checks for status 2 and one line that contains TEXT
 refused() {
   ends 2 "$actorrun" --steps 1 "${@:2}"
   says "$1" err
   [ "$(grep -c '^actorrun: ' err)" -eq 1 ] || fail "actorrun ${*:2}: one line says why"
 }
 
-# Archives made of odd/plain.pt2.
+# Archives derived from odd/plain.pt2.
 python3 - <<'END' || fail "archives"
 import json, zipfile
 

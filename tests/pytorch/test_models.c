@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs exported from PyTorch have its losses and gradients: the archives of tests/reference/
- * pytorch, each with what PyTorch computed. On stages, on devices that share the rows, and
- * recomputed they have the same.
+/* Exported PyTorch programs have PyTorch's losses and gradients: the archives of
+ * tests/reference/pytorch, each with PyTorch's results. Runs on several stages, with data
+ * parallelism and with recomputation give the same.
  * labels: numbers first
  * needs: libzip */
 #include <math.h>
@@ -34,7 +34,7 @@ static char *file_of(const char *name, const char *file) {
 /* ---- running ----------------------------------------------------------------------------------
  */
 
-/* How a program is run. */
+/* A way to run a program. */
 typedef struct way {
   const char *name;
   int microbatches, stages, data, tensor;
@@ -128,7 +128,7 @@ static double number(const cJSON *of, const char *key) {
   return item->valuedouble;
 }
 
-/* `later`: how far losses after the first may be off. */
+/* Checks losses; `later` is the tolerance for losses after the first. */
 static void check_losses(const char *name, const way *w, const char *key, double later) {
   sli_json figures;
   open_figures(name, &figures);
@@ -153,8 +153,8 @@ static const float *param_data(const run *r, const char *name, int64_t *count) {
   return i < n ? sl_param_data(r->lowered, r->rt, i) : NULL;
 }
 
-/* A gradient by its norm and by eight elements: what a step of plain descent at a high rate takes
- * from the parameter, over the rate. */
+/* Checks a gradient by its norm and eight elements: one SGD step at a high rate, divided by the
+ * rate. */
 static void check_gradient(const char *model, const cJSON *of, const float *before,
                            const float *after, int64_t count, double rate) {
   double norm = number(of, "norm"), rounding = number(of, "rounding"), squares = 0;
@@ -176,8 +176,8 @@ static void check_gradient(const char *model, const cJSON *of, const float *befo
   }
 }
 
-/* Tied parameters have their last name in the program and their first in the figures: one that is
- * not found is one of those. */
+/* Tied parameters have their last name in the program and their first in the figures, so a name
+ * that is not found belongs to a tied parameter. */
 static void check_gradients(const char *name) {
   static const way plain = {"one device", 1, 1, 1, 1, NULL, false};
   sli_json figures;
@@ -199,10 +199,10 @@ static void check_gradients(const char *name) {
   sli_json_fini(&figures);
 }
 
-/* ---- data of a program's own ------------------------------------------------------------------
+/* ---- data of the user's program ---------------------------------------------------------------
  */
 
-/* One .npy file of i64, as i32. */
+/* Reads one .npy file of i64 as i32. */
 typedef struct own_ids {
   sl_source source;
   sl_type type;
@@ -228,7 +228,7 @@ static void open_ids(own_ids *ids) {
   free(path);
 }
 
-/* A program builds an exported one on tensors that it has. */
+/* A user's program builds an exported one on its own tensors. */
 static void own_data(void) {
   own_ids ids = {0};
   sl_exported *e;
@@ -294,8 +294,8 @@ static const way ways[] = {
     {"--recompute full", 2, 1, 1, 1, NULL, true},
 };
 
-/* Rows of a batch meet in batch norm and in a contrastive loss: microbatches have another loss, and
- * devices that share the rows are refused. */
+/* Batch norm and a contrastive loss mix the rows of a batch. There microbatches give another loss,
+ * and data parallelism is refused. */
 static bool rows_meet(const char *name) {
   static const char *const meet[] = {"clip",
                                      "resnet",
@@ -311,7 +311,7 @@ static bool rows_meet(const char *name) {
 
 static void model(const char *name) {
   static const way plain = {"one device", 1, 1, 1, 1, NULL, false};
-  int skip = test_many(1, 3, 1); /* of the ways */
+  int skip = test_many(1, 3, 1); /* stride through the ways */
   exported_unpack(name, unpacked.folder);
   check_losses(name, &plain, "losses", 1e-5);
   check_gradients(name);

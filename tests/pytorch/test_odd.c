@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules that are unusual in one way each (tests/reference/pytorch_odd.py): PyTorch's loss and
- * gradients, or a message that says what is not supported, where, and what to do.
+/* Modules that are unusual in one way each (tests/reference/pytorch_odd.py): they have PyTorch's
+ * loss and gradients, or give a message that says what is not supported, where, and what to do.
  * labels: numbers
  * needs: libzip */
 #include <string.h>
@@ -38,7 +38,7 @@ static const char *message_of(const char *name) {
 }
 
 static void one(const exported_cases *c, const cJSON *of) {
-  bool bf16 = !strcmp(of->string, "bfloat16"); /* computed as f32, and by PyTorch as bf16 */
+  bool bf16 = !strcmp(of->string, "bfloat16"); /* computed in f32; PyTorch uses bf16 */
   char *error = exported_check(c, of, bf16 ? 5e-3 : 2e-6);
   const char *expected = message_of(of->string);
   if (expected) CHECK(strstr(error, expected), "%s: \"%s\"", of->string, error);

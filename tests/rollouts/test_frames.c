@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of rollouts with frames on the virtual clock: a step takes the time of MR-SP (LongVILA-R1,
- * arXiv 2507.07966). With e for a frame, p for a prefill and g for an answer, of G answers and F
- * frames on Q devices that is e F / Q + p + 3 G p / Q + G g. Where encoders are apart, frames are
- * encoded anew for each answer, for the reference and for the update: 3 G F of them. */
+/* Plans of rollouts with frames, on the virtual clock: a step takes the time of MR-SP (LongVILA-R1,
+ * arXiv 2507.07966). With e the time per frame, p per prefill and g per answer, for G answers and F
+ * frames on Q devices, that is e F / Q + p + 3 G p / Q + G g. Separate encoders encode the frames
+ * again for each answer, for the reference and for the update: 3 G F frames. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,13 +80,13 @@ typedef struct setting {
 
 static void answered(void *ctx, const sl_answer *a) { (void)ctx, (void)a; }
 
-/* True for an actor of that name, or for the first of several. */
+/* Returns whether the actor has that name, or is the first of several with it. */
 static bool is_first(const sl_actor *a, const char *name) {
   size_t n = strlen(name);
   return !strncmp(a->name, name, n) && (a->name[n] != '.' || a->name[n + 1] == '0');
 }
 
-/* Returns the seconds of an actor's firing; the first one of a pass stands for all of it. */
+/* Returns the seconds of an actor's firing; a pass costs time only in its first actor. */
 static double seconds_of(const setting *x, const sl_actor *a, int ticks) {
   const char *rank = strchr(a->name, '#');
   int r = rank ? atoi(rank + 1) : 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rollouts of a small model, rewarded by a function of this test: advantages are what their formula
- * says, dropped answers have none, prompts come in the order of their permutation, the same in a
- * run that begins at a later step, and options that cannot be are refused by name. With
- * numbers.exact answers, losses and ratios are the same however many devices answer, whole or in
- * parts. A rollout of several updates, and one ahead of training, have the answers of the
- * parameters that they say. */
+/* Rollouts of a small model, rewarded by a function of this test. Advantages follow their formula,
+ * and dropped answers have none. Prompts come in the order of their permutation, also in a run that
+ * starts at a later step. Invalid options are refused with an error that names them. With
+ * numbers.exact, answers, losses and ratios do not depend on the number of answering devices,
+ * replicated or sharded. Rollouts that serve several updates, or run ahead of training, answer with
+ * the right parameters. */
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ typedef struct run {
   int updates, ahead;
   bool all_positions;
   int64_t prompts[STEPS][BATCH];
-  uint64_t hash[STEPS];             /* of the tokens and log-probabilities of a step's answers */
+  uint64_t hash[STEPS];             /* over the tokens and log-probabilities of each step */
   double losses[STEPS], off[STEPS]; /* off: the largest |ratio - 1| */
   double rewards[BATCH], advantages[BATCH];
   sl_rollouts_report report;
@@ -158,7 +158,7 @@ static void train(run *x, int64_t first, int steps) {
   sl_args_destroy(args);
 }
 
-/* mean .42, deviation .531037 */
+/* Mean .42, deviation .531037. */
 static void advantages_follow_from_rewards(void) {
   static const double wanted[GROUP] = {1.09220, -.79090, -.79090, 1.09220, -.60259};
   run x = {0};
@@ -170,7 +170,7 @@ static void advantages_follow_from_rewards(void) {
   CHECK(x.report.rows >= BATCH && x.report.entropy > 0, "rows have been computed");
 }
 
-/* The same prompts, also of a run that begins at a later step. */
+/* Prompts depend only on the step, also in a run that starts at a later step. */
 static void prompts_follow_from_steps(void) {
   run x = {0}, y = {0};
   int seen[PROMPTS] = {0};
@@ -182,7 +182,7 @@ static void prompts_follow_from_steps(void) {
   for (int i = 0; i < PROMPTS; i++) CHECK(seen[i] == GROUP, "prompt %d has come once", i);
 }
 
-/* mean .525 of the four, deviation sqrt((2 .475^2 + .525^2 + .425^2) / 3) */
+/* Mean .525 of the four, deviation sqrt((2 .475^2 + .525^2 + .425^2) / 3). */
 static void dropped_answers_have_no_part(void) {
   run x = {.drops = true};
   train(&x, 0, 1);
@@ -211,8 +211,8 @@ static const struct grid {
              {"tensor 2", NULL, {.tensor = 2}},
              {"data 2, tensor 2, shard parameters", "parameters", {.data = 2, .tensor = 2}}};
 
-/* Numbers are the same however many devices answer, and ratios as far off as the rollouts are old.
- */
+/* Numbers do not depend on how many devices answer; ratios differ from 1 exactly where the rollouts
+ * are old. */
 static void grids_answer_alike(int updates, int ahead) {
   run one = {.updates = updates, .ahead = ahead};
   train(&one, 0, STEPS);
@@ -232,7 +232,7 @@ static void all_devices_answer(void) { grids_answer_alike(1, 0); }
 static void updates_share_a_rollout(void) { grids_answer_alike(2, 0); }
 static void rollouts_run_ahead(void) { grids_answer_alike(1, 1); }
 
-/* Steps that the first parameters answer have the same answers, whichever option says so. */
+/* Steps answered by the initial parameters have the same answers, whichever option causes that. */
 static void old_parameters_answer(void) {
   run by_updates = {.updates = 3}, by_ahead = {.ahead = 2}, newest = {0};
   train(&by_updates, 0, STEPS);
@@ -244,7 +244,7 @@ static void old_parameters_answer(void) {
         "without, the second step is");
 }
 
-/* Logits where answers can be give the losses that those of all positions give. */
+/* Logits at possible answer positions give the same losses as logits at all positions. */
 static void logits_of_answers_are_enough(void) {
   run answers = {0}, all = {.all_positions = true};
   train(&answers, 0, STEPS);

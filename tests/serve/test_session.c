@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests come to a session from any thread, and each gets its tokens and one end.
+/* Any thread may submit requests to a session; each request gets its tokens and one end event.
  * labels: smoke */
 #include <pthread.h>
 #include <unistd.h>
@@ -95,7 +95,7 @@ static void what_is_wrong_is_refused(sl_session *s) {
   CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && id == 77, "top_p");
 }
 
-/* With fewer rows, ticks and pages the same tokens come, later. */
+/* Lower limits on rows, sequences, pages and groups give the same tokens, later. */
 static void limits_change_no_answer(sl_session *s) {
   int32_t tokens[2][20];
   const sl_session_limits all = sl_session_stat(s).limits,
@@ -155,7 +155,8 @@ static void what_drains_lets_nothing_in(sl_session *s) {
   CHECK(sl_session_poll(s, e, 8) == 4 && e[3].kind == SL_EVENT_END, "its events are there");
 }
 
-/* Nobody polls: ticks end before memory does, and go on with who polls, though never all. */
+/* Without polling, ticks stop before memory runs out; they continue as events are polled, though
+ * never all at once. */
 static void ticks_wait_for_who_polls(void) {
   static char *const tiny[] = {"--layers", "1",         "--width", "8", "--heads",
                                "1",        "--context", "64",      NULL};
@@ -182,7 +183,7 @@ static void ticks_wait_for_who_polls(void) {
   served_close(&s);
 }
 
-/* ---- the same model as a whole row ----------------------------------------------------------- */
+/* ---- comparison with a whole row ------------------------------------------------------------- */
 
 typedef struct whole_row {
   int32_t tokens[64];
@@ -206,7 +207,8 @@ static void take(void *ctx, const char *name, const sl_type *type, const void *d
     if (logits[v] > logits[w->next]) w->next = v;
 }
 
-/* What the graph of inference goes on with, one row of the whole context at a time. */
+/* Compares with the continuation by the inference graph, which computes one row of the whole
+ * context at a time. */
 static void the_text_is_that_of_the_whole_row(const served *s) {
   whole_row w = {.count = 5};
   memcpy(w.tokens, prompt, sizeof prompt);

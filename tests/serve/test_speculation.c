@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drafts come from the longest earlier match; answers that repeat themselves take fewer ticks, with
- * the same tokens; drafts that do not pay, by what is right and by what ticks take, are not made,
- * and are tried again later; models with states refuse them. A draft model that is the model itself
- * is always right; another one drafts what it answers behind the same tokens, whatever was wrong
- * before, and answers keep their tokens.
+/* Drafts come from the longest earlier match. Repetitive answers take fewer ticks and keep their
+ * tokens. Drafts that do not pay, judged by acceptance and tick times, are paused and retried
+ * later. Models with states refuse drafts. A draft model identical to the model is always right.
+ * Another draft model drafts what it would answer after the same tokens, whatever was wrong before,
+ * and answers keep their tokens.
  * labels: random */
 #include "serve/lookup.h"
 #include "serve/serve.h"
@@ -15,7 +15,7 @@
 
 enum { TEXT = 300, DRAFTED = 5, LEAST = 2 };
 
-/* Finds the longest match, of equal ones the newest, by comparing with every place. */
+/* Finds the longest match by comparing with every position; among equal ones the newest. */
 static int look(const int32_t *tokens, int count, int *length) {
   int best = 0;
   *length = 0;
@@ -95,7 +95,7 @@ static void drafts_are_made_as_long_as_they_pay(void) {
   CHECK(s.stats.rounds == 550 && s.stats.drafted == 2200, "and is counted");
 }
 
-/* A model that is asked takes as long as it takes. */
+/* Asking a draft model costs time as well. */
 static void drafting_pays_too(void) {
   static sl_session s = {.drafter = &sli_drafter_model, .options.speculation.tokens = 4};
   request r = {.how.max_tokens = 100, .most = 100};
@@ -184,7 +184,7 @@ static sl_status load_others(void *ctx, const sl_lowered *lowered, sl_runtime *r
   return sl_params_init(lowered, rt, 7 + 1);
 }
 
-/* A constraint: the sum of two neighbours in an answer is a multiple of EVERY. */
+/* A constraint: the sum of two neighbouring tokens in an answer is a multiple of EVERY. */
 static bool neighbours_allow(void *ctx, int n, const int32_t *drafted, uint32_t *allowed) {
   int32_t last = n ? drafted[n - 1] : *(const int32_t *)ctx;
   for (int32_t v = (EVERY - last % EVERY) % EVERY; v < 256; v += EVERY)
@@ -197,7 +197,7 @@ static bool neighbours_take(void *ctx, int32_t token) {
   return false;
 }
 
-/* Returns a way of asking: greedily, sampled, with penalties, and with a constraint. */
+/* Returns a kind of request: greedy, sampled, with penalties, or with a constraint. */
 static sl_request way_of(int way, const int32_t *prompt, int64_t n, int64_t tokens) {
   static const sl_bias bias = {65, 3};
   return (sl_request){.prompt = prompt,
@@ -213,7 +213,7 @@ static sl_request way_of(int way, const int32_t *prompt, int64_t n, int64_t toke
                       .nbias = way == 3};
 }
 
-/* Asks for the first ways at once; returns the counts at the end. */
+/* Sends the first `ways` kinds of requests concurrently; returns the final counts. */
 static sl_session_stats ask_all(served *s, const sl_session_options *options, int ways,
                                 int32_t (*out)[TOKENS]) {
   static int32_t prompt[PROMPT];
@@ -263,7 +263,7 @@ static void the_model_itself_is_always_right(void) {
   sl_args_destroy(s.args);
 }
 
-/* Counts tokens of an answer that the draft model would draft behind the first `count`. */
+/* Counts the tokens of an answer that the draft model would draft after the first `count`. */
 static int count_alike(sl_session *s, int way, const int32_t *tokens, int64_t count, int most) {
   sl_request r = way_of(way, tokens, count, most);
   uint64_t id;
@@ -274,8 +274,8 @@ static int count_alike(sl_session *s, int way, const int32_t *tokens, int64_t co
   return same;
 }
 
-/* Penalties count tokens of the answer, which a new request has as its prompt: they are left out.
- */
+/* Penalties are left out: they count tokens of the answer, which a new request has in its
+ * prompt. */
 static void another_model_drafts_what_it_answers(void) {
   static int32_t plain[PLAIN][TOKENS], drafted[PLAIN][TOKENS];
   served s = {0};
@@ -314,7 +314,8 @@ static sl_status load_nan(void *ctx, const sl_lowered *lowered, sl_runtime *rt) 
   return status;
 }
 
-/* A draft model without finite logits drafts nothing; sessions end while theirs draft. */
+/* A draft model with non-finite logits drafts nothing; sessions may end while theirs is
+ * drafting. */
 static void answers_do_without(void) {
   static int32_t plain[PLAIN][TOKENS], drafted[PLAIN][TOKENS];
   served s = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prompt with rows in the place of embeddings has the bits of the prompt whose tokens have these
- * embeddings, however it is cut into ticks and stages. Prompts share pages if their rows are the
- * same, too. Rows that cannot be are refused by name.
+/* A prompt with rows in place of embeddings has the bits of the prompt whose tokens have these
+ * embeddings, for any cut into ticks and stages. Prompts share pages only if their rows are equal
+ * too. Invalid rows are refused with an error that names them.
  * labels: random */
 #include <sluice/frames.h>
 
@@ -73,7 +73,7 @@ static uint64_t submit(sl_session *s, const prompt *p) {
   return id;
 }
 
-/* Waits for the answers of `n` requests, of which the first has number `first`. */
+/* Waits for the answers of `n` requests; `first` is the id of the first one. */
 static void await(sl_session *s, uint64_t first, int n, outcome *out) {
   memset(out, 0, (size_t)n * sizeof *out);
   for (int left = n; left;) {
@@ -102,8 +102,7 @@ static prompt draw(uint64_t *seed, int64_t count) {
   return p;
 }
 
-/* Returns the same prompt with the embeddings of some tokens as rows in their place, in any
- * order. */
+/* Returns the same prompt with rows in place of some tokens' embeddings, in any order. */
 static prompt spliced(uint64_t *seed, const prompt *of) {
   prompt p = *of;
   for (int64_t i = 0; i < p.count; i++) p.at[i] = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that lie in memory as a GGUF file has them give the logits that they give in f32, to
- * 1e-5, with the same bits on any number of stages and of devices that share one out, and take the
- * room that they take in the file; bf16 takes half. */
+/* Weights kept in memory in their GGUF format give the same logits as in f32 within 1e-5, with the
+ * same bits on any number of stages and tensor-parallel devices. They take the same room as in the
+ * file; bf16 takes half of f32. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,14 +23,14 @@ static int64_t parameter_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* A token of an answer: how probable it is, and a hash of its logits. */
+/* A token of an answer, its log-probability, and a hash of its logits. */
 typedef struct told {
   int32_t token;
   float logprob;
   uint64_t hash;
 } told;
 
-/* Sets the tokens of an answer; returns the bytes of the parameters. */
+/* Stores the tokens of an answer; returns the bytes of the parameters. */
 static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, int stages,
                    int tensor, told *out) {
   int32_t prompt[30];
@@ -81,7 +81,7 @@ int main(void) {
           (long long)all);
   }
   CHECK(same_hashes(stored[0], stored[1]), "the logits of two stages are those of one");
-  for (int tensor = 2; tensor <= 3; tensor++) { /* parts that are no whole groups of rows */
+  for (int tensor = 2; tensor <= 3; tensor++) { /* the parts cut groups of rows */
     ask(&s, path, path, SL_F32, 1, tensor, stored[1]);
     CHECK(same_hashes(stored[0], stored[1]), "the logits of %d devices are those of one", tensor);
   }

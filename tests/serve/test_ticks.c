@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long others wait, counted in ticks: what hangs up gives its pages back within two of them,
- * and while a prompt of 8,000 tokens comes in every answer under way gets a token with each; with
- * as many ticks under way as G, with each G-th. */
+/* Tests waiting times, in ticks. A cancelled request returns its pages within two ticks. While a
+ * prompt of 8,000 tokens is processed, every running answer gets a token in each tick, or in each
+ * G-th tick with G ticks in flight. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,14 +26,15 @@ static uint64_t submit(sl_session *s, int64_t length, int64_t tokens) {
   return id;
 }
 
-/* One answer gets a token with each tick, and so counts them; the other is still at its prompt. */
+/* One answer gets a token in each tick and so counts ticks; the other still processes its
+ * prompt. */
 static void what_hangs_up_gives_its_pages_back(sl_session *s) {
   uint64_t counts = submit(s, 1, 2000), hung_up;
   sl_session_event e = served_next(s);
   hung_up = submit(s, LONG, 10);
   while (sl_session_stat(s).running < 2) e = served_next(s);
   sl_session_cancel(s, hung_up);
-  int64_t ticks = (int64_t)sl_session_stat(s).tokens; /* or fewer, when it hung up */
+  int64_t ticks = (int64_t)sl_session_stat(s).tokens; /* at most this many at the cancellation */
   while (e.id != hung_up) {
     CHECK(e.kind == SL_EVENT_TOKEN, "it goes on");
     CHECK(e.place < ticks + 2, "its pages are free after tick %lld, of %lld", (long long)e.place,
@@ -47,7 +48,7 @@ static void what_hangs_up_gives_its_pages_back(sl_session *s) {
   CHECK(!sl_session_stat(s).pages_used, "nobody has any");
 }
 
-/* Does a tick's line have a row of a request? */
+/* Returns whether a tick's line has a row of the request. */
 static bool has_row(const char *line, uint64_t request) {
   int used;
   unsigned long long id;
@@ -57,7 +58,8 @@ static bool has_row(const char *line, uint64_t request) {
   return false;
 }
 
-/* The others came before the long one, and outlast its prompt, unless it was submitted late. */
+/* The other requests came before the long one and outlast its prompt, unless it was submitted
+ * late. */
 static void check_log(const char *path, uint64_t long_one, int groups) {
   char line[4096];
   FILE *log = fopen(path, "r");

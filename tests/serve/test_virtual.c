@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session on the virtual clock: what is published of pipelines that serve comes out of the very
- * source and plan.
+/* Tests a session on the virtual clock: it reproduces published results on serving pipelines with
+ * the same source and plan.
  * labels: unthreaded */
 #include <math.h>
 
@@ -28,7 +28,7 @@ static sl_session_simulation simulate(const sl_session_options *o, int64_t n,
 
 static bool near(double x, double want, double by) { return fabs(x - want) <= by * want; }
 
-/* ---- a long prompt, chunk by chunk through four stages --------------------------------------- */
+/* ---- a long prompt in chunks through four stages --------------------------------------------- */
 
 static double first_token(const served *s, int64_t rows, sl_chunks chunks) {
   static const sl_tick_cost cost = {
@@ -63,9 +63,9 @@ static void a_long_prompt(const served *s) {
         best);
 }
 
-/* ---- how many ticks a second ----------------------------------------------------------------- */
+/* ---- ticks per second ------------------------------------------------------------------------ */
 
-/* Answers that have a tick each: as many are under way as there are groups, or sequences. */
+/* Measures answers with one tick each: as many are in flight as there are groups, or sequences. */
 static double rate(const served *s, int groups) {
   static const sl_tick_cost cost = {.tick = 0.01};
   sl_arrival all[8];
@@ -91,11 +91,11 @@ static void groups_fill_a_pipeline(const served *s) {
   }
 }
 
-/* ---- prompts that answers ride on ------------------------------------------------------------ */
+/* ---- chunked prefill with answers ------------------------------------------------------------ */
 
-/* A tick of few rows takes as long as its weights are read. SARATHI (Agrawal et al., arXiv
- * 2308.16369): ticks of a chunk of C rows and B - 1 answers gain most over prompts and answers
- * apart where there are C / (B - 1) tokens of a prompt to one of its answer. */
+/* A tick of few rows takes the time to read its weights. SARATHI (Agrawal et al., arXiv
+ * 2308.16369): ticks with a chunk of C rows and B - 1 answers gain most over separate prompts and
+ * answers at C / (B - 1) prompt tokens per answer token. */
 enum { B = 18, C = 256, WHOLE = 4096, REQUESTS = 72 };
 static const sl_tick_cost rides = {.tick = 0.02, .row = 1e-4};
 
@@ -125,7 +125,7 @@ static void answers_ride_on_prompts(const served *s) {
         "the best ratio is %g, not near %g", at, (double)C / (B - 1));
 }
 
-/* ---- pages, and who is sent away ------------------------------------------------------------- */
+/* ---- pages and refusals ---------------------------------------------------------------------- */
 
 static void pages_are_counted(const served *s) {
   static const sl_tick_cost cost = {.tick = 0.01};
@@ -147,7 +147,7 @@ static void pages_are_counted(const served *s) {
   sl_session_simulation_fini(&r);
 }
 
-/* Devices that share a stage compute its ticks at once, each its part of what those take. */
+/* Devices that share a stage compute its ticks together, each its part of the work. */
 static void devices_share_a_stage(const served *s) {
   static const sl_tick_cost cost = {.tick = 0.01, .row = 1e-4};
   static const sl_arrival all[] = {{0, 60, 20}, {0.1, 30, 20}};
@@ -166,8 +166,8 @@ static void devices_share_a_stage(const served *s) {
   sl_session_simulation_fini(&two);
 }
 
-/* On described hardware rows take longer the further back they look: of two prompts, one twice as
- * long, attention of the longer takes four times as long, and all else twice. */
+/* On described hardware, rows take longer the further they look back. Of two prompts, one twice as
+ * long, the longer takes four times as long for attention, and twice for everything else. */
 static void rows_look_back(const served *s) {
   enum { SHORT = 8192, LAYERS = 4, WIDTH = 8 };
   const sl_hardware machine = {.flops_per_second = 1e9, .bytes_per_second = 1e18};
@@ -200,7 +200,7 @@ static void what_cannot_be_is_refused(const served *s) {
         sl_detail());
 }
 
-/* ---- what ticks took ------------------------------------------------------------------------- */
+/* ---- measured tick times --------------------------------------------------------------------- */
 
 static load load_of(int64_t rows, int64_t picks, double behind) {
   return (load){.rows = rows,
@@ -214,7 +214,7 @@ static double seconds_of(const sl_tick_cost *c, int64_t rows, int64_t picks, dou
   return sli_price_tick(c, &l);
 }
 
-/* Few rows go in steps of 4, and rows that came once are no corner. */
+/* Small row counts go in steps of 4, and a row count seen once makes no corner. */
 static void corners_are_found_again(void) {
   static const sl_tick_cost real = {.position = 2e-6,
                                     .pair = 1e-7,
@@ -245,7 +245,7 @@ static void corners_are_found_again(void) {
   sli_fit_fini(&f);
 }
 
-/* One tick of ten that something else has held up counts as much as it took. */
+/* If one tick in ten is delayed by something else, its time counts in full. */
 static void ticks_that_were_held_up_count(void) {
   fit f = {0};
   for (int i = 0; i < 101; i++) sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i % 10 ? 0.01 : 0.06);
@@ -262,7 +262,7 @@ static void ticks_that_were_held_up_count(void) {
   sli_fit_fini(&f);
 }
 
-/* Of many ticks neighbours are kept, from the first to the last. */
+/* Runs of neighbouring ticks are kept if there are many, spread from the first to the last. */
 static void spreads_of_many_ticks_have_an_end(void) {
   fit f = {0};
   for (int i = 0; i < 2001; i++)
@@ -275,7 +275,7 @@ static void spreads_of_many_ticks_have_an_end(void) {
   sli_fit_fini(&f);
 }
 
-/* Ticks take each of a spread in turn; of a prompt's chunks the last one samples. */
+/* Ticks use the values of a spread in turn; only the last chunk of a prompt samples. */
 static void ticks_are_priced_as_they_were_found(const served *s) {
   static const sl_tick_cost uneven = {.tick = 0.01, .spreads = 2, .spread = {0.5, 1.5}},
                             sampled = {.tick = 0.01, .pick = 0.002};

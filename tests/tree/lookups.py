@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks all look-ups of options by name in the tools and models: each name has a row in a table of
+"""Checks all look-ups of options by name in the tools and models: each name must have a row in a table of
 options, of the kind that the look-up reads.
 
     lookups.py SOURCE

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every message that docs/messages.md explains is one that the sources print. The whole message lies, in its
-order, in one text of theirs, or in two of which one is put into the other; where the page has dots, the text has a
-conversion or an end."""
+"""Checks that the sources print every message explained in docs/messages.md. The whole message must appear, in
+order, in one text of the sources, or in two of which one is inserted into the other. Where the page has dots, the
+text has a conversion or ends."""
 import re
 import subprocess
 import sys
 
 LAYERS = ("actors", "base", "comm", "graph", "io", "kernels", "models", "ops", "placement", "pytorch", "rollouts", "serve", "tools")
 LITERAL = r'"(?:[^"\\\n]|\\.)*"'
-BETWEEN = r"\s*(?:PRI\w+\s*)?"  # of literals that the compiler joins
+BETWEEN = r"\s*(?:PRI\w+\s*)?"  # between literals that the compiler joins
 JOINED = re.compile(LITERAL + "(?:" + BETWEEN + LITERAL + ")*" + r"(?:\s*PRI\w+)?")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 CONVERSION = re.compile(r"%[-+ #0]*[0-9*]*(?:\.[0-9*]+)?(?:hh|h|ll|l|z|j)?[a-zA-Z%]")
-LEAST = 9  # characters that each of two texts has of a message
+LEAST = 9  # characters that each of two texts must contribute
 
 
 def texts(root):
@@ -26,7 +26,7 @@ def texts(root):
 
 
 def messages(root):
-    """The messages of each table: those in the first column."""
+    """Yields the messages of each table: its first column."""
     with open(root + "/docs/messages.md", encoding="utf-8") as file:
         for line in file:
             if line.startswith("| `"):
@@ -34,13 +34,13 @@ def messages(root):
 
 
 class Text:
-    """A format: what stands between its conversions, each piece as it is printed."""
+    """A format, split at its conversions into pieces as printed."""
 
     def __init__(self, text):
         self.pieces = [piece.replace("\0", "%") for piece in CONVERSION.split(text.replace("%%", "\0"))]
 
     def holds(self, parts):
-        """Do these parts of a message lie here in their order, with a conversion between any two?"""
+        """Returns whether these parts of a message occur here in order, with a conversion between any two."""
         at = 0
         for part in parts:
             while at < len(self.pieces) and not self.is_in(part, self.pieces[at]):
@@ -52,7 +52,7 @@ class Text:
 
     @staticmethod
     def is_in(part, piece):
-        """Is it there, and made of whole words?"""
+        """Returns whether the text occurs, as whole words."""
         found = piece.find(part)
         before, after = piece[:found][-1:], piece[found + len(part):][:1]
         return found >= 0 and not (before.isalnum() and part[0].isalnum() or after.isalnum() and part[-1].isalnum())
@@ -70,7 +70,7 @@ def is_printed(message, formats):
         return False
     if any(text.holds(parts) for text in formats):
         return True
-    # one text stands where another one has a conversion, or behind it
+    # one text replaces a conversion of another one, or follows it
     for begin in range(len(parts)):
         for end in range(begin + 1, len(parts) + 1):
             inner, outer = parts[begin:end], parts[:begin] + parts[end:]
@@ -82,7 +82,7 @@ def is_printed(message, formats):
 
 
 def options(root):
-    """{field of lowering: its option}, which tools put in place of the fields that messages name."""
+    """Returns {field of lowering: its option}; tools replace the fields named in messages by these options."""
     with open(root + "/graph/compile/fields.c", encoding="utf-8") as file:
         return {field: "--" + name for name, field in re.findall(r'^ *[A-Z]+\("([a-z-]+)", ([\w.]+)[,)]', file.read(), re.M)}
 

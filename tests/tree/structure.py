@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the tree to what docs/tree.md says of it.
+"""Checks the rules of docs/tree.md.
 
     structure.py [--source DIR] [--build DIR] [CHECK...]
     structure.py [--source DIR] [--build DIR] --figures
 
-Without a CHECK, all of them:
+Without CHECK, all checks run:
 
     circles     no files of a folder call each other in a circle
     rooms       no folders or subfolders call each other in a circle
@@ -13,22 +13,22 @@ Without a CHECK, all of them:
     structs     no struct has more than 30 fields (a warning)
     functions   half of a folder's functions have at most 9 lines, nine of ten at most 20
     doubles     no sli_ name is defined twice
-    enumerators every enumerator is given to something, not only asked for
+    enumerators every enumerator is assigned somewhere, not only compared
     exports     every function that a header declares is called from another file, or from its own
                 and by tests
-    tree        docs/tree.md has a line for every file, and no others
-    glossary    public types are named with words of the glossary (a warning)
-    words       words that only their author understands stay out
+    tree        docs/tree.md has a line for every file, and no other lines
+    glossary    names of public types consist of words of the glossary (a warning)
+    words       words of banned_words.txt do not occur
     skips       a test that is skipped says "skipped: " and why, and ends with 77, which ctest
                 counts apart from those that passed
     sanitizers  no function is hidden from a sanitizer
-    root        git knows no files beside the folders but those that belong there
+    root        git knows only the expected files in the top folder
     licences    every source file names its licence, in its first line or below "#!"
 
-exceptions.txt beside this file is the one list of what may differ, each with its reason; a
-reason that is no longer needed is an error too. A warning is printed and does not fail the run: a file
-is as long as its one idea. Calls are read off the object files of
-a build, everything else off the sources.
+exceptions.txt in this folder is the only list of exceptions, each with its reason; an exception
+that is no longer needed is an error too. A warning is printed and does not fail the run: a file
+is as long as its one idea. Calls are read from the object files of a build, everything else from
+the sources.
 """
 import argparse
 import collections
@@ -72,7 +72,7 @@ class Tree:
             return file.read()
 
     def objects(self):
-        """(source, symbols it defines, symbols it wants) of every object file of the layers,
+        """Returns (source, defined symbols, undefined symbols) of every object file of the layers,
         the models and the tools."""
         if self.read_objects is None:
             self.read_objects = list(self.find_objects())
@@ -92,14 +92,14 @@ class Tree:
 
 
 def strip(text):
-    """The text without comments and strings, line by line as it was."""
+    """Returns the text without comments and strings, with the same lines."""
     blank = lambda match: re.sub(r"[^\n]", " ", match[0])
     text = re.sub(r'/\*.*?\*/|//[^\n]*', blank, text, flags=re.S)
     return re.sub(r'"(?:[^"\\\n]|\\.)*"', lambda m: '"' + " " * (len(m[0]) - 2) + '"', text)
 
 
 def symbols(paths):
-    """{object file: (symbols it defines, symbols it wants)}"""
+    """Returns {object file: (symbols it defines, symbols it needs)}"""
     found = {path: (set(), set()) for path in paths}
     if not paths:
         return found
@@ -116,8 +116,8 @@ def symbols(paths):
 
 
 def structs(code):
-    """(name, number of fields) of every struct that has a body; those of its unnamed parts
-    are its own."""
+    """Yields (name, number of fields) of every struct with a body; fields of unnamed members count
+    as its own."""
     for match in re.finditer(r"\bstruct(?:\s+\w+)*\s*\{", code):
         begin, end = match.end(), close(code, match.end() - 1)
         if end < 0:
@@ -129,7 +129,7 @@ def structs(code):
 
 
 def close(code, at):
-    """Where the brace at `at` is closed."""
+    """Returns the position that closes the brace at `at`."""
     depth = 0
     for i in range(at, len(code)):
         depth += {"{": 1, "}": -1}.get(code[i], 0)
@@ -147,7 +147,7 @@ def fields(body):
         end = close(body, inner.start())
         head = body[:inner.start()].rsplit(";", 1)[-1]
         if re.search(r"\b(struct|union)\b", head) and re.match(r"\s*;", body[end + 1:]):
-            count += fields(body[inner.end():end])  # unnamed: its fields are the outer one's
+            count += fields(body[inner.end():end])  # unnamed: its fields count for the outer struct
             body = body[:inner.start()] + " " + body[end + 1:]
             body = re.sub(r"\b(struct|union)\s*;", ";", body, count=1)
         else:
@@ -160,8 +160,8 @@ def fields(body):
 
 
 def functions(text):
-    """(name, lines of the body) of every function, as they are written here: its brace is
-    the last character of a line that begins in the first column, or of one that goes on with it."""
+    """Yields (name, lines of the body) of every function in the project's layout: the brace ends a
+    line that begins in the first column, or a continuation of it."""
     lines, i = text.split("\n"), 0
     while i < len(lines):
         line = lines[i]
@@ -182,7 +182,7 @@ def functions(text):
 
 
 def circles_of(edges):
-    """Strongly connected parts of more than one node (Tarjan)."""
+    """Returns the strongly connected components of more than one node (Tarjan)."""
     index, low, stack, on, found = {}, {}, [], set(), []
 
     def visit(v):
@@ -216,7 +216,7 @@ def circles_of(edges):
 
 
 def calls(tree):
-    """{file: {file it calls: names}}"""
+    """Returns {file: {file it calls: names}}"""
     objects = tree.objects()
     home = {name: source for source, defined, _ in objects for name in defined}
     edges = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -247,7 +247,7 @@ def room_of(name):
 
 
 def check_rooms(tree):
-    """Subfolders, and the files that lie beside them, call each other in one direction."""
+    """Subfolders, and the files next to them, call each other in one direction only."""
     edges = collections.defaultdict(lambda: collections.defaultdict(set))
     for a, to in calls(tree).items():
         for b, names in to.items():
@@ -263,7 +263,7 @@ def check_faces(tree):
     for name, text in tree.texts.items():
         for target in re.findall(r'^ *# *include *"([^"]+)"', text, re.M):
             parts = target.split("/")
-            # a/b/c.h is for a/b/; a/b/c/d.h for a/b/c/
+            # a/b/c.h may be included within a/b/, a/b/c/d.h within a/b/c/
             for depth in range(2, len(parts)):
                 room = "/".join(parts[:depth])
                 if not name.startswith(room + "/") and target != "%s/%s.h" % (room, parts[depth - 1]):
@@ -323,14 +323,14 @@ def check_doubles(tree):
 
 
 def enumerators(code):
-    """(name, whether it is of a type) of all enumerators that zeroing does not give."""
+    """Yields (name, whether it belongs to a type) of all enumerators that zeroed memory does not produce."""
     for match in re.finditer(r"\benum\b([^;{(]*)\{", code):
         end = close(code, match.end() - 1)
         of_type = bool(match[1].strip() or re.match(r"\s*\w", code[end + 1:]))
         for i, item in enumerate(code[match.end():end].split(",")):
             name = re.match(r"\s*(\w+)", item)
             first, valued = i == 0, "=" in item
-            # zeroing gives a type's first; without a type one may be a place in a row
+            # zeroed memory holds a type's first enumerator; without a type an enumerator may be an index
             given = first and not valued if of_type else not valued
             if name and name[1].isupper() and not given and not name[1].endswith("_COUNT"):
                 yield name[1], of_type
@@ -349,7 +349,7 @@ def check_enumerators(tree):
             asked = re.search(r"(case|==|!=|<=|>=)\s*$", before)
             given[match[0]] += not (asked and defined[match[0]][1])
     for item, (name, _) in sorted(defined.items()):
-        if given[item] < 2:  # once where it is defined
+        if given[item] < 2:  # one occurrence is the definition
             yield item, "%s of %s is given to nothing" % (item, name)
 
 
@@ -361,7 +361,7 @@ def check_exports(tree):
             declared.update({f: name for f in re.findall(r"\b(sli?_\w+)\s*\([^;{}]*\)\s*;", code)})
         for function in word.findall(code):
             where[function][name] += 1
-    # What users call is called by them: examples and tests stand for them.
+    # Users call public functions: examples and tests represent them.
     asked = set()
     for folder in ("examples", "tests"):
         for at, _, names in os.walk(os.path.join(tree.source, folder)):
@@ -372,7 +372,7 @@ def check_exports(tree):
     home = {symbol: source for source, defined, _ in tree.objects() for symbol in defined}
     for function, name in sorted(declared.items()):
         if function not in home:
-            continue  # inline, a macro, or for another build
+            continue  # inline, a macro, or part of another build
         elsewhere = set(where[function]) - {home[function], name}
         inline = where[function][name] > 1
         at_home = where[function][home[function]] > 1
@@ -381,7 +381,7 @@ def check_exports(tree):
 
 
 def listed(tree):
-    """The files that docs/tree.md names."""
+    """Returns the files that docs/tree.md names."""
     text = tree.read("docs/tree.md")
     block = re.search(r"<!-- tree -->\s*```\w*\n(.*?)```", text, re.S)
     stack, found = [], []
@@ -474,7 +474,7 @@ def check_sanitizers(tree):
 
 
 def known_files(tree):
-    """Files that git knows and that are there; none without git."""
+    """Returns the existing files that git knows; none without git."""
     if not os.path.exists(os.path.join(tree.source, ".git")):
         return []
     known = subprocess.run(["git", "-c", "safe.directory=*", "-C", tree.source, "ls-files"],
@@ -489,7 +489,7 @@ def check_root(tree):
 
 
 def licence_line(name, first):
-    """The line that a file of this name has; None for files that are no sources."""
+    """Returns the licence line that a file of this name must have, or None if it is not a source."""
     base = os.path.basename(name)
     suffix = base.rsplit(".", 1)[1] if "." in base else ""
     if suffix in COMMENTED:
@@ -502,7 +502,7 @@ def licence_line(name, first):
 def check_licences(tree):
     for name in known_files(tree):
         if name.startswith("tests/fuzz/corpus/"):
-            continue  # input of parsers, as it is
+            continue  # input for parsers
         with open(os.path.join(tree.source, name), "rb") as file:
             lines = [file.readline(200).decode(errors="replace").rstrip("\n") for _ in range(2)]
         wanted = licence_line(name, lines[0])

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# tools/test --changed runs the tests that a change can affect: each of the rules of tests/support/changed.sh.
+# Checks that tools/test --changed runs the tests that a change can affect, by each rule of tests/support/changed.sh.
 # labels: unthreaded outside
 set -u
 cd "$SLUICE_SOURCE" || exit
 
-# selects FILE 'TEST...' 'TEST...': a change of FILE selects these tests, and not those.
+# selects FILE 'TEST...' 'TEST...': checks that a change of FILE selects the first tests and not the second.
 selects() {
   local regex test
   regex=$(bash tests/support/changed.sh "$1") || { echo "$1: status $?" >&2; exit 1; }

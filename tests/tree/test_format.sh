@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# C, C++ and CUDA files are laid out as clang-format does by .clang-format. Tables of columns are marked in
-# their files, and stay as they are.
+# Checks that C, C++ and CUDA files are formatted by clang-format with .clang-format. Tables in columns are marked
+# in their files and keep their layout.
 # labels: unthreaded outside
 set -euo pipefail
 command -v clang-format >/dev/null || { echo "skipped: clang-format is not installed"; exit 77; }
@@ -13,13 +13,13 @@ sources=(-name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' -o -name '*
 mapfile -t files < <(if [[ -e .git ]]; then git -c safe.directory='*' ls-files -- '*.c' '*.h' '*.cu' '*.cuh' '*.cpp'
   else find . -path ./build -prune -o '(' "${sources[@]}" ')' -print; fi)
 ((${#files[@]} > 500)) || fail "only ${#files[@]} files"
-# checked FILES...: what clang-format says of them.
+# checked FILES...: runs clang-format on the files and prints its errors.
 checked() { printf '%s\n' "$@" | xargs -n 50 clang-format --dry-run --Werror --ferror-limit=1 2>&1; }
 
 said=$(checked "${files[@]}") || fail "$(grep 'error: ' <<<"$said" | cut -d: -f1,2 | head -40)
 clang-format -i FILE lays a file out"
 
-# It sees what is wrong, by the same file.
+# The same configuration detects a wrong layout.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cp .clang-format "$scratch"

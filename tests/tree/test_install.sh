@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down is complete: a program outside the tree
-# builds against it by CMake and by pkg-config, and the installed tools run,
-# also after the whole tree has been moved. Pages come with it, links and all; uninstall takes all of it away.
+# Checks that `cmake --install` is complete: a program outside the tree builds against the installation with CMake
+# and with pkg-config, and the installed tools run, also after the installation has been moved. Documentation is
+# installed with working links, and uninstall removes everything.
 # labels: unthreaded
 set -euo pipefail
 export CMAKE_GENERATOR=Ninja # make may not be there
@@ -69,10 +69,10 @@ cmake -S "$SLUICE_SOURCE/examples/embed" -B "$scratch/embed" -DCMAKE_PREFIX_PATH
 cmake --build "$scratch/embed" >/dev/null
 "$scratch/embed/parity" >"$scratch/parity.log" || fail "the example does not run"
 
-# ---- several processes by the library alone: no tool has a part in it -----------------------
+# ---- several processes with the library alone, without a tool -------------------------------
 
 resume=$scratch/embed/resume
-# in_processes N DIR STEPS: process 0 tells the losses.
+# in_processes N DIR STEPS: runs N processes; process 0 prints the losses.
 in_processes() (
   export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij HOME=$scratch
   export WORLD_SIZE=$1 LOCAL_WORLD_SIZE=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT
@@ -103,7 +103,7 @@ read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
 cc $CFLAGS -Wall -Wextra -Werror "$scratch/user/user.c" "${flags[@]}" -o "$scratch/user/by_pc"
 "$scratch/user/by_pc" || fail "the program that pkg-config built does not run"
 
-# A program that is installed itself finds the library as well.
+# An installed program finds the library, too.
 echo 'install(TARGETS user)' >>"$scratch/user/CMakeLists.txt"
 cmake -S "$scratch/user" -B "$scratch/user/build" >/dev/null && cmake --build "$scratch/user/build" >/dev/null
 cmake --install "$scratch/user/build" --prefix "$scratch/theirs" >/dev/null
@@ -124,7 +124,7 @@ cp "$prefix/share/sluice/models/gpt.c" "$scratch/mine.c"
 
 # ---- messages ----------------------------------------------------------------------------
 
-# Our files are named from the top of the sources, whatever the build.
+# Messages name source files relative to the top of the sources, in any build.
 strings -d "$prefix"/bin/actor* "$(find "$prefix" -name libsluice.so)" >"$scratch/strings"
 grep -qx 'graph/[a-z/]*[.]c' "$scratch/strings" || fail "no name of a file of ours in the library"
 if [[ ! ${UBSAN_OPTIONS-}${TSAN_OPTIONS-} ]]; then # sanitizers keep the paths of sources for their reports
@@ -145,13 +145,13 @@ print(*dead, sep="\n", file=sys.stderr)
 sys.exit(bool(dead) or len(pages) < 20)
 END
 
-# ---- and away again -------------------------------------------------------------------------
+# ---- uninstall ------------------------------------------------------------------------------
 
-mine=$scratch/sluice/prefix # where folders above have the name too
+mine=$scratch/sluice/prefix # a parent folder has the same name
 mkdir -p "$mine/bin" "$mine/share/sluice/models" "$mine/lib"
 touch "$mine/share/sluice/models/mine.c"
 install_build "$mine"
-find "$mine" ! -type d ! -name mine.c >"$scratch/manifest" # as the build's own, which other tests write meanwhile
+find "$mine" ! -type d ! -name mine.c >"$scratch/manifest" # not the shared one of the build, which other tests write
 uninstall() { cmake -DMANIFEST="$scratch/manifest" -P "$SLUICE_SOURCE/cmake/uninstall.cmake" 2>&1; }
 uninstall | grep -q 'removed [1-9]' || fail "uninstall says what it did"
 [[ $(find "$mine" ! -type d) == "$mine/share/sluice/models/mine.c" ]] || fail "uninstall left or took: $(find "$mine")"

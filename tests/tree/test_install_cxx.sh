@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The installed headers are C++17 as well: each compiles alone, no macro of theirs needs C, and the
-# model of examples/cpp is built and trained, by a program in C++ and by actorrun.
+# Checks that the installed headers are valid C++17: each compiles alone, no macro requires C, and a C++ program and
+# actorrun both build and train the model of examples/cpp.
 # labels: unthreaded
 set -euo pipefail
 export CMAKE_GENERATOR=Ninja # make may not be there
@@ -16,7 +16,7 @@ export CXXFLAGS=${sanitize:+-fsanitize=$sanitize}
 prefix=$scratch/prefix
 install_build "$prefix"
 
-# Python loads the library when it is running: static thread-local storage is short by then.
+# Python loads the library at run time, when little static thread-local storage is left.
 if [[ -z $sanitize ]] && readelf -d "$(find "$prefix" -name libsluice.so)" | grep STATIC_TLS; then
   fail "libsluice has thread-local storage of the initial-exec model: dlopen() cannot load it"
 fi
@@ -31,11 +31,11 @@ for compiler in c++ clang++; do
       -fsyntax-only -x c++ - || fail "$compiler does not take $header as C++17"
   done
 done
-# &(sl_attrs){...} is C alone. What a macro of a call needs, a function does.
+# &(sl_attrs){...} exists only in C. Functions replace the macros that need it.
 if grep -nE '&\(sl_[a-z_]+\) *\{' sluice/*.h | grep -v ':[0-9]*: \*'; then
   fail "a compound literal in a macro: call a function, which other languages can call too"
 fi
-# Every function that gives a tensor can be called without a macro.
+# Every function that returns a tensor can be called without a macro.
 cat >"$scratch/calls.cc" <<'END'
 #include <sluice/sluice.h>
 sl_tensor *calls(sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b) {

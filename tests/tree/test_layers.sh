@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# An include points down the list of layers or into its own folder, and public
-# headers know nothing but public headers.
+# Checks that includes point down the list of layers or into the same folder, and that public headers include only
+# public headers.
 # labels: unthreaded smoke
 set -euo pipefail
 cd "$SLUICE_SOURCE"
@@ -9,13 +9,13 @@ cd "$SLUICE_SOURCE"
 layers=(base io ops kernels placement actors comm graph serve rollouts)
 wrong=0
 
-# folder, and the folders it may include from
+# each folder with the folders from which it may include
 check() {
   local folder=$1 line target
   shift
   while IFS= read -r line; do
     target=${line#*\"}
-    [[ $target == */* ]] || continue # beside it
+    [[ $target == */* ]] || continue # in the same folder
     target=${target%%/*}
     [[ " $* " == *" $target "* ]] && continue
     echo "$line" >&2

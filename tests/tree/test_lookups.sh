@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Options that tools and models look up by name have a row of that kind; a wrong name or kind is found.
+# Checks that options which tools and models look up by name exist with that kind, and that lookups.py detects a wrong
+# name or kind.
 # labels: unthreaded outside smoke
 set -euo pipefail
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }

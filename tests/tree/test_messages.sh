@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# docs/messages.md explains messages that exist.
+# Checks that the messages explained in docs/messages.md exist.
 # labels: unthreaded outside smoke
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }

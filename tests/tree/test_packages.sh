@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The Debian packages of the build: names, dependencies, and that each file is in one of them. Whether they work where
-# they are installed, tests/portable/packages tells.
+# Checks the Debian packages of the build: names, dependencies, and that each file is in exactly one of them.
+# tests/portable/packages checks that they work once installed.
 # labels: unthreaded outside
 # needs: onednn libevent
 set -euo pipefail
@@ -38,7 +38,7 @@ grep -q "^libsluice ${version%.*} $library (>= $version)$" "$scratch/$library.co
   fail "what programs depend on that link the library: $(cat "$scratch/$library.control/shlibs")"
 [[ $(field "$library" Recommends) =~ libdnnl[0-9] ]] || fail "oneDNN, which is loaded at run time, is not recommended"
 
-# Each file of an installation is in one package, and is none of another's.
+# Each file of an installation is in exactly one package.
 install_build "$scratch/all"
 list() { (cd "$1" && find . ! -type d -printf '%f\n' | sed 's/[.]gz$//' | grep -vx copyright | sort); }
 list "$scratch/all" >"$scratch/installed"

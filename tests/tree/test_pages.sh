@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Pages render: each table has a head and as many cells in every row, and links find their page and its heading.
+# Checks that pages render: each table has a header and equally many cells in each row, and links lead to an existing
+# page and heading.
 # labels: unthreaded outside smoke
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }

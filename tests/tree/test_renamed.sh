@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A program with names of the version before compiles and links against an installed Sluice, in C and in C++, and no
-# longer does once it asks for new names only.
+# Checks that a program with names of the previous version compiles and links against an installed Sluice, in C and in
+# C++, and that it no longer does if it requests new names only.
 # labels: unthreaded outside
 set -euo pipefail
 . "$SLUICE_SOURCE/tests/support/install.sh"
@@ -18,7 +18,7 @@ export PKG_CONFIG_PATH
 read -ra flags <<<"$(pkg-config --cflags --libs sluice)"
 [[ -z $sanitize ]] || flags+=("-fsanitize=$sanitize")
 
-# Each old name is used as what its new name is: a function is called for, a type or a constant has its type taken.
+# Each old name is used like its new one: a function is referenced, a type or a constant has its type taken.
 others=$(cat $(ls "$include"/sluice/*.h | grep -v /renamed.h))
 program() {
   echo '#include <sluice/sluice.h>'
@@ -26,7 +26,7 @@ program() {
   echo 'int main(void) {'
   while read -r old new; do
     grep -qw -- "$new" <<<"$others" || fail "renamed.h: $old became $new, which no header has"
-    if grep -qE "^#define $new\(" <<<"$others"; then continue; fi # an op's macro stands on a function that ends with _at
+    if grep -qE "^#define $new\(" <<<"$others"; then continue; fi # macros of ops wrap functions that end with _at
     if grep -qE "^[a-z][^(=]*[ *]$new\(" <<<"$others"; then echo "  if (!(void *)&$old) return 1;"
     else echo "  { __typeof__($old) *it = 0; if (it) return 1; }"; fi
   done < <(sed -nE 's/^#define (\w+) (\w+)$/\1 \2/p' "$include/sluice/renamed.h")

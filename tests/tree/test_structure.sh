@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tree is as docs/tree.md says: no circles, faces, sizes, names, one line for every file.
-# structure.py says what is held, exceptions.txt what is excused and why.
+# Checks the rules of docs/tree.md: no circles, faces, sizes, names, one line for every file. structure.py
+# describes the checks, exceptions.txt lists the exceptions with reasons.
 # labels: unthreaded outside smoke
 # needs: everything
 set -u

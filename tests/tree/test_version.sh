@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Header, library, tools, CMake, pkg-config, the Python package and CHANGELOG.md have the same version.
+# Checks that header, library, tools, CMake, pkg-config, the Python package and CHANGELOG.md have the same version.
 # labels: unthreaded outside
 # needs: everything
 set -euo pipefail
@@ -22,7 +22,7 @@ for tool in actorrun actortrace actortune actorserve; do
   [[ ! -x $SLUICE_BUILD/bin/$tool ]] || is "$tool --version" "$("$SLUICE_BUILD/bin/$tool" --version)" "$tool $version"
 done
 
-# pyproject.toml finds it by an expression in a file, and takes what it matches.
+# pyproject.toml takes the version from a file by a regular expression.
 if command -v python3 >/dev/null; then
   is pyproject.toml "$(python3 - "$SLUICE_SOURCE" <<'END'
 import re, sys
@@ -33,7 +33,7 @@ END
   )" "$version"
 fi
 
-# A minor version has a name of its own for the loader until 1.0, as docs/library.md says.
+# Until 1.0 each minor version has a separate soname, as docs/library.md says.
 soname=libsluice.so.$major.$minor
 ((major == 0)) || soname=libsluice.so.$major
 library=$(find "$SLUICE_BUILD" -maxdepth 3 -name "libsluice.so.$version")

@@ -1,7 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Each check of structure.py fails in a small tree that is right but for one thing, and says
-# which.
+# Checks that each check of structure.py fails in a small tree with a single violation, and names it.
 # labels: unthreaded outside
 set -u
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
@@ -11,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 put() { mkdir -p "$work/$(dirname "$1")" && printf '%s\n' "${@:2}" >"$work/$1"; }
 
-# A tree of two files that nothing is wrong with.
+# Writes a small tree without violations.
 fresh() {
   rm -rf "${work:?}"/*
   put base/status.h 'typedef enum sli_way { SLI_HERE, SLI_THERE } sli_way;' \
@@ -30,7 +29,7 @@ fresh() {
   put tests/tree/exceptions.txt '# check what reason'
 }
 
-# check NAME: what structure.py says of it, the files compiled afresh.
+# check NAME: compiles the files and runs this check of structure.py.
 check() {
   local source object
   rm -rf "$work/build"
@@ -47,14 +46,14 @@ fail() { echo "test_violations: $*" >&2; cat "$work/said" >&2; exit 1; }
 fresh
 check || fail "the small tree is right"
 
-# fails CHECK WORDS: it does, with these words.
+# fails CHECK WORDS: expects the check to fail with these words.
 fails() {
   check "$1" && fail "$1 sees nothing: $2"
   grep -qF -- "$2" "$work/said" || fail "$1 does not say: $2"
   fresh
 }
 
-# warns CHECK WORDS: it says these words, and the run passes.
+# warns CHECK WORDS: expects the check to print these words and pass.
 warns() {
   check "$1" || fail "$1 fails the run: $2"
   grep -qF -- "warning: $1: $2" "$work/said" || fail "$1 does not warn: $2"
