@@ -33,7 +33,7 @@ const char *sli_address_limit(char out[SLI_LIMIT_TEXT]) {
   char text[32];
   out[0] = 0;
   if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return out;
-  snprintf(out, SLI_LIMIT_TEXT, "; this process is limited to %s of addresses (ulimit -v)",
+  snprintf(out, SLI_LIMIT_TEXT, "; the address space of this process is limited to %s (ulimit -v)",
            sli_format_bytes(text, (double)limit.rlim_cur));
   return out;
 }
@@ -41,7 +41,7 @@ const char *sli_address_limit(char out[SLI_LIMIT_TEXT]) {
 static void *check_memory(void *memory, size_t count, size_t size) {
   if (!memory && count && size) {
     char limit[SLI_LIMIT_TEXT];
-    fprintf(stderr, "sluice: out of memory asking for %zu x %zu bytes%s\n", count, size,
+    fprintf(stderr, "sluice: out of memory allocating %zu x %zu bytes%s\n", count, size,
             sli_address_limit(limit));
     exit(1);
   }

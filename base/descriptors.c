@@ -35,10 +35,10 @@ sl_status sli_descriptors_reserve(const char *what, size_t need, size_t wish, si
   if (most > limit.rlim_cur && !setrlimit(RLIMIT_NOFILE, &(struct rlimit){most, limit.rlim_max}))
     limit.rlim_cur = most;
   if (limit.rlim_cur < open + need)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "%s %zu open files beside the %zu that are open, and the "
-                   "limit is %llu (ulimit -n)",
-                   what, need, open, (unsigned long long)limit.rlim_cur);
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "%s %zu open files in addition to the %zu already open, but the limit is %llu (ulimit -n)",
+        what, need, open, (unsigned long long)limit.rlim_cur);
   *got = SLI_MIN(wish, (size_t)limit.rlim_cur - open - need);
   return SL_OK;
 }

@@ -40,7 +40,7 @@ static void skip_blanks(scan *s) {
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
 static bool take_digits(scan *s) {
-  if (!is_digit(next_byte(s))) return fail(s, "wanted a digit");
+  if (!is_digit(next_byte(s))) return fail(s, "expected a digit");
   while (is_digit(next_byte(s))) s->at++;
   return true;
 }
@@ -55,7 +55,7 @@ static bool scan_number(scan *s) {
     if (!take_byte(s, '+')) take_byte(s, '-');
     if (!take_digits(s)) return false;
   }
-  return s->at - begin <= MOST_CHARS || fail(s, "a number of more than 63 characters");
+  return s->at - begin <= MOST_CHARS || fail(s, "number longer than 63 characters");
 }
 
 /* Reads the four hexadecimal digits after "\u". Returns -1 if they are malformed. */
@@ -73,17 +73,17 @@ static int read_unit(scan *s) {
 
 static bool scan_unit(scan *s) {
   int unit = read_unit(s);
-  if (unit < 0) return fail(s, "wanted four digits of 16");
-  if (!unit) return fail(s, "a text with a zero in it");
+  if (unit < 0) return fail(s, "expected four hexadecimal digits");
+  if (!unit) return fail(s, "string with a zero character");
   if (unit < 0xd800 || unit > 0xdfff) return true;
   bool pair = unit < 0xdc00 && take_byte(s, '\\') && take_byte(s, 'u');
   int low = pair ? read_unit(s) : -1;
-  return (low >= 0xdc00 && low <= 0xdfff) || fail(s, "half a pair of surrogates");
+  return (low >= 0xdc00 && low <= 0xdfff) || fail(s, "unpaired surrogate");
 }
 
 static bool scan_escape(scan *s) {
   int c = next_byte(s);
-  if (c < 0 || !c || !strchr("\"\\/bfnrtu", c)) return fail(s, "no escape that JSON has");
+  if (c < 0 || !c || !strchr("\"\\/bfnrtu", c)) return fail(s, "invalid escape");
   s->at++;
   return c != 'u' || scan_unit(s);
 }
@@ -114,21 +114,21 @@ static size_t utf8_bytes(const unsigned char *at, const unsigned char *end) {
 static bool scan_text(scan *s) {
   while (s->at < s->end) {
     if (take_byte(s, '"')) return true;
-    if (*s->at < 0x20) return fail(s, "a control character in a text");
+    if (*s->at < 0x20) return fail(s, "control character in a string");
     if (take_byte(s, '\\')) {
       if (!scan_escape(s)) return false;
       continue;
     }
     size_t n = utf8_bytes(s->at, s->end);
-    if (!n) return fail(s, "no UTF-8");
+    if (!n) return fail(s, "invalid UTF-8");
     s->at += n;
   }
-  return fail(s, "a text without an end");
+  return fail(s, "unterminated string");
 }
 
 static bool scan_word(scan *s, const char *word) {
   size_t n = strlen(word);
-  if ((size_t)(s->end - s->at) < n || memcmp(s->at, word, n)) return fail(s, "wanted a value");
+  if ((size_t)(s->end - s->at) < n || memcmp(s->at, word, n)) return fail(s, "expected a value");
   s->at += n;
   return true;
 }
@@ -142,7 +142,7 @@ static bool scan_array(scan *s) {
     if (!scan_value(s)) return false;
     skip_blanks(s);
   } while (take_byte(s, ','));
-  return take_byte(s, ']') || fail(s, "wanted a comma or ]");
+  return take_byte(s, ']') || fail(s, "expected a comma or ]");
 }
 
 static bool scan_object(scan *s) {
@@ -150,14 +150,14 @@ static bool scan_object(scan *s) {
   if (take_byte(s, '}')) return true;
   do {
     skip_blanks(s);
-    if (!take_byte(s, '"')) return fail(s, "wanted a key in quotes");
+    if (!take_byte(s, '"')) return fail(s, "expected a key in quotes");
     if (!scan_text(s)) return false;
     skip_blanks(s);
-    if (!take_byte(s, ':')) return fail(s, "wanted a colon");
+    if (!take_byte(s, ':')) return fail(s, "expected a colon");
     if (!scan_value(s)) return false;
     skip_blanks(s);
   } while (take_byte(s, ','));
-  return take_byte(s, '}') || fail(s, "wanted a comma or }");
+  return take_byte(s, '}') || fail(s, "expected a comma or }");
 }
 
 static bool scan_value(scan *s) {
@@ -169,8 +169,8 @@ static bool scan_value(scan *s) {
   if (c == 't') return scan_word(s, "true");
   if (c == 'f') return scan_word(s, "false");
   if (c == 'n') return scan_word(s, "null");
-  if (c != '[' && c != '{') return fail(s, "wanted a value");
-  if (s->depth == SLI_JSON_DEPTH) return fail(s, "more levels than are read");
+  if (c != '[' && c != '{') return fail(s, "expected a value");
+  if (s->depth == SLI_JSON_DEPTH) return fail(s, "nested too deeply");
   s->at++, s->depth++;
   bool good = c == '[' ? scan_array(s) : scan_object(s);
   s->depth--;
@@ -270,7 +270,7 @@ sl_status sli_json_fail(const sli_json *doc, const cJSON *at, const char *format
 
 static const char *const kinds[] = {
     [SLI_JSON_NUMBER] = "a number",    [SLI_JSON_WHOLE] = "a whole number",
-    [SLI_JSON_FLAG] = "true or false", [SLI_JSON_TEXT] = "a text",
+    [SLI_JSON_FLAG] = "true or false", [SLI_JSON_TEXT] = "a string",
     [SLI_JSON_OBJECT] = "an object",   [SLI_JSON_ARRAY] = "an array",
     [SLI_JSON_ANY] = "a value"};
 
@@ -306,8 +306,8 @@ static bool is_kind(const cJSON *item, sli_json_kind kind) {
 sl_status sli_json_is(const sli_json *doc, const cJSON *item, sli_json_kind kind) {
   if (is_kind(item, kind)) return SL_OK;
   if (type_of(item) == cJSON_Number)
-    return sli_json_fail(doc, item, "wanted %s, found %.9g", kinds[kind], item->valuedouble);
-  return sli_json_fail(doc, item, "wanted %s, found %s", kinds[kind], kind_of(item));
+    return sli_json_fail(doc, item, "expected %s, found %.9g", kinds[kind], item->valuedouble);
+  return sli_json_fail(doc, item, "expected %s, found %s", kinds[kind], kind_of(item));
 }
 
 static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_kind kind,
@@ -319,8 +319,8 @@ static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_ki
   }
   char found[32];
   snprintf(found, sizeof found, "%.9g", v);
-  return sli_json_fail(doc, item, "wanted %s from %.9g to %.9g, found %s", kinds[kind], least, most,
-                       isnan(v) ? kind_of(item) : found);
+  return sli_json_fail(doc, item, "expected %s from %.9g to %.9g, found %s", kinds[kind], least,
+                       most, isnan(v) ? kind_of(item) : found);
 }
 
 sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most,
@@ -360,15 +360,14 @@ static sl_status check_keys(const sli_json *doc, const cJSON *of) {
   qsort(all, n, sizeof *all, by_key);
   sl_status status = SL_OK;
   for (i = 1; i < n && !status; i++)
-    if (!by_key(&all[i - 1], &all[i]))
-      status = sli_json_fail(doc, all[i], "its key stands there twice");
+    if (!by_key(&all[i - 1], &all[i])) status = sli_json_fail(doc, all[i], "duplicate key");
   free(all);
   return status;
 }
 
 static sl_status check_values(const sli_json *doc, const cJSON *of) {
   if (type_of(of) == cJSON_Number && !isfinite(of->valuedouble))
-    return sli_json_fail(doc, of, "a number beyond %g", DBL_MAX);
+    return sli_json_fail(doc, of, "number beyond %g", DBL_MAX);
   sl_status status = type_of(of) == cJSON_Object ? check_keys(doc, of) : SL_OK;
   for (const cJSON *at = of->child; at && !status; at = at->next) status = check_values(doc, at);
   return status;
@@ -441,7 +440,7 @@ static sl_status refuse_unknown(const sli_json *doc, const cJSON *item,
   for (size_t i = 0; i < count && used < sizeof text - 64; i++)
     used +=
         (size_t)snprintf(text + used, sizeof text - used, "%s%.48s", i ? ", " : "", fields[i].key);
-  return sli_json_fail(doc, item, "not understood; known there: %s", text);
+  return sli_json_fail(doc, item, "unknown key; the keys are %s", text);
 }
 
 sl_status sli_json_take(const sli_json *doc, const cJSON *of, const sli_json_field *fields,

@@ -20,8 +20,8 @@ sl_status sli_address_room(size_t bytes, const char *what) {
     munmap(at, bytes);
     return SL_OK;
   }
-  return sl_fail(SL_E_MEMORY, "no %s of memory for %s%s", sli_format_bytes(text, (double)bytes),
-                 what, limit);
+  return sl_fail(SL_E_MEMORY, "cannot reserve %s of memory for %s%s",
+                 sli_format_bytes(text, (double)bytes), what, limit);
 }
 
 /* ---- memory -------------------------------------------------------------------- */

@@ -86,7 +86,7 @@ static sl_status make_folder(const char *base, sli_tempdir *out) {
     free(folder);
     if (!made) return sl_fail(SL_E_IO, "cannot make a folder in %s: %s", base, strerror(error));
   }
-  return sl_fail(SL_E_IO, "cannot keep a folder in %s: they vanish", base);
+  return sl_fail(SL_E_IO, "cannot create a folder in %s: folders vanish there", base);
 }
 
 sl_status sli_tempdir_open(const char *where, sli_tempdir *out) {

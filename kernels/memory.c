@@ -12,8 +12,8 @@ enum { PAGE = 2 << 20 }; /* size of a huge page */
 
 static sl_status kernels_memory_refuse(size_t bytes) {
   char text[32], limit[SLI_LIMIT_TEXT];
-  return sl_fail(SL_E_MEMORY, "no %s of memory: %s%s", sli_format_bytes(text, (double)bytes),
-                 strerror(errno), sli_address_limit(limit));
+  return sl_fail(SL_E_MEMORY, "cannot allocate %s of memory: %s%s",
+                 sli_format_bytes(text, (double)bytes), strerror(errno), sli_address_limit(limit));
 }
 
 static sl_status host_create(const sl_memory_config *config, size_t bytes, void **memory) {

@@ -5,9 +5,10 @@
 #include "kernels/finite.h"
 
 static sl_status no_cuda_refuse(void) {
-  return sl_fail(SL_E_UNSUPPORTED,
-                 "this build of Sluice has no CUDA: use --devices cpu, or build it with "
-                 "-DSLUICE_CUDA=ON where the CUDA toolkit is installed (docs/cuda.md)");
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "this build of Sluice has no CUDA: use --devices cpu, or rebuild with -DSLUICE_CUDA=ON "
+      "where the CUDA toolkit is installed (docs/cuda.md)");
 }
 
 sl_status sl_cuda_count(int *count) {

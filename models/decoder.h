@@ -20,37 +20,41 @@
 
 /* clang-format off */
 #define DECODER_OPTIONS \
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat " \
-     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0}, \
+    {"data", SL_OPTION_LIST, "", "`FILE` with training data: text (its bytes are the tokens), " \
+     "chats (.jsonl), .npy, or flat tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of " \
+     "these; may be repeated", 0, 0}, \
     {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000}, \
-    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20}, \
+    {"width", SL_OPTION_INT, "384", "model width: numbers per token", 1, 1 << 20}, \
     {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16}, \
-    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many", 0, \
+    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: same as " \
+     "--heads", 0, \
      1 << 16}, \
-    {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256}, \
-    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30}, \
-    {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, " \
-     "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H," \
-     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N " \
-     "(yarn-untruncated: its blend is not rounded to whole pairs), or positions in chunks: " \
+    {"head-dim", SL_OPTION_INT, "0", "numbers per head; 0: width / heads", 0, 256}, \
+    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary frequencies", 1, 1e30}, \
+    {"rope", SL_OPTION_TEXT, "none", "`HOW` to scale the rotary frequencies: none, " \
+     "linear:factor=F, " \
+     "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,original_max_position_embeddings=N, " \
+     "or yarn:factor=F,original_max_position_embeddings=N (yarn-untruncated: does not round " \
+     "its blend to whole pairs), or positions in chunks: " \
      "dual-chunk:chunk_size=S,local_size=W[,original_max_position_embeddings=N]", \
      0, 0}, \
     {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
      "attention (also on its output)", 0, 0}, \
-    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: " \
-     "all before it", 0, 1 << 28}, \
-    {"attend-blocks", SL_OPTION_FLOAT, "0", "`SHARE` of the blocks of 64 tokens before it that a token " \
-     "attends to, chosen by head; 0: attention to all, without a choice", 0, 1}, \
-    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row " \
-     "is one document", -1, 1 << 24}, \
-    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1}, \
+    {"window", SL_OPTION_INT, "0", "attention window: the last positions a token sees, " \
+     "including its own; 0: all earlier ones", 0, 1 << 28}, \
+    {"attend-blocks", SL_OPTION_FLOAT, "0", "`SHARE` of the earlier blocks of 64 tokens that a " \
+     "token attends to, chosen per head; 0: attend to all blocks", 0, 1}, \
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document; documents do not see " \
+     "each other; -1: a row is one document", -1, 1 << 24}, \
+    {"eps", SL_OPTION_FLOAT, "1e-5", "epsilon of the norms, added to the mean square", 0, 1}, \
     {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0}, \
-    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28}, \
-    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 28}, \
-    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, \
+    {"context", SL_OPTION_INT, "256", "tokens per row", 1, 1 << 28}, \
+    {"positions", SL_OPTION_INT, "0", "maximum context the model supports; 0: same as " \
+     "--context", 0, 1 << 28}, \
+    {"vocab", SL_OPTION_INT, "256", "vocabulary size", 2, 1 << 24}, \
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
 #define DECODER_QK_NORM \
-    {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0}
+    {"qk-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}
 /* clang-format on */
 
 typedef struct decoder decoder;
@@ -196,7 +200,8 @@ static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tenso
   if (d->local.theta > 0 && decoder_is_local(d, layer))
     return sl_rotary(g, x, heads, d->local.theta);
   if (decoder_is_dual(d))
-    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk is not for its attention", d->model);
+    sl_graph_fail(g, SL_E_UNSUPPORTED,
+                  "%s: --rope dual-chunk: not supported with this model's attention", d->model);
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
@@ -231,9 +236,11 @@ static inline sl_tensor *decoder_attend_dual(sl_graph *g, const decoder *d, sl_t
   sl_attrs attrs = d->attention;
   if (!decoder_is_local(d, layer)) attrs.window = 0;
   if (d->documents)
-    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk: a row is one document", d->model);
+    sl_graph_fail(g, SL_E_UNSUPPORTED,
+                  "%s: --rope dual-chunk: not supported with several documents in a row", d->model);
   if (d->sinks || d->score_cap > 0 || attrs.value != 0)
-    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk is for plain attention", d->model);
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk: supported with plain attention only",
+                  d->model);
   return sl_attend_dual(g, q, k, v, d->theta, &d->rope, &attrs);
 }
 
@@ -329,7 +336,7 @@ static inline sl_tensor *decoder_swiglu(sl_graph *g, decoder *d, sl_tensor *x, i
 
 static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
   if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "%s needs something to learn: --data FILE", d->model);
+    sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
   if (!d->head_dim)
     sl_graph_fail(g, SL_E_USAGE, "%s: --width %lld is not a multiple of --heads %d", d->model,
                   (long long)d->width, d->heads);
@@ -337,8 +344,10 @@ static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder
     sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --kv-heads %d", d->model,
                   d->heads, d->kv_heads);
   if (d->attention.value != 0 && (d->attention.window || sl_arg_int(args, "document-end") >= 0))
-    sl_graph_fail(g, SL_E_USAGE, "%s: --attend-blocks chooses among all tokens before: without %s",
-                  d->model, d->attention.window ? "--window" : "--document-end");
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "%s: --attend-blocks chooses among all earlier tokens: cannot be combined with %s",
+        d->model, d->attention.window ? "--window" : "--document-end");
   int64_t positions = sl_arg_int(args, "positions");
   if (positions && positions < d->context)
     sl_graph_fail(g, SL_E_USAGE, "%s: --context %lld is more than --positions %lld", d->model,
@@ -350,8 +359,7 @@ static inline void decoder_words(sl_graph *g, const sl_args *args, decoder *d) {
   d->o_bias = !strcmp(bias, "attention");
   d->qkv_bias = d->o_bias || !strcmp(bias, "qkv");
   if (!d->qkv_bias && strcmp(bias, "none"))
-    sl_graph_fail(g, SL_E_USAGE, "%s: --bias %s: it is one of none, qkv, attention", d->model,
-                  bias);
+    sl_graph_fail(g, SL_E_USAGE, "%s: --bias %s: must be none, qkv or attention", d->model, bias);
   if (sl_rope_parse(sl_arg_text(args, "rope"), &d->rope))
     sl_graph_fail(g, SL_E_USAGE, "%s: --rope: %s", d->model, sl_detail());
 }
@@ -417,7 +425,9 @@ static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   d->documents = d->texts.documents;
   d->positions = d->texts.positions;
   if (end >= 0 && d->documents)
-    sl_graph_fail(g, SL_E_USAGE, "%s: --document-end: chats are documents of their own", d->model);
+    sl_graph_fail(g, SL_E_USAGE,
+                  "%s: --document-end: not with chats, each of which is a document already",
+                  d->model);
   if (end >= 0) d->documents = sl_documents(g, d->texts.tokens, (int32_t)end, &d->positions);
   if (d->states) d->shut = states_shut(g, d->positions, d->rows);
 }

@@ -11,23 +11,30 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of a block without experts; 0: 8/3 of the width, up "
-     "to a multiple of 64", 0, 1 << 24},
-    {"query-rank", SL_OPTION_INT, "0", "numbers that queries come from; 0: from the whole input", 0, 1 << 20},
-    {"latent", SL_OPTION_INT, "64", "numbers that keys and values of a position come from", 1, 1 << 20},
-    {"nope-dim", SL_OPTION_INT, "32", "numbers of a head's keys without positions", 1, 256},
-    {"rope-dim", SL_OPTION_INT, "16", "numbers of a key with rotary positions, for all heads", 2, 256},
-    {"value-dim", SL_OPTION_INT, "32", "numbers of a head's values", 1, 256},
-    {"rope-halves", SL_OPTION_FLAG, "0", "halves of a key turn together, not neighbours", 0, 0},
-    {"query-scalar", SL_OPTION_FLOAT, "0", "scores are divided by its root; 0: as many as a key has numbers", 0, 1e9},
-    {"experts", SL_OPTION_INT, "8", "experts of a block", 1, 1 << 16},
+    {"ffn", SL_OPTION_INT, "0", "inner width of blocks without experts; 0: 8/3 of the width, "
+     "rounded up to a multiple of 64", 0, 1 << 24},
+    {"query-rank", SL_OPTION_INT, "0", "rank of the queries' projection; 0: queries come from "
+     "the whole input", 0, 1 << 20},
+    {"latent", SL_OPTION_INT, "64", "rank of the latent from which a position's keys and values "
+     "come", 1, 1 << 20},
+    {"nope-dim", SL_OPTION_INT, "32", "numbers of a head's key without rotary positions", 1, 256},
+    {"rope-dim", SL_OPTION_INT, "16", "numbers of a key with rotary positions, shared by all "
+     "heads", 2, 256},
+    {"value-dim", SL_OPTION_INT, "32", "numbers of a head's value", 1, 256},
+    {"rope-halves", SL_OPTION_FLAG, "0", "rotate a key's halves together instead of adjacent "
+     "numbers", 0, 0},
+    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: "
+     "the size of a key", 0, 1e9},
+    {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
-    {"dense-layers", SL_OPTION_INT, "1", "blocks without experts, the first ones", 0, 1000},
-    {"expert-groups", SL_OPTION_INT, "1", "groups of experts, some of which are chosen first", 1, 1 << 16},
-    {"top-groups", SL_OPTION_INT, "1", "groups in which a token's experts are", 1, 1 << 16},
-    {"routed-scale", SL_OPTION_FLOAT, "1", "factor of the weights of a token's experts", 1e-9, 1e9},
-    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the corrections by which experts are chosen, towards an "
-     "even load; 0: they stay", 0, 1},
+    {"dense-layers", SL_OPTION_INT, "1", "number of leading blocks without experts", 0, 1000},
+    {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups "
+     "first", 1, 1 << 16},
+    {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are "
+     "chosen", 1, 1 << 16},
+    {"routed-scale", SL_OPTION_FLOAT, "1", "factor on the weights of a token's experts", 1e-9, 1e9},
+    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the router's bias towards an even load; "
+     "0: the bias stays fixed", 0, 1},
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
@@ -60,7 +67,8 @@ static sl_tensor *turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads)
     x = sl_reshape(g, x, d->rows, -1, heads * R);
   }
   if (decoder_is_dual(d))
-    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk is not for its attention", d->model);
+    sl_graph_fail(g, SL_E_UNSUPPORTED,
+                  "%s: --rope dual-chunk: not supported with this model's attention", d->model);
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
@@ -110,21 +118,25 @@ static void check(sl_graph *g, const sl_args *args, const deepseek *s) {
   const moe *m = &s->moe;
   int groups = m->sigmoid.groups, kept = m->sigmoid.kept;
   if (m->experts % groups || kept > groups || (groups > 1 && m->experts / groups < 2))
-    sl_graph_fail(g, SL_E_USAGE,
-                  "deepseek: --experts %d in --expert-groups %d, of which --top-groups %d are "
-                  "chosen: groups have two experts or more each, and no more are chosen",
-                  m->experts, groups, kept);
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "deepseek: --experts %d, --expert-groups %d, --top-groups %d: groups must be of equal "
+        "size, of at least 2 experts, and --top-groups must not exceed --expert-groups",
+        m->experts, groups, kept);
   else if (m->k > m->experts / groups * kept)
-    sl_graph_fail(g, SL_E_USAGE, "deepseek: --top-k %d is more than --top-groups %d have experts",
-                  m->k, kept);
+    sl_graph_fail(g, SL_E_USAGE,
+                  "deepseek: --top-k %d: more than the experts of --top-groups %d groups", m->k,
+                  kept);
   if (s->rope % 2)
-    sl_graph_fail(g, SL_E_USAGE, "deepseek: --rope-dim %lld is odd", (long long)s->rope);
+    sl_graph_fail(g, SL_E_USAGE, "deepseek: --rope-dim %lld: must be even", (long long)s->rope);
   if (s->values > s->nope + s->rope)
-    sl_graph_fail(g, SL_E_USAGE, "deepseek: --value-dim %lld is more than a key has, %lld",
+    sl_graph_fail(g, SL_E_USAGE,
+                  "deepseek: --value-dim %lld: must not exceed the size of a key, %lld",
                   (long long)s->values, (long long)(s->nope + s->rope));
   if (sl_arg_float(args, "attend-blocks") > 0)
-    sl_graph_fail(g, SL_E_USAGE,
-                  "deepseek: --attend-blocks: its attention is to all tokens before");
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "deepseek: --attend-blocks: not supported; this model attends to all earlier tokens");
 }
 
 static moe_sigmoid sigmoid_read(const sl_args *args) {
@@ -163,4 +175,5 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return decoder_build(g, args, &d, feed_forward);
 }
 
-SL_MODEL(deepseek, "DeepSeek-V3: latent attention, experts chosen by sigmoids", options, build);
+SL_MODEL(deepseek, "DeepSeek-V3: latent attention, experts chosen by sigmoid gates", options,
+         build);

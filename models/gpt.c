@@ -12,20 +12,21 @@
 
 /* clang-format off */
 static const sl_option options[] = {
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat "
-     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
+    {"data", SL_OPTION_LIST, "", "`FILE` with training data: text (its bytes are the tokens), "
+     "chats (.jsonl), .npy, or flat tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of these; "
+     "may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "4", "transformer blocks", 1, 1000},
-    {"width", SL_OPTION_INT, "128", "numbers per token", 1, 1 << 20},
+    {"width", SL_OPTION_INT, "128", "model width: numbers per token", 1, 1 << 20},
     {"heads", SL_OPTION_INT, "4", "attention heads; must divide the width", 1, 1 << 16},
-    {"context", SL_OPTION_INT, "128", "tokens a row has", 1, 1 << 28},
-    {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
+    {"context", SL_OPTION_INT, "128", "tokens per row", 1, 1 << 28},
+    {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: same as --context", 0,
      1 << 28},
-    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "
-     "all before it", 0, 1 << 28},
-    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
-     "is one document", -1, 1 << 24},
-    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the variance in norms", 0, 1},
-    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
+    {"window", SL_OPTION_INT, "0", "attention window: the last positions a token sees, including "
+     "its own; 0: all earlier ones", 0, 1 << 28},
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document; documents do not see "
+     "each other; -1: a row is one document", -1, 1 << 24},
+    {"eps", SL_OPTION_FLOAT, "1e-5", "epsilon of the norms, added to the variance", 0, 1},
+    {"vocab", SL_OPTION_INT, "256", "vocabulary size", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
     SL_OPTIMIZER_OPTIONS,
     {0}};
@@ -78,7 +79,7 @@ static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, i
 
 static void check_shape(sl_graph *g, const sl_args *args, const shape *s) {
   if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "gpt needs something to learn: --data FILE");
+    sl_graph_fail(g, SL_E_USAGE, "gpt: no training data; give --data FILE");
   if (s->width % s->heads)
     sl_graph_fail(g, SL_E_USAGE, "gpt: --width %lld is not a multiple of --heads %d",
                   (long long)s->width, s->heads);
@@ -113,7 +114,8 @@ static sl_tensor *add_positions(sl_graph *g, const sl_args *args, shape *s, cons
                             "transformer.wpe.weight");
   int64_t end = sl_arg_int(args, "document-end");
   if (end >= 0 && positions)
-    sl_graph_fail(g, SL_E_USAGE, "gpt: --document-end: chats are documents of their own");
+    sl_graph_fail(g, SL_E_USAGE,
+                  "gpt: --document-end: not with chats, each of which is a document already");
   if (end < 0 && !positions) return sl_position(g, x, wpe);
   s->documents = texts->documents;
   if (end >= 0) s->documents = sl_documents(g, texts->tokens, (int32_t)end, &positions);
@@ -141,4 +143,4 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return sl_graph_status(g);
 }
 
-SL_MODEL(gpt, "GPT-2: a decoder with learned positions and tied classifier", options, build);
+SL_MODEL(gpt, "GPT-2: decoder with learned positions and tied classifier", options, build);

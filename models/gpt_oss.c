@@ -8,11 +8,12 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"full-every", SL_OPTION_INT, "2", "`N`: every N-th block attends to all before, the others within the "
-     "window; 0: all have the window", 0, 1000},
-    {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16},
+    {"full-every", SL_OPTION_INT, "2", "`N`: every N-th block attends to all earlier tokens, the "
+     "rest within the window; 0: all use the window", 0, 1000},
+    {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
-    {"swiglu-limit", SL_OPTION_FLOAT, "7", "largest gate, and largest size of what it is multiplied with", 0, 1e30},
+    {"swiglu-limit", SL_OPTION_FLOAT, "7", "limit on the gate, and on the magnitude of what it "
+     "multiplies", 0, 1e30},
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
@@ -68,7 +69,9 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "gpt-oss");
   oss o = {.moe = moe_of(g, args, &d, names), .limit = (float)sl_arg_float(args, "swiglu-limit")};
   if (o.moe.capacity > 0)
-    sl_graph_fail(g, SL_E_USAGE, "gpt-oss: --expert-capacity: its experts take all that come");
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "gpt-oss: --expert-capacity: not supported; experts take all tokens routed to them");
   d.own = &o;
   d.sinks = true;
   d.local.every = (int)sl_arg_int(args, "full-every");

@@ -16,20 +16,21 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, up "
-     "to a multiple of 64", 0, 1 << 24},
-    {"softmax-every", SL_OPTION_INT, "2", "`N`: every N-th block has softmax attention, the others linear "
-     "attention; 0: none has", 0, 1000},
-    {"side-by-side", SL_OPTION_FLAG, "0", "each block has both kinds of attention, whose normed outputs are "
-     "weighted and added (SpikingBrain-76B)", 0, 0},
-    {"gates", SL_OPTION_TEXT, "own", "`WHENCE` the gates of states come: own (of a product of their own), or keys "
-     "(1 - k, with q and k through the sigmoid: SpikingBrain-76B)", 0, 0},
-    {"spikes", SL_OPTION_FLOAT, "0", "`K`: linear layers of the blocks are spiking: a row becomes multiples of "
-     "its mean size / K, and weights int8; 0: they are plain (SpikingBrain: 3)", 0, 1e4},
-    {"gate-rank", SL_OPTION_INT, "16", "numbers between the two products that make the gates", 1, 1 << 16},
-    {"sink-tokens", SL_OPTION_INT, "0", "`N` learned tokens in front of each sequence, which all positions see "
-     "whatever the window (SpikingBrain-76B: 128)", 0, 1 << 16},
-    {"experts", SL_OPTION_INT, "0", "experts of each block; 0: no block has any", 0, 1 << 16},
+    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, "
+     "rounded up to a multiple of 64", 0, 1 << 24},
+    {"softmax-every", SL_OPTION_INT, "2", "`N`: every N-th block has softmax attention and the "
+     "rest linear attention; 0: none", 0, 1000},
+    {"side-by-side", SL_OPTION_FLAG, "0", "each block has both kinds of attention and adds their "
+     "normed outputs with weights (SpikingBrain-76B)", 0, 0},
+    {"gates", SL_OPTION_TEXT, "own", "`WHENCE` the gates of linear attention come: own (their "
+     "own projection), or keys (1 - k, with q and k through a sigmoid: SpikingBrain-76B)", 0, 0},
+    {"spikes", SL_OPTION_FLOAT, "0", "`K`: spiking linear layers in the blocks: a row becomes "
+     "multiples of its mean size / K, weights int8; 0: plain linear layers (SpikingBrain: "
+     "3)", 0, 1e4},
+    {"gate-rank", SL_OPTION_INT, "16", "rank of the projection that makes the gates", 1, 1 << 16},
+    {"sink-tokens", SL_OPTION_INT, "0", "`N` learned tokens in front of each sequence, visible "
+     "to all positions whatever the window (SpikingBrain-76B: 128)", 0, 1 << 16},
+    {"experts", SL_OPTION_INT, "0", "experts per block; 0: none", 0, 1 << 16},
     MOE_ROUTING_OPTIONS("0"),
     MOE_DENSE_OPTIONS,
     SL_OPTIMIZER_OPTIONS,
@@ -130,7 +131,7 @@ static bool are_by_keys(sl_graph *g, const sl_args *args) {
   const char *gates = sl_arg_text(args, "gates");
   bool keys = !strcmp(gates, "keys");
   if (!keys && strcmp(gates, "own"))
-    sl_graph_fail(g, SL_E_USAGE, "hybrid: --gates %s: it is own or keys", gates);
+    sl_graph_fail(g, SL_E_USAGE, "hybrid: --gates %s: must be own or keys", gates);
   return keys;
 }
 
@@ -143,16 +144,17 @@ static hybrid hybrid_read(sl_graph *g, const sl_args *args, const decoder *d) {
               .dense = moe_dense_of(g, args, d)};
   if (!sl_arg_int(args, "expert-ffn")) h.moe.inner = d->ffn;
   if (h.moe.experts && sl_arg_float(args, "spikes") > 0)
-    sl_graph_fail(g, SL_E_USAGE, "hybrid: --spikes: the layers of --experts are not spiking");
+    sl_graph_fail(g, SL_E_USAGE, "hybrid: --spikes: not supported with --experts");
   return h;
 }
 
 static int64_t sink_tokens_of(sl_graph *g, const sl_args *args) {
   int64_t n = sl_arg_int(args, "sink-tokens");
   if (n && sl_arg_int(args, "document-end") >= 0)
-    sl_graph_fail(g, SL_E_USAGE,
-                  "hybrid: --sink-tokens are in front of a row, which is one document: "
-                  "without --document-end");
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "hybrid: --sink-tokens: not supported with --document-end, since sink tokens stand in "
+        "front of a row");
   return n;
 }
 

@@ -8,25 +8,30 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, up "
-     "to a multiple of 64", 0, 1 << 24},
+    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, "
+     "rounded up to a multiple of 64", 0, 1 << 24},
     DECODER_QK_NORM,
-    {"qk-norm-whole", SL_OPTION_FLAG, "0", "an rmsnorm of all heads' queries, and of all keys (OLMo 2)", 0, 0},
-    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block are normed: before, after (OLMo 2), "
-     "or both (Gemma)", 0, 0},
-    {"packed", SL_OPTION_FLAG, "0", "q, k and v are one product, and gate and up (Phi 3)", 0, 0},
+    {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over "
+     "all keys (OLMo 2)", 0, 0},
+    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after "
+     "(OLMo 2), or both (Gemma)", 0, 0},
+    {"packed", SL_OPTION_FLAG, "0", "q, k and v are one projection, and so are gate and up (Phi "
+     "3)", 0, 0},
     {"gate", SL_OPTION_TEXT, "silu", "`HOW` feed-forward halves are gated: silu, or gelu in its tanh form "
      "(Gemma)", 0, 0},
-    {"scaled-embedding", SL_OPTION_FLAG, "0", "embeddings are multiplied by the root of the width (Gemma)", 0,
+    {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the "
+     "width (Gemma)", 0,
      0},
-    {"query-scalar", SL_OPTION_FLOAT, "0", "scores are divided by its root; 0: as many as a head has numbers", 0,
+    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: "
+     "the numbers per head", 0,
      1e9},
-    {"full-every", SL_OPTION_INT, "0", "`N`: every N-th block attends to all before, the others within the "
-     "window; 0: all have the window", 0, 1000},
-    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary angles of blocks with a window, which are not "
-     "stretched; 0: as the others'", 0, 1e30},
-    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: logits x become C tanh(x / C); 0: they stay (Gemma)", 0, 1e9},
-    {"plus-one", SL_OPTION_FLAG, "0", "gains of norms are 1 plus their parameter (Gemma)", 0, 0},
+    {"full-every", SL_OPTION_INT, "0", "`N`: every N-th block attends to all earlier tokens, the "
+     "rest within the window; 0: all use the window", 0, 1000},
+    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks "
+     "with a window; 0: same as in the other blocks", 0, 1e30},
+    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on the logits, C tanh(x / C); 0: none "
+     "(Gemma)", 0, 1e9},
+    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter (Gemma)", 0, 0},
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
@@ -43,7 +48,7 @@ static bool is_gelu(sl_graph *g, const sl_args *args) {
   const char *gate = sl_arg_text(args, "gate");
   bool gelu = !strcmp(gate, "gelu");
   if (!gelu && strcmp(gate, "silu"))
-    sl_graph_fail(g, SL_E_USAGE, "llama: --gate %s: it is silu or gelu", gate);
+    sl_graph_fail(g, SL_E_USAGE, "llama: --gate %s: must be silu or gelu", gate);
   return gelu;
 }
 
@@ -56,7 +61,7 @@ static void choose(sl_graph *g, const sl_args *args, decoder *d) {
   const char *norms = sl_arg_text(args, "norms");
   bool after = !strcmp(norms, "after"), both = !strcmp(norms, "both");
   if (!after && !both && strcmp(norms, "before"))
-    sl_graph_fail(g, SL_E_USAGE, "llama: --norms %s: it is one of before, after, both", norms);
+    sl_graph_fail(g, SL_E_USAGE, "llama: --norms %s: must be before, after or both", norms);
   d->norms = after ? DECODER_NORMS_AFTER : both ? DECODER_NORMS_BOTH : DECODER_NORMS_BEFORE;
   d->plus_one = sl_arg_flag(args, "plus-one");
   d->packed = sl_arg_flag(args, "packed");
@@ -64,7 +69,8 @@ static void choose(sl_graph *g, const sl_args *args, decoder *d) {
   d->cap = (float)sl_arg_float(args, "logit-cap");
   d->gelu = is_gelu(g, args);
   bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
-  if (heads && whole) sl_graph_fail(g, SL_E_USAGE, "llama: --qk-norm or --qk-norm-whole, not both");
+  if (heads && whole)
+    sl_graph_fail(g, SL_E_USAGE, "llama: --qk-norm and --qk-norm-whole exclude each other");
   d->qk_norm = heads ? DECODER_QK_HEADS : whole ? DECODER_QK_WHOLE : DECODER_QK_PLAIN;
 }
 
@@ -77,4 +83,5 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return decoder_build(g, args, &d, feed_forward);
 }
 
-SL_MODEL(llama, "LLaMA: rmsnorm, rotary positions, SwiGLU, grouped queries", options, build);
+SL_MODEL(llama, "LLaMA: rmsnorm, rotary positions, SwiGLU, grouped-query attention", options,
+         build);

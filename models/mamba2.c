@@ -12,22 +12,23 @@
 
 /* clang-format off */
 static const sl_option options[] = {
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat "
-     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
-    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
-     "is one document", -1, 1 << 24},
+    {"data", SL_OPTION_LIST, "", "`FILE` with training data: text (its bytes are the tokens), "
+     "chats (.jsonl), .npy, or flat tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of these; "
+     "may be repeated", 0, 0},
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document; documents do not see "
+     "each other; -1: a row is one document", -1, 1 << 24},
     {"layers", SL_OPTION_INT, "6", "blocks", 1, 1000},
-    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
-    {"head-dim", SL_OPTION_INT, "64", "numbers a head has", 1, 256},
-    {"heads", SL_OPTION_INT, "0", "heads; 0: so many that they have twice the width", 0, 1 << 16},
+    {"width", SL_OPTION_INT, "384", "model width: numbers per token", 1, 1 << 20},
+    {"head-dim", SL_OPTION_INT, "64", "numbers per head", 1, 256},
+    {"heads", SL_OPTION_INT, "0", "heads; 0: 2 x width / --head-dim", 0, 1 << 16},
     {"groups", SL_OPTION_INT, "1", "groups of heads with the same B and C; must divide the heads", 1, 1 << 16},
     {"state", SL_OPTION_INT, "64", "numbers of B and of C: rows of a head's state", 1, 256},
-    {"conv", SL_OPTION_INT, "4", "positions that the convolution sees", 1, 16},
+    {"conv", SL_OPTION_INT, "4", "width of the convolution in positions", 1, 16},
     {"no-conv-bias", SL_OPTION_FLAG, "0", "the convolution has no bias", 0, 0},
-    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},
+    {"eps", SL_OPTION_FLOAT, "1e-5", "epsilon of the norms, added to the mean square", 0, 1},
     {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},
-    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},
-    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
+    {"context", SL_OPTION_INT, "256", "tokens per row", 1, 1 << 28},
+    {"vocab", SL_OPTION_INT, "256", "vocabulary size", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
     SL_OPTIMIZER_OPTIONS,
     {0}};
@@ -148,7 +149,8 @@ static sl_texts read_data(sl_graph *g, const sl_args *args, mamba *m) {
   sl_texts texts = sl_texts(g, sl_arg_text(args, "data"), m->rows, m->context, m->vocab, false);
   m->positions = texts.positions;
   if (end >= 0 && m->positions)
-    sl_graph_fail(g, SL_E_USAGE, "mamba2: --document-end: chats are documents of their own");
+    sl_graph_fail(g, SL_E_USAGE,
+                  "mamba2: --document-end: not with chats, each of which is a document already");
   if (end >= 0) sl_documents(g, texts.tokens, (int32_t)end, &m->positions);
   m->shut = states_shut(g, m->positions, m->rows);
   return texts;
@@ -168,7 +170,7 @@ static mamba read_shape(sl_graph *g, const sl_args *args) {
              .eps = (float)sl_arg_float(args, "eps"),
              .conv_bias = !sl_arg_flag(args, "no-conv-bias")};
   if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "mamba2 needs something to learn: --data FILE");
+    sl_graph_fail(g, SL_E_USAGE, "mamba2: no training data; give --data FILE");
   if (!m.heads && 2 * m.width % m.head_dim)
     sl_graph_fail(
         g, SL_E_USAGE,
@@ -207,4 +209,4 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return sl_graph_status(g);
 }
 
-SL_MODEL(mamba2, "Mamba-2: states behind short convolutions", options, build);
+SL_MODEL(mamba2, "Mamba-2: state-space layers with short convolutions", options, build);

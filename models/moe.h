@@ -16,21 +16,22 @@
  * used in files. */
 /* clang-format off */
 #define MOE_OPTIONS(normed) \
-    {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
+    {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16}, \
     DECODER_QK_NORM, MOE_ROUTING_OPTIONS(normed)
 #define MOE_ROUTING_OPTIONS(normed) \
-    {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16}, \
-    {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, up to a " \
-     "multiple of 64", 0, 1 << 24}, \
-    {"shared-ffn", SL_OPTION_INT, "0", "inner width of an expert that all tokens go to; 0: there is " \
-     "none", 0, 1 << 24}, \
-    {"norm-topk", SL_OPTION_INT, normed, "1: the probabilities of a token's experts are divided by " \
+    {"top-k", SL_OPTION_INT, "2", "experts per token", 1, 1 << 16}, \
+    {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, rounded " \
+     "up to a multiple of 64", 0, 1 << 24}, \
+    {"shared-ffn", SL_OPTION_INT, "0", "inner width of the shared expert, which all tokens " \
+     "visit; 0: no shared expert", 0, 1 << 24}, \
+    {"norm-topk", SL_OPTION_INT, normed, "1: divide the probabilities of a token's experts by " \
      "their sum", 0, 1}, \
-    {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the loss that keeps experts evenly busy, 1 in each " \
-     "block where they are", 0, 1e30}, \
-    {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, 1e30}, \
-    {"expert-capacity", SL_OPTION_FLOAT, "0", "times an even share that an expert takes of a device's " \
-     "microbatch, the most probable first; 0: all that come", 0, 1e9}
+    {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the load-balancing loss, which is 1 per " \
+     "block with an even load", 0, 1e30}, \
+    {"z-loss", SL_OPTION_FLOAT, "0", "weight of the z-loss, which keeps the router's logits " \
+     "small", 0, 1e30}, \
+    {"expert-capacity", SL_OPTION_FLOAT, "0", "capacity of an expert: multiple of an even " \
+     "share of a device's microbatch, most probable tokens first; 0: no limit", 0, 1e9}
 /* clang-format on */
 
 /* Names below "model.layers.N". */
@@ -184,7 +185,8 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
 
 /* clang-format off */
 #define MOE_DENSE_OPTIONS \
-    {"dense-blocks", SL_OPTION_TEXT, "none", "`LIST` of numbers of blocks that have SwiGLU, from 0 on, between commas", 0, 0}
+    {"dense-blocks", SL_OPTION_TEXT, "none", "`LIST` of blocks with SwiGLU instead of experts: " \
+     "numbers from 0, separated by commas", 0, 0}
 /* clang-format on */
 
 static inline bool moe_is_listed(const char *list, int layer) {
@@ -201,10 +203,10 @@ static inline void moe_check_list(sl_graph *g, const decoder *d, const char *lis
     long layer = strtol(at, &end, 10);
     bool good = end > at && (!*end || (*end == ',' && end[1])) && layer >= 0 && layer < d->layers;
     if (!good) {
-      sl_graph_fail(g, SL_E_USAGE,
-                    "%s: --dense-blocks %s: it is none, or numbers of blocks from 0 to %d "
-                    "between commas",
-                    d->model, list, d->layers - 1);
+      sl_graph_fail(
+          g, SL_E_USAGE,
+          "%s: --dense-blocks %s: must be none, or block numbers from 0 to %d separated by commas",
+          d->model, list, d->layers - 1);
       return;
     }
     at = end + (*end == ',');
@@ -234,8 +236,10 @@ static inline moe moe_of(sl_graph *g, const sl_args *args, const decoder *d, moe
     sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", d->model, m.k,
                   m.experts);
   if (m.shared && !names.shared)
-    sl_graph_fail(g, SL_E_USAGE, "%s has no expert for all tokens: --shared-ffn is qwen-moe's",
-                  d->model);
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "%s: --shared-ffn: not supported, this model has no shared expert; qwen-moe has one",
+        d->model);
   return m;
 }
 

@@ -13,7 +13,7 @@
 /* clang-format off */
 static const sl_option options[] = {
     {"activation", SL_OPTION_INT, "1024", "numbers a chunk keeps for its backward pass, times 2; "
-     "also the positions that can be cut in pieces", 1, 1 << 28},
+     "also the number of positions that can be cut into pieces", 1, 1 << 28},
     {0}};
 /* clang-format on */
 
@@ -43,4 +43,4 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return sl_graph_status(g);
 }
 
-SL_MODEL(pipeline, "the abstract model: equal chunks, durations and sizes only", options, build);
+SL_MODEL(pipeline, "abstract model: equal chunks, only durations and sizes", options, build);

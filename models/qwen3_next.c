@@ -15,18 +15,21 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of a block without experts; 0: 8/3 of the width, up "
-     "to a multiple of 64", 0, 1 << 24},
-    {"softmax-every", SL_OPTION_INT, "4", "`N`: every N-th block has softmax attention, the others states; "
-     "0: none has", 0, 1000},
-    {"key-heads", SL_OPTION_INT, "0", "heads of a state's queries and keys; 0: half as many as --value-heads", 0, 1 << 16},
-    {"value-heads", SL_OPTION_INT, "0", "heads of a state's values; 0: twice the width in all", 0, 1 << 16},
-    {"key-dim", SL_OPTION_INT, "64", "numbers a key of a state has", 1, 256},
-    {"value-dim", SL_OPTION_INT, "64", "numbers a value of a state has", 1, 256},
-    {"conv", SL_OPTION_INT, "4", "positions that the convolutions see", 1, 16},
-    {"experts", SL_OPTION_INT, "8", "experts of each block; 0: no block has any", 0, 1 << 16},
+    {"ffn", SL_OPTION_INT, "0", "inner width of blocks without experts; 0: 8/3 of the width, "
+     "rounded up to a multiple of 64", 0, 1 << 24},
+    {"softmax-every", SL_OPTION_INT, "4", "`N`: every N-th block has softmax attention and the "
+     "rest linear attention; 0: none", 0, 1000},
+    {"key-heads", SL_OPTION_INT, "0", "key heads of linear attention; 0: half of "
+     "--value-heads", 0, 1 << 16},
+    {"value-heads", SL_OPTION_INT, "0", "value heads of linear attention; 0: as many as make "
+     "twice the width", 0, 1 << 16},
+    {"key-dim", SL_OPTION_INT, "64", "numbers per key of linear attention", 1, 256},
+    {"value-dim", SL_OPTION_INT, "64", "numbers per value of linear attention", 1, 256},
+    {"conv", SL_OPTION_INT, "4", "width of the convolutions in positions", 1, 16},
+    {"experts", SL_OPTION_INT, "8", "experts per block; 0: none", 0, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
-    {"experts-every", SL_OPTION_INT, "1", "`N`: every N-th block has experts, the others SwiGLU", 1, 1 << 16},
+    {"experts-every", SL_OPTION_INT, "1", "`N`: every N-th block has experts and the rest "
+     "SwiGLU", 1, 1 << 16},
     MOE_DENSE_OPTIONS,
     SL_OPTIMIZER_OPTIONS,
     {0}};
@@ -208,5 +211,5 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return decoder_build(g, args, &d, feed_forward);
 }
 
-SL_MODEL_NAMED(qwen3_next, "qwen3-next", "Qwen3-Next: states of the gated delta rule, experts",
+SL_MODEL_NAMED(qwen3_next, "qwen3-next", "Qwen3-Next: gated delta rule, softmax attention, experts",
                options, build);

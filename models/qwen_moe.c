@@ -10,4 +10,4 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return moe_build(g, args, "qwen-moe", moe_qwen);
 }
 
-SL_MODEL_NAMED(qwen_moe, "qwen-moe", "Qwen's mixtures of experts", options, build);
+SL_MODEL_NAMED(qwen_moe, "qwen-moe", "Qwen's mixture-of-experts models", options, build);

@@ -19,7 +19,7 @@
 
 static sl_status want_causal(const sl_attrs *attrs) {
   if (!attrs->full && !attrs->window && !attrs->shown) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "blocks are chosen for causal attention, without attrs.%s",
+  return sl_fail(SL_E_SHAPE, "choosing blocks needs causal attention, without attrs.%s",
                  attrs->full     ? "full"
                  : attrs->window ? "window"
                                  : "shown");
@@ -47,15 +47,14 @@ static sl_status b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_t
 
 static sl_status want_budget(const sl_attrs *attrs) {
   if (attrs->count && attrs->value != 0)
-    return sl_fail(SL_E_SHAPE, "a budget is attrs.count blocks or a share attrs.value, not both");
+    return sl_fail(SL_E_SHAPE,
+                   "give the budget as attrs.count blocks or as a share attrs.value, not both");
   if (attrs->count ? attrs->count >= 2 : attrs->value > 0 && attrs->value <= 1) return SL_OK;
   if (attrs->count)
     return sl_fail(SL_E_SHAPE,
-                   "attrs.count must be 2 blocks or more, the first and a query's own,"
-                   " got %lld",
+                   "attrs.count must be at least 2 blocks, the first and a query's own, got %lld",
                    (long long)attrs->count);
-  return sl_fail(SL_E_SHAPE,
-                 "attrs.value must be a share of the blocks above 0 and up to 1, got %g",
+  return sl_fail(SL_E_SHAPE, "attrs.value must be a share of the blocks from above 0 to 1, got %g",
                  (double)attrs->value);
 }
 
@@ -77,14 +76,16 @@ static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 static sl_status check_list(const int32_t *list, int64_t n, int64_t head, int64_t own) {
   if (list[0] != own)
-    return sl_fail(SL_E_INPUT, "the list of query block %lld, head %lld, begins with block %d",
+    return sl_fail(SL_E_INPUT,
+                   "the list of query block %lld, head %lld, begins with an invalid block %d",
                    (long long)own, (long long)head, (int)list[0]);
   for (int64_t i = 1; i < n; i++)
     if (list[i] < -1 || (list[i] >= 0 && list[i] >= list[i - 1]))
-      return sl_fail(SL_E_INPUT,
-                     "the list of query block %lld, head %lld, has block %d after %d: it"
-                     " must fall, and end with -1",
-                     (long long)own, (long long)head, (int)list[i], (int)list[i - 1]);
+      return sl_fail(
+          SL_E_INPUT,
+          "the list of query block %lld, head %lld, has block %d after %d: it must be descending "
+          "and end with -1",
+          (long long)own, (long long)head, (int)list[i], (int)list[i - 1]);
   return SL_OK;
 }
 

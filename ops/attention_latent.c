@@ -18,13 +18,13 @@ static sl_status want_widths(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(sli_want_array("weight", &in[3], SL_F32, 2));
   int64_t query = attrs->heads > 0 ? in[0].dim[2] / attrs->heads : 0;
   if (attrs->heads < 1 || in[0].dim[2] % attrs->heads || query <= in[2].dim[2])
-    return sli_misfit(&in[0], "q must be f32[b, t, %d * n] with n above k's %lld", attrs->heads,
-                      (long long)in[2].dim[2]);
+    return sli_misfit(&in[0], "q must be f32[b, t, %d * n] with n greater than k's %lld",
+                      attrs->heads, (long long)in[2].dim[2]);
   if (in[3].dim[0] % attrs->heads || in[3].dim[0] / attrs->heads <= query - in[2].dim[2])
-    return sli_misfit(&in[3], "weight must be f32[%d * n, m] with n above %lld", attrs->heads,
-                      (long long)(query - in[2].dim[2]));
+    return sli_misfit(&in[3], "weight must be f32[%d * n, m] with n greater than %lld",
+                      attrs->heads, (long long)(query - in[2].dim[2]));
   if (in[1].dim[2] + in[2].dim[2] > SLI_MAX_LATENT)
-    return sli_misfit(&in[1], "c and k have at most %d numbers together", SLI_MAX_LATENT);
+    return sli_misfit(&in[1], "c and k may have at most %d numbers together", SLI_MAX_LATENT);
   return SL_OK;
 }
 

@@ -34,11 +34,11 @@ static sl_type ids_type(const sl_attrs *attrs, const sl_type *x) {
 
 static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
   if (attrs->full)
-    return sl_fail(SL_E_SHAPE,
-                   "queries see the keys behind them (attrs.full), which are in pieces"
-                   " that are yet to come");
+    return sl_fail(
+        SL_E_SHAPE,
+        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
   if (x->dim[1] <= attrs->length) return SL_OK;
-  return sli_misfit(x, "a piece has at most the %lld positions of its sequence",
+  return sli_misfit(x, "a piece may have at most the %lld positions of its sequence",
                     (long long)attrs->length);
 }
 
@@ -100,7 +100,7 @@ static sl_status packed_again_infer(const sl_attrs *attrs, int nin, const sl_typ
 /* in: q, kv, o, lse, do, [ids]. Sets *own to the type of the piece's k and v. */
 static sl_status backward_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *own) {
   if (attrs->heads < 1 || in[0].ndim != 3)
-    return sli_misfit(&in[0], "q must be f32[b, t, n] and heads positive");
+    return sli_misfit(&in[0], "q must be f32[b, t, n], and heads must be positive");
   *own = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
   const sl_type forward[] = {in[0], *own, *own};
   sl_type out[3];

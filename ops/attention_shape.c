@@ -35,15 +35,15 @@ sl_status sli_want_ids(const sl_type *ids, const sl_type *x) {
 
 static sl_status want_window(const sl_attrs *attrs) {
   if (attrs->shown < 0)
-    return sl_fail(SL_E_SHAPE, "%lld first keys cannot be shown", (long long)attrs->shown);
+    return sl_fail(SL_E_SHAPE, "%lld first keys cannot be shown to all", (long long)attrs->shown);
   if (attrs->window >= 0) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "a window must be 1 or more positions, or 0 for all, got %lld",
+  return sl_fail(SL_E_SHAPE, "a window must be at least 1 position, or 0 for none, got %lld",
                  (long long)attrs->window);
 }
 
 sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
   if (attrs->shown)
-    return sl_fail(SL_E_SHAPE, "keys that come in parts are not shown to all (attrs.shown)");
+    return sl_fail(SL_E_SHAPE, "keys given in parts cannot be shown to all (attrs.shown)");
   SLI_TRY(sli_want_array("q", q, SL_F32, 3));
   SLI_TRY(sli_want_array("kv", kv, SL_F32, 3));
   if (attrs->heads < 1 || q->dim[2] % attrs->heads)
@@ -52,7 +52,7 @@ sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type 
   want.dim[1] = kv->dim[1];
   SLI_TRY(sli_want("kv", kv, &want));
   if (q->dim[1] <= kv->dim[1]) return SL_OK;
-  return sli_misfit(q, "there are keys of %lld positions", (long long)kv->dim[1]);
+  return sli_misfit(q, "k must have %lld positions", (long long)kv->dim[1]);
 }
 
 static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
@@ -92,7 +92,8 @@ static sl_status want_sinks(const sl_attrs *attrs, const sl_type *sinks, const s
 sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_type *out) {
   SLI_TRY(sli_attention_infer(attrs, 3, in, out));
-  if (attrs->shown) return sl_fail(SL_E_SHAPE, "logits as sinks go without attrs.shown");
+  if (attrs->shown)
+    return sl_fail(SL_E_SHAPE, "logits as sinks are not supported with attrs.shown");
   SLI_TRY(want_sinks(attrs, &in[3], &in[0]));
   return nin > 4 ? sli_want_ids(&in[4], &in[0]) : SL_OK;
 }
@@ -103,7 +104,7 @@ static sl_status want_chunk(const sl_attrs *attrs) {
     return sl_fail(SL_E_SHAPE, "a chunk must be a multiple of %d positions, got %lld", SLI_KEY_TILE,
                    (long long)attrs->chunk);
   if (!attrs->full && !attrs->shown) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "chunks are for causal attention, without attrs.%s",
+  return sl_fail(SL_E_SHAPE, "chunks need causal attention, without attrs.%s",
                  attrs->full ? "full" : "shown");
 }
 

@@ -28,11 +28,11 @@ static sl_type ids_type(const sl_attrs *attrs, const sl_type *q) {
 static sl_status want_piece(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
   SLI_TRY(sli_want_share(attrs, q, kv));
   if (attrs->full)
-    return sl_fail(SL_E_SHAPE,
-                   "queries see the keys behind them (attrs.full), which are in pieces"
-                   " that are yet to come");
+    return sl_fail(
+        SL_E_SHAPE,
+        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
   if (kv->dim[1] <= attrs->length) return SL_OK;
-  return sli_misfit(kv, "a piece has at most the %lld positions of its sequence",
+  return sli_misfit(kv, "a piece may have at most the %lld positions of its sequence",
                     (long long)attrs->length);
 }
 

@@ -84,11 +84,11 @@ enum { SEEN = 4 }; /* numbers per query and head: CPUs use two; GPUs use the sum
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
   if (attrs->full)
-    return sl_fail(SL_E_SHAPE,
-                   "queries see the keys behind them (attrs.full), which are in pieces"
-                   " that are yet to come");
+    return sl_fail(
+        SL_E_SHAPE,
+        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
   if (in[1].dim[1] > attrs->length)
-    return sli_misfit(&in[1], "a piece has at most the %lld positions of its sequence",
+    return sli_misfit(&in[1], "a piece may have at most the %lld positions of its sequence",
                       (long long)attrs->length);
   if (nin > 2) SLI_TRY(sli_want_ids(&in[2], &in[1]));
   out[0] = in[0];

@@ -15,7 +15,7 @@ static sl_status bag_infer(const sl_attrs *attrs, const sl_type *ids, const sl_t
   y->dtype = SL_F32;
   y->dim[y->ndim - 1] = table->dim[1];
   if (!weights || weights->ndim < 0) return SL_OK;
-  if (bag && bag->mean) return sl_fail(SL_E_SHAPE, "weights are of sums, and a mean is asked for");
+  if (bag && bag->mean) return sl_fail(SL_E_SHAPE, "weights need sums, but a mean is asked for");
   sl_type want = *ids;
   want.dtype = SL_F32;
   return sli_want("weights", weights, &want);
@@ -88,7 +88,7 @@ static sl_status bag_check(const sl_call *call) {
   if (!count) count = call->in_type[1].dim[0];
   for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]); i++)
     if ((ids[i] < 0 || ids[i] >= count) && !sli_bag_pads(bag, ids[i]))
-      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, and the table has rows 0 to %lld",
+      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, but the table has rows 0 to %lld",
                      (long long)i, (int)ids[i], (long long)count - 1);
   return SL_OK;
 }

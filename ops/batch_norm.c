@@ -19,7 +19,7 @@ static sl_status batch_norm_infer(const sl_attrs *attrs, int nin, const sl_type 
   sl_type width = batch_norm_width(&in[0]);
   for (int i = 1; i < 5; i++) SLI_TRY(sli_want(names[i], &in[i], &width));
   if (!attrs->keep && sl_type_elements(&in[0]) < 2 * width.dim[0])
-    return sli_misfit(&in[0], "x must have two numbers of each channel at least");
+    return sli_misfit(&in[0], "x must have at least two numbers per channel");
   out[0] = in[0];
   out[1] = out[2] = out[3] = width;
   return SL_OK;

@@ -13,7 +13,7 @@ static sl_status binary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   SLI_TRY(sli_want_numbers("input 0", &in[0]));
   SLI_TRY(sli_want_numbers("input 1", &in[1]));
   if (is_loss(&in[0]) != is_loss(&in[1]))
-    return sli_misfit(&in[1], "an f64 scalar goes with another alone: input 1");
+    return sli_misfit(&in[1], "only an f64 scalar can be combined with an f64 scalar: input 1");
   return sli_broadcast(2, in, out);
 }
 

@@ -20,7 +20,7 @@ static sl_status want_taps(const sl_type *w, const sl_type *x) {
   SLI_TRY(sli_want_array("w", w, SL_F32, -1));
   bool middle = w->ndim == 3 && w->dim[1] == 1;
   if (!(middle || w->ndim == 2) || w->dim[0] != x->dim[2])
-    return sli_misfit(w, "w must be f32[%lld, n] or f32[%lld, 1, n], taps of each channel",
+    return sli_misfit(w, "w must be f32[%lld, n] or f32[%lld, 1, n], the taps of each channel",
                       (long long)x->dim[2], (long long)x->dim[2]);
   int64_t taps = sl_type_last(w);
   return taps >= 1 && taps <= SLI_MOST_TAPS

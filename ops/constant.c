@@ -33,7 +33,7 @@ static sl_status constant_infer(const sl_attrs *attrs, int nin, const sl_type *i
   bool fits = like.ndim == values->type.ndim;
   for (int d = 0; d < like.ndim && fits; d++) fits = like.dim[d] <= values->type.dim[d];
   out[0] = like;
-  return fits ? SL_OK : sli_misfit(&in[0], "like must have the constant's shape");
+  return fits ? SL_OK : sli_misfit(&in[0], "like must have the shape of the constant");
 }
 
 static int constant_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
@@ -61,7 +61,7 @@ static sl_status arange_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   (void)nin;
   if (in[0].ndim < 1 || (attrs->axes & (attrs->axes - 1)) ||
       sli_one_axis(attrs, &in[0]) >= in[0].ndim)
-    return sli_misfit(&in[0], "attrs.axes must have one bit, of a dim of like, not %#x",
+    return sli_misfit(&in[0], "attrs.axes must have exactly one bit, for a dim of like, not %#x",
                       attrs->axes);
   out[0] = in[0];
   out[0].dtype = SL_I32;
@@ -96,7 +96,7 @@ static sl_status to_f32_check(const sl_call *call) {
   for (int64_t i = 0; i < n && large; i++)
     if (fabs(x[i]) > SLI_LEAF_MOST)
       return sl_fail(SL_E_NUMERIC,
-                     "element %lld is %g, and numbers.exact sums gradients up to %g only",
+                     "element %lld is %g, but numbers.exact sums gradients up to %g only",
                      (long long)i, x[i], SLI_LEAF_MOST);
   return SL_OK;
 }
@@ -120,10 +120,9 @@ static sl_status one_hot_infer(const sl_attrs *attrs, int nin, const sl_type *in
   (void)nin;
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, in[0].ndim ? -1 : 0));
   if (in[0].ndim == SL_MAX_DIMS)
-    return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
+    return sli_misfit(&in[0], "ids may have at most %d dims", SL_MAX_DIMS - 1);
   if (attrs->count < 1)
-    return sl_fail(SL_E_SHAPE,
-                   "attrs.count, how many classes there are, must be 1 or more, not %lld",
+    return sl_fail(SL_E_SHAPE, "attrs.count, the number of classes, must be at least 1, not %lld",
                    (long long)attrs->count);
   out[0] = in[0];
   out[0].dtype = SL_F32;
@@ -135,7 +134,7 @@ static sl_status one_hot_check(const sl_call *call) {
   const int32_t *ids = call->in[0];
   for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]); i++)
     if (ids[i] < 0 || ids[i] >= call->attrs->count)
-      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, and there are classes 0 to %lld",
+      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, but there are classes 0 to %lld",
                      (long long)i, (int)ids[i], (long long)call->attrs->count - 1);
   return SL_OK;
 }

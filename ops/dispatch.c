@@ -40,12 +40,12 @@ static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
   const sl_dispatch *r = sli_dispatch_of(call);
   int64_t room = sl_type_elements(&call->out_type[0]);
-  return sl_fail(SL_E_INPUT,
-                 "%lld rows come to device %d of the stage for its experts %lld to %lld, and it "
-                 "has room for %lld: --expert-rows %.3g would have been enough",
-                 (long long)rows, r->rank, (long long)r->first,
-                 (long long)(r->first + r->count - 1), (long long)room,
-                 (double)rows / (double)r->expected);
+  return sl_fail(
+      SL_E_INPUT,
+      "%lld rows come to device %d of the stage for its experts %lld to %lld, but it has room "
+      "for %lld: --expert-rows %.3g would have been enough",
+      (long long)rows, r->rank, (long long)r->first, (long long)(r->first + r->count - 1),
+      (long long)room, (double)rows / (double)r->expected);
 }
 
 static sl_status own_ids_check(const sl_call *call) {

@@ -38,8 +38,7 @@ static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in
   if (onto) SLI_TRY(sli_want_array("x", &in[2], SL_F32, -1));
   else if (attrs->count < 1)
     return sl_fail(SL_E_SHAPE,
-                   "attrs.count must say how many positions the sums have, where there "
-                   "is no x");
+                   "attrs.count must give the number of positions of the sums if there is no x");
   else if (axis < y.ndim) y.dim[axis] = attrs->count;
   SLI_TRY(sli_indexing_check(attrs, &y, &in[1], &src));
   SLI_TRY(sli_want("src", &in[0], &src));
@@ -110,8 +109,7 @@ static sl_status check_index(const sl_call *call, int64_t there) {
   for (int64_t i = 0; i < sl_type_elements(type); i++)
     if (index[i] < 0 || index[i] >= count)
       return sl_fail(SL_E_INPUT,
-                     "element %lld of its index, %s, is %d, and there are positions 0 to "
-                     "%lld",
+                     "element %lld of its index, %s, is %d, but there are positions 0 to %lld",
                      (long long)i, sl_type_format(text, type), (int)index[i], (long long)count - 1);
   return SL_OK;
 }

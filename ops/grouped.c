@@ -32,7 +32,7 @@ static sl_status want_rows(const char *name, const sl_type *x, const sl_type *id
 static sl_status want_ids(const sl_type *ids) {
   SLI_TRY(sli_want_array("ids", ids, SL_I32, -1));
   if (ids->ndim < SL_MAX_DIMS) return SL_OK;
-  return sli_misfit(ids, "ids must have at most %d dims", SL_MAX_DIMS - 1);
+  return sli_misfit(ids, "ids may have at most %d dims", SL_MAX_DIMS - 1);
 }
 
 static sl_type rows_type(const sl_type *ids, int64_t width) {
@@ -115,7 +115,7 @@ static sl_status grouped_linear_check(const sl_call *call) {
   if (!count) count = call->in_type[2].dim[0];
   for (int64_t i = 0; i < sli_grouped_valid_ids(call); i++)
     if (ids[i] < -1 || ids[i] >= count)
-      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, and there are experts 0 to %lld",
+      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, but there are experts 0 to %lld",
                      (long long)i, (int)ids[i], (long long)count - 1);
   return SL_OK;
 }
@@ -204,7 +204,7 @@ const sl_op sl_op_grouped_linear_w = {
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 3));
   if (in[2].dtype == SL_BF16 && attrs->exact)
-    return sli_misfit(&in[2], "exact products read weights in f32");
+    return sli_misfit(&in[2], "exact products need weights in f32");
   sl_type values[3] = {in[0], in[1], in[2]};
   if (values[2].dtype == SL_BF16) values[2].dtype = SL_F32;
   return grouped_linear_infer(attrs, 3, values, out);

@@ -31,17 +31,18 @@ sl_status sli_indexing_check(const sl_attrs *attrs, const sl_type *whole, const 
                              sl_type *other) {
   int axis = sli_one_axis(attrs, whole);
   if (whole->ndim < 1 || (attrs->axes & (attrs->axes - 1)) || axis < 0 || axis >= whole->ndim)
-    return sli_misfit(whole, "attrs.axes must have one bit, of a dim of what is indexed, not %#x",
-                      attrs->axes);
+    return sli_misfit(
+        whole, "attrs.axes must have exactly one bit, for a dim of the indexed tensor, not %#x",
+        attrs->axes);
   bool fits = index->dtype == SL_I32 && index->ndim == whole->ndim;
   for (int d = 0; d < whole->ndim && fits; d++)
     fits =
         index->dim[d] >= 1 && (d == axis || index->dim[d] == 1 || index->dim[d] == whole->dim[d]);
   char text[SL_TYPE_TEXT];
   if (!fits)
-    return sli_misfit(index,
-                      "index must be i32 of %d dims that, but for dim %d, are those of %s or 1",
-                      whole->ndim, axis, sl_type_format(text, whole));
+    return sli_misfit(
+        index, "index must be i32 of %d dims that, except for dim %d, equal those of %s or 1",
+        whole->ndim, axis, sl_type_format(text, whole));
   *other = *whole;
   other->dim[axis] = index->dim[axis];
   return SL_OK;

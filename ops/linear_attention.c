@@ -32,11 +32,11 @@ static sl_status want_heads(const sl_attrs *attrs, const sl_type *in) {
   bool shared = few != heads && in[0].dim[2] == in[1].dim[2];
   if (heads < 1 || heads % few || in[0].dim[2] % (shared ? few : heads) ||
       in[2].dim[2] % (shared ? heads : few))
-    return sl_fail(SL_E_SHAPE,
-                   "%lld heads and %lld key heads (attrs.heads, attrs.kv_heads) do not divide "
-                   "%lld numbers of queries and %lld of values",
-                   (long long)heads, (long long)few, (long long)in[0].dim[2],
-                   (long long)in[2].dim[2]);
+    return sl_fail(
+        SL_E_SHAPE,
+        "%lld heads and %lld key heads (attrs.heads, attrs.kv_heads) must divide %lld numbers of "
+        "queries and %lld of values",
+        (long long)heads, (long long)few, (long long)in[0].dim[2], (long long)in[2].dim[2]);
   return SL_OK;
 }
 
@@ -45,7 +45,7 @@ sl_status sli_linear_want(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(sli_want_array("gates", &in[3], SL_F32, 3));
   sli_linear_shape s = sli_linear_shape_of(attrs, in);
   if (s.dk > SLI_MAX_HEAD_DIM || s.dv > SLI_MAX_HEAD_DIM)
-    return sl_fail(SL_E_SHAPE, "heads of %lld keys and %lld values: at most %d are possible",
+    return sl_fail(SL_E_SHAPE, "heads of %lld keys and %lld values: at most %d are supported",
                    (long long)s.dk, (long long)s.dv, SLI_MAX_HEAD_DIM);
   SLI_TRY(sli_linear_want_rows("k", &in[1], &in[0], s.k_heads * s.dk));
   SLI_TRY(sli_linear_want_rows("v", &in[2], &in[0], s.v_heads * s.dv));

@@ -49,10 +49,11 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   for (int i = 1; i < nin; i++) SLI_TRY(sli_want("record", &in[i], &in[0]));
   if (attrs->count < 1 || attrs->count >= in[0].dim[2] ||
       (in[0].dim[2] - attrs->count) % attrs->count)
-    return sl_fail(SL_E_SHAPE, "no state of %lld numbers has %lld gates (attrs.count)",
+    return sl_fail(SL_E_SHAPE, "a state of %lld numbers cannot have %lld gates (attrs.count)",
                    (long long)in[0].dim[2], (long long)attrs->count);
   if (attrs->first < 0 || attrs->first > nin)
-    return sl_fail(SL_E_SHAPE, "%lld of %d records (attrs.first)", (long long)attrs->first, nin);
+    return sl_fail(SL_E_SHAPE, "record %lld of %d (attrs.first) does not exist",
+                   (long long)attrs->first, nin);
   for (int o = 0; o < join_outputs(attrs, nin); o++)
     out[o] = sli_type_with_last(&in[0], in[0].dim[2] - attrs->count);
   return SL_OK;

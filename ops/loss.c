@@ -20,7 +20,7 @@ sl_status sli_check_targets(const sl_call *call, const int32_t *ignored) {
   for (int64_t r = 0; r < rows; r++) {
     bool left = ignored && targets[r] == *ignored;
     if (!left && (targets[r] < 0 || targets[r] >= classes))
-      return sl_fail(SL_E_INPUT, "target %lld is %d, and there are classes 0 to %lld", (long long)r,
+      return sl_fail(SL_E_INPUT, "target %lld is %d, but there are classes 0 to %lld", (long long)r,
                      (int)targets[r], (long long)classes - 1);
   }
   return SL_OK;
@@ -30,8 +30,8 @@ static sl_status cross_entropy_check(const sl_call *call) { return sli_check_tar
 
 static sl_status want_groups(const sl_attrs *attrs, const sl_type *logits) {
   if (!attrs->chunk || sl_type_last(logits) <= attrs->chunk * SLI_MOST_GROUPS) return SL_OK;
-  return sli_misfit(logits, "there may be %d groups of %lld columns (attrs.chunk)", SLI_MOST_GROUPS,
-                    (long long)attrs->chunk);
+  return sli_misfit(logits, "at most %d groups of %lld columns are supported (attrs.chunk)",
+                    SLI_MOST_GROUPS, (long long)attrs->chunk);
 }
 
 static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
@@ -83,7 +83,7 @@ static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   SLI_TRY(want_targets(&in[1], &in[0]));
   int64_t columns = sl_type_last(&in[0]), chunk = attrs->chunk ? attrs->chunk : columns;
   if (columns % chunk)
-    return sli_misfit(&in[0], "groups have %lld columns (attrs.chunk)", (long long)chunk);
+    return sli_misfit(&in[0], "groups must have %lld columns (attrs.chunk)", (long long)chunk);
   out[0] = sli_type_with_last(&in[0], SLI_PART * (columns / chunk));
   return SL_OK;
 }

@@ -21,7 +21,7 @@ static sl_status matmul_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   (void)nin;
   for (int i = 0; i < 2; i++) {
     SLI_TRY(sli_want_array(i ? "b" : "a", &in[i], SL_F32, -1));
-    if (in[i].ndim < 2) return sli_misfit(&in[i], "%s must have two dims or more", i ? "b" : "a");
+    if (in[i].ndim < 2) return sli_misfit(&in[i], "%s must have at least two dims", i ? "b" : "a");
   }
   int64_t k = side(&in[0], attrs->left_transposed, 1);
   if (side(&in[1], attrs->transposed, 0) != k)

@@ -19,7 +19,7 @@ static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
 /* ---- slice ------------------------------------------------------------------------- */
 
 static sl_status want_positions(const sl_type *part) {
-  return sl_type_elements(part) ? SL_OK : sli_misfit(part, "a part may not be empty");
+  return sl_type_elements(part) ? SL_OK : sli_misfit(part, "a part must not be empty");
 }
 
 static sl_status slice_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -79,12 +79,12 @@ static sl_status want_tiling(const sl_type *whole, int nparts, const sl_part *pa
       return sli_misfit(whole, "parts 0 and %d must be along one dim to be joined", p);
     for (int q = 0; q < p && cut.begin[0] < end; q++) {
       sli_cut other = sli_part_cut(whole, &parts[q]);
-      if (overlap(&cut, &other)) return sli_misfit(whole, "parts %d and %d may not overlap", q, p);
+      if (overlap(&cut, &other)) return sli_misfit(whole, "parts %d and %d must not overlap", q, p);
     }
     bytes += cut.part;
     for (int r = 0; r < cut.nranges; r++) end = SLI_MAX(end, cut.begin[r] + cut.count[r]);
   }
-  return bytes == first.whole ? SL_OK : sli_misfit(whole, "parts must make up the whole");
+  return bytes == first.whole ? SL_OK : sli_misfit(whole, "parts must cover the whole");
 }
 
 static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -139,7 +139,7 @@ static sl_status sum_part_infer(const sl_attrs *attrs, int nin, const sl_type *i
   sl_type whole;
   SLI_TRY(sum_infer(attrs, nin, in, &whole));
   if (nin > SLI_SUM_MOST)
-    return sl_fail(SL_E_SHAPE, "at most %d arrays can be summed, not %d", SLI_SUM_MOST, nin);
+    return sl_fail(SL_E_SHAPE, "at most %d arrays can be summed, got %d", SLI_SUM_MOST, nin);
   return slice_infer(attrs, 1, &whole, out);
 }
 

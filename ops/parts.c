@@ -15,12 +15,13 @@ static int64_t extent(const sl_type *whole, const sl_part *part) {
 }
 
 sl_status sli_part_check(const sl_type *whole, const sl_part *part) {
-  if (whole->ndim < 0) return sli_misfit(whole, "there must be something to take a part of");
+  if (whole->ndim < 0) return sli_misfit(whole, "the array to take a part of must not be empty");
   if (part->axis == SL_PART_ALL) return SL_OK;
   if (part->axis < SL_PART_FLAT || part->axis >= whole->ndim)
     return sli_misfit(whole, "a part along dim %d needs an array with that dim", part->axis);
   if (part->nranges < 0 || part->nranges > SL_PART_RANGES)
-    return sl_fail(SL_E_SHAPE, "a part has 0 to %d ranges, got %d", SL_PART_RANGES, part->nranges);
+    return sl_fail(SL_E_SHAPE, "a part must have 0 to %d ranges, got %d", SL_PART_RANGES,
+                   part->nranges);
   int64_t end = 0, positions = extent(whole, part);
   for (int r = 0; r < part->nranges; r++) {
     int64_t begin = part->begin[r], count = part->count[r];

@@ -8,10 +8,10 @@ static sl_status dropout_infer(const sl_attrs *attrs, int nin, const sl_type *in
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
   if (!(attrs->value >= 0 && attrs->value < 1))
-    return sl_fail(SL_E_SHAPE,
-                   "attrs.value, how likely an element is dropped, must be in [0, 1), "
-                   "not %g",
-                   (double)attrs->value);
+    return sl_fail(
+        SL_E_SHAPE,
+        "attrs.value, the probability that an element is dropped, must be in [0, 1), got %g",
+        (double)attrs->value);
   out[0] = in[0];
   return SL_OK;
 }

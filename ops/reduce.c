@@ -7,7 +7,7 @@
 static sl_status reduced_infer(const sl_attrs *attrs, const sl_type *x, sl_type *out) {
   SLI_TRY(sli_want_array("x", x, SL_F32, -1));
   if (attrs->axes & ~sli_reduce_all_axes(x))
-    return sli_misfit(x, "attrs.axes must be dims of x, and %#x has others", attrs->axes);
+    return sli_misfit(x, "attrs.axes must be dims of x, but %#x has others", attrs->axes);
   *out = sli_reduced(x, sli_reduce_axes(attrs, x), attrs->keep);
   return SL_OK;
 }

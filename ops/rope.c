@@ -178,7 +178,7 @@ static sl_status find_kind(const char *text, size_t length, sl_rope *out) {
     }
   return sl_fail(
       SL_E_USAGE,
-      "rotary scaling \"%.*s\": it is one of none, linear, llama3, yarn, yarn-untruncated, "
+      "rotary scaling \"%.*s\": must be one of none, linear, llama3, yarn, yarn-untruncated, "
       "dual-chunk",
       (int)SLI_MIN(length, (size_t)40), text);
 }
@@ -226,13 +226,12 @@ static sl_status rope_check(const struct kind *kind, sl_rope *out) {
     if (*value == 0) *value = k->value;
   }
   if (out->part > 1)
-    return sl_fail(SL_E_USAGE, "rotary scaling %s: partial_rotary_factor=%g is more than 1",
+    return sl_fail(SL_E_USAGE, "rotary scaling %s: partial_rotary_factor=%g must not exceed 1",
                    kind->name, out->part);
   if (kind == &kinds[SL_ROPE_DUAL_CHUNK]) SLI_TRY(check_chunk(out));
   if (out->low && out->low >= out->high)
     return sl_fail(SL_E_USAGE,
-                   "rotary scaling %s: %g, the lower bound, is not less than %g, the "
-                   "upper",
+                   "rotary scaling %s: %g, the lower bound, must be less than %g, the upper",
                    kind->name, out->low, out->high);
   return SL_OK;
 }

@@ -18,7 +18,7 @@ static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                       part ? "" : "2 * ", attrs->heads);
   int64_t width = in[0].dim[2] / heads, turned = sli_rotary_turned(attrs, width);
   if (turned < 2 || turned > width || turned % 2)
-    return sli_misfit(&in[0], "%g of a head's %lld numbers must be an even number that turn",
+    return sli_misfit(&in[0], "%g of a head's %lld numbers must be an even number to rotate",
                       rope->part, (long long)width);
   out[0] = in[0];
   return SL_OK;

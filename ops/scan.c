@@ -7,7 +7,8 @@
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
   int axis = sli_one_axis(attrs, x);
   if (!(attrs->axes & (attrs->axes - 1)) && axis < x->ndim) return SL_OK;
-  return sli_misfit(x, "attrs.axes must have one bit, of a dim of x, not %#x", attrs->axes);
+  return sli_misfit(x, "attrs.axes must have exactly one bit, for a dim of x, not %#x",
+                    attrs->axes);
 }
 
 /* Splits along any dim but the scanned one. */
@@ -34,10 +35,11 @@ static sl_status top_k_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   SLI_TRY(want_axis(attrs, &in[0]));
   int axis = sli_one_axis(attrs, &in[0]);
   if (attrs->count < 1 || attrs->count > in[0].dim[axis])
-    return sli_misfit(&in[0],
-                      "attrs.count, how many are wanted of the %lld along dim %d, must be 1 "
-                      "to as many, not %lld",
-                      (long long)in[0].dim[axis], axis, (long long)attrs->count);
+    return sli_misfit(
+        &in[0],
+        "attrs.count, the number wanted of the %lld along dim %d, must be from 1 to that number, "
+        "not %lld",
+        (long long)in[0].dim[axis], axis, (long long)attrs->count);
   out[0] = in[0];
   out[0].dim[axis] = attrs->count;
   out[1] = out[0];

@@ -20,7 +20,7 @@ static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
 }
 
 static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
-  if (attrs->full) return sl_fail(SL_E_SHAPE, "queries see keys that are yet to come (attrs.full)");
+  if (attrs->full) return sl_fail(SL_E_SHAPE, "queries see later keys (attrs.full)");
   if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
   return sli_want_array("batch", batch, SL_I32, 1);
 }
@@ -28,7 +28,9 @@ static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
 static sl_status want_no_ids(const sl_type *ids) {
   return ids->ndim < 0
              ? SL_OK
-             : sl_fail(SL_E_SHAPE, "documents are told apart, which sequences are already");
+             : sl_fail(
+                   SL_E_SHAPE,
+                   "masks of documents are not supported, since sequences are separate already");
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

@@ -29,7 +29,7 @@ static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_ty
   bias = SL_TYPE(SL_F32, n);
   if (in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
   if (attrs->exact && in[1].dtype != SL_F32)
-    return sli_misfit(&in[1], "exact products read weights in f32");
+    return sli_misfit(&in[1], "exact products need weights in f32");
   out[0] = sli_type_with_last(&in[0], n);
   return SL_OK;
 }

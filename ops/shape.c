@@ -34,7 +34,7 @@ sl_status sli_want_numbers(const char *name, const sl_type *got) {
   if (got->dtype == SL_F64 && !got->ndim) return SL_OK;
   if (got->dtype == SL_F32 && got->ndim >= 0)
     return sli_want_array(name, got, SL_F32, got->ndim ? -1 : 0);
-  return sli_misfit(got, "%s must be f32, or an f64 scalar", name);
+  return sli_misfit(got, "%s must be f32 or an f64 scalar", name);
 }
 
 sl_type sli_type_with_last(const sl_type *type, int64_t last) {

@@ -6,7 +6,8 @@
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
   SLI_TRY(sli_want_array("x", x, SL_F32, -1));
   if (!(attrs->axes & (attrs->axes - 1)) && !(attrs->axes >> x->ndim)) return SL_OK;
-  return sli_misfit(x, "attrs.axes must have one bit, of a dim of x, not %#x", attrs->axes);
+  return sli_misfit(x, "attrs.axes must have exactly one bit, for a dim of x, not %#x",
+                    attrs->axes);
 }
 
 static sl_status softmax_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

@@ -20,8 +20,7 @@ sl_status sli_broadcast(int n, const sl_type *types, sl_type *out) {
       char a[SL_TYPE_TEXT];
       if (own != 1 && length != 1 && own != length)
         return sli_misfit(&types[i],
-                          "what is broadcast with %s must have %lld or 1 at dim %d from "
-                          "the end",
+                          "a tensor broadcast with %s must have %lld or 1 at dim %d from the end",
                           sl_type_format(a, &types[0]), (long long)length, out->ndim - d);
       if (own != 1) length = own;
     }

@@ -29,11 +29,11 @@ static sl_status marks_check(const sl_call *call) {
     int64_t found = 0;
     for (int64_t t = 0; t < length; t++) found += tokens[b * length + t] == call->attrs->ignore;
     if (found != call->attrs->count)
-      return sl_fail(SL_E_INPUT,
-                     "sequence %lld of the microbatch has %lld places for rows of the encoder "
-                     "(token %d), which makes %lld",
-                     (long long)b, (long long)found, call->attrs->ignore,
-                     (long long)call->attrs->count);
+      return sl_fail(
+          SL_E_INPUT,
+          "sequence %lld of the microbatch has %lld placeholders for encoder rows (token %d), "
+          "but the encoder makes %lld",
+          (long long)b, (long long)found, call->attrs->ignore, (long long)call->attrs->count);
   }
   return SL_OK;
 }

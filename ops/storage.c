@@ -134,7 +134,7 @@ static void round_int8(const sl_type *values, const float *from, float *to) {
 }
 
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out) {
-  SLI_CHECK(!sli_storage_blocks(storage), "f32 becomes no blocks");
+  SLI_CHECK(!sli_storage_blocks(storage), "f32 cannot be quantized into blocks");
   uint16_t *to = out;
   if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
   else if (storage == SL_STORAGE_INT8) round_int8(values, from, out);

@@ -59,7 +59,7 @@ static sl_status embedding_stored_infer(const sl_attrs *attrs, int nin, const sl
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
   SLI_TRY(want_stored("table", attrs, &in[1], &rows));
   if (in[0].ndim == SL_MAX_DIMS)
-    return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
+    return sli_misfit(&in[0], "ids may have at most %d dims", SL_MAX_DIMS - 1);
   out[0] = in[0];
   out[0].dtype = SL_F32;
   out[0].dim[out[0].ndim++] = attrs->dims[0];

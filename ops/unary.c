@@ -13,14 +13,14 @@ static sl_status unary_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 
 static sl_status clamp_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   if (!(attrs->value <= attrs->upper))
-    return sl_fail(SL_E_SHAPE, "the low bound must not be above the high one, got %g and %g",
+    return sl_fail(SL_E_SHAPE, "the lower bound must not be above the upper one, got %g and %g",
                    (double)attrs->value, (double)attrs->upper);
   return unary_infer(attrs, nin, in, out);
 }
 
 static sl_status softcap_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   if (!(attrs->value > 0 && isfinite(attrs->value)))
-    return sl_fail(SL_E_SHAPE, "the cap must be above 0 and finite, got %g", (double)attrs->value);
+    return sl_fail(SL_E_SHAPE, "the cap must be finite and above 0, got %g", (double)attrs->value);
   return unary_infer(attrs, nin, in, out);
 }
 

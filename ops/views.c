@@ -21,7 +21,7 @@ static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *type) {
   if (attrs->axes && !(attrs->axes & (attrs->axes - 1)) && sli_concat_axis(attrs) < type->ndim)
     return SL_OK;
-  return sli_misfit(type, "attrs.axes must have one bit, of a dim of the inputs, not %#x",
+  return sli_misfit(type, "attrs.axes must have exactly one bit, for a dim of the inputs, not %#x",
                     attrs->axes);
 }
 
@@ -95,7 +95,8 @@ static sl_status split_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   for (int o = 0; o < lengths->count; o++) {
     out[o] = in[0];
     sum += out[o].dim[sli_concat_axis(attrs)] = lengths->of[o];
-    if (lengths->of[o] < 1) return sl_fail(SL_E_SHAPE, "part %d must have a position at least", o);
+    if (lengths->of[o] < 1)
+      return sl_fail(SL_E_SHAPE, "part %d must have at least one position", o);
   }
   return sum == in[0].dim[sli_concat_axis(attrs)]
              ? SL_OK
@@ -160,10 +161,10 @@ static sl_status reshape_group(const sl_reshaping *r, const group *g, const sl_t
   int64_t whole = r->from.dim[g->from_lead], part = in->dim[g->from_lead];
   int64_t length = r->to.dim[g->to_lead] * part;
   if (length % whole)
-    return sli_misfit(in,
-                      "%lld of %lld positions of dim %d are not whole positions of dim %d of "
-                      "the new shape",
-                      (long long)part, (long long)whole, g->from_lead, g->to_lead);
+    return sli_misfit(
+        in,
+        "%lld of %lld positions of dim %d do not make whole positions of dim %d of the new shape",
+        (long long)part, (long long)whole, g->from_lead, g->to_lead);
   out->dim[g->to_lead] = length / whole;
   return SL_OK;
 }
@@ -174,7 +175,7 @@ static sl_status reshape_infer(const sl_attrs *attrs, int nin, const sl_type *in
   if (!r) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_reshaping");
   char text[SL_TYPE_TEXT];
   if (sl_type_elements(&r->from) != sl_type_elements(&r->to))
-    return sli_misfit(&r->from, "%lld elements, those of the new shape %s, are wanted",
+    return sli_misfit(&r->from, "x must have %lld elements, as the new shape %s has",
                       (long long)sl_type_elements(&r->to), sl_type_format(text, &r->to));
   if (in[0].ndim != r->from.ndim) return sli_misfit(&in[0], "x must have %d dims", r->from.ndim);
   out[0] = r->to;
@@ -267,8 +268,8 @@ static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   int ndim = like ? like->ndim : attrs->ndims;
   if (x->dtype != SL_F32 && x->dtype != SL_I32) return sli_misfit(x, "x must be f32 or i32");
   if (ndim < x->ndim || ndim > SL_MAX_DIMS)
-    return sli_misfit(x, "x cannot have %d dims: its own at least, and %d at most", ndim,
-                      SL_MAX_DIMS);
+    return sli_misfit(x, "x cannot be expanded to %d dims: at least its own number, and at most %d",
+                      ndim, SL_MAX_DIMS);
   *out = (sl_type){.dtype = x->dtype, .ndim = ndim};
   for (int d = 0; d < ndim; d++) {
     int64_t own = d < ndim - x->ndim ? 1 : x->dim[d - (ndim - x->ndim)];

@@ -47,7 +47,7 @@ static sl_status check_numbers(const sl_window *r, const sl_type *x) {
         return sl_fail(SL_E_SHAPE, "%s must be from 0 to %d, got %lld", names[i], MOST,
                        (long long)of[i][a]);
       if (of[i][a] && !dim_along(x, a))
-        return sl_fail(SL_E_SHAPE, "%s[0] must be 0 for sequences: theirs is %s[1]", names[i],
+        return sl_fail(SL_E_SHAPE, "%s[0] must be 0 for sequences, which use %s[1]", names[i],
                        names[i]);
     }
   if (r->groups < 0) return sl_fail(SL_E_SHAPE, "groups must not be negative");
@@ -56,10 +56,11 @@ static sl_status check_numbers(const sl_window *r, const sl_type *x) {
 
 static sl_status check_pool(const sl_window *r, const sli_window *w) {
   if (r->groups || r->dilation[0] || r->dilation[1])
-    return sl_fail(SL_E_SHAPE, "a pool has no groups and no dilation");
+    return sl_fail(SL_E_SHAPE, "pooling does not take groups or dilation");
   for (int a = 0; a < 2; a++)
     if (2 * w->pad[a] > w->size[a])
-      return sl_fail(SL_E_SHAPE, "the pad of a pool must be at most half its size %lld, got %lld",
+      return sl_fail(SL_E_SHAPE,
+                     "the padding of a pool must be at most half its size %lld, got %lld",
                      (long long)w->size[a], (long long)w->pad[a]);
   return SL_OK;
 }
@@ -67,7 +68,8 @@ static sl_status check_pool(const sl_window *r, const sli_window *w) {
 static sl_status check_kernel(const sl_window *r, const sli_window *w, const sl_type *x,
                               const sl_type *kernel) {
   if (r->size[0] || r->size[1])
-    return sl_fail(SL_E_SHAPE, "size is of pools: a convolution's is its weight's");
+    return sl_fail(SL_E_SHAPE,
+                   "size is for pools only; a convolution's size is that of its weight");
   if (w->channels % w->groups)
     return sli_misfit(x, "x must have channels in %lld equal groups", (long long)w->groups);
   if (kernel->dim[1] != w->channels / w->groups)
@@ -93,10 +95,10 @@ sl_status sli_window_check(const sl_attrs *attrs, const sl_type *x, const sl_typ
   SLI_TRY(w ? check_kernel(r, &to, x, w) : check_pool(r, &to));
   for (int a = 0; a < 2; a++)
     if (reach(&to, a) > to.in[a] + 2 * to.pad[a])
-      return sl_fail(SL_E_SHAPE,
-                     "a window of %lld does not fit into %lld positions and a pad of "
-                     "%lld on both sides",
-                     (long long)reach(&to, a), (long long)to.in[a], (long long)to.pad[a]);
+      return sl_fail(
+          SL_E_SHAPE,
+          "a window of %lld does not fit into %lld positions with a padding of %lld on both sides",
+          (long long)reach(&to, a), (long long)to.in[a], (long long)to.pad[a]);
   return SL_OK;
 }
 

@@ -36,20 +36,21 @@ static sl_status select_source(hwloc_topology_t topology, const char *descriptio
       return sl_fail(SL_E_INPUT, "cannot read the machine description %s: %s", description,
                      strerror(errno));
     if (hwloc_topology_set_xml(topology, description))
-      return sl_fail(SL_E_INPUT, "%s is not a machine description that lstopo wrote", description);
+      return sl_fail(SL_E_INPUT, "%s is not a machine description written by lstopo", description);
     return SL_OK;
   }
   if (hwloc_topology_set_synthetic(topology, description))
-    return sl_fail(SL_E_INPUT,
-                   "machine description '%s' is wrong: expected hwloc's notation, as in "
-                   "\"node:2 core:4 pu:2\", or a file that ends with .xml",
-                   description);
+    return sl_fail(
+        SL_E_INPUT,
+        "invalid machine description '%s': expected hwloc's notation, as in \"node:2 core:4 "
+        "pu:2\", or a file that ends with .xml",
+        description);
   return SL_OK;
 }
 
 static sl_status machine_load(const char *description, hwloc_topology_t *out) {
   hwloc_topology_t topology;
-  if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "hwloc does not start");
+  if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "cannot start hwloc");
   /* I/O devices of a described machine cost nothing to load; on this machine near.c asks the
    * system. */
   if (description) hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);

@@ -62,7 +62,7 @@ static int least_used(const sl_machine *machine, hwloc_obj_t part, const int *us
 sl_status sl_placement_create_near(const sl_machine *machine, int devices, const char *const *pci,
                                    sl_placement **out) {
   if (devices < 1 || devices > 1 << 20)
-    return sl_fail(SL_E_USAGE, "cannot place %d devices: 1 or more, and not that many", devices);
+    return sl_fail(SL_E_USAGE, "cannot place %d devices: must be from 1 to 1048576", devices);
   sl_placement *p = sli_calloc(1, sizeof *p);
   int *used = sli_calloc((size_t)machine->ncores, sizeof *used);
   *p = (sl_placement){.machine = machine,

@@ -96,7 +96,7 @@ static void place_in_turn(sl_placement *placement) {
 sl_status sl_placement_create(const sl_machine *machine, int devices, int threads,
                               sl_placement **out) {
   if (devices < 1 || threads < 1)
-    return sl_fail(SL_E_USAGE, "cannot place %d devices of %d threads: both must be 1 or more",
+    return sl_fail(SL_E_USAGE, "cannot place %d devices of %d threads: both must be at least 1",
                    devices, threads);
   if (devices > (1 << 20) / threads)
     return sl_fail(SL_E_USAGE, "cannot place %d devices of %d threads: too many threads", devices,
@@ -149,6 +149,6 @@ void sl_placement_bind(void *arg, int device, int thread) {
   hwloc_const_cpuset_t set = sli_placement_set(placement, device, thread);
   if (hwloc_set_cpubind(machine->topology, set, HWLOC_CPUBIND_THREAD) &&
       !atomic_flag_test_and_set(&said))
-    sli_log("thread %d of device %d cannot be bound near core %d (%s); going on unbound", thread,
+    sli_log("thread %d of device %d cannot be bound near core %d (%s); it runs unbound", thread,
             device, sl_placement_core(placement, device, thread), strerror(errno));
 }

@@ -124,12 +124,14 @@ static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t contex
   const sl_rollouts_options *o = &r->options;
   *targets = NULL;
   if (rows * o->microbatches != o->batch) {
-    sl_graph_fail(g, SL_E_USAGE, "rollouts: the model reads %lld rows in a step, not %lld",
+    sl_graph_fail(g, SL_E_USAGE,
+                  "rollouts: the model reads %lld rows per step, but the options say %lld",
                   (long long)rows * o->microbatches, (long long)o->batch);
     return NULL;
   }
   if (context != r->context) {
-    sl_graph_fail(g, SL_E_USAGE, "rollouts: the model reads rows of %lld tokens, and serves %lld",
+    sl_graph_fail(g, SL_E_USAGE,
+                  "rollouts: the model reads rows of %lld tokens, but is served with %lld",
                   (long long)context, (long long)r->context);
     return NULL;
   }

@@ -14,12 +14,12 @@ static int64_t encoded_prompt(const sl_rollouts *r, int64_t row) {
 
 static sl_status check_frames(const sl_framed *p, int64_t i, int64_t frames, int64_t total) {
   if (p->count != frames)
-    return sl_fail(SL_E_INPUT, "prompt %lld has %lld frames: the model reads %lld of each",
+    return sl_fail(SL_E_INPUT, "prompt %lld has %lld frames, but the model reads %lld per prompt",
                    (long long)i + 1, (long long)p->count, (long long)frames);
   for (int64_t k = 0; k < frames; k++)
     if (p->of[k] < 0 || p->of[k] >= total)
-      return sl_fail(SL_E_INPUT, "prompt %lld has frame %lld: the file has %lld", (long long)i + 1,
-                     (long long)p->of[k], (long long)total);
+      return sl_fail(SL_E_INPUT, "prompt %lld has frame %lld, but the file has only %lld",
+                     (long long)i + 1, (long long)p->of[k], (long long)total);
   return SL_OK;
 }
 
@@ -29,8 +29,8 @@ static sl_status declare(void *ctx, int64_t frames, int64_t total) {
   r->nframes = frames;
   if (o->updates > 1 || o->ahead)
     return sl_fail(SL_E_UNSUPPORTED,
-                   "%s: not with prompts that have frames, which are encoded for one step",
-                   o->ahead ? "rollouts ahead" : "several updates of a rollout");
+                   "%s: not supported for prompts with frames, which are encoded for one step only",
+                   o->ahead ? "rollouts: ahead" : "rollouts: updates");
   for (int64_t i = 0; i < r->options.nprompts; i++)
     SLI_TRY(check_frames(r->framed ? &r->framed[i] : &(sl_framed){0}, i, frames, total));
   return SL_OK;
@@ -40,9 +40,10 @@ static sl_status check_marks(const sl_prompt *p, int64_t i, int32_t marker, int6
   int64_t found = 0;
   for (int64_t t = 0; t < p->count; t++) found += p->tokens[t] == marker;
   if (found == count) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "prompt %lld has %lld places for rows of the encoder (token %d), which makes %lld",
-                 (long long)i + 1, (long long)found, marker, (long long)count);
+  return sl_fail(
+      SL_E_INPUT,
+      "prompt %lld has %lld placeholders for encoder rows (token %d), but the encoder makes %lld",
+      (long long)i + 1, (long long)found, marker, (long long)count);
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------ */

@@ -26,14 +26,18 @@ static void settle_options(sl_rollouts_options *o) {
 static sl_status check_teacher(const sl_rollouts_options *o) {
   if (!o->distill) return SL_OK;
   if (!o->teacher || !o->teacher_args)
-    return sl_fail(SL_E_USAGE, "rollouts: distillation without a teacher");
+    return sl_fail(SL_E_USAGE, "rollouts: distillation needs a teacher");
   if (o->distill->data != 0)
-    return sl_fail(SL_E_USAGE,
-                   "rollouts: distillation with a share of the data's own cross entropy (data %g): "
-                   "answers of the model itself are no data",
-                   (double)o->distill->data);
+    return sl_fail(
+        SL_E_USAGE,
+        "rollouts: distillation: data is %g, must be 0: there is no training data, only the "
+        "model's own answers",
+        (double)o->distill->data);
   if (o->kl > 0)
-    return sl_fail(SL_E_USAGE, "rollouts: a kl of %g: there is a teacher, and no reference", o->kl);
+    return sl_fail(
+        SL_E_USAGE,
+        "rollouts: kl is %g, must be 0 with distillation: it has a teacher and no reference model",
+        o->kl);
   return SL_OK;
 }
 
@@ -41,38 +45,41 @@ static sl_status check_options(const sl_rollouts_options *o) {
   SLI_TRY(check_teacher(o));
   if (o->group < 2 && !o->distill)
     return sl_fail(SL_E_USAGE,
-                   "rollouts: a group of %d answers: rewards are compared within a "
-                   "group, of at least 2",
+                   "rollouts: group is %d, must be at least 2: rewards are compared within a group",
                    o->group);
   if (o->batch < 1 || o->group < 1 || o->batch % o->group)
-    return sl_fail(SL_E_USAGE, "rollouts: a step of %lld rows is not a multiple of a group of %d",
+    return sl_fail(SL_E_USAGE, "rollouts: batch is %lld rows, must be a multiple of group, %d",
                    (long long)o->batch, o->group);
   if (o->devices < 1 || o->devices > o->batch)
-    return sl_fail(SL_E_USAGE, "rollouts: %d devices are to answer %lld prompts", o->devices,
-                   (long long)o->batch);
-  if (o->nprompts < 1) return sl_fail(SL_E_USAGE, "rollouts: there are no prompts");
+    return sl_fail(SL_E_USAGE, "rollouts: devices is %d, must be 1 to the %lld prompts of a step",
+                   o->devices, (long long)o->batch);
+  if (o->nprompts < 1) return sl_fail(SL_E_USAGE, "rollouts: no prompts are given");
   if (o->max_tokens < 1)
-    return sl_fail(SL_E_USAGE, "rollouts: answers of %lld tokens", (long long)o->max_tokens);
+    return sl_fail(SL_E_USAGE, "rollouts: max_tokens is %lld, must be at least 1",
+                   (long long)o->max_tokens);
   if (!(o->clip_low > 0 && o->clip_low < 1 && o->clip_high > 0))
-    return sl_fail(SL_E_USAGE, "rollouts: ratios cannot be clipped to %g .. %g", 1 - o->clip_low,
-                   1 + o->clip_high);
+    return sl_fail(SL_E_USAGE, "rollouts: clip range %g .. %g: must lie above 0 and enclose 1",
+                   1 - o->clip_low, 1 + o->clip_high);
   if (!(o->dual_clip > 1))
-    return sl_fail(SL_E_USAGE, "rollouts: a dual clip of %g: it must be more than 1", o->dual_clip);
+    return sl_fail(SL_E_USAGE, "rollouts: dual_clip is %g, must be more than 1", o->dual_clip);
   if (o->updates < 1 || o->ahead < 0 || o->ahead > MOST_AHEAD)
-    return sl_fail(SL_E_USAGE, "rollouts: %d updates of a rollout, of parameters that are %d old",
+    return sl_fail(SL_E_USAGE,
+                   "rollouts: updates is %d, must be at least 1; ahead is %d, must be 0 to 8",
                    o->updates, o->ahead);
-  if (!(o->kl >= 0)) return sl_fail(SL_E_USAGE, "rollouts: a kl of %g", o->kl);
+  if (!(o->kl >= 0)) return sl_fail(SL_E_USAGE, "rollouts: kl is %g, must not be negative", o->kl);
   return SL_OK;
 }
 
 static sl_status check_prompt(const sl_rollouts *r, int64_t i) {
   const sl_prompt *p = &r->options.prompts[i];
   if (p->count < 1 || p->count >= r->context)
-    return sl_fail(SL_E_USAGE, "prompt %lld has %lld tokens, in a context of %lld",
-                   (long long)i + 1, (long long)p->count, (long long)r->context);
+    return sl_fail(
+        SL_E_USAGE,
+        "prompt %lld has %lld tokens: must have at least 1, and fewer than the context of %lld",
+        (long long)i + 1, (long long)p->count, (long long)r->context);
   for (int64_t t = 0; t < p->count; t++)
     if (p->tokens[t] < 0 || p->tokens[t] >= r->vocabulary)
-      return sl_fail(SL_E_USAGE, "prompt %lld has token %d: the vocabulary has %lld",
+      return sl_fail(SL_E_USAGE, "prompt %lld has token %d, but the vocabulary has %lld tokens",
                      (long long)i + 1, p->tokens[t], (long long)r->vocabulary);
   return SL_OK;
 }

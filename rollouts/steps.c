@@ -135,7 +135,7 @@ void sli_rollouts_note(void *ctx, const sl_session_event *e) {
   int row = 0;
   pthread_mutex_lock(&r->lock);
   sli_rollout_step *s = find(d, e->id, &row);
-  SLI_CHECK(s, "answer %llu is of no step", (unsigned long long)e->id);
+  SLI_CHECK(s, "answer %llu belongs to no step", (unsigned long long)e->id);
   if (e->kind == SL_EVENT_TOKEN) add_token(&s->rows[row], e);
   else answer = end_answer(r, s, row, e->end);
   pthread_mutex_unlock(&r->lock);

@@ -138,7 +138,7 @@ static sl_status load_place(sl_session *s, const char *dir, int i) {
   sl_status status = SL_OK;
   s->adapters->of[i].loads = true;
   pause_ticks(s);
-  if (s->closing) status = sl_fail(SL_E_BUSY, "the session lets nothing in any more");
+  if (s->closing) status = sl_fail(SL_E_BUSY, "the session accepts no more requests");
   pthread_mutex_unlock(&s->lock);
   if (!status) status = sl_adapter_place(dir, s->about.lowered, s->about.rt, i);
   pthread_mutex_lock(&s->lock);
@@ -154,11 +154,10 @@ static sl_status load_place(sl_session *s, const char *dir, int i) {
 sl_status sl_session_load_adapter(sl_session *s, const char *dir, int *adapter) {
   if (s->options.lower.parallel.processes > 1)
     return sl_fail(SL_E_UNSUPPORTED,
-                   "adapters are loaded at the start where a session has several "
-                   "processes");
+                   "a session of several processes can load adapters only at its start");
   pthread_mutex_lock(&s->lock);
   int i = s->paused ? -1 : find_free(s->adapters);
-  sl_status status = i < 0 ? sl_fail(SL_E_BUSY, "no place for an adapter is free: there are %d",
+  sl_status status = i < 0 ? sl_fail(SL_E_BUSY, "no free place for an adapter; the session has %d",
                                      s->adapters ? s->adapters->count : 0)
                            : load_place(s, dir, i);
   if (!status) *adapter = s->adapters->of[i].number;

@@ -214,7 +214,7 @@ static request *choose_find(const sl_session *s, uint64_t id) {
 
 /* Aborts the session: the line cannot come from a run of these requests. */
 static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char *why) {
-  char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, %s",
+  char *text = sli_format("%s: line %lld takes %lld rows from row %lld of request %llu, %s",
                           s->options.replay, s->log.number, (long long)e->rows, (long long)e->from,
                           (unsigned long long)e->id, why);
   sl_runtime_abort(s->about.rt, SL_E_INPUT, text);
@@ -234,13 +234,13 @@ static bool is_possible(const choice *c, const request *r, const sli_log_entry *
 static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
   int64_t shared = e->from / SL_PAGE;
   if (shared != sli_prefixes_find(s, r, shared))
-    return refuse_line(s, e, "and the pages in front of these are not there");
+    return refuse_line(s, e, "but the pages before them are not cached");
   return let_in(s, r, shared);
 }
 
 static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
   if (r->ndrafted) return false;
-  if (!is_possible(c, r, e)) return refuse_line(c->s, e, "which it has not");
+  if (!is_possible(c, r, e)) return refuse_line(c->s, e, "which the request does not have");
   if (r->standing == YIELDING || e->from + e->rows > r->count) return false;
   bool queued = r->standing == QUEUED;
   if (queued ? !let_in_again(c->s, r, e) : !sli_pages_take(c->s, r, e->from + e->rows))
@@ -255,7 +255,8 @@ static bool follow_draft(choice *c, request *r, const sli_log_entry *e) {
   draft one = {.of = p};
   if (p < end && e->rows <= SLI_MIN(draft_room(c, p), SL_SESSION_DRAFTED)) one.most = (int)e->rows;
   if (one.most > 0) sli_drafts_find(c->s, c->tick, 1, &one);
-  if (!one.n || one.n != e->rows) return refuse_line(c->s, e, "which it does not draft");
+  if (!one.n || one.n != e->rows)
+    return refuse_line(c->s, e, "but the session drafts other tokens");
   return add_draft(c, p, one.n);
 }
 
@@ -270,7 +271,7 @@ static bool follow_cancel(sl_session *s, request *r) {
  * requests that have ended. */
 static bool follow_word(choice *c, const sli_log_entry *e) {
   request *r = choose_find(c->s, e->id);
-  if (!e->id) return refuse_line(c->s, e, "which there cannot be");
+  if (!e->id) return refuse_line(c->s, e, "which does not exist");
   if (!r) return e->id <= c->s->last_id;
   if (e->kind == SLI_LOG_CANCELS) return follow_cancel(c->s, r);
   if (e->kind == SLI_LOG_ROWS) return r->cancelled || follow_part(c, r, e);

@@ -62,8 +62,8 @@ static sl_status add_layers(sl_session *s, const sl_actor *a, const sl_program_c
   for (int o = 0; o < c->nout; o++) {
     if (!(c->op->updates >> o & 1) || c->op->slots) continue;
     if (c->out_type[o].dim[0] != s->about.pages)
-      return sl_fail(SL_E_UNSUPPORTED, "kept pages: what %s (%s) keeps does not lie in pages",
-                     c->name, c->op->name);
+      return sl_fail(SL_E_UNSUPPORTED, "kept pages: %s (%s) keeps data outside of pages", c->name,
+                     c->op->name);
     add_layer(s, a, c, o);
   }
   return SL_OK;
@@ -76,7 +76,8 @@ static sl_status find_layers(sl_session *s) {
     for (int n = 0; a->program && n < a->program->ncalls && !status; n++)
       status = add_layers(s, a, &a->program->calls[n]);
   if (status || (s->kept->page_bytes && !s->serving.stateful)) return status;
-  return sl_fail(SL_E_UNSUPPORTED, "kept pages: model %s shares none", s->options.model->name);
+  return sl_fail(SL_E_UNSUPPORTED, "kept pages: model %s has no pages that requests can share",
+                 s->options.model->name);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */
@@ -96,11 +97,11 @@ static sl_status make_room(sl_session *s) {
   k->page_bytes = (k->page_bytes + DISK_PAGE - 1) / DISK_PAGE * DISK_PAGE;
   k->count = (int32_t)SLI_MIN(o->bytes / k->page_bytes, (size_t)INT32_MAX / 2);
   if (!k->count)
-    return sl_fail(SL_E_USAGE, "kept pages: %zu bytes have no room for a page, of %zu", o->bytes,
-                   k->page_bytes);
+    return sl_fail(SL_E_USAGE, "kept pages: %zu bytes are too few for a page of %zu bytes",
+                   o->bytes, k->page_bytes);
   make_tables(k);
   k->buffer = aligned_alloc(DISK_PAGE, k->page_bytes);
-  SLI_CHECK(k->buffer, "no memory for %zu bytes", k->page_bytes);
+  SLI_CHECK(k->buffer, "out of memory: %zu bytes for a page", k->page_bytes);
   k->memory = o->space == SL_SPACE_DISK ? &sl_memory_disk : &sl_memory_host;
   void *room = NULL;
   sl_status status = k->memory->create(&(sl_memory_config){.path = o->folder},
@@ -111,11 +112,11 @@ static sl_status make_room(sl_session *s) {
 
 static sl_status check_kept(const sl_session *s) {
   if (s->options.job)
-    return sl_fail(SL_E_UNSUPPORTED, "kept pages: a session of several processes has none");
+    return sl_fail(SL_E_UNSUPPORTED, "kept pages: not supported in a session of several processes");
   if (!sl_device_computes(s->options.lower.devices.kind))
-    return sl_fail(SL_E_UNSUPPORTED, "kept pages: devices that compute nothing have none");
+    return sl_fail(SL_E_UNSUPPORTED, "kept pages: not supported on devices that compute nothing");
   return s->options.prefixes == SL_PREFIXES_APART
-             ? sl_fail(SL_E_USAGE, "kept pages: prompts that share no pages find none")
+             ? sl_fail(SL_E_USAGE, "kept pages: not supported when prompts do not share pages")
              : SL_OK;
 }
 

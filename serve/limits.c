@@ -4,7 +4,7 @@
 
 static sl_status limits_check(const char *name, int64_t n, int64_t least, int64_t most) {
   if (!n || (n >= least && n <= most)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "%s=%lld: from %lld to %lld can be", name, (long long)n,
+  return sl_fail(SL_E_USAGE, "%s=%lld: must be from %lld to %lld", name, (long long)n,
                  (long long)least, (long long)most);
 }
 

@@ -129,7 +129,7 @@ static int end_round(int n, draft *of) {
 
 /* Aborts the session because its draft session failed. */
 static void fail_with(const sl_session *s, const sl_session *d) {
-  char *text = sli_format("the draft model has failed: %s", d->detail);
+  char *text = sli_format("the draft model failed: %s", d->detail);
   sl_runtime_abort(s->about.rt, d->status, text);
   free(text);
 }
@@ -224,15 +224,15 @@ sl_status sli_mirror_check(const sl_session *s) {
   if (!target) return SL_OK;
   if (s->serving.stateful)
     return sl_fail(SL_E_UNSUPPORTED,
-                   "model %s keeps states, out of which a wrong token cannot be taken again",
+                   "model %s keeps states, which cannot be rolled back after a wrong draft token",
                    s->options.model->name);
   const sl_session *with = s->serving.sinks ? s : target;
   if (with->serving.sinks)
     return sl_fail(SL_E_UNSUPPORTED,
-                   "model %s has sink tokens, with which there are no draft models",
+                   "model %s has sink tokens, which are not supported with a draft model",
                    with->options.model->name);
   if (s->about.vocabulary == target->about.vocabulary) return SL_OK;
-  return sl_fail(SL_E_USAGE, "model %s has a vocabulary of %lld tokens, and model %s one of %lld",
+  return sl_fail(SL_E_USAGE, "the vocabularies differ: model %s has %lld tokens, model %s has %lld",
                  s->options.model->name, (long long)s->about.vocabulary,
                  target->options.model->name, (long long)target->about.vocabulary);
 }

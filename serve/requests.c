@@ -141,23 +141,26 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
 
 static sl_status check_tokens(const sl_session *s, const sl_request *q) {
   const sl_session_info *a = &s->about;
-  if (!q->prompt || q->nprompt < 1) return sl_fail(SL_E_USAGE, "a prompt needs at least one token");
+  if (!q->prompt || q->nprompt < 1)
+    return sl_fail(SL_E_USAGE, "the prompt is empty: at least one token is needed");
   if (q->nprompt > a->context)
-    return sl_fail(SL_E_USAGE, "a prompt of %lld tokens is longer than the context of %lld",
+    return sl_fail(SL_E_USAGE, "the prompt has %lld tokens, more than the context of %lld",
                    (long long)q->nprompt, (long long)a->context);
   for (int64_t i = 0; i < q->nprompt; i++)
     if (q->prompt[i] < 0 || q->prompt[i] >= a->vocabulary)
-      return sl_fail(SL_E_USAGE, "token %lld of the prompt is %d: the vocabulary has %lld",
+      return sl_fail(SL_E_USAGE,
+                     "token %lld of the prompt is %d, but the vocabulary has %lld tokens",
                      (long long)i, q->prompt[i], (long long)a->vocabulary);
   return SL_OK;
 }
 
 static sl_status check_bias(const sl_session *s, const sl_bias *b) {
   if (b->token < 0 || b->token >= s->about.vocabulary)
-    return sl_fail(SL_E_USAGE, "a bias is of token %d: the vocabulary has %lld", b->token,
-                   (long long)s->about.vocabulary);
+    return sl_fail(SL_E_USAGE, "the bias for token %d: the vocabulary has only %lld tokens",
+                   b->token, (long long)s->about.vocabulary);
   return isnan(b->bias) || (isinf(b->bias) && b->bias > 0)
-             ? sl_fail(SL_E_USAGE, "the bias of token %d is %g", b->token, (double)b->bias)
+             ? sl_fail(SL_E_USAGE, "the bias for token %d is %g: it must be finite or -inf",
+                       b->token, (double)b->bias)
              : SL_OK;
 }
 
@@ -168,19 +171,21 @@ static bool has_penalties(const sl_request *q) {
 
 static sl_status check_penalties(const sl_session *s, const sl_request *q) {
   if (has_penalties(q) && !s->options.penalties)
-    return sl_fail(SL_E_USAGE, "a request has penalties or biases: the session takes none");
+    return sl_fail(SL_E_USAGE,
+                   "the request has penalties or biases, which this session does not support");
   if (!isfinite(q->presence_penalty) || !isfinite(q->frequency_penalty))
-    return sl_fail(SL_E_USAGE, "presence_penalty is %g and frequency_penalty %g: they are finite",
+    return sl_fail(SL_E_USAGE,
+                   "presence_penalty is %g and frequency_penalty %g: both must be finite",
                    (double)q->presence_penalty, (double)q->frequency_penalty);
   if (!(q->repetition_penalty >= 0) || isinf(q->repetition_penalty))
-    return sl_fail(SL_E_USAGE, "repetition_penalty is %g: it must be positive",
+    return sl_fail(SL_E_USAGE, "repetition_penalty is %g: it must be positive and finite",
                    (double)q->repetition_penalty);
   if (q->min_tokens < 0 || q->min_tokens > q->max_tokens)
-    return sl_fail(SL_E_USAGE, "min_tokens is %lld: it must be from 0 to the %lld of max_tokens",
+    return sl_fail(SL_E_USAGE, "min_tokens is %lld: it must be from 0 to max_tokens, %lld",
                    (long long)q->min_tokens, (long long)q->max_tokens);
   if (q->nbias < 0 || (q->nbias && !q->bias) || q->nbias + q->nstop > SL_SESSION_BIASES)
-    return sl_fail(SL_E_USAGE, "%d biases and %d stop tokens: there may be %d of them", q->nbias,
-                   q->nstop, SL_SESSION_BIASES);
+    return sl_fail(SL_E_USAGE, "%d biases and %d stop tokens: at most %d are allowed together",
+                   q->nbias, q->nstop, SL_SESSION_BIASES);
   sl_status status = SL_OK;
   for (int i = 0; i < q->nbias && !status; i++) status = check_bias(s, &q->bias[i]);
   return status;
@@ -197,9 +202,10 @@ static sl_status check_settings(const sl_request *q) {
     return sl_fail(SL_E_USAGE, "min_p is %g: it must be from 0 to 1", (double)q->min_p);
   if (q->top_k < 0) return sl_fail(SL_E_USAGE, "top_k is %d: it must be 0 or more", q->top_k);
   if (q->logprobs > SL_SESSION_TOP)
-    return sl_fail(SL_E_USAGE, "logprobs is %d: at most %d are told", q->logprobs, SL_SESSION_TOP);
+    return sl_fail(SL_E_USAGE, "logprobs is %d: it must be at most %d", q->logprobs,
+                   SL_SESSION_TOP);
   if (q->nstop < 0 || (q->nstop && !q->stop))
-    return sl_fail(SL_E_USAGE, "%d stop tokens cannot be", q->nstop);
+    return sl_fail(SL_E_USAGE, "the number of stop tokens is %d: it must be 0 or more", q->nstop);
   return SL_OK;
 }
 
@@ -235,9 +241,9 @@ static sl_status check_now(const sl_session *s, const sl_request *q) {
   if (s->status) return sl_fail(s->status, "%s", s->detail);
   sl_status status = sli_adapters_check(s, q->adapter);
   if (status) return status;
-  if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session lets nothing in any more");
+  if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session accepts no more requests");
   if (s->stats.queued < s->stats.limits.queue) return SL_OK;
-  return sl_fail(SL_E_BUSY, "%d requests wait already", s->stats.queued);
+  return sl_fail(SL_E_BUSY, "the queue is full: %d requests are waiting", s->stats.queued);
 }
 
 uint64_t sli_session_queue(sl_session *s, request *r) {
@@ -257,9 +263,10 @@ uint64_t sli_session_queue(sl_session *s, request *r) {
 sl_status sli_session_check(const sl_session *s, const sl_request *q) {
   sl_status status = check_tokens(s, q);
   if (!status && q->constraint.allow && !s->serving.allow)
-    return sl_fail(SL_E_USAGE, "a request has a constraint: the session takes none");
+    return sl_fail(SL_E_USAGE, "the request has a constraint, which this session does not support");
   if (!status && q->embedding && !s->about.width)
-    return sl_fail(SL_E_USAGE, "a request wants an embedding: the session makes none");
+    return sl_fail(SL_E_USAGE,
+                   "the request asks for an embedding, which this session does not make");
   if (!status) status = check_settings(q);
   return status ? status : check_penalties(s, q);
 }
@@ -272,7 +279,7 @@ sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
 
 sl_status sli_session_may_submit(const sl_session *s, const sl_request *q) {
   if (s->options.lower.parallel.processes > 1 && s->options.job && sl_job_process(s->options.job))
-    return sl_fail(SL_E_USAGE, "requests go to process 0");
+    return sl_fail(SL_E_USAGE, "requests must be submitted to process 0");
   return sli_session_check(s, q);
 }
 
@@ -374,5 +381,5 @@ sl_status sl_session_drain(sl_session *s, double seconds) {
                        : pthread_cond_timedwait(&s->idle, &s->lock, &until);
   bool done = !s->requests;
   pthread_mutex_unlock(&s->lock);
-  return done ? SL_OK : sl_fail(SL_E_STOPPED, "not all requests have ended");
+  return done ? SL_OK : sl_fail(SL_E_STOPPED, "not all requests have ended in time");
 }

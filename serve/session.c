@@ -86,18 +86,20 @@ static sl_status read_sizes(sl_session *s) {
   sl_status status = sli_adapters_read(s);
   if (status) return status;
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
-    return sl_fail(SL_E_USAGE, "a session needs rows, sequences and pages");
+    return sl_fail(SL_E_USAGE,
+                   "rows and sequences must be at least 1, pages and context must not be negative");
   if (o->state_every < 1)
-    return sl_fail(SL_E_USAGE, "a state beside every %lldth page", (long long)o->state_every);
+    return sl_fail(SL_E_USAGE, "state_every is %lld: it must be at least 1",
+                   (long long)o->state_every);
   if (o->kv != SL_F32 && o->kv != SL_BF16)
-    return sl_fail(SL_E_USAGE, "keys and values lie in f32 or bf16, not in %s",
+    return sl_fail(SL_E_USAGE, "keys and values are stored in f32 or bf16, not in %s",
                    sl_dtype_name(o->kv));
   if (o->speculation.tokens < 0 || o->speculation.tokens > SL_SESSION_DRAFTED)
-    return sl_fail(SL_E_USAGE, "%d tokens of a draft: from 0 to %d", o->speculation.tokens,
-                   SL_SESSION_DRAFTED);
+    return sl_fail(SL_E_USAGE, "speculation: %d draft tokens: must be from 0 to %d",
+                   o->speculation.tokens, SL_SESSION_DRAFTED);
   if (s->serving.groups < 1 || s->serving.groups > MOST_GROUPS)
-    return sl_fail(SL_E_USAGE, "%d groups: from 1 to %d ticks are under way at once",
-                   s->serving.groups, MOST_GROUPS);
+    return sl_fail(SL_E_USAGE, "groups is %d: it must be from 1 to %d", s->serving.groups,
+                   MOST_GROUPS);
   return SL_OK;
 }
 
@@ -160,7 +162,7 @@ static sl_status settle_sizes(sl_session *s) {
   sl_serving *v = &s->serving;
   int64_t most = v->context - v->sinks;
   if (o->context > most && !s->target)
-    return sl_fail(SL_E_USAGE, "a context of %lld is more than the model's %lld",
+    return sl_fail(SL_E_USAGE, "context is %lld: the model supports at most %lld",
                    (long long)o->context, (long long)most);
   a->context = o->context ? SLI_MIN(o->context, most) : most;
   a->rows = v->rows;
@@ -173,7 +175,8 @@ static sl_status settle_sizes(sl_session *s) {
   if (a->pages >= least) return SL_OK;
   return sl_fail(
       SL_E_USAGE,
-      "kv=%lld is too few: one sequence of %lld tokens needs kv=%lld; a context of %lld would fit",
+      "kv=%lld is too small: one sequence of %lld tokens needs kv=%lld; a context of %lld would "
+      "fit",
       (long long)a->pages, (long long)a->context, (long long)least,
       (long long)(a->pages * SL_PAGE - v->sinks));
 }
@@ -216,11 +219,13 @@ static sl_status build(sl_session *s) {
 static sl_status check_speculation(const sl_session *s) {
   if (!s->options.speculation.tokens) return SL_OK;
   if (is_modelled(s))
-    return sl_fail(SL_E_UNSUPPORTED, "speculation: devices that compute nothing choose no tokens");
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "speculation: not supported on devices that compute nothing, since they choose no tokens");
   return s->serving.stateful
              ? sl_fail(SL_E_UNSUPPORTED,
-                       "speculation: model %s keeps states, out of which a wrong token cannot be "
-                       "taken again",
+                       "speculation: model %s keeps states, which cannot be rolled back after a "
+                       "wrong draft token",
                        s->options.model->name)
              : SL_OK;
 }
@@ -230,8 +235,7 @@ static sl_status check_lower(const sl_lower_options *o) {
   if (o->parallel.data <= 1 && o->parallel.sequence <= 1) return SL_OK;
   return sl_fail(
       SL_E_UNSUPPORTED,
-      "the devices of a session's stage share out its tensors (tensor), but not data and "
-      "sequences");
+      "a session supports tensor parallelism only, not parallel.data or parallel.sequence");
 }
 
 static void find_width(sl_session *s) {
@@ -246,7 +250,7 @@ static sl_status make_plan(sl_session *s) {
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
   if (lower.numbers.exact && lower.numbers.dtype == SL_BF16)
-    return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with numbers.dtype bf16");
+    return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not supported with numbers.dtype bf16");
   lower.numbers.dtype =
       SL_F32; /* dtype of the matrix products; weights keep their storage format */
   lower.report.on_output = sli_session_take;
@@ -309,9 +313,10 @@ static void make_ticks(sl_session *s) {
 
 static sl_status start_thread(sl_session *s) {
   s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (s->wake < 0) return sl_fail(SL_E_IO, "no file descriptor for a session's events");
+  if (s->wake < 0)
+    return sl_fail(SL_E_IO, "cannot make a file descriptor for the session's events");
   s->started = s->ran = !pthread_create(&s->thread, NULL, session_run, s);
-  return s->started ? SL_OK : sl_fail(SL_E_MEMORY, "no thread for a session");
+  return s->started ? SL_OK : sl_fail(SL_E_MEMORY, "cannot start a thread for the session");
 }
 
 sl_status sl_session_check(const sl_session_options *options, sl_session_info *out) {

@@ -76,7 +76,8 @@ static sl_status check_arrival(const simulation *p, const sl_session *s, int64_t
   const sl_arrival *a = &p->arrivals[i];
   double before = i ? a[-1].seconds : 0;
   if (!(a->seconds >= before && a->seconds < 1e9))
-    return sl_fail(SL_E_USAGE, "arrival %lld is at %g s, and the one before it at %g",
+    return sl_fail(SL_E_USAGE,
+                   "arrival %lld is at %g s, before the previous one at %g s or beyond 1e9 s",
                    (long long)i + 1, a->seconds, before);
   sl_request q = request_of(p, s, i);
   sl_status status = sli_session_check(s, &q);
@@ -117,9 +118,9 @@ static sl_status run(simulation *p, sl_session *s) {
 
 static sl_status check_devices(const sl_session_options *o) {
   if (strcmp(o->lower.devices.kind, "timed"))
-    return sl_fail(SL_E_USAGE, "a session runs on the virtual clock on timed devices, not on %s",
+    return sl_fail(SL_E_USAGE, "simulating a session needs timed devices, not %s",
                    o->lower.devices.kind);
-  return o->job ? sl_fail(SL_E_USAGE, "a session runs on the virtual clock in one process") : SL_OK;
+  return o->job ? sl_fail(SL_E_USAGE, "a session can be simulated in one process only") : SL_OK;
 }
 
 sl_status sl_session_simulate(const sl_session_options *options, int64_t n,

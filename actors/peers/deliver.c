@@ -24,21 +24,23 @@ static bool is_slot(const sl_register *r, int32_t slot) {
 }
 
 static sl_status check_free(const sl_runtime *rt, const sli_message *m) {
-  if (!sli_runtime_takes_free(rt, m->reg)) return deliver_refuse(m, "its producer is not here");
+  if (!sli_runtime_takes_free(rt, m->reg))
+    return deliver_refuse(m, "this process does not run its producer");
   bool there = is_slot(&sli_runtime_plan(rt)->regs[m->reg], m->slot);
-  return there ? SL_OK : deliver_refuse(m, "there is no such slot");
+  return there ? SL_OK : deliver_refuse(m, "no such slot");
 }
 
 /* Handles a message without data. */
 static sl_status take_note(sl_runtime *rt, const sli_message *m, bool on_carrier) {
   if (m->reg < 0 || m->reg >= sli_runtime_plan(rt)->nregs)
-    return deliver_refuse(m, "there is no such register");
+    return deliver_refuse(m, "no such register");
   if (m->kind == SLI_WANTED) {
-    if (!sli_runtime_is_lazy(rt, m->reg)) return deliver_refuse(m, "nobody is lazy about it");
+    if (!sli_runtime_is_lazy(rt, m->reg)) return deliver_refuse(m, "it has no lazy readers");
     sli_runtime_tell_readers(rt, m, on_carrier);
     return SL_OK;
   }
-  if (m->kind != SLI_FREE) return deliver_refuse(m, "no such message goes between processes");
+  if (m->kind != SLI_FREE)
+    return deliver_refuse(m, "this kind of message does not travel between processes");
   sl_status status = check_free(rt, m);
   if (!status) sli_runtime_tell_writer(rt, m, on_carrier);
   return status;
@@ -63,7 +65,7 @@ sl_status sl_runtime_wire_message(const sl_runtime *rt, const void *message, sl_
     return deliver_refuse(m, "no link carries it");
   const sl_register *r = &plan->regs[m->reg];
   if (m->valid_rows < 0 || m->valid_rows > r->rows)
-    return deliver_refuse(m, "its slots have no such rows");
+    return deliver_refuse(m, "its slots do not have that many rows");
   *out = (sl_wire_message){.link = plan->actors[r->producer].queue,
                            .number = m->fence,
                            .bytes = message_bytes(rt, r, m)};
@@ -74,11 +76,12 @@ static sl_status check_ready(const sl_runtime *rt, const sli_message *m, size_t 
   sl_wire_message wire;
   sl_status status = sl_runtime_wire_message(rt, m, &wire);
   if (status) return status;
-  if (wire.link == SL_NONE) return deliver_refuse(m, "it says nothing of data");
+  if (wire.link == SL_NONE) return deliver_refuse(m, "it carries no data");
   const sl_register *r = &sli_runtime_plan(rt)->regs[m->reg];
-  if (!sli_runtime_has_device(rt, r->device)) return deliver_refuse(m, "it does not lie here");
-  if (!is_slot(r, m->slot)) return deliver_refuse(m, "there is no such slot");
-  return bytes == wire.bytes ? SL_OK : deliver_refuse(m, "its data has another size");
+  if (!sli_runtime_has_device(rt, r->device))
+    return deliver_refuse(m, "the register is not on this process's devices");
+  if (!is_slot(r, m->slot)) return deliver_refuse(m, "no such slot");
+  return bytes == wire.bytes ? SL_OK : deliver_refuse(m, "its data has a different size");
 }
 
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes) {

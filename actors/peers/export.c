@@ -164,12 +164,13 @@ static sl_status check_sender(const sl_runtime *rt, const head *h) {
   bool other = h->process >= 0 && h->process < sli_runtime_plan(rt)->nprocesses &&
                h->process != sli_runtime_process(rt);
   if (!other)
-    return sl_fail(SL_E_INPUT, "figures came of process %d, which is none of the others",
+    return sl_fail(SL_E_INPUT,
+                   "trace records came from process %d, which is not another process of this run",
                    h->process);
   const sli_remote *known = find_remote(rt, h->process);
   int32_t due = known ? known->nportions : 0;
   if (h->number == due || !h->number) return SL_OK;
-  return sl_fail(SL_E_INPUT, "of the figures of process %d portion %d came where %d was due",
+  return sl_fail(SL_E_INPUT, "trace records of process %d: portion %d came instead of %d",
                  h->process, h->number, due);
 }
 
@@ -190,12 +191,12 @@ static bool is_record(const sl_plan *plan, const char *bytes) {
 static sl_status check_portion(const sl_runtime *rt, const head *h, const char *bytes,
                                size_t size) {
   if (!fits_plan(sli_runtime_plan(rt), h, size))
-    return sl_fail(SL_E_INPUT, "figures of process %d are not of this plan", h->process);
+    return sl_fail(SL_E_INPUT, "trace records of process %d do not fit this plan", h->process);
   sl_status status = check_sender(rt, h);
   const char *records = bytes + sizeof *h + peaks_bytes(h);
   for (size_t i = 0; i < h->nrecords && !status; i++)
     if (!is_record(sli_runtime_plan(rt), records + i * sizeof(sl_trace_record)))
-      status = sl_fail(SL_E_INPUT, "record %zu of process %d is of no actor", i, h->process);
+      status = sl_fail(SL_E_INPUT, "record %zu of process %d names no actor", i, h->process);
   return status;
 }
 
@@ -232,7 +233,7 @@ static void take_rows(sl_runtime *rt, const head *h, const char *records) {
 
 sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int64_t ahead_ns) {
   head h;
-  if (size < sizeof h) return sl_fail(SL_E_INPUT, "a process's figures are cut off");
+  if (size < sizeof h) return sl_fail(SL_E_INPUT, "trace records of a process are truncated");
   memcpy(&h, bytes, sizeof h);
   sl_status status = check_portion(rt, &h, bytes, size);
   if (status) return status;

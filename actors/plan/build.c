@@ -148,8 +148,8 @@ int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag) {
 
 static sl_status check_port(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
   if (p->reg < 0 || p->reg >= plan->nregs)
-    return sl_fail(SL_E_INPUT, "actor %s: a port names register %d of %d", a->name, p->reg,
-                   plan->nregs);
+    return sl_fail(SL_E_INPUT, "actor %s: a port names register %d, but there are %d", a->name,
+                   p->reg, plan->nregs);
   if (p->map < 0 || p->map >= plan->nmaps || !plan->maps[p->map].period)
     return sl_fail(SL_E_INPUT, "actor %s, register %s: no key map %d", a->name,
                    plan->regs[p->reg].name, p->map);
@@ -162,12 +162,13 @@ static sl_status derive_ends(sl_plan *plan) {
   for (int32_t i = 0; i < plan->nactors; i++) {
     sl_actor *a = &plan->actors[i];
     if (a->queue < 0 || a->queue >= plan->nqueues)
-      return sl_fail(SL_E_INPUT, "actor %s: queue %d of %d", a->name, a->queue, plan->nqueues);
+      return sl_fail(SL_E_INPUT, "actor %s: queue %d, but there are %d", a->name, a->queue,
+                     plan->nqueues);
     if (a->firings_per_step < 1 || a->ticks < 0 || a->ticks >= plan->nmaps)
-      return sl_fail(SL_E_INPUT, "actor %s: needs a tick map and at least one firing a step",
+      return sl_fail(SL_E_INPUT, "actor %s: needs a tick map and at least one firing per step",
                      a->name);
     if (a->every > 1 && !a->nin)
-      return sl_fail(SL_E_INPUT, "actor %s fires every %d steps, but no input tells it when",
+      return sl_fail(SL_E_INPUT, "actor %s fires every %d steps, but has no input to time it",
                      a->name, a->every);
     for (int32_t p = 0; p < a->nin; p++) {
       sl_status status = check_port(plan, a, &a->in[p]);
@@ -199,10 +200,9 @@ static sl_status check_order(const sl_plan *plan, int32_t queue) {
     const sl_actor *a = &plan->actors[i];
     int32_t want = a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
     if (count[i] != want)
-      status = sl_fail(SL_E_USAGE,
-                       "the order of queue %s has %s %d times, but a step fires it "
-                       "there %d times",
-                       q->name, a->name, count[i], want);
+      status = sl_fail(
+          SL_E_USAGE, "the order of queue %s lists %s %d times, but a step fires it there %d times",
+          q->name, a->name, count[i], want);
   }
   free(count);
   return status;
@@ -398,7 +398,7 @@ static sl_status check_budget(const sl_plan *plan, int32_t d, sl_space space) {
   if (!budget || room->arena_bytes <= budget) return SL_OK;
   static const char *const where[SL_SPACE_COUNT] = {
       [SL_SPACE_DEVICE] = "",
-      [SL_SPACE_HOST] = " of the host's memory (--host-memory SIZE)",
+      [SL_SPACE_HOST] = " of host memory (--host-memory SIZE)",
       [SL_SPACE_DISK] = " on disk (--disk DIR:SIZE)"};
   char need[48], have[48], holders[512];
   name_holders(plan, d, space, holders, sizeof holders);

@@ -14,16 +14,18 @@ static sl_status check_seconds(const sl_actor *a) {
     fine = wrong >= 0 && wrong <= 1e9;
   }
   if (fine) return SL_OK;
-  return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations are from 0 to 1e9 s", a->name, wrong);
+  return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations must be from 0 to 1e9 s", a->name,
+                 wrong);
 }
 
 /* Checks rows: they are equal parts of a slot, and initial slots are full. */
 static sl_status check_rows(const sl_register *r) {
   if (!r->rows && !r->nlengths) return SL_OK;
   if (r->rows < 1 || sl_slot_payload(r) % (size_t)r->rows)
-    return sl_fail(SL_E_INPUT, "register %s: its slots of %zu bytes have no %d rows", r->name,
-                   sl_slot_payload(r), r->rows);
-  if (r->held) return sl_fail(SL_E_INPUT, "register %s is held: its slot is always full", r->name);
+    return sl_fail(SL_E_INPUT, "register %s: its slots of %zu bytes cannot be divided into %d rows",
+                   r->name, sl_slot_payload(r), r->rows);
+  if (r->held)
+    return sl_fail(SL_E_INPUT, "register %s is held, so its slot is always full", r->name);
   for (int32_t i = 0; i < r->nlengths; i++)
     if (r->lengths[i] < 0 || r->lengths[i] > r->rows)
       return sl_fail(SL_E_INPUT, "register %s: %d of %d rows cannot be valid", r->name,
@@ -38,8 +40,9 @@ static sl_status check_lengths(const sl_plan *plan, const sl_actor *a) {
     const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
     int e = program->base_length[p];
     if (e >= program->nlengths || (e >= 0 ? program->length_rows[e] : 0) != r->rows)
-      return sl_fail(SL_E_INPUT, "actor %s, register %s: its slots have %d rows, for calls %d",
-                     a->name, r->name, r->rows, e >= 0 ? program->length_rows[e] : 0);
+      return sl_fail(SL_E_INPUT,
+                     "actor %s, register %s: its slots have %d rows, but its calls use %d", a->name,
+                     r->name, r->rows, e >= 0 ? program->length_rows[e] : 0);
   }
   return SL_OK;
 }
@@ -54,13 +57,15 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
   if (r->producer == SL_NONE && !r->initial)
     return sl_fail(SL_E_INPUT, "register %s has no producer and no initial slot", r->name);
   if (r->device < 0 || r->device >= plan->ndevices)
-    return sl_fail(SL_E_INPUT, "register %s: device %d of %d", r->name, r->device, plan->ndevices);
+    return sl_fail(SL_E_INPUT, "register %s: device %d, but there are %d", r->name, r->device,
+                   plan->ndevices);
   if ((unsigned)r->space >= SL_SPACE_COUNT)
-    return sl_fail(SL_E_INPUT, "register %s: there is no space %d", r->name, (int)r->space);
+    return sl_fail(SL_E_INPUT, "register %s: no space %d", r->name, (int)r->space);
   if ((unsigned)r->memory >= SL_MEMORY_COUNT)
-    return sl_fail(SL_E_INPUT, "register %s: there is no memory %d", r->name, (int)r->memory);
+    return sl_fail(SL_E_INPUT, "register %s: no memory %d", r->name, (int)r->memory);
   if (r->pool != SL_NONE && (r->pool < 0 || r->pool >= plan->npools))
-    return sl_fail(SL_E_INPUT, "register %s: pool %d of %d", r->name, r->pool, plan->npools);
+    return sl_fail(SL_E_INPUT, "register %s: pool %d, but there are %d", r->name, r->pool,
+                   plan->npools);
   return SL_OK;
 }
 
@@ -70,14 +75,14 @@ static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
   if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
   int32_t written = plan->queues[plan->actors[r->producer].queue].device;
   if (plan->queues[plan->actors[r->producer].queue].apart)
-    return sl_fail(SL_E_INPUT,
-                   "register %s is written on queue %s, apart from its device: its "
-                   "slots cannot be counted",
-                   r->name, plan->queues[plan->actors[r->producer].queue].name);
+    return sl_fail(
+        SL_E_INPUT,
+        "register %s is written on queue %s, which runs apart from its device, so its slots "
+        "cannot be counted",
+        r->name, plan->queues[plan->actors[r->producer].queue].name);
   if (written == r->device) return SL_OK;
   return sl_fail(SL_E_INPUT,
-                 "register %s lies on device %s but is written on %s: its slots "
-                 "cannot be counted",
+                 "register %s is on device %s but written on %s, so its slots cannot be counted",
                  r->name, plan->devices[r->device].name, plan->devices[written].name);
 }
 
@@ -88,20 +93,18 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
   if (!r->shares) return SL_OK;
   if (r->shares < 0 || r->shares > reg)
     return sl_fail(SL_E_INPUT,
-                   "register %s shares the slots of register %d, which is not before it", r->name,
-                   r->shares - 1);
+                   "register %s shares the slots of register %d, which does not precede it",
+                   r->name, r->shares - 1);
   const sl_register *leader = &plan->regs[r->shares - 1];
   if (leader->shares || r->initial || r->held || r->pool != SL_NONE || r->activation > 0 ||
       leader->initial || leader->held || leader->pool != SL_NONE || leader->activation > 0 ||
       sli_quota_most(r) != r->quota || sli_quota_most(leader) != leader->quota ||
       r->quota != leader->quota || r->device != leader->device || r->space != leader->space)
-    return sl_fail(SL_E_INPUT, "registers %s and %s cannot have the same slots", r->name,
-                   leader->name);
+    return sl_fail(SL_E_INPUT, "registers %s and %s cannot share slots", r->name, leader->name);
   if (r->producer == SL_NONE || leader->producer == SL_NONE ||
       plan->actors[r->producer].queue != plan->actors[leader->producer].queue)
     return sl_fail(SL_E_INPUT,
-                   "registers %s and %s have the same slots, but are not written on one "
-                   "queue",
+                   "registers %s and %s share slots, but are not written on the same queue",
                    r->name, leader->name);
   return SL_OK;
 }
@@ -118,7 +121,7 @@ static sl_status check_turns(const sl_plan *plan, const sl_actor *a) {
       int32_t one = SLI_MIN(a->out[p].reg, a->out[q].reg);
       int32_t two = SLI_MAX(a->out[p].reg, a->out[q].reg);
       if (p != q && slots_of(plan, one) == slots_of(plan, two))
-        return sl_fail(SL_E_INPUT, "actor %s writes registers %s and %s, which have the same slots",
+        return sl_fail(SL_E_INPUT, "actor %s writes registers %s and %s, which share slots",
                        a->name, plan->regs[one].name, plan->regs[two].name);
     }
   return SL_OK;
@@ -129,13 +132,13 @@ static sl_status check_over(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
   if (!r->aliases) return SL_OK;
   if (r->aliases < 0 || r->aliases > reg)
-    return sl_fail(SL_E_INPUT, "register %s lies over register %d, which is not before it", r->name,
-                   r->aliases - 1);
+    return sl_fail(SL_E_INPUT, "register %s aliases register %d, which does not precede it",
+                   r->name, r->aliases - 1);
   const sl_register *under = &plan->regs[r->aliases - 1];
   if (under->shares || under->aliases || r->shares || r->initial || r->held || under->initial ||
       under->held || sli_quota_most(r) != 1 || sli_quota_most(under) != 1 ||
       r->device != under->device || r->space != under->space)
-    return sl_fail(SL_E_INPUT, "register %s cannot lie over %s", r->name, under->name);
+    return sl_fail(SL_E_INPUT, "register %s cannot alias %s", r->name, under->name);
   return SL_OK;
 }
 
@@ -160,8 +163,7 @@ static checked check_map(const sl_map *map) {
 
 static sl_status no_walk(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
   return sl_fail(SL_E_INPUT,
-                 "actor %s, register %s: key map %d does not take every key once, one "
-                 "after another",
+                 "actor %s, register %s: key map %d does not visit every key once, in order",
                  a->name, plan->regs[p->reg].name, p->map);
 }
 
@@ -176,9 +178,8 @@ static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
     turns &= map->entries[i].offset < a->own_ticks;
   if (!back && turns && sli_ticks_period(plan, a) <= SLI_TICKS_MOST) return SL_OK;
   return sl_fail(SL_E_INPUT,
-                 "actor %s: its ticks, map %d, do not come back to the same place of "
-                 "a step",
-                 a->name, a->ticks);
+                 "actor %s: its ticks, map %d, do not return to the same point of a step", a->name,
+                 a->ticks);
 }
 
 /* Checks an output: keys below `initial` exist at the start; all others are written once. */
@@ -188,10 +189,10 @@ static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_p
   int64_t first = sli_map_first(&plan->maps[p->map], 0);
   if (r->held ? !map->stays : !map->walks) return no_walk(plan, a, p);
   if (r->held || first == r->initial) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "actor %s writes register %s from key %lld on, but it has %d initial "
-                 "slots",
-                 a->name, r->name, (long long)first, r->initial);
+  return sl_fail(
+      SL_E_INPUT,
+      "actor %s writes register %s starting at key %lld, but the register has %d initial slots",
+      a->name, r->name, (long long)first, r->initial);
 }
 
 /* Checks an input: a reader gives back every key from its first one on. It may skip initial keys,
@@ -201,15 +202,15 @@ static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_po
   const sl_register *r = &plan->regs[p->reg];
   bool written = r->producer != SL_NONE;
   if (!written && map->walks)
-    return sl_fail(SL_E_INPUT, "actor %s gives back register %s, which nobody writes", a->name,
+    return sl_fail(SL_E_INPUT, "actor %s returns register %s, which no actor writes", a->name,
                    r->name);
   if (written ? !map->walks : !map->stays || map->last >= r->initial) return no_walk(plan, a, p);
   int64_t first = sli_map_first(&plan->maps[p->map], 0);
   if (first < 0 || first > r->initial)
-    return sl_fail(SL_E_INPUT,
-                   "actor %s reads register %s from key %lld on, but it has %d initial "
-                   "slots",
-                   a->name, r->name, (long long)first, r->initial);
+    return sl_fail(
+        SL_E_INPUT,
+        "actor %s reads register %s starting at key %lld, but the register has %d initial slots",
+        a->name, r->name, (long long)first, r->initial);
   return SL_OK;
 }
 
@@ -236,14 +237,14 @@ static sl_status check_base(const sl_plan *plan, const sl_actor *a, int32_t port
   const sl_map *map = &plan->maps[port_of(a, port)->map];
   fine = fine && map->period == plan->maps[port_of(a, base)->map].period;
   if (!fine)
-    return sl_fail(SL_E_INPUT, "actor %s, register %s: it cannot have the base of port %d", a->name,
-                   name, base);
+    return sl_fail(SL_E_INPUT, "actor %s, register %s: it cannot share the base of port %d",
+                   a->name, name, base);
   for (uint32_t i = 0; i < map->period; i++)
     if (taking_part(plan, a, base, i) != 1)
-      return sl_fail(SL_E_INPUT,
-                     "actor %s, register %s: of the ports with its base %d take part in firing "
-                     "%u",
-                     a->name, name, taking_part(plan, a, base, i), i);
+      return sl_fail(
+          SL_E_INPUT,
+          "actor %s, register %s: %d ports with its base take part in firing %u, not one", a->name,
+          name, taking_part(plan, a, base, i), i);
   return SL_OK;
 }
 
@@ -268,16 +269,13 @@ static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
   for (int32_t p = 1; p < a->nout; p++) one &= !plan->regs[a->out[p].reg].slot_bytes;
   if (link && !one)
     return sl_fail(SL_E_INPUT,
-                   "actor %s: a link has one input and one output, and beside them "
-                   "only what has no bytes",
-                   a->name);
+                   "actor %s: a link must have one input and one output that carry bytes", a->name);
   for (int32_t p = 0; p < a->nin + a->nout; p++) {
     const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
     int32_t there = process_of(plan, r->device);
     if ((link && p == a->nin) != (here != there))
       return sl_fail(SL_E_INPUT,
-                     "actor %s runs in process %d and %s register %s, which lies in "
-                     "process %d",
+                     "actor %s runs in process %d and %s register %s, which is in process %d",
                      a->name, here, p < a->nin ? "reads" : "writes", r->name, there);
   }
   return SL_OK;

@@ -59,11 +59,11 @@ static sl_status check_number(const reading *r, const sl_program_call *c, bool o
   int e = sli_length_of(output ? c->out_length : c->in_length, i);
   if (place.base < 0 || place.base >= ports_of(r) || !r->program->nlengths) return SL_OK;
   if (r->program->base_length[place.base] == e) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "actor %s, op %s: %s %d lies in register %s, and is told of rows of "
-                 "another one",
-                 r->actor->name, c->name ? c->name : c->op->name, output ? "output" : "input", i,
-                 register_of(r, place.base)->name);
+  return sl_fail(
+      SL_E_INPUT,
+      "actor %s, op %s: %s %d is in register %s, but its row count is that of another register",
+      r->actor->name, c->name ? c->name : c->op->name, output ? "output" : "input", i,
+      register_of(r, place.base)->name);
 }
 
 static sl_status check_numbers(const reading *r) {
@@ -102,7 +102,7 @@ static sl_status no_value(const reading *r, const sl_program_call *c, int i, int
                           const char *why) {
   sl_tick tick = tick_of(r, firing);
   return sl_fail(
-      SL_E_INPUT, "actor %s, op %s: input %d is not there in microbatch %d, piece %d: %s",
+      SL_E_INPUT, "actor %s, op %s: input %d does not exist in microbatch %d, piece %d: %s",
       r->actor->name, c->name ? c->name : c->op->name, i, tick.microbatch, tick.piece, why);
 }
 
@@ -111,12 +111,12 @@ static sl_status check_read(const reading *r, const sl_program_call *c, int i, i
   int e = sli_length_of(c->in_length, i);
   if (place.base < 0) return SL_OK;
   if (place.base < ports_of(r) && !r->there[place.base])
-    return i < c->op->min_in ? no_value(r, c, i, firing, "its port sits that out") : SL_OK;
+    return i < c->op->min_in ? no_value(r, c, i, firing, "its port skips this firing") : SL_OK;
   if (place.base == ports_of(r) &&
       !is_written(r, place.offset, place.offset + sl_type_bytes(&c->in_type[i])))
-    return no_value(r, c, i, firing, "no call has made it");
+    return no_value(r, c, i, firing, "no call has computed it");
   if (e >= 0 && !r->known[e])
-    return no_value(r, c, i, firing, "nobody has said how many of its rows are valid");
+    return no_value(r, c, i, firing, "the number of its valid rows is not known");
   return SL_OK;
 }
 
@@ -148,7 +148,7 @@ static sl_status check_filled(const reading *r, int64_t firing) {
   for (int32_t p = r->program->nread; p < ports_of(r) && r->program->nlengths; p++) {
     int e = r->program->base_length[p];
     if (e < 0 || r->known[e] || !takes_part(r, p, firing)) continue;
-    return sl_fail(SL_E_INPUT, "actor %s, register %s: no call says how many rows of it are valid",
+    return sl_fail(SL_E_INPUT, "actor %s, register %s: no call sets the number of its valid rows",
                    r->actor->name, register_of(r, p)->name);
   }
   return SL_OK;

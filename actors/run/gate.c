@@ -51,7 +51,7 @@ sl_status sl_runtime_resume(sl_runtime *rt) {
   gate_view gate = gate_look(&rt->gate);
   if (gate.aborted) return sl_fail(rt->failure.status, "%s", rt->failure.text);
   if (gate.begun > rt->steps)
-    return sl_fail(SL_E_USAGE, "the run has ended within step %lld, and cannot go on",
+    return sl_fail(SL_E_USAGE, "the run ended within step %lld and cannot continue",
                    (long long)rt->steps);
   atomic_store(&rt->wants_stop, false);
   atomic_store(&rt->failure.state, NO_FAILURE);

@@ -44,7 +44,7 @@ static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
   uint64_t size = 16;
   while (size < most_messages + 1) size *= 2;
   box->cells = aligned_alloc(SLI_LINE_PAIR, size * sizeof *box->cells);
-  SLI_CHECK(box->cells, "no memory for a mailbox of %llu messages", (unsigned long long)size);
+  SLI_CHECK(box->cells, "out of memory for a mailbox of %llu messages", (unsigned long long)size);
   for (uint64_t i = 0; i < size; i++) atomic_init(&box->cells[i].sequence, 0);
   box->mask = size - 1;
   atomic_init(&box->tail, 0);
@@ -87,8 +87,7 @@ static inline bool sli_mailbox_ready(const sli_mailbox *box) {
 static inline bool sli_mailbox_pop(sli_mailbox *box, sli_message *message) {
   uint64_t sequence = atomic_load_explicit(&box->next->sequence, memory_order_acquire);
   if (sequence != box->wanted) {
-    SLI_CHECK(sequence < box->wanted,
-              "a mailbox overflowed: more messages under way than slots allow");
+    SLI_CHECK(sequence < box->wanted, "mailbox overflow: more messages in flight than slots allow");
     return false;
   }
   *message = box->next->message;

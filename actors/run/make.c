@@ -130,7 +130,7 @@ static int32_t *share_workers(const sl_runtime *rt) {
 
 static worker *allot_workers(int32_t most) {
   worker *workers = aligned_alloc(SLI_LINE_PAIR, (size_t)most * sizeof *workers);
-  SLI_CHECK(workers, "no memory for %d workers", most);
+  SLI_CHECK(workers, "out of memory for %d workers", most);
   memset(workers, 0, (size_t)most * sizeof *workers);
   return workers;
 }
@@ -200,7 +200,7 @@ static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *opt
   for (int32_t i = 0; i < plan->nactors; i++) {
     const sl_queue_ops *ops = plan->queues[plan->actors[i].queue].ops;
     if (options->clock == SL_CLOCK_VIRTUAL && !ops->modelled)
-      return sl_fail(SL_E_USAGE, "queue %s runs real kernels: it cannot follow a virtual clock",
+      return sl_fail(SL_E_USAGE, "queue %s runs real kernels, which cannot follow a virtual clock",
                      plan->queues[plan->actors[i].queue].name);
   }
   return SL_OK;
@@ -265,8 +265,7 @@ static void count_workers(sl_runtime *rt) {
 static sl_status read_checks(bool *slots) {
   const char *text = getenv("SLUICE_CHECK");
   if (!text || !*text) return SL_OK;
-  if (strcmp(text, "slots"))
-    return sl_fail(SL_E_USAGE, "SLUICE_CHECK=%s: only slots can be checked", text);
+  if (strcmp(text, "slots")) return sl_fail(SL_E_USAGE, "SLUICE_CHECK=%s: must be slots", text);
   *slots = true;
   return SL_OK;
 }

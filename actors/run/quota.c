@@ -5,12 +5,12 @@
 
 sl_status sli_runtime_check_quotas(const sl_runtime *rt, int n, const sl_quota_change *changes) {
   if (!rt->threads)
-    return sl_fail(SL_E_UNSUPPORTED, "quotas of a run on the virtual clock cannot be changed");
+    return sl_fail(SL_E_UNSUPPORTED, "quotas cannot be changed in a run on the virtual clock");
   for (int i = 0; i < n; i++) {
     const sl_register *r = &rt->plan->regs[changes[i].reg];
     int32_t least = SLI_MAX(r->initial, 1), most = sli_quota_most(r);
     if (changes[i].slots < least || changes[i].slots > most)
-      return sl_fail(SL_E_USAGE, "register %s can have %d to %d slots while it runs, not %d",
+      return sl_fail(SL_E_USAGE, "register %s can have %d to %d slots during the run, not %d",
                      r->name, least, most, changes[i].slots);
     if (r->producer == SL_NONE || r->held)
       return sl_fail(SL_E_USAGE, "register %s has no quota to change", r->name);

@@ -28,7 +28,7 @@ static inline const char *tag_format(char text[TAG_TEXT], const reg *r, const sl
   if (t->reg == SL_NONE) snprintf(text, TAG_TEXT, "nothing");
   else
     snprintf(text, TAG_TEXT, "key %lld of register %s%s", (long long)t->key,
-             r->contents.named->regs[t->reg].name, t->ready ? "" : ", which is not complete");
+             r->contents.named->regs[t->reg].name, t->ready ? "" : ", which is incomplete");
   return text;
 }
 
@@ -40,7 +40,7 @@ static NOINLINE void tag_taken(reg *r) {
   slot_tag *t = &r->contents.tags[p->slot];
   char text[TAG_TEXT];
   SLI_CHECK(t->reg == SL_NONE,
-            "actor %s takes slot %d of register %s for key %lld, and it holds %s",
+            "actor %s takes slot %d of register %s for key %lld, but it holds %s",
             p->actor->plan->name, p->slot, register_name(r), (long long)p->at.key,
             tag_format(text, r, t));
   *t = (slot_tag){.key = p->at.key, .reg = r->id, .rows = -1, .from = -1, .to = -1};
@@ -82,8 +82,7 @@ static NOINLINE void tag_ready(const out_port *p, bool known) {
   t->ready = true;
   t->rows = known && r->contents.lengths ? r->contents.lengths[p->slot] : -1;
   SLI_CHECK(t->moved < 0 || t->rows < 0 || t->moved == t->rows,
-            "actor %s brings %d of the %d rows that key %lld of "
-            "register %s has",
+            "actor %s delivers %d of the %d rows that key %lld of register %s has",
             p->actor->plan->name, t->rows, t->moved, (long long)t->key, register_name(r));
 }
 
@@ -102,7 +101,7 @@ static void check_tick(const actor *a, const in_port *p, const slot_tag *t) {
       a->bound.checks.copies || a->bound.checks.repeats)
     return;
   SLI_CHECK(t->from == a->tick_number,
-            "actor %s reads key %lld of register %s in tick %lld: it was made in tick %lld",
+            "actor %s reads key %lld of register %s in tick %lld, but it was made in tick %lld",
             a->plan->name, (long long)t->key, register_name(p->reg), (long long)a->tick_number,
             (long long)t->from);
 }
@@ -113,19 +112,15 @@ static void check_input(const actor *a, const in_port *p) {
   const slot_tag *t = &r->contents.tags[slot];
   char text[TAG_TEXT];
   SLI_CHECK(t->reg == r->id && t->key == p->at.key && t->ready,
-            "actor %s reads key %lld of register %s in slot %d, and "
-            "that holds %s",
-            a->plan->name, (long long)p->at.key, register_name(r), slot, tag_format(text, r, t));
+            "actor %s reads key %lld of register %s in slot %d, but that holds %s", a->plan->name,
+            (long long)p->at.key, register_name(r), slot, tag_format(text, r, t));
   SLI_CHECK(!r->contents.owner || *r->contents.owner == r->id,
-            "actor %s reads key %lld of register %s, over which "
-            "register %s lies by now",
+            "actor %s reads key %lld of register %s, which register %s has overwritten",
             a->plan->name, (long long)p->at.key, register_name(r),
             r->contents.named->regs[*r->contents.owner].name);
   SLI_CHECK(t->rows < 0 || t->rows == r->contents.lengths[slot],
-            "actor %s reads %d rows of key %lld of register %s, of "
-            "which %d are valid",
-            a->plan->name, r->contents.lengths[slot], (long long)p->at.key, register_name(r),
-            t->rows);
+            "actor %s reads %d rows of key %lld of register %s, but %d are valid", a->plan->name,
+            r->contents.lengths[slot], (long long)p->at.key, register_name(r), t->rows);
   check_tick(a, p, t);
 }
 

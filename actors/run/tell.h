@@ -75,7 +75,7 @@ static void notify_lazy(worker *w, const actor *a) {
 /* Counts a consumer that is done with a slot. On the producer's worker. */
 static void slot_free(worker *w, reg *r, int32_t slot) {
   if (!r->only) {
-    SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d freed once too often",
+    SLI_CHECK(r->pending[slot] > 0, "register %s: slot %d was freed too often",
               w->rt->plan->regs[r->id].name, slot);
     if (--r->pending[slot]) return;
   }

@@ -245,7 +245,7 @@ static const int64_t MOST_STEPS = INT64_C(1) << 56; /* firings are counted in 64
 sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle) {
   gate_view gate = gate_look(&rt->gate);
   if (steps < 0 || steps > MOST_STEPS - rt->steps)
-    return sl_fail(SL_E_USAGE, "a run of %lld steps: it must be 0 to %lld", (long long)steps,
+    return sl_fail(SL_E_USAGE, "a run of %lld steps: must be from 0 to %lld", (long long)steps,
                    (long long)(MOST_STEPS - rt->steps));
   if (gate.aborted) return failed(rt);
   if (gate.closed && !gate.held && gate.begun <= rt->steps)

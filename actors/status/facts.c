@@ -75,15 +75,15 @@ static void learn(sl_run_status *rs, const fact *f) {
 sl_status sl_run_status_import(sl_run_status *rs, const void *bytes, size_t size) {
   export_head h;
   fact f;
-  if (size < sizeof h) return sl_fail(SL_E_INPUT, "a status is cut off");
+  if (size < sizeof h) return sl_fail(SL_E_INPUT, "the status is truncated");
   memcpy(&h, bytes, sizeof h);
   if (h.plan_hash != rs->plan->hash || h.nfacts != (size - sizeof h) / sizeof f ||
       (size - sizeof h) % sizeof f)
-    return sl_fail(SL_E_INPUT, "a status is not of this plan");
+    return sl_fail(SL_E_INPUT, "the status does not fit this plan");
   const char *facts = (const char *)bytes + sizeof h;
   for (uint64_t i = 0; i < h.nfacts; i++) {
     memcpy(&f, facts + i * sizeof f, sizeof f);
-    if (!is_fact(rs->plan, &f)) return sl_fail(SL_E_INPUT, "a status has an impossible fact");
+    if (!is_fact(rs->plan, &f)) return sl_fail(SL_E_INPUT, "the status has an invalid fact");
   }
   for (uint64_t i = 0; i < h.nfacts; i++) {
     memcpy(&f, facts + i * sizeof f, sizeof f);

@@ -167,7 +167,7 @@ static void say_picture(const picture *p, FILE *out) {
   for (; at != SL_NONE && !seen[at]; at = waits_for(p, at, NULL)) seen[at] = true, last = at;
   free(seen);
   if (at != SL_NONE) { /* back at an actor already seen: follow the cycle again, printing */
-    fprintf(out, "these actors wait for each other in a circle:\n");
+    fprintf(out, "these actors wait for each other in a cycle:\n");
     int32_t start = at;
     do at = waits_for(p, at, out);
     while (at != SL_NONE && at != start);

@@ -66,7 +66,7 @@ static sl_status read_head(reading *r, struct head *head) {
   if (r->count < sizeof trace_magic || memcmp(r->bytes, trace_magic, sizeof trace_magic))
     return sl_fail(SL_E_INPUT, "%s is not a Sluice trace", r->path);
   if (r->count < sizeof *head)
-    return sl_fail(SL_E_INPUT, "%s is truncated in its head (%zu bytes)", r->path, r->count);
+    return sl_fail(SL_E_INPUT, "%s is truncated in its header (%zu bytes)", r->path, r->count);
   memcpy(head, r->bytes, sizeof *head);
   if (head->version < TRACE_OLDEST || head->version > SL_TRACE_VERSION)
     return sl_fail(SL_E_INPUT, "%s has version %u; this program reads versions %d to %d", r->path,
@@ -75,7 +75,7 @@ static sl_status read_head(reading *r, struct head *head) {
       head->nsections > 1000 || head->section_bytes > 4096 || head->clock > SL_CLOCK_VIRTUAL ||
       head->microbatches < 1 || head->pieces < 1 || head->steps < 0 || head->steps > STEPS_MOST ||
       (int64_t)head->microbatches * head->pieces > SLI_TICKS_MOST)
-    return sl_fail(SL_E_INPUT, "%s is damaged in its head", r->path);
+    return sl_fail(SL_E_INPUT, "%s is damaged in its header", r->path);
   return SL_OK;
 }
 
@@ -85,7 +85,7 @@ static sl_status read_section(reading *r, struct section s) {
   if (s.id < 1 || s.id >= SECTIONS) return SL_OK;
   const char *name = section_names[s.id];
   if (r->sections[s.id].id || s.item_bytes < item_bytes[s.id] || s.count > INT32_MAX)
-    return sl_fail(SL_E_INPUT, "%s is damaged: its section of %s is impossible", r->path, name);
+    return sl_fail(SL_E_INPUT, "%s is damaged: its section of %s is invalid", r->path, name);
   bool beyond = s.offset > r->count;
   if (section_optional(s.id) && (beyond || s.count > (r->count - s.offset) / s.item_bytes)) {
     r->trace->truncated = true;
@@ -113,7 +113,7 @@ static sl_status read_sections(reading *r, const struct head *head) {
     return sl_fail(SL_E_INPUT, "%s is truncated in its table of sections", r->path);
   if (head->version > TRACE_OLDEST &&
       head->checksum != trace_checksum(head, r->bytes + table, bytes))
-    return sl_fail(SL_E_INPUT, "%s is damaged in its head", r->path);
+    return sl_fail(SL_E_INPUT, "%s is damaged in its header", r->path);
   for (uint32_t i = 0; i < head->nsections; i++) {
     struct section s;
     memcpy(&s, r->bytes + table + (uint64_t)i * head->section_bytes, sizeof s);
@@ -166,7 +166,7 @@ static bool none_or_in_table(int32_t index, int32_t count) {
 }
 
 static sl_status impossible(const reading *r, enum section_id id, uint64_t index) {
-  return sl_fail(SL_E_INPUT, "%s is damaged: item %llu of its %s is impossible", r->path,
+  return sl_fail(SL_E_INPUT, "%s is damaged: item %llu of its %s is invalid", r->path,
                  (unsigned long long)index, section_names[id]);
 }
 
@@ -350,7 +350,7 @@ static sl_status read_plan(reading *r) {
   if (status) return status;
   if (sl_plan_finish(r->plan)) {
     char *why = sli_strdup(sl_detail());
-    sl_fail(SL_E_INPUT, "%s is damaged: its plan is impossible: %s", r->path, why);
+    sl_fail(SL_E_INPUT, "%s is damaged: its plan is invalid: %s", r->path, why);
     free(why);
     return SL_E_INPUT;
   }

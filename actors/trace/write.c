@@ -282,7 +282,7 @@ sl_status sl_trace_snapshot_write(const char *path, const sl_plan *plan, const s
                                   const sl_trace_snapshot *x) {
   for (size_t i = 0; i < x->nfirings; i++)
     if (!is_firing(plan, &x->firings[i].record))
-      return sl_fail(SL_E_INPUT, "firing %zu of a snapshot is of no actor", i);
+      return sl_fail(SL_E_INPUT, "firing %zu of a snapshot names no actor", i);
   qsort(x->firings, x->nfirings, sizeof *x->firings, by_start);
   image im = {0};
   put_plan(&im, plan, rt);

@@ -37,7 +37,7 @@ sli_value sli_argument(sli_values *v, const arguments *a, size_t place, const ch
 sli_value sli_argument_text(sli_values *v, const arguments *a, size_t place, const char *name) {
   sli_value text = sli_argument(v, a, place, name);
   if (text.kind != SLI_TEXT)
-    sli_values_fail(v, "%s should be a text, and is %s", name ? name : "an argument",
+    sli_values_fail(v, "%s must be a text, not %s", name ? name : "an argument",
                     sli_value_kind(text));
   return text.kind == SLI_TEXT ? text : sli_value_span("", 0);
 }
@@ -47,7 +47,7 @@ int64_t sli_argument_int(sli_values *v, const arguments *a, size_t place, const 
   sli_value number = sli_argument_or(v, a, place, name, sli_value_int(otherwise));
   if (number.kind == SLI_NONE) return otherwise;
   if (number.kind != SLI_INT)
-    sli_values_fail(v, "%s should be a whole number, and is %s", name ? name : "an argument",
+    sli_values_fail(v, "%s must be a whole number, not %s", name ? name : "an argument",
                     sli_value_kind(number));
   return number.kind == SLI_INT ? number.number : otherwise;
 }

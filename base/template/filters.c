@@ -16,7 +16,7 @@ static sli_value trim(sli_values *v, sli_value s, const arguments *a) {
   sli_value set = sli_argument_or(v, a, 0, "chars", sli_value_none()),
             text = sli_value_as_text(v, s);
   if (set.kind != SLI_NONE && set.kind != SLI_TEXT)
-    sli_values_fail(v, "trim of %s", sli_value_kind(set));
+    sli_values_fail(v, "cannot trim %s", sli_value_kind(set));
   if (!sli_values_step(v, text.text.bytes / 64)) return text;
   return sli_text_strip(text, set.kind == SLI_TEXT ? &set : NULL, true, true);
 }
@@ -61,7 +61,7 @@ static sli_value center(sli_values *v, sli_value s, const arguments *a) {
 static sli_value format(sli_values *v, sli_value s, const arguments *a) {
   sli_value all = sli_value_list(v);
   for (size_t i = 0; i < a->count; i++) sli_value_add(v, all, a->items[i]);
-  if (a->named) sli_values_fail(v, "format with arguments by name is not supported");
+  if (a->named) sli_values_fail(v, "format with named arguments is not supported");
   all.kind = SLI_TUPLE;
   return sli_format_percent(v, sli_value_as_text(v, s), all);
 }
@@ -71,7 +71,7 @@ static sli_value width_of(sli_values *v, sli_value width) {
   enum { MOST = 1000 };
   if (width.kind == SLI_TEXT) return width;
   if (width.kind != SLI_INT || width.number > MOST)
-    sli_values_fail(v, "a width is a text, or a number up to %d", MOST);
+    sli_values_fail(v, "a width must be a text or a number up to %d", MOST);
   return sli_text_pad(v, sli_value_span("", 0), v->status ? 0 : width.number, 0, ' ');
 }
 
@@ -82,7 +82,7 @@ static sli_value indent(sli_values *v, sli_value s, const arguments *a) {
   sli_value width = width_of(v, sli_argument_or(v, a, 0, "width", sli_value_int(4)));
   bool first = sli_argument_flag(v, a, 1, "first"), blank = sli_argument_flag(v, a, 2, "blank");
   text_buffer text = {0}, out = {0};
-  if (s.kind != SLI_TEXT) sli_values_fail(v, "indent of %s", sli_value_kind(s));
+  if (s.kind != SLI_TEXT) sli_values_fail(v, "cannot indent %s", sli_value_kind(s));
   sli_value_print(v, s, &text);
   sli_buffer_add(v, &text, "\n", 1); /* so that an empty last line counts as a line */
   const sli_list *lines = sli_text_lines(v, sli_buffer_value(&text), false).list;
@@ -128,7 +128,7 @@ static sli_value int_of(sli_values *v, sli_value s, const arguments *a) {
   if (s.kind == SLI_INT) return s;
   if (s.kind == SLI_BOOL) return sli_value_int(s.truth);
   if (s.kind == SLI_REAL) real = s.real;
-  if (s.kind == SLI_UNDEFINED) sli_values_fail(v, "int of an undefined value");
+  if (s.kind == SLI_UNDEFINED) sli_values_fail(v, "cannot convert an undefined value to int");
   if (s.kind == SLI_TEXT) {
     sli_value text = sli_text_strip(s, NULL, true, true);
     size_t sign = text.text.bytes && strchr("+-", *text.text.at);
@@ -146,7 +146,7 @@ static sli_value float_of(sli_values *v, sli_value s, const arguments *a) {
   if (!sli_arguments_check(v, "float", a, 1, names)) return s;
   double real;
   if (sli_value_is_number(s)) return sli_value_real(sli_value_as_real(s));
-  if (s.kind == SLI_UNDEFINED) sli_values_fail(v, "float of an undefined value");
+  if (s.kind == SLI_UNDEFINED) sli_values_fail(v, "cannot convert an undefined value to float");
   if (s.kind == SLI_TEXT && read_real(v, s, &real)) return sli_value_real(real);
   return sli_argument_or(v, a, 0, "default", sli_value_real(0));
 }
@@ -155,7 +155,7 @@ static sli_value absolute(sli_values *v, sli_value s, const arguments *a) {
   (void)a;
   if (s.kind == SLI_REAL) return sli_value_real(fabs(s.real));
   if (s.kind == SLI_BOOL) return sli_value_int(s.truth);
-  if (s.kind != SLI_INT) sli_values_fail(v, "abs of %s", sli_value_kind(s));
+  if (s.kind != SLI_INT) sli_values_fail(v, "cannot take abs of %s", sli_value_kind(s));
   return s.kind == SLI_INT && s.number < 0 && s.number > INT64_MIN ? sli_value_int(-s.number) : s;
 }
 
@@ -174,10 +174,10 @@ static sli_value round_to(sli_values *v, sli_value s, const arguments *a) {
   sli_value method = sli_argument_or(v, a, 1, "method", sli_value_span("common", 6));
   bool common = sli_text_is(method, "common"), up = sli_text_is(method, "ceil");
   if (!common && !up && !sli_text_is(method, "floor"))
-    sli_values_fail(v, "round by a method that is not common, ceil or floor");
-  if (!sli_value_is_number(s)) sli_values_fail(v, "round of %s", sli_value_kind(s));
+    sli_values_fail(v, "round: the method must be common, ceil or floor");
+  if (!sli_value_is_number(s)) sli_values_fail(v, "cannot round %s", sli_value_kind(s));
   if (digits < 0 || digits > MOST)
-    sli_values_fail(v, "round to less than 0 or more than %d digits is not supported", MOST);
+    sli_values_fail(v, "round: fewer than 0 or more than %d digits are not supported", MOST);
   if (v->status || (common && s.kind != SLI_REAL))
     return s.kind == SLI_BOOL ? sli_value_int(s.truth) : s;
   double real = sli_value_as_real(s), scale = pow(10, (double)digits);
@@ -192,7 +192,7 @@ static void separators(sli_values *v, const arguments *a, json_style *style) {
   if (both.kind == SLI_NONE) return;
   bool good = sli_value_is_row(both) && both.list->count == 2 &&
               both.list->items[0].kind == SLI_TEXT && both.list->items[1].kind == SLI_TEXT;
-  if (!good) return sli_values_fail(v, "separators of tojson are two texts");
+  if (!good) return sli_values_fail(v, "the separators of tojson must be two texts");
   style->between = both.list->items[0];
   style->behind_key = both.list->items[1];
 }
@@ -221,7 +221,7 @@ static sli_value length(sli_values *v, sli_value s, const arguments *a) {
   (void)a;
   if (s.kind == SLI_TEXT)
     return sli_values_step(v, s.text.bytes / 64), sli_value_int((int64_t)sli_text_characters(s));
-  if (s.kind == SLI_ITERATOR) sli_values_fail(v, "length of an iterator");
+  if (s.kind == SLI_ITERATOR) sli_values_fail(v, "an iterator has no length");
   return sli_value_int(v->status ? 0 : (int64_t)sli_value_items(v, s)->count);
 }
 

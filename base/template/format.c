@@ -18,13 +18,13 @@ static sli_value next_argument(percent *p) {
   bool one = p->with.kind != SLI_TUPLE;
   size_t count = one ? 1 : p->with.list->count;
   if (p->used == count)
-    return sli_values_fail(p->v, "a format has more places than %zu arguments", count), p->with;
+    return sli_values_fail(p->v, "a format has more fields than its %zu arguments", count), p->with;
   return one ? (p->used++, p->with) : p->with.list->items[p->used++];
 }
 
 static void put_whole(percent *p, sli_value number) {
   if (!sli_value_is_number(number))
-    return sli_values_fail(p->v, "a format of %s with %%d", sli_value_kind(number));
+    return sli_values_fail(p->v, "cannot format %s with %%d", sli_value_kind(number));
   if (number.kind == SLI_REAL && (number.real < -9e18 || number.real > 9e18))
     return sli_values_fail(p->v, "a number is too large");
   if (number.kind == SLI_REAL) number = sli_value_int((int64_t)number.real);
@@ -36,7 +36,7 @@ static void put_fraction(percent *p, int digits, sli_value number) {
   enum { MOST = 400 }; /* the longest number has 309 digits before its point */
   char text[MOST];
   if (!sli_value_is_number(number))
-    return sli_values_fail(p->v, "a format of %s with %%f", sli_value_kind(number));
+    return sli_values_fail(p->v, "cannot format %s with %%f", sli_value_kind(number));
   int n = snprintf(text, sizeof text, "%.*f", digits, sli_value_as_real(number));
   sli_buffer_add(p->v, &p->out, text, (size_t)n);
 }
@@ -69,7 +69,7 @@ sli_value sli_format_percent(sli_values *v, sli_value text, sli_value with) {
   bool all = with.kind == SLI_TUPLE                           ? p.used == with.list->count
              : with.kind == SLI_DICT || with.kind == SLI_LIST ? true
                                                               : p.used == 1;
-  if (!all) sli_values_fail(v, "a format has fewer places than arguments");
+  if (!all) sli_values_fail(v, "a format has fewer fields than arguments");
   return sli_buffer_value(&p.out);
 }
 

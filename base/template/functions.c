@@ -19,7 +19,7 @@ static sli_value strftime_now(sli_values *v, const arguments *a) {
   sli_value format = sli_argument_text(v, a, 0, "format");
   char text[MOST], copy[MOST];
   if (format.text.bytes >= MOST)
-    return sli_values_fail(v, "strftime_now with a long format"), format;
+    return sli_values_fail(v, "the format of strftime_now is too long"), format;
   memcpy(copy, format.text.at, format.text.bytes);
   copy[format.text.bytes] = 0;
   time_t now = time(NULL);
@@ -38,7 +38,7 @@ static sli_value range(sli_values *v, const arguments *a) {
   bool few = llabs(from) < INT32_MAX && llabs(end) < INT32_MAX && llabs(step) < INT32_MAX && step &&
              (end - from) / step <= MOST;
   if (!few || !a->count || a->count > 3 || a->named)
-    return sli_values_fail(v, "a range that is too long or has no step"), all;
+    return sli_values_fail(v, "a range is too long or has step 0"), all;
   for (int64_t i = from; (step > 0 ? i < end : i > end) && !v->status; i += step)
     sli_value_add(v, all, sli_value_int(i));
   return all;
@@ -55,14 +55,14 @@ static void add_members(sli_values *v, sli_value out, sli_value from) {
   for (size_t i = 0; i < pairs->count && !v->status; i++) {
     const sli_list *pair = sli_value_items(v, pairs->items[i]);
     if (pair->count == 2) sli_dict_set(v, out.dict, pair->items[0], pair->items[1]);
-    else sli_values_fail(v, "a dict of items that are no pairs");
+    else sli_values_fail(v, "the items of a dict must be pairs");
   }
 }
 
 /* Makes a dict or a namespace from another one and from named arguments. */
 static sli_value named(sli_values *v, const arguments *a) {
   sli_value out = sli_value_dict(v);
-  if (a->count > 1) sli_values_fail(v, "a dict of more than one");
+  if (a->count > 1) sli_values_fail(v, "dict takes at most one argument");
   if (a->count) add_members(v, out, a->items[0]);
   for (size_t i = 0; a->named && i < a->named->count; i++)
     sli_dict_set(v, out.dict, a->named->items[i].key, a->named->items[i].value);

@@ -21,9 +21,10 @@ static sli_value split(sli_values *v, sli_value s, const arguments *a, bool righ
   int64_t most = sli_argument_int(v, a, 1, "maxsplit", -1);
   bool space = by.kind == SLI_NONE;
   if (!space && (by.kind != SLI_TEXT || !by.text.bytes))
-    sli_values_fail(v, "split by %s", by.kind == SLI_TEXT ? "an empty text" : sli_value_kind(by));
+    sli_values_fail(v, "cannot split by %s",
+                    by.kind == SLI_TEXT ? "an empty text" : sli_value_kind(by));
   if (right && space && most >= 0)
-    sli_values_fail(v, "rsplit by white space with a number is not supported");
+    sli_values_fail(v, "rsplit by white space with a limit is not supported");
   if (v->status) return s;
   return right && !space ? sli_text_rsplit(v, s, by, most)
                          : sli_text_split(v, s, space ? NULL : &by, most);
@@ -45,7 +46,7 @@ static sli_value partition(sli_values *v, sli_value s, const arguments *a, bool 
   sli_value by = sli_argument_text(v, a, 0, NULL), out = sli_value_list(v),
             none = sli_value_span("", 0);
   if (!takes(v, "partition", a, 1, 1)) return s;
-  if (!by.text.bytes) return sli_values_fail(v, "partition by an empty text"), s;
+  if (!by.text.bytes) return sli_values_fail(v, "cannot partition by an empty text"), s;
   sli_value parts = right ? sli_text_rsplit(v, s, by, 1) : sli_text_split(v, s, &by, 1);
   bool found = parts.list->count == 2;
   sli_value first = parts.list->items[0];
@@ -66,7 +67,7 @@ static sli_value strip(sli_values *v, sli_value s, const arguments *a, bool left
   sli_value set = sli_argument_or(v, a, 0, NULL, sli_value_none());
   if (!takes(v, "strip", a, 0, 1)) return s;
   if (set.kind != SLI_NONE && set.kind != SLI_TEXT)
-    sli_values_fail(v, "strip of %s", sli_value_kind(set));
+    sli_values_fail(v, "cannot strip %s", sli_value_kind(set));
   if (!sli_values_step(v, s.text.bytes / 64)) return s;
   return sli_text_strip(s, set.kind == SLI_TEXT ? &set : NULL, left, right);
 }
@@ -97,7 +98,7 @@ static sli_value stands_at(sli_values *v, sli_value text, const arguments *a,
   if (!takes(v, "a test of a prefix or suffix", a, 1, 1)) return with;
   if (with.kind == SLI_TEXT) return sli_value_bool(at(text, with));
   if (with.kind != SLI_TUPLE)
-    return sli_values_fail(v, "a prefix should be a text, and is %s", sli_value_kind(with)), with;
+    return sli_values_fail(v, "a prefix must be a text, not %s", sli_value_kind(with)), with;
   for (size_t i = 0; i < with.list->count; i++)
     found |= with.list->items[i].kind == SLI_TEXT && at(text, with.list->items[i]);
   return sli_value_bool(found);
@@ -203,7 +204,7 @@ static sli_value join(sli_values *v, sli_value s, const arguments *a) {
   sli_value all = {.kind = SLI_LIST, .list = sli_value_items(v, a->items[0])};
   for (size_t i = 0; i < all.list->count; i++)
     if (all.list->items[i].kind != SLI_TEXT)
-      sli_values_fail(v, "join of %s", sli_value_kind(all.list->items[i]));
+      sli_values_fail(v, "cannot join %s", sli_value_kind(all.list->items[i]));
   return v->status ? s : sli_text_join(v, all, s, NULL);
 }
 
@@ -212,7 +213,7 @@ static int64_t missing(sli_values *v, sli_value s, const arguments *a, char *fil
   sli_value with = sli_argument_or(v, a, 1, NULL, sli_value_span(" ", 1));
   if (!takes(v, "a method for a width", a, 1, 2)) return 0;
   if (with.kind != SLI_TEXT || with.text.bytes != 1)
-    return sli_values_fail(v, "a text is filled up with one character of ASCII"), 0;
+    return sli_values_fail(v, "the fill character must be one ASCII character"), 0;
   *fill = *with.text.at;
   return SLI_MAX(sli_argument_int(v, a, 0, NULL, 0) - (int64_t)sli_text_characters(s), 0);
 }
@@ -245,7 +246,7 @@ static sli_value all_are(sli_values *v, sli_value s, const arguments *a, int (*i
   bool good = s.text.bytes > 0;
   for (size_t i = 0; i < s.text.bytes && takes(v, "a test of characters", a, 0, 0); i++) {
     if ((unsigned char)s.text.at[i] >= 0x80)
-      sli_values_fail(v, "a test of characters beyond ASCII is not supported");
+      sli_values_fail(v, "testing characters beyond ASCII is not supported");
     good &= is((unsigned char)s.text.at[i]) != 0;
   }
   return sli_value_bool(good);
@@ -337,7 +338,7 @@ static sli_value count_in_list(sli_values *v, sli_value list, const arguments *a
 /* Rejects a change, as transformers' sandbox does. */
 static sli_value change(sli_values *v, sli_value subject, const arguments *a) {
   (void)a;
-  sli_values_fail(v, "a template may not change %s", sli_value_kind(subject));
+  sli_values_fail(v, "a template must not change %s", sli_value_kind(subject));
   return subject;
 }
 
@@ -418,7 +419,6 @@ bool sli_has_method(sli_value of, sli_value name) {
 
 sli_value sli_call_method(sli_values *v, const char *name, sli_value subject, const arguments *a) {
   template_callable *call = method_of(subject, name, strlen(name));
-  if (!call)
-    sli_values_fail(v, "%s has no method \"%.40s\" that is known", sli_value_kind(subject), name);
+  if (!call) sli_values_fail(v, "%s has no method \"%.40s\"", sli_value_kind(subject), name);
   return v->status ? subject : call(v, subject, a);
 }

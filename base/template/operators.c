@@ -32,7 +32,7 @@ static sli_value whole_arithmetic(sli_values *v, operator op, int64_t a, int64_t
   int64_t out = 0;
   bool over = false;
   if ((op == FLOOR_DIVIDE || op == REMAINDER || op == DIVIDE) && !b)
-    return sli_values_fail(v, "a division by zero"), sli_value_none();
+    return sli_values_fail(v, "division by zero"), sli_value_none();
   switch (op) {
   case ADD: over = __builtin_add_overflow(a, b, &out); break;
   case SUBTRACT: over = __builtin_sub_overflow(a, b, &out); break;
@@ -44,7 +44,7 @@ static sli_value whole_arithmetic(sli_values *v, operator op, int64_t a, int64_t
     if (b < 0) return sli_operate(v, POWER, sli_value_real((double)a), sli_value_real((double)b));
     over = power(a, b, &out);
   }
-  if (over) sli_values_fail(v, "a number is too large");
+  if (over) sli_values_fail(v, "number too large");
   return sli_value_int(out);
 }
 
@@ -64,15 +64,15 @@ static double floor_quotient(double a, double b) {
 
 static sli_value real_power(sli_values *v, double a, double b) {
   double out = pow(a, b);
-  if (!a && b < 0) sli_values_fail(v, "a division by zero");
-  else if (a < 0 && b != floor(b)) sli_values_fail(v, "a power that is no real number");
-  else if (isinf(out) && !isinf(a) && !isinf(b)) sli_values_fail(v, "a number is too large");
+  if (!a && b < 0) sli_values_fail(v, "division by zero");
+  else if (a < 0 && b != floor(b)) sli_values_fail(v, "a power is not a real number");
+  else if (isinf(out) && !isinf(a) && !isinf(b)) sli_values_fail(v, "number too large");
   return sli_value_real(out);
 }
 
 static sli_value real_arithmetic(sli_values *v, operator op, double a, double b) {
   if ((op == DIVIDE || op == FLOOR_DIVIDE || op == REMAINDER) && b == 0)
-    return sli_values_fail(v, "a division by zero"), sli_value_none();
+    return sli_values_fail(v, "division by zero"), sli_value_none();
   switch (op) {
   case ADD: return sli_value_real(a + b);
   case SUBTRACT: return sli_value_real(a - b);

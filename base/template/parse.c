@@ -38,7 +38,7 @@ bool sli_parse_take_word(parser *p, const char *word) {
 
 void sli_parse_unexpected(parser *p, const char *wanted) {
   const token *t = &p->s.now;
-  if (t->kind == END) sli_source_fail(&p->s, "it ends where %s should be", wanted);
+  if (t->kind == END) sli_source_fail(&p->s, "the template ends where %s should be", wanted);
   else
     sli_source_fail(&p->s, "\"%.*s\" where %s should be", (int)SLI_MIN(t->bytes, (size_t)40), t->at,
                     wanted);
@@ -68,7 +68,7 @@ const char *sli_parse_name(parser *p) {
 
 bool sli_parse_deeper(parser *p) {
   if (++p->depth > SLI_TEMPLATE_DEPTH)
-    sli_source_fail(&p->s, "it is deeper than %d", SLI_TEMPLATE_DEPTH);
+    sli_source_fail(&p->s, "nested deeper than %d", SLI_TEMPLATE_DEPTH);
   return !p->s.status;
 }
 

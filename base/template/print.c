@@ -78,7 +78,7 @@ static void put_dict(sli_values *v, const sli_dict *dict, int depth, text_buffer
 /* Prints a value as an element of a list. */
 static void put_inner(sli_values *v, sli_value value, int depth, text_buffer *out) {
   if (depth > SLI_TEMPLATE_DEPTH)
-    return sli_values_fail(v, "a value is deeper than %d", SLI_TEMPLATE_DEPTH);
+    return sli_values_fail(v, "a value is nested deeper than %d", SLI_TEMPLATE_DEPTH);
   switch (value.kind) {
   case SLI_NONE: return print_put(v, out, "None");
   case SLI_UNDEFINED: return print_put(v, out, "Undefined");
@@ -187,7 +187,7 @@ static void json_dict(sli_values *v, const sli_dict *d, const json_style *style,
 void sli_value_json(sli_values *v, sli_value value, const json_style *style, int depth,
                     text_buffer *out) {
   if (depth > SLI_TEMPLATE_DEPTH)
-    return sli_values_fail(v, "a value is deeper than %d", SLI_TEMPLATE_DEPTH);
+    return sli_values_fail(v, "a value is nested deeper than %d", SLI_TEMPLATE_DEPTH);
   switch (value.kind) {
   case SLI_NONE: return print_put(v, out, "null");
   case SLI_BOOL: return print_put(v, out, value.truth ? "true" : "false");
@@ -199,6 +199,6 @@ void sli_value_json(sli_values *v, sli_value value, const json_style *style, int
   case SLI_LIST:
   case SLI_TUPLE: return json_list(v, value.list, style, depth, out);
   case SLI_DICT: return json_dict(v, value.dict, style, depth, out);
-  default: sli_values_fail(v, "tojson of %s", sli_value_kind(value));
+  default: sli_values_fail(v, "tojson is not possible for %s", sli_value_kind(value));
   }
 }

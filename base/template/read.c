@@ -74,7 +74,7 @@ static void pass_end(source *s, char sign, bool block) {
 static void pass_comment(source *s) {
   const char *end = strstr(s->at + 2, "#}");
   if (!end) {
-    sli_source_fail(s, "a comment does not end");
+    sli_source_fail(s, "a comment has no end");
     return;
   }
   char sign = end > s->at + 2 ? end[-1] : ' ';
@@ -104,7 +104,7 @@ static token raw(source *s, size_t tag, char end) {
   const char *stop = s->at;
   while ((stop = strstr(stop, "{%")) && !(tag = plain_tag(stop, "endraw", &begin, &last))) stop++;
   if (!stop) {
-    sli_source_fail(s, "raw does not end");
+    sli_source_fail(s, "raw has no end");
     return s->now;
   }
   size_t bytes = (size_t)(stop - s->at);
@@ -148,12 +148,12 @@ static const char *hex_escape(source *s, const char *at, char **to) {
   uint32_t c = 0;
   for (int i = 1; i <= digits; i++) {
     if (!isxdigit((unsigned char)at[i]))
-      return sli_source_fail(s, "a string has half an escape"), at;
+      return sli_source_fail(s, "a string has an incomplete escape"), at;
     c = c * 16 +
         (uint32_t)(isdigit((unsigned char)at[i]) ? at[i] - '0' : tolower(at[i]) - 'a' + 10);
   }
   bool good = c && c <= 0x10ffff && !(c >= 0xd800 && c < 0xe000);
-  if (!good) return sli_source_fail(s, "a string has an escape that is no character"), at;
+  if (!good) return sli_source_fail(s, "a string has an escape that is not a character"), at;
   *to += sli_text_put(*to, c);
   return at + 1 + digits;
 }
@@ -175,7 +175,7 @@ static token string(source *s) {
   while (*end && *end != *s->at) end += *end == '\\' && end[1] ? 2 : 1;
   token out = {STRING, s->line, "", 0};
   if (!*end) {
-    sli_source_fail(s, "a string does not end");
+    sli_source_fail(s, "a string has no end");
     return s->now;
   }
   char *copy = sli_arena_alloc(s->arena, (size_t)(end - at) + 1), *to = copy;
@@ -241,7 +241,7 @@ static token inside(source *s) {
   unsigned char c = (unsigned char)*s->at;
   if (ends_tag(s, &out)) return out;
   if (!c) {
-    sli_source_fail(s, "a tag does not end");
+    sli_source_fail(s, "a tag has no end");
     return s->now;
   }
   if (c == '\'' || c == '"') return string(s);

@@ -65,7 +65,7 @@ static sli_value name(run *r, const char *name) {
 
 static void set_attribute(run *r, const node *n, sli_value value) {
   sli_value of = name(r, n->name);
-  if (of.kind != SLI_NAMESPACE) sli_values_fail(r->v, "%.40s is no namespace", n->name);
+  if (of.kind != SLI_NAMESPACE) sli_values_fail(r->v, "%.40s is not a namespace", n->name);
   else sli_dict_set(r->v, of.dict, n->value, value);
 }
 
@@ -77,7 +77,8 @@ static void unpack(run *r, const node *target, sli_value value) {
   size_t i = 0;
   for (const node *t = target->items; t; t = t->next, i++)
     if (i < items->count) unpack(r, t, items->items[i]);
-  if (i != items->count) sli_values_fail(r->v, "%zu values for %zu names", items->count, i);
+  if (i != items->count)
+    sli_values_fail(r->v, "cannot unpack %zu values into %zu names", items->count, i);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -89,7 +90,7 @@ static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, in
   sli_value at = n ? eval(r, n) : sli_value_none();
   if (at.kind == SLI_NONE) return otherwise;
   if (at.kind != SLI_INT)
-    return sli_values_fail(r->v, "a slice by %s", sli_value_kind(at)), otherwise;
+    return sli_values_fail(r->v, "cannot slice by %s", sli_value_kind(at)), otherwise;
   int64_t place = at.number < 0 ? SLI_MAX(at.number, -count - 1) + count : at.number;
   return SLI_MAX(least, SLI_MIN(place, most));
 }
@@ -99,7 +100,7 @@ static sli_value slice(run *r, const node *n) {
             out = sli_value_list(r->v);
   if (!sli_value_is_row(of) && of.kind != SLI_TEXT) {
     if (of.kind == SLI_UNDEFINED) return sli_value_at(r->v, of, step); /* fails */
-    sli_values_fail(r->v, "a slice of %s", sli_value_kind(of));
+    sli_values_fail(r->v, "cannot slice %s", sli_value_kind(of));
     return of;
   }
   sli_list *all = sli_value_items(r->v, of);
@@ -176,11 +177,12 @@ static void unpack_argument(run *r, const node *n, sli_value places, sli_value *
     for (size_t i = 0; i < items->count; i++) sli_value_add(r->v, places, items->items[i]);
     return;
   }
-  if (all.kind != SLI_DICT) return sli_values_fail(r->v, "arguments from %s", sli_value_kind(all));
+  if (all.kind != SLI_DICT)
+    return sli_values_fail(r->v, "cannot take arguments from %s", sli_value_kind(all));
   for (size_t i = 0; i < all.dict->count && !r->v->status; i++) {
     sli_value key = all.dict->items[i].key;
     if (key.kind == SLI_TEXT) add_named(r, named, key, all.dict->items[i].value);
-    else sli_values_fail(r->v, "the name of an argument is %s", sli_value_kind(key));
+    else sli_values_fail(r->v, "the name of an argument must not be %s", sli_value_kind(key));
   }
 }
 
@@ -213,8 +215,7 @@ static void set_rest(run *r, const node *of, const arguments *a, size_t places) 
   }
   all.kind = SLI_TUPLE;
   if (of->rest & REST_LIST) assign(r, "varargs", all);
-  else if (all.list->count)
-    sli_values_fail(r->v, "macro %.40s has not as many arguments", of->name);
+  else if (all.list->count) sli_values_fail(r->v, "macro %.40s takes fewer arguments", of->name);
   if (of->rest & REST_DICT) assign(r, "kwargs", others);
   else if (others.dict->count)
     sli_values_fail(r->v, "macro %.40s has no argument %.*s", of->name,
@@ -229,7 +230,7 @@ static void set_arguments(run *r, const node *of, const arguments *a) {
     sli_value given = sli_value_undefined(n->name);
     bool by_name = a->named && sli_dict_get(r->v, a->named, text_value(n->name), &given);
     if (by_name && place < a->count)
-      sli_values_fail(r->v, "macro %.40s is given %.40s twice", of->name, n->name);
+      sli_values_fail(r->v, "macro %.40s gets %.40s twice", of->name, n->name);
     if (place < a->count) given = a->items[place];
     else if (!by_name && n->a) given = eval(r, n->a);
     assign(r, n->name, given);
@@ -240,7 +241,7 @@ static void set_arguments(run *r, const node *of, const arguments *a) {
 /* Counts a nested call. Returns false if there are too many. */
 static bool enter_call(run *r) {
   if (++r->calls > SLI_TEMPLATE_CALLS)
-    sli_values_fail(r->v, "macros call each other more than %d deep", SLI_TEMPLATE_CALLS);
+    sli_values_fail(r->v, "macros are nested more than %d calls deep", SLI_TEMPLATE_CALLS);
   return !r->v->status;
 }
 
@@ -262,7 +263,7 @@ static sli_value call_loop(run *r, const loop *l, const arguments *a) {
   scope *outer = r->here;
   text_buffer out = {0};
   if (a->count != 1 || !l->of->recursive)
-    sli_values_fail(r->v, "a call of a loop that is not recursive, or of no items");
+    sli_values_fail(r->v, "a loop was called that is not recursive, or without one argument");
   if (enter_call(r)) {
     r->here = l->home;
     loop_over(r, l->of, sli_value_items(r->v, a->items[0]), l->depth + 1, &out);
@@ -273,7 +274,7 @@ static sli_value call_loop(run *r, const loop *l, const arguments *a) {
 }
 
 static sli_value cycle(run *r, const loop *l, const arguments *a) {
-  if (!a->count) return sli_values_fail(r->v, "loop.cycle of nothing"), sli_value_none();
+  if (!a->count) return sli_values_fail(r->v, "loop.cycle needs arguments"), sli_value_none();
   return a->items[l->at % a->count];
 }
 
@@ -318,7 +319,7 @@ static sli_value call_with(run *r, const node *n, const macro *caller) {
   if (callee.kind == SLI_MACRO) return call_macro(r, callee.other, &a);
   if (callee.kind == SLI_LOOP) return call_loop(r, callee.other, &a);
   if (callee.kind == SLI_UNDEFINED) return sli_value_at(r->v, callee, callee); /* fails */
-  sli_values_fail(r->v, "a call of %s", sli_value_kind(callee));
+  sli_values_fail(r->v, "cannot call %s", sli_value_kind(callee));
   return callee;
 }
 
@@ -342,7 +343,7 @@ static sli_value dict(run *r, const node *n) {
     sli_value key = eval(r, item->a), value = eval(r, item->b);
     bool good = key.kind == SLI_TEXT || key.kind == SLI_NONE || sli_value_is_number(key);
     if (good) sli_dict_set(r->v, out.dict, key, value);
-    else sli_values_fail(r->v, "a key of a dict is %s", sli_value_kind(key));
+    else sli_values_fail(r->v, "a key of a dict cannot be %s", sli_value_kind(key));
   }
   return out;
 }
@@ -403,7 +404,7 @@ static sli_value evaluate(run *r, const node *n) {
 /* Counts a level of evaluation, each of which uses stack. Returns false if there are too many. */
 static bool enter_level(run *r) {
   if (++r->levels > SLI_TEMPLATE_LEVELS)
-    sli_values_fail(r->v, "it is evaluated more than %d levels deep", SLI_TEMPLATE_LEVELS);
+    sli_values_fail(r->v, "evaluation is nested more than %d levels deep", SLI_TEMPLATE_LEVELS);
   return !r->v->status;
 }
 
@@ -509,10 +510,10 @@ static void generation(run *r, const node *n, text_buffer *out) {
   sli_text_spans *all = r->answers;
   size_t begin = out->bytes;
   if (all && out != r->whole)
-    return sli_values_fail(r->v, "a generation block within a macro or a captured block");
+    return sli_values_fail(r->v, "a generation block must not be in a macro or a captured block");
   execute(r, n->items, out);
   if (!all || out->bytes == begin || r->v->status) return;
-  if (all->count >= MOST) return sli_values_fail(r->v, "it has more answers than it may");
+  if (all->count >= MOST) return sli_values_fail(r->v, "the template has too many answers");
   SLI_GROW(all->items, all->count, all->capacity);
   all->items[all->count++] = (sli_text_span){begin, out->bytes};
 }
@@ -549,7 +550,7 @@ sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names
   execute(&r, t->body, &text);
   if (v->status) return v->status;
   if (!sli_take(v->memory.allowance, text.bytes + 1))
-    return sl_fail(SL_E_MEMORY, "there is no memory for %zu bytes of text", text.bytes);
+    return sl_fail(SL_E_MEMORY, "out of memory: %zu bytes of text", text.bytes);
   *out = sli_strdup(text.bytes ? text.at : "");
   return SL_OK;
 }

@@ -23,7 +23,7 @@ static sli_value first(sli_values *v, sli_value s, const arguments *a) {
 
 static sli_value last(sli_values *v, sli_value s, const arguments *a) {
   (void)a;
-  if (s.kind == SLI_ITERATOR) sli_values_fail(v, "the last item of an iterator");
+  if (s.kind == SLI_ITERATOR) sli_values_fail(v, "an iterator has no last item");
   const sli_list *all = sli_value_items(v, s);
   return all->count ? all->items[all->count - 1] : sli_value_undefined("the last item");
 }
@@ -56,7 +56,7 @@ static sli_value pair(sli_values *v, sli_value a, sli_value b) {
 static sli_value pairs(sli_values *v, sli_value d) {
   sli_value all = sli_value_list(v);
   if (d.kind == SLI_UNDEFINED) return all;
-  if (d.kind != SLI_DICT) return sli_values_fail(v, "items of %s", sli_value_kind(d)), all;
+  if (d.kind != SLI_DICT) return sli_values_fail(v, "%s has no items", sli_value_kind(d)), all;
   for (size_t i = 0; i < d.dict->count && !v->status; i++)
     sli_value_add(v, all, pair(v, d.dict->items[i].key, d.dict->items[i].value));
   return all;
@@ -75,7 +75,7 @@ static sli_value batch(sli_values *v, sli_value s, const arguments *a) {
   sli_value fill = sli_argument_or(v, a, 1, "fill_with", sli_value_none()), all = sli_value_list(v),
             group = sli_value_list(v);
   const sli_list *of = sli_value_items(v, s);
-  if (count < 1) sli_values_fail(v, "batch of fewer than one");
+  if (count < 1) sli_values_fail(v, "batch needs at least one item per group");
   for (size_t i = 0; i < of->count && !v->status; i++) {
     if (!group.list->count) sli_value_add(v, all, group);
     sli_value_add(v, group, of->items[i]);
@@ -159,7 +159,8 @@ static sli_value dictsort(sli_values *v, sli_value s, const arguments *a) {
   if (!sli_arguments_check(v, "dictsort", a, 3, names)) return s;
   sli_value by = sli_argument_or(v, a, 1, "by", sli_value_span("key", 3)),
             place = sli_value_int(sli_text_is(by, "value"));
-  if (!place.number && !sli_text_is(by, "key")) sli_values_fail(v, "dictsort by key or value");
+  if (!place.number && !sli_text_is(by, "key"))
+    sli_values_fail(v, "dictsort must be by key or value");
   keying keys = {&place, sli_argument_flag(v, a, 0, "case_sensitive")};
   return sorted(v, pairs(v, s).list, &keys, sli_argument_flag(v, a, 2, "reverse"));
 }
@@ -264,7 +265,7 @@ static sli_value chosen(sli_values *v, sli_value s, const arguments *a, bool att
   const char *name = a->count > place ? name_at(v, a, place, sli_is_test) : NULL;
   arguments rest = sli_arguments_behind(a, place + 1);
   const sli_list *of = items_if_true(v, s);
-  if (a->named) sli_values_fail(v, "arguments by name of a choice are not supported");
+  if (a->named) sli_values_fail(v, "select with named arguments is not supported");
   for (size_t i = 0; i < of->count && sli_values_step(v, 1); i++) {
     sli_value item = attribute ? sli_value_follow(v, of->items[i], path) : of->items[i];
     bool holds = name ? sli_call_test(v, name, item, &rest) : sli_value_is_true(item);

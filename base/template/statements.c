@@ -147,7 +147,7 @@ static node *call_statement(parser *p) {
   n->name = "caller";
   if (sli_parse_take(p, "(")) n->a = parameters(p);
   n->b = sli_parse_expression(p);
-  if (n->b->kind != CALL) sli_source_fail(&p->s, "a call block without a call");
+  if (n->b->kind != CALL) sli_source_fail(&p->s, "a call block needs a call");
   sli_parse_end_block(p);
   macro_body(p, n, ends);
   return n;
@@ -257,7 +257,7 @@ static node *statements(parser *p, const char *const *ends) {
     last = &(*last)->next;
   }
   if (ends && !p->s.status && p->s.now.kind == END)
-    sli_source_fail(&p->s, "it ends before %s", ends[0]);
+    sli_source_fail(&p->s, "the template ends before %s", ends[0]);
   p->depth--;
   return first;
 }

@@ -20,7 +20,7 @@ sli_value sli_text_case(sli_values *v, sli_value text, text_case how) {
   for (size_t i = 0; i < b.bytes; i++) {
     unsigned char c = (unsigned char)text.text.at[i];
     if (c >= 0x80) {
-      sli_values_fail(v, "%s of a text beyond ASCII is not supported", names[how]);
+      sli_values_fail(v, "%s of text beyond ASCII is not supported", names[how]);
       return sli_value_span("", 0);
     }
     if (how == WORDS) inner = !begins_word(text.text.at, i);

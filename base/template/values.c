@@ -34,7 +34,7 @@ void sli_values_fail(sli_values *v, const char *format, ...) {
 }
 
 bool sli_values_step(sli_values *v, size_t steps) {
-  if ((size_t)v->steps < steps) sli_values_fail(v, "it takes more steps than it may");
+  if ((size_t)v->steps < steps) sli_values_fail(v, "it takes too many steps");
   else v->steps -= (int64_t)steps;
   return !v->status;
 }
@@ -44,12 +44,11 @@ sl_status sli_values_status(const sli_values *v) { return v->status; }
 /* Returns NULL once the memory is used up or after any failure. */
 void *sli_values_room(sli_values *v, size_t bytes) {
   if (!v->status && (bytes > v->most || v->used > v->most - bytes))
-    sli_values_fail(v, "it takes more memory than it may");
+    sli_values_fail(v, "it takes too much memory");
   if (v->status) return NULL;
   v->used += bytes + 16;
   void *out = sli_bounded_alloc(&v->memory, bytes);
-  if (!out)
-    v->status = sl_fail(SL_E_MEMORY, "there is no more memory for the values of a template");
+  if (!out) v->status = sl_fail(SL_E_MEMORY, "out of memory for the values of a template");
   return out;
 }
 
@@ -184,7 +183,7 @@ const char *sli_value_kind(sli_value v) {
 /* Counts a level of a comparison, which uses stack. Returns false if there are too many. */
 static bool compare_deeper(sli_values *v) {
   if (++v->depth > SLI_TEMPLATE_DEPTH)
-    sli_values_fail(v, "values are compared that are deeper than %d", SLI_TEMPLATE_DEPTH);
+    sli_values_fail(v, "compared values are nested deeper than %d", SLI_TEMPLATE_DEPTH);
   return !v->status;
 }
 
@@ -245,7 +244,7 @@ int sli_value_compare(sli_values *v, sli_value a, sli_value b) {
   }
   if (a.kind == b.kind && sli_value_is_row(a)) return rows_compare(v, a.list, b.list);
   if (a.kind != SLI_TEXT || b.kind != SLI_TEXT) {
-    sli_values_fail(v, "%s and %s have no order", sli_value_kind(a), sli_value_kind(b));
+    sli_values_fail(v, "%s and %s cannot be ordered", sli_value_kind(a), sli_value_kind(b));
     return 0;
   }
   int way = memcmp(a.text.at, b.text.at, SLI_MIN(a.text.bytes, b.text.bytes));
@@ -260,7 +259,8 @@ bool sli_value_in(sli_values *v, sli_value item, sli_value all) {
     return sli_values_step(v, all.text.bytes / 64) &&
            memmem(all.text.at, all.text.bytes, item.text.at, item.text.bytes);
   if (!sli_value_is_row(all) && all.kind != SLI_ITERATOR) {
-    sli_values_fail(v, "%s cannot be looked for in %s", sli_value_kind(item), sli_value_kind(all));
+    sli_values_fail(v, "%s cannot be searched for in %s", sli_value_kind(item),
+                    sli_value_kind(all));
     return false;
   }
   const sli_list *items = sli_value_items(v, all);

@@ -27,8 +27,7 @@ sl_status sli_endpoint_parse(const char *text, char host[SLI_HOST_CHARS], int *p
     text++;
     count -= 2;
   } else if (memchr(text, ':', count)) {
-    return sl_fail(SL_E_USAGE, "\"%s\" is not HOST:PORT (an IPv6 address stands in brackets)",
-                   text);
+    return sl_fail(SL_E_USAGE, "\"%s\" is not HOST:PORT (put an IPv6 address in brackets)", text);
   }
   memcpy(host, text, count);
   host[count] = 0;

@@ -26,7 +26,7 @@ static void derive(const void *secret, size_t secret_bytes, const char *label, c
 }
 
 static void start_sodium(void) {
-  SLI_CHECK(sodium_init() >= 0, "libsodium finds no source of random numbers");
+  SLI_CHECK(sodium_init() >= 0, "libsodium cannot initialize: no source of random numbers");
 }
 
 sl_status sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]) {
@@ -63,7 +63,7 @@ sl_status sli_auth_init(sli_auth *auth, const char *key) {
   uint8_t bytes[32], server_bytes[32];
   start_sodium();
   if (!key || strlen(key) != SLI_CONTROL_KEY_CHARS || !zmq_z85_decode(bytes, key))
-    return sl_fail(SL_E_USAGE, "the job's key is not %d characters of Z85", SLI_CONTROL_KEY_CHARS);
+    return sl_fail(SL_E_USAGE, "the job's key must be %d characters of Z85", SLI_CONTROL_KEY_CHARS);
   make_pair(bytes, "sluice control: server", server_bytes, auth->server_public,
             auth->server_secret);
   make_pair(bytes, "sluice control: client", auth->client_bytes, auth->client_public,
@@ -76,7 +76,7 @@ void sli_auth_fini(sli_auth *auth) { sodium_memzero(auth, sizeof *auth); }
 
 static void set_text(void *socket, int option, const char *text) {
   SLI_CHECK(!zmq_setsockopt(socket, option, text, strlen(text) + 1),
-            "libzmq takes no CURVE keys: %s", zmq_strerror(zmq_errno()));
+            "libzmq does not accept CURVE keys: %s", zmq_strerror(zmq_errno()));
 }
 
 void sli_auth_set_server(const sli_auth *auth, void *socket) {

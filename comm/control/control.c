@@ -111,7 +111,7 @@ sl_status sli_control_open(const sli_control_options *options, sli_control **out
     for (int k = 0; sli_is_hub(c) && k < c->nprocesses; k++)
       c->peers[k].hub.socket = c->sockets.hub;
     if (pthread_create(&c->thread, NULL, sli_control_run, c))
-      status = sl_fail(SL_E_MEMORY, "no thread for the control plane");
+      status = sl_fail(SL_E_MEMORY, "cannot start the control plane's thread");
   }
   if (status) destroy(c);
   else *out = c;
@@ -131,7 +131,7 @@ void sli_control_close(sli_control *c) {
 /* ---- blocking calls ----------------------------------------------------------- */
 
 static void check_thread(const sli_control *c, const char *what) {
-  SLI_CHECK(!pthread_equal(pthread_self(), c->thread), "%s waits, inside a callback", what);
+  SLI_CHECK(!pthread_equal(pthread_self(), c->thread), "%s waits inside a callback", what);
 }
 
 static sl_status fail_ended(const sli_control *c) {
@@ -174,8 +174,8 @@ static sl_status meet(sli_control *c, int target, const char *word, const void *
                       sli_control_blob **blobs) {
   check_thread(c, "a meeting");
   if (bytes > SLI_FRAME_DATA_BYTES)
-    return sl_fail(SL_E_USAGE, "%zu bytes are too many to bring to a meeting (%s): %d at most",
-                   bytes, word, SLI_FRAME_DATA_BYTES);
+    return sl_fail(SL_E_USAGE, "%zu bytes are too many for a meeting (%s): at most %d", bytes, word,
+                   SLI_FRAME_DATA_BYTES);
   pthread_mutex_lock(&c->shared.lock);
   for (const sli_waiter *w = c->shared.waiters; w; w = w->next)
     SLI_CHECK(strcmp(w->word, word), "two threads of process %d meet at %s", c->self, word);
@@ -220,8 +220,8 @@ sl_status sli_control_say(sli_control *c, int process, const char *word, const v
                           size_t bytes) {
   SLI_CHECK(process >= -1 && process < c->nprocesses, "a word to process %d", process);
   if (bytes > SLI_FRAME_DATA_BYTES)
-    return sl_fail(SL_E_USAGE, "%zu bytes are too many to say with a word (%s): %d at most", bytes,
-                   word, SLI_FRAME_DATA_BYTES);
+    return sl_fail(SL_E_USAGE, "%zu bytes are too many for a message (%s): at most %d", bytes, word,
+                   SLI_FRAME_DATA_BYTES);
   pthread_mutex_lock(&c->shared.lock);
   if (!c->shared.ended) give_order(c, SLI_DATA_WORD, process, word, data, bytes);
   pthread_mutex_unlock(&c->shared.lock);

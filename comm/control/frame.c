@@ -141,11 +141,11 @@ static const char *parse_hello(const uint8_t *at, sli_frame *out) {
   frame_take(&at, out->hello.job, sizeof out->hello.job);
   frame_take(&at, out->hello.host, sizeof out->hello.host);
   frame_take(&at, out->hello.direct, sizeof out->hello.direct);
-  if (zero) return "a field that must be zero is not";
+  if (zero) return "a reserved field is not zero";
   if (!is_name(out->hello.job, sizeof out->hello.job) ||
       !is_name(out->hello.host, sizeof out->hello.host) ||
       !is_name(out->hello.direct, sizeof out->hello.direct))
-    return "a name that is none";
+    return "an invalid name";
   return NULL;
 }
 
@@ -157,8 +157,8 @@ static const char *parse_data(const uint8_t *at, sli_frame *out) {
   uint64_t total = out->data.total_bytes = take64(&at);
   uint64_t offset = out->data.offset_bytes = take64(&at);
   if (!out->data.kind || out->data.kind >= SLI_DATA_KINDS) return "an unknown kind of data";
-  if (out->data.target < -1) return "a target that cannot be";
-  if (!is_name(out->data.word, sizeof out->data.word)) return "a word that is none";
+  if (out->data.target < -1) return "an invalid target";
+  if (!is_name(out->data.word, sizeof out->data.word)) return "an invalid word";
   if (total > SLI_FRAME_DATA_BYTES) return "too much data";
   if (offset > total || out->tail_bytes > total - offset) return "a part beyond the whole";
   if (!out->tail_bytes && total) return "an empty part";
@@ -191,7 +191,7 @@ static const char *parse_body(const uint8_t *at, size_t count, sli_frame *out) {
   out->tail_bytes = count - fixed;
   if (out->tail_bytes < rows[out->type].least_bytes ||
       out->tail_bytes > rows[out->type].most_bytes || out->tail_bytes % unit)
-    return "a body of a wrong length";
+    return "a body of the wrong length";
   return parse_fixed(at, out);
 }
 
@@ -200,7 +200,7 @@ const char *sli_frame_parse(const void *bytes, size_t count, sli_frame *out) {
   sli_frame frame = {0};
   if (count < SLI_FRAME_HEADER_BYTES) return "shorter than a header";
   if (count > SLI_FRAME_MAX_BYTES) return "longer than any frame";
-  if (take32(&at) != MAGIC) return "not a frame of ours";
+  if (take32(&at) != MAGIC) return "not a Sluice frame";
   frame.version = take16(&at);
   frame.type = take16(&at);
   frame.process = take32(&at);
@@ -210,10 +210,10 @@ const char *sli_frame_parse(const void *bytes, size_t count, sli_frame *out) {
   uint32_t body_bytes = take32(&at), zero = take32(&at);
   if (frame.version != SLI_FRAME_VERSION) {
     *out = frame;
-    return "another version of the protocol";
+    return "a different protocol version";
   }
-  if (zero) return "a field that must be zero is not";
-  if (body_bytes != count - SLI_FRAME_HEADER_BYTES) return "another length than it says";
+  if (zero) return "a reserved field is not zero";
+  if (body_bytes != count - SLI_FRAME_HEADER_BYTES) return "a different length than it says";
   const char *wrong = parse_body(at, body_bytes, &frame);
   if (!wrong) *out = frame;
   return wrong;

@@ -92,25 +92,25 @@ static void fail_with(sli_control *c, int process, sli_line *line, const char *f
 
 static bool is_astray(sli_control *c, const sli_frame *f, sli_line *line, const char *sender) {
   if (f->version != SLI_FRAME_VERSION && c->shared.joined) {
-    send_away(c, SLI_REFUSED_VERSION, sender, line, "this job runs, and speaks protocol version %d",
-              SLI_FRAME_VERSION);
+    send_away(c, SLI_REFUSED_VERSION, sender, line,
+              "this job is already running, and speaks protocol version %d", SLI_FRAME_VERSION);
   } else if (f->version != SLI_FRAME_VERSION) {
     return false;
   } else if (strcmp(f->hello.job, c->job)) {
     send_away(c, SLI_REFUSED_JOB, sender, line,
-              "process %u on host %s belongs to job %s, this is %s", f->process, f->hello.host,
+              "process %u on host %s belongs to job %s, but this is %s", f->process, f->hello.host,
               f->hello.job, c->job);
   } else if (f->incarnation != (uint32_t)c->incarnation) {
     send_away(c, SLI_REFUSED_INCARNATION, sender, line,
-              "process %u on host %s is of incarnation %u, job %s is at %d", f->process,
+              "process %u on host %s has incarnation %u, but job %s has %d", f->process,
               f->hello.host, f->incarnation, c->job, c->incarnation);
   } else if (c->shared.ended) {
     send_away(c, SLI_REFUSED_LATE, sender, line, "job %s has ended: %s", c->job,
               c->shared.end_text);
   } else if (c->shared.joined) {
     send_away(c, SLI_REFUSED_LATE, sender, line,
-              "process %u on host %s comes too late: job %s runs", f->process, f->hello.host,
-              c->job);
+              "process %u on host %s comes too late: job %s is already running", f->process,
+              f->hello.host, c->job);
   } else {
     return false;
   }
@@ -122,15 +122,15 @@ static bool disagrees(sli_control *c, const sli_frame *f, sli_line *line) {
   const sli_peer *peer = &c->peers[culprit];
   if (f->version != SLI_FRAME_VERSION)
     fail_with(c, culprit, line,
-              "process %u speaks version %u of the control protocol, process 0 %d", f->process,
-              f->version, SLI_FRAME_VERSION);
+              "process %u speaks version %u of the control protocol, but process 0 speaks %d",
+              f->process, f->version, SLI_FRAME_VERSION);
   else if (f->hello.nprocesses != (uint32_t)c->nprocesses)
     fail_with(c, culprit, line,
-              "process %u on host %s expects %u processes, process 0 on host %s %d", f->process,
-              f->hello.host, f->hello.nprocesses, c->host, c->nprocesses);
+              "process %u on host %s expects %u processes, but process 0 on host %s expects %d",
+              f->process, f->hello.host, f->hello.nprocesses, c->host, c->nprocesses);
   else if (f->process >= (uint32_t)c->nprocesses)
-    fail_with(c, 0, line, "a process on host %s calls itself %u; there are %d", f->hello.host,
-              f->process, c->nprocesses);
+    fail_with(c, 0, line, "a process on host %s calls itself %u, but there are %d processes",
+              f->hello.host, f->process, c->nprocesses);
   else if (f->process == 0 || (peer->here && peer->instance != f->instance))
     fail_with(c, culprit, line, "two processes call themselves %u: on host %s and on host %s",
               f->process, f->process ? peer->host : c->host, f->hello.host);
@@ -219,7 +219,7 @@ static void read_row(sli_peer *peer, const uint8_t *at) {
 void sli_table_take(sli_control *c, const uint8_t *data, size_t bytes) {
   if (c->shared.joined) return;
   if (bytes != (size_t)c->nprocesses * ROW_BYTES) {
-    sli_blame(c, SL_E_INPUT, 0, "process 0 sent a malformed table of the processes");
+    sli_blame(c, SL_E_INPUT, 0, "process 0 sent a malformed table of processes");
     return;
   }
   for (int k = 0; k < c->nprocesses; k++)
@@ -244,9 +244,9 @@ void sli_join_overdue(sli_control *c) {
   } else {
     sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->hub.endpoint,
               seconds,
-              !c->hub.ip[0]      ? "the host name is not known"
-              : c->hub.shaken    ? "it takes the key, but says nothing"
-              : c->hub.connected ? "it does not take this job's key"
+              !c->hub.ip[0]      ? "the host name cannot be resolved"
+              : c->hub.shaken    ? "it accepts the key, but sends nothing"
+              : c->hub.connected ? "it rejects this job's key"
                                  : "nobody listens there");
   }
 }

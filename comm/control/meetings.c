@@ -84,7 +84,7 @@ static void end_meeting(sli_control *c, sli_meeting *meeting) {
   size_t bytes = 0;
   uint8_t *all = meeting->shared ? pack(c, meeting->blobs, &bytes) : NULL;
   if (bytes > SLI_FRAME_DATA_BYTES)
-    sli_blame(c, SL_E_UNSUPPORTED, 0, "what all share (%s) has %zu bytes, more than %d",
+    sli_blame(c, SL_E_UNSUPPORTED, 0, "the shared data (%s) has %zu bytes, more than %d",
               meeting->word, bytes, SLI_FRAME_DATA_BYTES);
   for (int k = 1; k < c->nprocesses && bytes <= SLI_FRAME_DATA_BYTES; k++)
     sli_data_send(c, &c->peers[k].hub, SLI_DATA_RELEASE, 0, k, meeting->word, all, bytes);
@@ -98,7 +98,7 @@ static void end_meeting(sli_control *c, sli_meeting *meeting) {
 void sli_meeting_release(sli_control *c, const char *word, const uint8_t *data, size_t bytes) {
   sli_control_blob *blobs = bytes ? unpack(c, data, bytes) : NULL;
   if (bytes && !blobs)
-    sli_blame(c, SL_E_INPUT, 0, "process 0 sent malformed data of a meeting (%s)", word);
+    sli_blame(c, SL_E_INPUT, 0, "process 0 sent malformed data for a meeting (%s)", word);
   else release_waiter(c, word, blobs);
 }
 
@@ -121,8 +121,8 @@ static void check_meeting(sli_control *c, const sli_meeting *meeting) {
   char name[128];
   for (int k = 0; k < c->nprocesses; k++)
     if (c->peers[k].left && !meeting->came[k])
-      sli_blame(c, SL_E_PEER, k, "%s has left and is waited for (%s)", sli_peer_name(c, k, name),
-                meeting->word);
+      sli_blame(c, SL_E_PEER, k, "%s has left, but others wait for it (%s)",
+                sli_peer_name(c, k, name), meeting->word);
 }
 
 void sli_meetings_check(sli_control *c) {
@@ -133,7 +133,8 @@ void sli_meetings_check(sli_control *c) {
   for (const sli_waiter *w = c->shared.waiters; w; w = w->next) waits |= !w->done;
   pthread_mutex_unlock(&c->shared.lock);
   char name[128];
-  if (waits) sli_blame(c, SL_E_PEER, 0, "%s has left and is waited for", sli_peer_name(c, 0, name));
+  if (waits)
+    sli_blame(c, SL_E_PEER, 0, "%s has left, but others wait for it", sli_peer_name(c, 0, name));
 }
 
 void sli_meetings_fini(sli_control *c) {

@@ -44,7 +44,7 @@ static void parts_begin(sli_assembly *all, const sli_frame *frame) {
 sli_part sli_part_take(sli_control *c, int process, const sli_frame *frame, uint8_t **data,
                        size_t *bytes) {
   if (!is_due(c, process, frame)) {
-    sli_refuse(c, SLI_REFUSED_MALFORMED, c->peers[process].host, "data that is not due");
+    sli_refuse(c, SLI_REFUSED_MALFORMED, c->peers[process].host, "unexpected data");
     return SLI_PART_REFUSED;
   }
   sli_assembly *all = &c->peers[frame->data.from].parts[frame->data.kind];

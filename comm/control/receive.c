@@ -18,7 +18,7 @@ static void take_bye(sli_control *c, int process, sli_origin origin) {
   peer->left = true;
   if (sli_is_hub(c) && !c->shared.joined) {
     char name[128];
-    sli_blame(c, SL_E_PEER, process, "%s has left before all had joined",
+    sli_blame(c, SL_E_PEER, process, "%s left before all processes had joined",
               sli_peer_name(c, process, name));
   }
   sli_meetings_check(c);
@@ -112,7 +112,7 @@ static void check_frame(sli_control *c, sli_origin origin, int process, const ui
     line->seen = frame->sequence;
     line->heard_ns = sli_now_ns();
     if (gap)
-      sli_blame(c, SL_E_PEER, (int)frame->process, "%s is lost: frames of it are missing",
+      sli_blame(c, SL_E_PEER, (int)frame->process, "%s is lost: some of its frames are missing",
                 sli_peer_name(c, (int)frame->process, name));
     else take_frame(c, (int)frame->process, line, origin, frame);
   }

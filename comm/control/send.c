@@ -6,14 +6,14 @@
 #include "comm/control/inner.h"
 
 static const char *const refusals[SLI_REFUSALS] = {
-    [SLI_REFUSED_CONNECTION] = "a connection that does not hold the job's key",
-    [SLI_REFUSED_KEY] = "a client with another key",
+    [SLI_REFUSED_CONNECTION] = "a connection without the job's key",
+    [SLI_REFUSED_KEY] = "a client with a different key",
     [SLI_REFUSED_MALFORMED] = "a malformed frame",
-    [SLI_REFUSED_VERSION] = "another version of the protocol",
-    [SLI_REFUSED_JOB] = "a process of another job",
-    [SLI_REFUSED_INCARNATION] = "a frame of another incarnation",
+    [SLI_REFUSED_VERSION] = "a different protocol version",
+    [SLI_REFUSED_JOB] = "a process of a different job",
+    [SLI_REFUSED_INCARNATION] = "a frame of a different incarnation",
     [SLI_REFUSED_UNKNOWN] = "a frame of a process that has not joined",
-    [SLI_REFUSED_REPLAY] = "a frame that was there before",
+    [SLI_REFUSED_REPLAY] = "a repeated frame",
     [SLI_REFUSED_LATE] = "a process that came after the start",
 };
 
@@ -21,8 +21,9 @@ void sli_refuse(sli_control *c, sli_refusal kind, const char *sender, const char
   atomic_fetch_add_explicit(&c->counts.refused, 1, memory_order_relaxed);
   if (c->logged[kind]) return;
   c->logged[kind] = true;
-  sli_log("job %s: refused %s%s%s%s%s (counted from now on, not said)", c->job, refusals[kind],
-          sender && *sender ? " from " : "", sender ? sender : "", why ? ": " : "", why ? why : "");
+  sli_log("job %s: refused %s%s%s%s%s (further ones are counted, not logged)", c->job,
+          refusals[kind], sender && *sender ? " from " : "", sender ? sender : "", why ? ": " : "",
+          why ? why : "");
 }
 
 static void count_sent(sli_control *c, size_t bytes) {

@@ -39,7 +39,7 @@ static void look_at(sli_control *c, int k, const sli_line *line, const char *how
     sli_blame(c, SL_E_PEER, k, "%s is gone: its connection%s is closed", sli_peer_name(c, k, name),
               how);
   else if (now_ns > line->heard_ns + lost_ns)
-    sli_blame(c, SL_E_PEER, k, "%s is lost: not heard%s for %.1f s", sli_peer_name(c, k, name), how,
+    sli_blame(c, SL_E_PEER, k, "%s is lost: silent%s for %.1f s", sli_peer_name(c, k, name), how,
               (double)(now_ns - line->heard_ns) * 1e-9);
 }
 

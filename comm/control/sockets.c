@@ -12,13 +12,13 @@
 enum { LINGER_MS = 500 };
 
 static void set(void *socket, int option, int value) {
-  SLI_CHECK(!zmq_setsockopt(socket, option, &value, sizeof value), "libzmq has no option %d: %s",
-            option, zmq_strerror(zmq_errno()));
+  SLI_CHECK(!zmq_setsockopt(socket, option, &value, sizeof value),
+            "libzmq does not support option %d: %s", option, zmq_strerror(zmq_errno()));
 }
 
 static void *open_socket(sli_control *c, int type) {
   void *socket = zmq_socket(c->sockets.context, type);
-  SLI_CHECK(socket, "no socket for the control plane: %s", zmq_strerror(zmq_errno()));
+  SLI_CHECK(socket, "cannot create a socket for the control plane: %s", zmq_strerror(zmq_errno()));
   int64_t most = SLI_FRAME_MAX_BYTES;
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
   set(socket, ZMQ_LINGER, LINGER_MS);
@@ -43,7 +43,7 @@ static void *open_watch(sli_control *c, void *socket, const char *name, int even
   int none = 0;
   void *watch = zmq_socket(c->sockets.context, ZMQ_PAIR);
   SLI_CHECK(watch && !zmq_socket_monitor(socket, name, events) && !zmq_connect(watch, name),
-            "a socket cannot be watched: %s", zmq_strerror(zmq_errno()));
+            "cannot monitor a socket: %s", zmq_strerror(zmq_errno()));
   zmq_setsockopt(watch, ZMQ_LINGER, &none, sizeof none);
   return watch;
 }
@@ -62,7 +62,7 @@ static sl_status bind_hub(sli_control *c) {
 
 sl_status sli_sockets_bind(sli_control *c) {
   c->sockets.context = zmq_ctx_new();
-  SLI_CHECK(c->sockets.context, "libzmq does not start: %s", zmq_strerror(zmq_errno()));
+  SLI_CHECK(c->sockets.context, "cannot start libzmq: %s", zmq_strerror(zmq_errno()));
   zmq_ctx_set(c->sockets.context, ZMQ_MAX_SOCKETS, c->nprocesses + 64);
   c->sockets.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   c->sockets.zap = sli_auth_open_zap(c->sockets.context);

@@ -57,7 +57,7 @@ static void on_arrived(void *ctx, int channel, const void *message) {
   sl_wire_message wire;
   sl_status status = sl_runtime_wire_message(c->rt, message, &wire);
   if (!status) status = sl_runtime_arrived(c->rt, message, wire.bytes);
-  SLI_CHECK(!status, "channel %d brought what was not announced: %s", channel, sl_detail());
+  SLI_CHECK(!status, "channel %d delivered unannounced data: %s", channel, sl_detail());
 }
 
 static void on_lost(void *ctx, const char *text) {
@@ -114,7 +114,7 @@ sl_status sli_channels_connect(sli_channels *c, bool *ready) {
 
 sl_status sli_channels_hear(sli_channels *c, int from, const void *data, size_t bytes) {
   return c ? sli_nccl_hear(c->nccl, from, data, bytes)
-           : sl_fail(SL_E_INPUT, "it named a channel, and there are none");
+           : sl_fail(SL_E_INPUT, "it named a channel, but there are none");
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ bool sli_channels_send(sli_channels *c, int process, const void *message, const 
   int32_t channel = channel_of(c, message, &wire);
   if (channel == SL_NONE) return false;
   uint32_t number = sli_nccl_send(c->nccl, channel, data, wire.bytes);
-  SLI_CHECK(number == wire.number, "channel %d has carried %u messages, its link %u", channel,
+  SLI_CHECK(number == wire.number, "channel %d has carried %u messages, but its link %u", channel,
             number, wire.number);
   SLI_GROW(c->announced, c->nannounced, c->announced_capacity);
   c->nannounced += !sli_net_send(c->net, process, message, NULL, 0, &c->announced[c->nannounced]);
@@ -155,7 +155,7 @@ sl_status sli_channels_hear_of(sli_channels *c, int from, const void *message, b
   if (channel == SL_NONE) return SL_OK;
   const sli_nccl_channel *end = &c->ends[channel];
   if (end->sends || end->process != from)
-    return sl_fail(SL_E_INPUT, "it announced data on a channel that is not its own");
+    return sl_fail(SL_E_INPUT, "it announced data on a channel that it does not own");
   void *place = sl_runtime_place(c->rt, message, wire.bytes);
   if (!place) return SL_E_INPUT;
   sli_nccl_receive(c->nccl, channel, wire.number, place, wire.bytes, message);

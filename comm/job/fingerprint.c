@@ -13,7 +13,7 @@ static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item
                   size_t *bytes) {
   char *text = NULL;
   FILE *out = open_memstream(&text, bytes);
-  SLI_CHECK(out, "no memory for the fingerprint of a job");
+  SLI_CHECK(out, "out of memory for the fingerprint of a job");
   for (int i = 0; i < nfingerprint; i++)
     fprintf(out, "%s%c%s%c", fingerprint[i].name, 0, fingerprint[i].value, 0);
   fprintf(out, "%c%016" PRIx64 "%c", 0, job->plan->hash, 0);
@@ -51,7 +51,7 @@ static const char *find(const sl_blob *blob, size_t *from, const char *name) {
 
 static sl_status disagree(int process, const char *name, const char *his, const char *ours) {
   if (!*name)
-    return sl_fail(SL_E_INPUT, "process %d runs another plan (%s) than process 0 (%s)", process,
+    return sl_fail(SL_E_INPUT, "process %d runs a different plan (%s) than process 0 (%s)", process,
                    his, ours);
   return sl_fail(SL_E_INPUT,
                  "process %d has %s %s, process 0 has %s %s: all processes need the "

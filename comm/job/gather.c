@@ -76,7 +76,7 @@ static sl_status fetch(sl_job *job, int process) {
     status = gather_take(job, &from, &portion, &bytes);
     if (status) break;
     if (from != process)
-      status = sl_fail(SL_E_INPUT, "process %d told of its part before it was asked", from);
+      status = sl_fail(SL_E_INPUT, "process %d sent its part before it was asked", from);
     else if (bytes)
       status = sl_runtime_import(job->rt, portion, bytes,
                                  sli_control_clock_offset(job->control, process));

@@ -129,10 +129,11 @@ static sl_status meet_at_step(sl_job *job, int64_t first_step) {
   sl_status status = sl_job_meet(job, "steps", &first_step, sizeof first_step, &blobs);
   for (int i = 1; blobs && i < job->count && !status; i++)
     if (blobs[i].bytes != blobs[0].bytes || memcmp(blobs[i].data, blobs[0].data, blobs[0].bytes))
-      status = sl_fail(SL_E_INPUT,
-                       "process %d would go on from another step than process 0: do "
-                       "all see the same checkpoints?",
-                       i);
+      status = sl_fail(
+          SL_E_INPUT,
+          "process %d would resume from a different step than process 0: do all processes see "
+          "the same checkpoints?",
+          i);
   for (int i = 0; blobs && i < job->count; i++) free(blobs[i].data);
   free(blobs);
   return status;

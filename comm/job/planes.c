@@ -15,7 +15,7 @@
 static void tell(void *ctx, int process, const void *message) {
   uint64_t fence;
   bool done = sli_net_send(((sl_job *)ctx)->net, process, message, NULL, 0, &fence);
-  SLI_CHECK(done, "a message without data to process %d keeps its sender waiting", process);
+  SLI_CHECK(done, "a message without data to process %d blocks its sender", process);
 }
 
 static bool send_data(void *ctx, int process, const void *message, const void *data, size_t bytes,
@@ -76,7 +76,7 @@ static sl_runtime *runtime_of(sl_job *job) {
 
 /* Ends the job because of an invalid message. */
 static void planes_refuse(sl_job *job, int from) {
-  char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
+  char *text = sli_format("process %d sent an invalid message: %s", from, sl_detail());
   sli_control_abort(job->control, text);
   free(text);
 }

@@ -157,7 +157,7 @@ static bool receive(guest *g) {
 }
 
 static void admission_refuse(sli_admission *a, guest *g) {
-  if (!a->stranger_logged) sli_log("a stranger who connected to the data plane was sent away");
+  if (!a->stranger_logged) sli_log("refused an unknown connection to the data plane");
   a->stranger_logged = true;
   dismiss(g);
 }

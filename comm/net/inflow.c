@@ -13,7 +13,7 @@ static bool arrive(sli_inflow *in) {
 /* Starts a message when its head is complete. */
 static bool inflow_begin(sli_inflow *in) {
   if (in->head.number != in->number) {
-    sli_net_fail(in->peer, "it sent message %llu for message %llu",
+    sli_net_fail(in->peer, "it sent message %llu instead of message %llu",
                  (unsigned long long)in->head.number, (unsigned long long)in->number);
     return false;
   }

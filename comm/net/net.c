@@ -48,7 +48,7 @@ struct sli_net {
 };
 
 static sli_net_peer *peer_at(sli_net *net, int peer) {
-  SLI_CHECK(peer >= 0 && peer < net->core.npeers, "there is no peer %d", peer);
+  SLI_CHECK(peer >= 0 && peer < net->core.npeers, "no peer %d", peer);
   return &net->core.peers[peer];
 }
 
@@ -72,7 +72,7 @@ bool sli_net_send(sli_net *net, int peer, const void *header, const void *data, 
 bool sli_net_done(sli_net *net, uint64_t fence) {
   sli_transfer *t = (sli_transfer *)(uintptr_t)fence;
   SLI_CHECK(t && t->used && !t->dropped && t->peer->net == &net->core,
-            "a fence was asked for that there is not");
+            "an invalid fence was asked for");
   if (t->done) sli_transfer_give(t);
   else if (t->peer->notified) t->dropped = true;
   else return false;
@@ -93,7 +93,8 @@ static sl_status unknown_transport(const char *list) {
   for (size_t i = 0, used = 0; i < SLI_COUNT(transports); i++)
     used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                              transports[i]->name);
-  return sl_fail(SL_E_USAGE, "SLUICE_TRANSPORTS=%s: a list of %s, each at most once, with commas",
+  return sl_fail(SL_E_USAGE,
+                 "SLUICE_TRANSPORTS=%s: must be a comma-separated list of %s, each at most once",
                  list, known);
 }
 
@@ -237,19 +238,22 @@ static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, con
     free(part);
     if (leads) return status;
   }
-  return sl_fail(SL_E_INPUT,
-                 "process %d shares no memory with this one, and of the transports "
-                 "\"%s\" none leads to another host",
-                 p->number, net->list);
+  return sl_fail(
+      SL_E_INPUT,
+      "process %d shares no memory with this one, and none of the transports \"%s\" leads to "
+      "another host",
+      p->number, net->list);
 }
 
 sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *address,
                           size_t bytes) {
   sli_net_peer *p = peer_at(net, peer);
   char theirs[LIST_CHARS];
-  SLI_CHECK(peer != net->core.self && !p->transport, "peer %d is connected already", peer);
+  SLI_CHECK(peer != net->core.self && !p->transport, "peer %d is already connected", peer);
   if (bytes < LIST_CHARS)
-    return sl_fail(SL_E_INPUT, "process %d: its data plane's address has %zu bytes", peer, bytes);
+    return sl_fail(SL_E_INPUT,
+                   "process %d: its data plane's address has an invalid size of %zu bytes", peer,
+                   bytes);
   memcpy(theirs, address, LIST_CHARS);
   theirs[LIST_CHARS - 1] = 0;
   if (strcmp(theirs, net->list))
@@ -321,7 +325,7 @@ void sli_net_wait(sli_net *net, uint64_t timeout_ns) {
 void sli_net_wake(sli_net *net) { sli_waker_wake(&net->waker); }
 
 sli_net_traffic_counts sli_net_traffic(const sli_net *net, int peer) {
-  SLI_CHECK(peer >= 0 && peer < net->core.npeers, "there is no peer %d", peer);
+  SLI_CHECK(peer >= 0 && peer < net->core.npeers, "no peer %d", peer);
   const sli_net_peer *p = &net->core.peers[peer];
   return (sli_net_traffic_counts){
       .sent_bytes = atomic_load_explicit(&p->sent_bytes, memory_order_relaxed),

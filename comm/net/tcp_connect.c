@@ -24,7 +24,7 @@ void sli_tcp_watch(sli_tcp_line *l, bool out) {
   struct epoll_event event = {.events = EPOLLIN | (out ? EPOLLOUT : 0), .data.ptr = l};
   if (epoll_ctl(l->tcp->epoll, EPOLL_CTL_MOD, l->fd, &event) && errno == ENOENT)
     SLI_CHECK(!epoll_ctl(l->tcp->epoll, EPOLL_CTL_ADD, l->fd, &event),
-              "a connection cannot be watched: %s", strerror(errno));
+              "cannot watch a connection: %s", strerror(errno));
 }
 
 static void stand(sli_tcp_line *l, const sli_handshake *h, bool connected) {
@@ -71,8 +71,8 @@ sl_status sli_tcp_begin(sli_tcp *tcp, sli_tcp_line *l, const char *host, int por
   if (tcp->self > peer) return SL_OK;
   snprintf(service, sizeof service, "%d", port);
   if (!port || !host || getaddrinfo(host, service, &hints, &at))
-    return sl_fail(SL_E_INPUT, "process %d says that it listens for data at \"%s\", port %d", peer,
-                   host ? host : "", port);
+    return sl_fail(SL_E_INPUT, "process %d gives an invalid address for data, \"%s\", port %d",
+                   peer, host ? host : "", port);
   memcpy(&l->to, at->ai_addr, at->ai_addrlen);
   l->to_bytes = at->ai_addrlen;
   freeaddrinfo(at);
@@ -142,10 +142,10 @@ static void give_up(sli_tcp_line *l) {
   getnameinfo((struct sockaddr *)&l->to, l->to_bytes, host, sizeof host, port, sizeof port,
               NI_NUMERICHOST | NI_NUMERICSERV);
   if (l->stage == SLI_TCP_AWAITED)
-    sli_net_fail(l->peer, "it has not connected to this process, at port %d, for %.0f s",
+    sli_net_fail(l->peer, "it did not connect to this process, at port %d, within %.0f s",
                  l->tcp->address.port, AWAIT_NS * 1e-9);
   else
-    sli_net_fail(l->peer, "it cannot be reached at %s, port %s, for %.0f s: %s", host, port,
+    sli_net_fail(l->peer, "it could not be reached at %s, port %s, within %.0f s: %s", host, port,
                  CONNECT_NS * 1e-9, l->reason ? strerror(l->reason) : "no answer (a firewall?)");
 }
 

@@ -31,7 +31,7 @@ void sli_tcp_drain(sli_tcp_line *l) {
 bool sli_tcp_check(sli_tcp_line *l, ssize_t result, bool sending) {
   if (result > 0) return true;
   if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-  if (!result && !sending) sli_net_fail(l->peer, "it has closed the connection");
+  if (!result && !sending) sli_net_fail(l->peer, "it closed the connection");
   else sli_net_fail(l->peer, "the connection to it broke: %s", strerror(errno));
   return false;
 }

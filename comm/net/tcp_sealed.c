@@ -77,7 +77,7 @@ static bool open_records(sli_tcp_line *l, sealed *s) {
     length = sli_seal_length(at);
     if (length > left) break;
     good = length && sli_seal_open(&s->in_seal, at, &inside, &bytes);
-    if (!good) sli_net_fail(l->peer, "what came from it was changed on the way");
+    if (!good) sli_net_fail(l->peer, "its data was modified on the way");
     else good = sli_inflow_take(&l->in, inside, bytes);
   }
   if (!good) return false;

@@ -145,7 +145,7 @@ static inline void sli_net_count(_Atomic uint64_t *counter, uint64_t by) {
 static inline void *sli_net_place(sli_net_peer *p, const void *header, size_t bytes) {
   const sli_net_events *events = &p->net->events;
   void *place = events->place(events->ctx, p->number, header, bytes);
-  if (!place) sli_net_fail(p, "it sent a message of %zu bytes that there can not be", bytes);
+  if (!place) sli_net_fail(p, "it sent a message of an invalid size, %zu bytes", bytes);
   return place;
 }
 

@@ -96,11 +96,11 @@ sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
     return sl_fail(SL_E_IO, "no shared memory between processes: /dev/shm: %s", strerror(errno));
   double bytes = (double)shm.f_bavail * (double)shm.f_frsize;
   if (bytes < LEAST_BYTES)
-    return sl_fail(SL_E_IO,
-                   "too little shared memory between processes: /dev/shm has %s left, "
-                   "and each process takes some MiB (docker run --shm-size; SLUICE_TRANSPORTS=tcp "
-                   "does without)",
-                   sli_format_bytes(free_text, bytes));
+    return sl_fail(
+        SL_E_IO,
+        "too little shared memory between processes: /dev/shm has %s left, but each process "
+        "takes some MiB (use docker run --shm-size, or SLUICE_TRANSPORTS=tcp)",
+        sli_format_bytes(free_text, bytes));
   return sl_fail(SL_E_IO, "UCX %s: %s (UCX_LOG_LEVEL=info says more)", what, why);
 }
 

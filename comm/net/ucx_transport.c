@@ -102,7 +102,7 @@ static sli_net_peer *find_sender(ucx_way *w, const head *h) {
   bool known = h->word == w->address->word && h->kind < KINDS;
   sli_net_peer *p = known ? sli_net_peer_of(w->net, h->sender) : NULL;
   if (!p && !w->stranger_logged) {
-    sli_log("a stranger's message to the data plane was dropped");
+    sli_log("dropped a message to the data plane from an unknown sender");
     w->stranger_logged = true;
   }
   return p;
@@ -235,7 +235,7 @@ static sl_status ucx_open(sli_net_core *net, const sli_net_options *options, int
   if (!status) {
     ucs_status_t ucs = open_worker(w);
     if (!ucs) ucs = make_address(w, kind == SLI_UCX_MEMORY ? sli_this_host() : 0);
-    if (ucs) status = sli_ucx_fail("opens no way to this process", ucs);
+    if (ucs) status = sli_ucx_fail("cannot open an address for this process", ucs);
   }
   if (status) ucx_close(w);
   else *out = w;
@@ -276,8 +276,7 @@ static sl_status ucx_connect(void *state, sli_net_peer *p, const char *host, con
   l->word = a->word;
   p->line = l;
   w->peers[w->npeers++] = p;
-  if (status)
-    return sl_fail(SL_E_IO, "process %d cannot be reached: UCX: %s", p->number, say(status));
+  if (status) return sl_fail(SL_E_IO, "cannot reach process %d: UCX: %s", p->number, say(status));
   greet(p);
   return SL_OK;
 }

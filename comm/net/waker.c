@@ -16,7 +16,7 @@ enum { AWAKE, ASLEEP, WOKEN };
 
 sl_status sli_waker_init(sli_waker *waker) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) return sl_fail(SL_E_IO, "an eventfd could not be made: %s", strerror(errno));
+  if (fd < 0) return sl_fail(SL_E_IO, "cannot create an eventfd: %s", strerror(errno));
   waker->fd = fd;
   atomic_init(&waker->state, AWAKE);
   return SL_OK;
@@ -41,7 +41,7 @@ bool sli_waker_take(sli_waker *waker) {
 
 void sli_waker_sleep(sli_waker *waker, const int *others, int count, uint64_t timeout_ns) {
   struct pollfd fds[5] = {{.fd = waker->fd, .events = POLLIN}};
-  SLI_CHECK(count < (int)SLI_COUNT(fds), "a sleep on %d descriptors", count);
+  SLI_CHECK(count < (int)SLI_COUNT(fds), "cannot sleep on %d descriptors", count);
   for (int i = 0; i < count; i++) fds[i + 1] = (struct pollfd){.fd = others[i], .events = POLLIN};
   struct timespec timeout = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
   uint32_t state = AWAKE;
@@ -50,7 +50,8 @@ void sli_waker_sleep(sli_waker *waker, const int *others, int count, uint64_t ti
     int ready = ppoll(fds, (nfds_t)count + 1, &timeout, NULL);
     uint64_t wakes;
     if (ready > 0 && fds[0].revents && read(waker->fd, &wakes, sizeof wakes) < 0)
-      SLI_CHECK(errno == EAGAIN || errno == EINTR, "an eventfd fails: %s", strerror(errno));
+      SLI_CHECK(errno == EAGAIN || errno == EINTR, "reading an eventfd failed: %s",
+                strerror(errno));
   }
   atomic_exchange_explicit(&waker->state, AWAKE, memory_order_acq_rel);
 }

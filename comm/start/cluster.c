@@ -90,7 +90,7 @@ sl_status sli_cluster_check_endpoint(const char *name, const char *endpoint) {
   size_t host = (size_t)(colon - endpoint);
   bool bracketed = endpoint[0] == '[' && endpoint[host - 1] == ']';
   if (!bracketed && memchr(endpoint, ':', host))
-    return sl_fail(SL_E_INPUT, "%s %s: an IPv6 address stands in brackets, [ADDRESS]:PORT", name,
+    return sl_fail(SL_E_INPUT, "%s %s: put an IPv6 address in brackets: [ADDRESS]:PORT", name,
                    endpoint);
   if (strlen(endpoint) >= sizeof((sli_cluster *)0)->endpoint)
     return sl_fail(SL_E_INPUT, "%s %s: too long", name, endpoint);
@@ -101,7 +101,7 @@ static sl_status set_endpoint(const char *host, int port, sli_cluster *c) {
   bool bare = strchr(host, ':') && host[0] != '[';
   int n = snprintf(c->endpoint, sizeof c->endpoint, bare ? "[%s]:%d" : "%s:%d", host, port);
   if (n < (int)sizeof c->endpoint) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: too long for the name of a host", host);
+  return sl_fail(SL_E_INPUT, "%s: too long for a host name", host);
 }
 
 static int port_of(uint64_t number) { return FIRST_PORT + (int)(number % PORTS); }
@@ -116,10 +116,11 @@ static sl_status given_endpoint(getter *get, sli_cluster *c) {
 }
 
 static sl_status misplaced(const sli_cluster *c, const char *host) {
-  return sl_fail(SL_E_INPUT,
-                 "process 0 was not put on the job's first host, %s; SLUICE_ENDPOINT="
-                 "HOST:PORT, set for all processes, says where it is (%s)",
-                 host, c->starter);
+  return sl_fail(
+      SL_E_INPUT,
+      "process 0 does not run on the job's first host, %s; set SLUICE_ENDPOINT=HOST:PORT for all "
+      "processes to say where it runs (%s)",
+      host, c->starter);
 }
 
 /* ---- actorrun ---------------------------------------------------------------------------- */
@@ -189,10 +190,11 @@ static sl_status open_mpi_first(getter *get, const sli_cluster *c, char *host, s
   *daemon = 0;
   if (mine > 0 && open_mpi_own(get, host, size)) return SL_OK;
   if (mine < 0 || !regex || read_int_if(get, "OMPI_MCA_orte_num_nodes", &nodes) || !nodes)
-    return sl_fail(SL_E_INPUT,
-                   "%s does not say where process 0 is; SLUICE_ENDPOINT=HOST:PORT, "
-                   "set for all processes (mpirun -x SLUICE_ENDPOINT), does",
-                   c->starter);
+    return sl_fail(
+        SL_E_INPUT,
+        "%s does not say where process 0 is; set SLUICE_ENDPOINT=HOST:PORT for all processes "
+        "(mpirun -x SLUICE_ENDPOINT)",
+        c->starter);
   char *hosts = sli_format("%.*s", (int)strcspn(regex, "@"), regex);
   *daemon = sli_hostlist_count(hosts) > (size_t)nodes;
   sl_status status = sli_hostlist_at(hosts, (size_t)*daemon, host, size);
@@ -238,7 +240,7 @@ static sl_status slurm_locals(getter *get, const char *starter, sli_cluster *c) 
   if (status) return status;
   c->nlocal = sli_hostlist_tasks(tasks, (size_t)node);
   if (c->nlocal < 1 || c->nlocal > c->nprocesses)
-    return sl_fail(SL_E_INPUT, "SLURM_STEP_TASKS_PER_NODE=%s: no number of tasks for node %d",
+    return sl_fail(SL_E_INPUT, "SLURM_STEP_TASKS_PER_NODE=%s: has no number of tasks for node %d",
                    tasks, node);
   return read_int(get, starter, "SLURM_LOCALID", 0, c->nlocal - 1, &c->local);
 }
@@ -317,16 +319,16 @@ static const names others[] = {
     {"IBM's jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
      "JSM_NAMESPACE_LOCAL_SIZE"},
     {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
-    {"a starter of JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL, NULL}};
+    {"a launcher of JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL, NULL}};
 
 /* Launchers that do not even provide the number of processes. */
 static const struct {
   const char *starter, *process;
-} strange[] = {{"a starter with PMIx", "PMIX_RANK"},
+} strange[] = {{"a launcher with PMIx", "PMIX_RANK"},
                {"HPE's PALS", "PALS_RANKID"},
                {"Cray's aprun", "ALPS_APP_PE"},
-               {"a starter with PMI", "PMI_ID"},
-               {"a starter with PMI", "PMI_FD"}};
+               {"a launcher with PMI", "PMI_ID"},
+               {"a launcher with PMI", "PMI_FD"}};
 
 static const names *find_other(getter *get) {
   for (size_t i = 0; i < SLI_COUNT(others); i++)
@@ -351,8 +353,8 @@ static sl_status refuse_strange(getter *get) {
   size_t i = 0;
   while (!is_set(get, strange[i].process)) i++;
   return sl_fail(SL_E_INPUT,
-                 "%s has set %s, and does not say how many processes there are; SLUICE_PROCESS and "
-                 "SLUICE_PROCESSES do, and SLUICE_ENDPOINT=HOST:PORT where they meet",
+                 "%s has set %s, but not how many processes there are; set SLUICE_PROCESS and "
+                 "SLUICE_PROCESSES, and SLUICE_ENDPOINT=HOST:PORT where they meet",
                  strange[i].starter, strange[i].process);
 }
 
@@ -363,11 +365,10 @@ static sl_status read_others(getter *get, sli_cluster *c) {
   if (!status) status = given_endpoint(get, c);
   if (status || c->nprocesses == 1) return status;
   if (!*c->endpoint)
-    return sl_fail(
-        SL_E_INPUT,
-        "%s has started %d processes (%s, %s), but does not say where they meet: "
-        "SLUICE_ENDPOINT=HOST:PORT, set for all of them, does, with the host of process 0",
-        n->starter, c->nprocesses, n->process, n->processes);
+    return sl_fail(SL_E_INPUT,
+                   "%s has started %d processes (%s, %s), but does not say where they meet: set "
+                   "SLUICE_ENDPOINT=HOST:PORT for all of them, with the host of process 0",
+                   n->starter, c->nprocesses, n->process, n->processes);
   const char *job = is_set(get, "SLUICE_JOB") ? get("SLUICE_JOB") : c->endpoint;
   if (snprintf(c->job, sizeof c->job, "%s", job) >= (int)sizeof c->job)
     return sl_fail(SL_E_INPUT, "SLUICE_JOB=%s: longer than %zu characters", job, sizeof c->job - 1);

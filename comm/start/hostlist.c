@@ -120,14 +120,14 @@ sl_status sli_hostlist_at(const char *list, size_t index, char *out, size_t size
   size_t count = sli_hostlist_count(list);
   if (!count) return sl_fail(SL_E_INPUT, "%s: not a list of hosts", list);
   if (index >= count)
-    return sl_fail(SL_E_INPUT, "%s: holds %zu hosts, not %zu", list, count, index + 1);
+    return sl_fail(SL_E_INPUT, "%s: has %zu hosts, not %zu", list, count, index + 1);
   for (const char *at = list;; at++) {
     const char *end = entry_end(at);
     size_t n = entry_count(at, end);
     if (index < n) {
       char host[256];
       if (!entry_host(at, end, index, host, SLI_MIN(size, sizeof host)))
-        return sl_fail(SL_E_INPUT, "%s: a name longer than %zu characters", list, size - 1);
+        return sl_fail(SL_E_INPUT, "%s: a host name is longer than %zu characters", list, size - 1);
       snprintf(out, size, "%s", host);
       return SL_OK;
     }

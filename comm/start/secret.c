@@ -29,7 +29,7 @@ enum { SECRET_BYTES = 32, LEAST_BYTES = 16, MOST_BYTES = 4096 };
 static sl_status check_private(int fd, const char *path) {
   struct stat st;
   if (fstat(fd, &st)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode)) return sl_fail(SL_E_INPUT, "%s: not a file", path);
+  if (!S_ISREG(st.st_mode)) return sl_fail(SL_E_INPUT, "%s: not a regular file", path);
   if (st.st_uid != geteuid() && st.st_uid != 0)
     return sl_fail(SL_E_INPUT, "%s: belongs to another user", path);
   if (st.st_mode & 077) return sl_fail(SL_E_INPUT, "%s: others can read it; chmod 600 it", path);
@@ -63,7 +63,7 @@ static sl_status take_key(const char *where, const char *text, size_t length, ch
   char copy[SLI_CONTROL_KEY_CHARS + 1] = "";
   if (length == SLI_CONTROL_KEY_CHARS) memcpy(copy, text, length);
   if (strspn(copy, z85) != SLI_CONTROL_KEY_CHARS)
-    return sl_fail(SL_E_INPUT, "%s: not a key, which is %d characters of Z85", where,
+    return sl_fail(SL_E_INPUT, "%s: not a key: must be %d characters of Z85", where,
                    SLI_CONTROL_KEY_CHARS);
   memcpy(key, copy, sizeof copy);
   return SL_OK;
@@ -92,8 +92,8 @@ static sl_status secret_path(getter *get, char **out, bool *own) {
   else if (home && *home) *out = sli_format("%s/.config/sluice/secret", home);
   else
     return sl_fail(SL_E_INPUT,
-                   "HOME is not set, so there is no secret to make the job's key of; "
-                   "SLUICE_SECRET_FILE=FILE names one");
+                   "HOME is not set, so there is no secret for the job's key; give one with "
+                   "SLUICE_SECRET_FILE=FILE");
   return SL_OK;
 }
 
@@ -132,7 +132,7 @@ static sl_status make_secret(const char *path) {
     unlink(temporary);
   }
   free(temporary);
-  if (first) sli_log("made the secret %s; hosts with another home need a copy of it", path);
+  if (first) sli_log("created the secret %s; hosts with a different home need a copy of it", path);
   return status;
 }
 
@@ -145,7 +145,7 @@ static sl_status key_of_secret(const char *path, bool own, const char *job, char
     if (!status) status = read_private(path, secret, sizeof secret, &n);
   }
   if (!status && n < LEAST_BYTES)
-    status = sl_fail(SL_E_INPUT, "%s: a secret has at least %d bytes", path, LEAST_BYTES);
+    status = sl_fail(SL_E_INPUT, "%s: a secret must have at least %d bytes", path, LEAST_BYTES);
   if (status) return sl_fail(SL_E_INPUT, "%s%s", own ? "" : "SLUICE_SECRET_FILE: ", sl_detail());
   status = sli_control_derive_key(secret, n, job, key);
   explicit_bzero(secret, sizeof secret);

@@ -55,17 +55,16 @@ static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
 static const char *row_fault(sl_graph *g, const sl_op *op) {
   if (!op->infer) return "its row has no shape rule (sl_op.infer)";
   if (op->nout < 0 && !op->outputs)
-    return "its row has any number of outputs, and does not say how many (sl_op.outputs)";
+    return "its row has a variable number of outputs but no rule for it (sl_op.outputs)";
   if (!op->nout)
-    return "has no output, so nothing in a model would have it run: what a model hands out is "
-           "named by sl_output()";
+    return "has no output, so no model would ever run it; name the results of a model with "
+           "sl_output()";
   for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &op->grad[r];
     if (!is_rule_possible(op, rule))
-      return sli_arena_format(&g->arena,
-                              "gradient rule %d of its row names an input or output that"
-                              " the op cannot have",
-                              r);
+      return sli_arena_format(
+          &g->arena,
+          "gradient rule %d of its row names an input or output that the op does not have", r);
     if (rule->op && !rule->op->infer)
       return sli_arena_format(&g->arena,
                               "gradient rule %d of its row calls %s, whose row has no"
@@ -81,10 +80,10 @@ static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, i
   const char *fault = row_fault(g, op);
   if (fault) return fault;
   if (output_count(op, attrs, nin) < 0) return "attrs.user must point to its record";
-  if (op->updates) return "updates its outputs in place and cannot stand in a model";
+  if (op->updates) return "updates its outputs in place, so a model cannot apply it";
   if (nin < op->min_in || (op->max_in >= 0 && nin > op->max_in))
     return op->max_in < 0
-               ? sli_arena_format(&g->arena, "takes %d inputs or more, got %d", op->min_in, nin)
+               ? sli_arena_format(&g->arena, "takes at least %d inputs, got %d", op->min_in, nin)
            : op->max_in == op->min_in
                ? sli_arena_format(&g->arena, "takes %d inputs, got %d", op->min_in, nin)
                : sli_arena_format(&g->arena, "takes %d to %d inputs, got %d", op->min_in,
@@ -94,7 +93,7 @@ static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, i
     if (!in[i] && (!optional || i < op->min_in))
       return sli_arena_format(&g->arena, "input %d is NULL", i);
     if (in[i] && (in[i]->id >= g->ntensors || g->tensors[in[i]->id] != in[i]))
-      return sli_arena_format(&g->arena, "input %d is a tensor of another graph", i);
+      return sli_arena_format(&g->arena, "input %d is a tensor of a different graph", i);
   }
   return NULL;
 }
@@ -153,17 +152,16 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
   int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
   if (count < 0 || count > SL_SIGNATURES)
     return sli_graph_fail_at(g, at, SL_E_USAGE,
-                             "op %s (%s): its row says of %d signatures, which "
-                             "must be 0 to %d",
-                             n->name, n->op->name, count, SL_SIGNATURES);
+                             "op %s (%s): its row has %d signatures, must be 0 to %d", n->name,
+                             n->op->name, count, SL_SIGNATURES);
   for (int s = 0; s < count; s++)
     for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
       bool in = lies_possibly(all[s].in[i], n->nin, i, n->in_type);
       if (in && lies_possibly(all[s].out[i], n->nout, i, n->out_type)) continue;
       return sli_graph_fail_at(
           g, at, SL_E_USAGE,
-          "op %s (%s): signature %d of its row (sl_op."
-          "signatures) splits %s %d along dim %d, which is not there; inputs %s",
+          "op %s (%s): signature %d of its row (sl_op.signatures) splits %s %d along dim %d, "
+          "which does not exist; inputs %s",
           n->name, n->op->name, s, in ? "output" : "input", i,
           in ? all[s].out[i].dim : all[s].in[i].dim, sli_graph_describe(g, n->nin, n->in));
     }

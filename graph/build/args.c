@@ -64,12 +64,12 @@ static sl_status check_value(const sl_option *option, const char *text) {
   }
   case SL_OPTION_FLAG:
     if (strcmp(text, "0") && strcmp(text, "1"))
-      return sl_fail(SL_E_USAGE, "--%s=%s: a flag is 0 or 1", option->name, text);
+      return sl_fail(SL_E_USAGE, "--%s=%s: must be 0 or 1", option->name, text);
     return SL_OK;
   case SL_OPTION_TEXT:
   case SL_OPTION_LIST: return SL_OK;
   }
-  return sl_fail(SL_E_USAGE, "--%s: the model declares it with an unknown kind %d", option->name,
+  return sl_fail(SL_E_USAGE, "--%s: the model declares an unknown kind of option, %d", option->name,
                  (int)option->kind);
 }
 
@@ -123,7 +123,7 @@ static sl_status give(sl_args *args, int index, const char *text) {
 
 sl_status sl_args_set(sl_args *args, const char *name, const char *value) {
   int index = args_find(args, name, strlen(name));
-  if (index < 0) return sl_fail(SL_E_USAGE, "there is no option --%s", name);
+  if (index < 0) return sl_fail(SL_E_USAGE, "unknown option --%s", name);
   return give(args, index, value);
 }
 
@@ -146,7 +146,7 @@ sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used)
 sl_status sl_args_complete(const sl_args *args) {
   for (int i = 0; i < args->count; i++)
     if (!args->options[i].value && !args->given[i].count)
-      return sl_fail(SL_E_USAGE, "--%s is needed: %s", args->options[i].name,
+      return sl_fail(SL_E_USAGE, "--%s is required: %s", args->options[i].name,
                      args->options[i].help ? args->options[i].help : "it has no default");
   return SL_OK;
 }
@@ -155,7 +155,7 @@ sl_status sl_args_complete(const sl_args *args) {
 
 /* Records the first misuse. */
 static void note_misuse(const sl_args *args, const char *name, const char *what) {
-  if (!*args->misuse) *args->misuse = sli_format("the model asks for option --%s, %s", name, what);
+  if (!*args->misuse) *args->misuse = sli_format("the model reads option --%s, %s", name, what);
 }
 
 static const char undeclared[] = "which its table of options does not declare";
@@ -175,11 +175,11 @@ static const char *value_of(const sl_args *args, const char *name, sl_option_kin
   const char *text = NULL;
   if (i < 0) note_misuse(args, name, undeclared);
   else if (!is_kind(&args->options[i], kind))
-    note_misuse(args, name, "which its table of options declares as another kind");
+    note_misuse(args, name, "which its table of options declares with a different type");
   else {
     const values *v = &args->given[i];
     text = v->all ? v->all : v->count ? v->texts[v->count - 1] : args->options[i].value;
-    if (!text) note_misuse(args, name, "which has no value yet");
+    if (!text) note_misuse(args, name, "which has no value");
   }
   return text ? text : kind == SL_OPTION_TEXT ? "" : "0";
 }

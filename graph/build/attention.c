@@ -111,8 +111,8 @@ static bool widths_read(sl_here at, sl_graph *g, sl_tensor *const in[4], const s
     return true;
   sli_graph_fail_at(
       g, at, SL_E_SHAPE,
-      "sl_attend_latent: %d heads with queries of %lld numbers, %lld of them rotated, "
-      "have no %lld rows of keys and values",
+      "sl_attend_latent: %d heads with queries of %lld numbers, %lld of them rotated, do not fit "
+      "%lld rows of keys and values",
       attrs->heads, (long long)query, (long long)w->rope, (long long)rows);
   return false;
 }

@@ -18,13 +18,14 @@ sl_graph *sl_graph_create(const sl_graph_options *options) {
   if (!g->options.microbatches) g->options.microbatches = 1;
   if (!g->options.pieces) g->options.pieces = 1;
   if (g->options.eval_every < 0 || g->options.eval_every > SLI_EVERY_MOST)
-    sl_graph_fail(g, SL_E_USAGE, "evaluation every %lld steps: it must be 0 to %d",
+    sl_graph_fail(g, SL_E_USAGE, "evaluation every %lld steps: must be from 0 to %d",
                   (long long)g->options.eval_every, SLI_EVERY_MOST);
   if (g->options.microbatches < 1 || g->options.pieces < 1)
     sl_graph_fail(g, SL_E_USAGE, "%d microbatches of %d pieces: both must be at least 1",
                   g->options.microbatches, g->options.pieces);
   else if (g->options.infer && g->options.pieces > 1)
-    sl_graph_fail(g, SL_E_USAGE, "%d pieces: inference takes sequences whole", g->options.pieces);
+    sl_graph_fail(g, SL_E_USAGE, "%d pieces: inference does not cut sequences into pieces",
+                  g->options.pieces);
   else if (g->options.lengths) {
     size_t bytes = (size_t)g->options.pieces * sizeof *g->options.lengths;
     g->options.lengths = memcpy(sli_arena_alloc(&g->arena, bytes), g->options.lengths, bytes);
@@ -113,7 +114,7 @@ int64_t sl_microbatch_rows(sl_graph *g, int64_t batch) {
   if (g->options.infer) return 1;
   int m = g->options.microbatches;
   if (batch < 1) {
-    sl_graph_fail(g, SL_E_USAGE, "a batch of %lld rows: it must have at least 1", (long long)batch);
+    sl_graph_fail(g, SL_E_USAGE, "batch of %lld rows: must have at least 1", (long long)batch);
     return 1;
   }
   if (batch % m) {
@@ -150,8 +151,8 @@ void sl_block_stage(sl_graph *g, int stage) {
   sli_block *block = &g->blocks[g->nblocks - 1];
   int before = g->nblocks > 1 ? g->blocks[g->nblocks - 2].stage : -1;
   if (stage < 0 || stage < before) {
-    sl_graph_fail(g, SL_E_USAGE, "block %s is put on stage %d, but %s", block->name, stage,
-                  stage < 0 ? "stages count from 0" : "the block before it is on a later one");
+    sl_graph_fail(g, SL_E_USAGE, "block %s: invalid stage %d: %s", block->name, stage,
+                  stage < 0 ? "stages count from 0" : "the block before it is on a later stage");
     return;
   }
   block->stage = stage;
@@ -203,13 +204,13 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
                              sl_type_format(text, type));
   if (!isfinite(init.scale) || init.kind > SL_INIT_GIVEN ||
       (init.kind == SL_INIT_GIVEN && (!init.given || !init.given->read)))
-    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: init rule %d with scale %g", name,
-                             (int)init.kind, (double)init.scale);
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: invalid init rule %d or scale %g",
+                             name, (int)init.kind, (double)init.scale);
   const sl_tensor *other = find_param(g, name);
   if (other && !other->at.file)
-    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already", name);
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s already exists", name);
   if (other)
-    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s exists already, from %s:%d", name,
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s already exists, from %s:%d", name,
                              other->at.file, other->at.line);
   return SL_OK;
 }
@@ -341,7 +342,7 @@ void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   }
   for (int i = 0; i < g->noutputs; i++)
     if (!strcmp(g->outputs[i].name, name)) {
-      sli_graph_fail_at(g, at, SL_E_USAGE, "output %s exists already", name);
+      sli_graph_fail_at(g, at, SL_E_USAGE, "output %s already exists", name);
       return;
     }
   SLI_GROW(g->outputs, (size_t)g->noutputs, g->output_capacity);

@@ -138,7 +138,7 @@ static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
   if (sli_tokens_are_chats(files, NULL) != sli_tokens_are_chats(r->files, NULL))
-    return sl_graph_fail(g, SL_E_INPUT, "%s and %s: both must be chats, or neither",
+    return sl_graph_fail(g, SL_E_INPUT, "%s and %s: either both must be chats, or neither",
                          sli_tokens_path(r->files, 0), sli_tokens_path(files, 0));
   r->held_out = files;
   g->reads_eval = true;
@@ -159,12 +159,14 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   r->feed_ctx = g->options.feed_ctx;
   if (g->options.infer && r->sinks)
     return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
-                             "sl_sink_tokens: feed_tokens gives no sink tokens");
+                             "sl_sink_tokens: not supported for inference with feed_tokens");
   if (g->options.infer)
     return r->feed ? SL_OK
-                   : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
+                   : sli_graph_fail_at(g, at, SL_E_USAGE,
+                                       "sl_tokens: inference needs a feed_tokens callback");
   if (g->options.no_data && (!paths || !*paths)) return SL_OK;
-  if (!paths || !*paths) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
+  if (!paths || !*paths)
+    return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no data file is given");
   const sli_tokens_options options = tokens_options(g, r, paths, vocab, g->options.shuffle);
   sli_tokens *files;
   sl_status status = sli_tokens_open(&options, &files);
@@ -173,7 +175,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   r->files = files;
   if (r->sinks && sli_tokens_are_chats(files, NULL))
     return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
-                             "%s: chats have no sink tokens in front of them",
+                             "%s: sink tokens are not supported with chats",
                              sli_tokens_path(files, 0));
   return g->options.eval ? open_held_out(g, vocab, r) : SL_OK;
 }
@@ -191,8 +193,7 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
                                 sl_tensor **targets) {
   sl_serving *s = g->options.serve;
   if (g->batch) {
-    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
-                      "sl_tokens: a model that is served reads one row of tokens");
+    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "sl_tokens: a served model can call it only once");
     return NULL;
   }
   s->context = context;
@@ -225,11 +226,14 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
 }
 
 sl_status sli_serve_spliced(sl_graph *g, int64_t width) {
-  if (!g->batch) return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: sl_tokens comes before it");
+  if (!g->batch)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "sl_splice: must come after sl_tokens in a served model");
   if (g->sinks)
-    return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a model with sink tokens has none");
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "sl_splice: not supported in a served model with sink tokens");
   if (g->spans.width)
-    return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a model that is served has one");
+    return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a served model can call it only once");
   sli_node *n = g->batch->producer;
   token_rows *r = ((sl_source *)n->attrs.user)->ctx;
   g->spans.width = width;
@@ -370,7 +374,7 @@ static sl_status check_other_files(const sl_graph *g) {
     uint64_t bytes, hash;
     SLI_TRY(sli_file_fingerprint(f->path, &bytes, &hash));
     if (bytes != f->bytes || hash != f->hash)
-      return sl_fail(SL_E_INPUT, "%s has changed since it was read", f->path);
+      return sl_fail(SL_E_INPUT, "%s changed after it was read", f->path);
   }
   return SL_OK;
 }

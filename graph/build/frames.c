@@ -35,10 +35,11 @@ static sl_status check_array(const sli_frames *f, const char *path, const sli_np
   bool fits = array->ndim == f->frame.ndim + 1;
   for (int d = 0; fits && d < f->frame.ndim; d++) fits = array->dim[d + 1] == f->frame.dim[d];
   if (!fits || array->dim[0] < 1)
-    return sl_fail(SL_E_INPUT, "%s: it is no array of frames, each %s", path,
+    return sl_fail(SL_E_INPUT, "%s: not an array of frames, each %s", path,
                    sl_type_format(text, &f->frame));
   if (array->is_float ? array->width == 4 : array->width == 1 && !array->is_signed) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: frames are f32, or bytes that count as 0 to 1", path);
+  return sl_fail(SL_E_INPUT,
+                 "%s: frames must be f32, or unsigned bytes, which are scaled to 0 to 1", path);
 }
 
 static sl_status open_frames(sl_graph *g, const char *path, sli_frames *f) {
@@ -46,7 +47,7 @@ static sl_status open_frames(sl_graph *g, const char *path, sli_frames *f) {
   mapping *m = sli_arena_alloc(&g->arena, sizeof *m);
   sli_npy array;
   SLI_TRY(sli_file_map(path, &m->bytes, &m->size));
-  if (!m->bytes) return sl_fail(SL_E_INPUT, "%s: it is empty", path);
+  if (!m->bytes) return sl_fail(SL_E_INPUT, "%s: the file is empty", path);
   sli_graph_cleanup(g, unmap, m);
   SLI_TRY(sli_npy_read(path, m->bytes, m->size, &array));
   SLI_TRY(check_array(f, path, &array));
@@ -117,14 +118,15 @@ void sl_graph_set_frames(sl_graph *g, const sl_prompt_frames *frames) { g->spans
 static sl_status refuse_frames(sl_here at, sl_graph *g, int64_t rows, int64_t frames) {
   const sl_objective *o = sli_objective(g);
   if (rows < 1 || frames < 1)
-    return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_frames: %lld rows of %lld frames",
+    return sli_graph_fail_at(g, at, SL_E_USAGE,
+                             "sl_frames: %lld rows of %lld frames: both must be at least 1",
                              (long long)rows, (long long)frames);
   if (o && !g->spans.frames)
-    return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "%s: it knows no frames (sl_frames)",
-                             o->name);
+    return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
+                             "%s: this objective does not support frames (sl_frames)", o->name);
   if (g->options.infer && !g->options.serve)
     return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
-                             "sl_frames: inference has no prompts with frames");
+                             "sl_frames: prompts with frames are not supported for inference");
   return SL_OK;
 }
 
@@ -181,7 +183,8 @@ static sl_tensor *splice_sequences(sl_here at, sl_graph *g, sl_tensor *x, sl_ten
   int64_t sequences = SLI_MAX(sl_dim(x, 0), 1), all = sl_dim(rows, 0);
   sl_tensor *places = NULL;
   if (all % sequences) {
-    sli_graph_fail_at(g, at, SL_E_SHAPE, "sl_splice: %lld rows for %lld sequences", (long long)all,
+    sli_graph_fail_at(g, at, SL_E_SHAPE,
+                      "sl_splice: %lld rows cannot be divided among %lld sequences", (long long)all,
                       (long long)sequences);
     return NULL;
   }
@@ -207,7 +210,7 @@ static sl_tensor *splice_prompts(sl_here at, sl_graph *g, sl_tensor *x, int32_t 
                                  sl_tensor *rows) {
   const sl_prompt_frames *p = g->spans.frames;
   if (!g->spans.source) {
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_splice: its rows are of no frames (sl_frames)");
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_splice: its rows must come from frames (sl_frames)");
     return NULL;
   }
   sl_tensor *places = p->places(p->ctx, marker, sl_dim(rows, 0));

@@ -121,9 +121,9 @@ static sl_status apply_named(sl_graph *g, const sli_param_rule *rule, const sl_o
   const sl_op *base = g->training.optimizer.rule, *op = rule->group.rule;
   if (!op) return SL_OK;
   if (op != base && op != others->rule)
-    return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "group %s: optimizer %s: here it is %s%s%s",
-                             rule->pattern, op->name, base->name,
-                             others->rule == base ? "" : " or ",
+    return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                             "group %s: optimizer %s: this run can use %s%s%s", rule->pattern,
+                             op->name, base->name, others->rule == base ? "" : " or ",
                              others->rule == base ? "" : others->rule->name);
   const sl_tensor *found = NULL;
   bool any = false;
@@ -135,7 +135,7 @@ static sl_status apply_named(sl_graph *g, const sli_param_rule *rule, const sl_o
   }
   if (any || !found) return SL_OK;
   return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
-                           "group %s: %s updates matrices, and %s has %d dims", rule->pattern,
+                           "group %s: %s updates matrices only, but %s has %d dims", rule->pattern,
                            op->name, found->name, found->type.ndim);
 }
 
@@ -146,10 +146,10 @@ static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor
   const sl_optimizer *own = param->update->rule == base->rule ? base : others;
   float scale = rule->group.lr_scale;
   if (rule->group.lr > 0 && base->lr == 0)
-    return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
-                             "group %s has a learning rate, but the "
-                             "optimizer's own, which the schedule is of, is 0",
-                             rule->pattern);
+    return sli_graph_fail_at(
+        g, rule->at, SL_E_USAGE,
+        "group %s has a learning rate, but the schedule scales the optimizer's own, which is 0",
+        rule->pattern);
   sl_optimizer *o = sli_arena_alloc(&g->arena, sizeof *o);
   *o = *param->update;
   if (rule->group.lr != 0) scale = rule->group.lr == SL_OFF ? SL_OFF : rule->group.lr / base->lr;
@@ -174,9 +174,7 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule, const sl_op
     else if (groups_apply(g, rule, param, others)) return g->status;
   }
   if (any) return SL_OK;
-  return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
-                           "%s %s: no parameter has such a name; the "
-                           "first is %s",
+  return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "%s %s: matches no parameter; the first is %s",
                            rule->frozen ? "freeze" : "group", rule->pattern,
                            g->nparams ? g->params[0]->name : "none");
 }

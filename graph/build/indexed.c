@@ -62,7 +62,7 @@ sl_tensor *sl_cast_at(sl_here at, sl_graph *g, sl_tensor *x, sl_dtype dtype) {
                                                                       : NULL;
   if (op) return sl_op1_at(at, g, op, NULL, x);
   if (!g->status)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cast: to f32, i32 or f64, not to %s",
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cast: must be to f32, i32 or f64, not %s",
                       sl_dtype_name(dtype));
   return NULL;
 }
@@ -80,8 +80,8 @@ static sl_tensor *constant(sl_here at, sl_graph *g, sl_type type, const void *va
   char text[SL_TYPE_TEXT];
   if (g->status) return NULL;
   if (!sli_type_possible(&type) || (like && !same_shape(&type, &like->type))) {
-    sli_graph_fail_at(g, at, SL_E_SHAPE, "a constant of %s%s%s", sli_type_text(text, &type),
-                      like ? " cannot be shared out as " : " is not possible",
+    sli_graph_fail_at(g, at, SL_E_SHAPE, "constant of type %s%s%s", sli_type_text(text, &type),
+                      like ? " cannot be sharded like " : " is not possible",
                       like ? sli_graph_describe(g, 1, &like) : "");
     return NULL;
   }
@@ -98,7 +98,7 @@ static sl_tensor *constant(sl_here at, sl_graph *g, sl_type type, const void *va
 sl_tensor *sl_constant_at(sl_here at, sl_graph *g, sl_type type, const void *values,
                           sl_tensor *like) {
   if (values) return constant(at, g, type, values, 0, like);
-  if (!g->status) sli_graph_fail_at(g, at, SL_E_USAGE, "sl_constant: there are no values");
+  if (!g->status) sli_graph_fail_at(g, at, SL_E_USAGE, "sl_constant: no values are given");
   return NULL;
 }
 

@@ -36,7 +36,8 @@ static void read_text(sl_graph *g, const char *text) {
   bool good = equals && equals > text && end > equals + 1 && rank > 0 && rank < 1 << 20;
   if (good && comma && end == comma) alpha = strtod(comma + strlen(",alpha="), &end);
   if (!good || *end || !(alpha > 0)) {
-    sl_graph_fail(g, SL_E_USAGE, "lora %s: not as PATTERN=RANK or PATTERN=RANK,alpha=NUMBER", text);
+    sl_graph_fail(g, SL_E_USAGE, "lora %s: must be PATTERN=RANK or PATTERN=RANK,alpha=NUMBER",
+                  text);
     return;
   }
   char *pattern = sli_arena_format(&g->arena, "%.*s", (int)(equals - text), text);
@@ -169,10 +170,10 @@ static void check_readers(sl_graph *g, const sl_tensor *weight) {
   int beside = count_readers(g, find_low(g, weight->adapter), false, &(const sli_node *){NULL});
   if (!other && all == beside) return;
   const sli_adapter_rule *rule = rule_of(g, weight);
-  sli_graph_fail_at(g, rule->at, SL_E_USAGE,
-                    "lora %s: %s is also read by %s, which its adapter would not be "
-                    "beside; name other weights",
-                    rule->pattern, weight->name, other ? other->name : "a linear map without it");
+  sli_graph_fail_at(
+      g, rule->at, SL_E_USAGE,
+      "lora %s: %s is also read by %s, to which the adapter would not apply; name other weights",
+      rule->pattern, weight->name, other ? other->name : "a linear map without an adapter");
 }
 
 /* Fails with the reason why a rule matches no linear map's weight: another op may read the
@@ -182,11 +183,12 @@ static void refuse_unused(sl_graph *g, const sli_adapter_rule *rule) {
     for (int a = 0; a < g->nodes[i]->nin; a++) {
       const sl_tensor *t = g->nodes[i]->in[a];
       if (!t || !t->param || !sli_pattern_finds(rule->pattern, t->name)) continue;
-      sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: %s is read by %s, no linear map",
-                        rule->pattern, t->name, g->nodes[i]->name);
+      sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                        "lora %s: %s is read by %s, which is not a linear map", rule->pattern,
+                        t->name, g->nodes[i]->name);
       return;
     }
-  sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: no linear map has a weight of such a name",
+  sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: matches no weight of a linear map",
                     rule->pattern);
 }
 

@@ -12,15 +12,15 @@ static sl_status loss_refuse(sl_here at, sl_graph *g, const char *text) {
 static sl_status loss_check(sl_here at, sl_graph *g, const sl_loss *loss, int64_t classes) {
   if (!(loss->smoothing >= 0 && loss->smoothing <= 1))
     return loss_refuse(at, g,
-                       sli_arena_format(&g->arena, "the smoothing must be from 0 to 1, not %g",
+                       sli_arena_format(&g->arena, "smoothing must be from 0 to 1, not %g",
                                         (double)loss->smoothing));
   for (int64_t c = 0; loss->weights && c < classes; c++)
     if (!(loss->weights[c] >= 0 && loss->weights[c] < INFINITY))
-      return loss_refuse(at, g,
-                         sli_arena_format(&g->arena,
-                                          "class %lld weighs %g: no weight may be negative"
-                                          " or infinite",
-                                          (long long)c, (double)loss->weights[c]));
+      return loss_refuse(
+          at, g,
+          sli_arena_format(&g->arena,
+                           "class %lld has weight %g: weights must be finite and not negative",
+                           (long long)c, (double)loss->weights[c]));
   return SL_OK;
 }
 

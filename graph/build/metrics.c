@@ -18,12 +18,12 @@ static bool is_mean(const sl_tensor *t) {
 
 static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
   char text[SL_TYPE_TEXT];
-  if (!*name || !strcmp(name, "loss")) return "needs a name of its own";
+  if (!*name || !strcmp(name, "loss")) return "needs a name other than loss";
   for (int i = 0; i < g->metrics.count; i++)
-    if (!strcmp(g->metrics.of[i].name, name)) return "exists already";
+    if (!strcmp(g->metrics.of[i].name, name)) return "already exists";
   if (!t) return "is NULL";
   if (is_mean(t) || (t->type.ndim && t->type.dtype == SL_F32)) return NULL;
-  return sli_arena_format(&g->arena, "must be f32 of a dim or more, or a mean of such, got %s",
+  return sli_arena_format(&g->arena, "must be f32 with at least one dim, or a mean of that, got %s",
                           sl_type_format(text, &t->type));
 }
 
@@ -54,9 +54,8 @@ void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (g->status || g->options.infer || g->frozen.builds) return;
   bool fits = t && t->type.dtype == SL_F32 && t->type.ndim == 1 && !t->needs_grad;
   if (!fits) {
-    sli_graph_fail_at(g, at, SL_E_USAGE,
-                      "counter %s must be f32 [n] that needs no gradient, got %s", name,
-                      t ? sl_type_format(text, &t->type) : "NULL");
+    sli_graph_fail_at(g, at, SL_E_USAGE, "counter %s must be f32 [n] and need no gradient, got %s",
+                      name, t ? sl_type_format(text, &t->type) : "NULL");
     return;
   }
   struct sli_counters *m = &g->metrics.counters;
@@ -68,8 +67,9 @@ void sl_step_value_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t, s
   char text[SL_TYPE_TEXT];
   if (g->status || g->options.infer || g->frozen.builds) return;
   if (!t || t->type.dtype != SL_F32 || !t->type.ndim) {
-    sli_graph_fail_at(g, at, SL_E_USAGE, "value %s of a step must be f32 of a dim or more, got %s",
-                      name, t ? sl_type_format(text, &t->type) : "NULL");
+    sli_graph_fail_at(g, at, SL_E_USAGE,
+                      "value %s of a step must be f32 with at least one dim, got %s", name,
+                      t ? sl_type_format(text, &t->type) : "NULL");
     return;
   }
   double elements = (double)sl_type_elements(&t->type) * g->options.microbatches;

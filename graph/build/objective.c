@@ -25,8 +25,8 @@ static sl_texts same_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t conte
   if (is_shape(f->texts.tokens, rows, context) && vocab == f->vocab) return f->texts;
   sli_graph_fail_at(
       g, at, SL_E_USAGE,
-      "%s: the %s reads %lld rows of %lld tokens with a vocabulary of %lld, the model "
-      "%lld of %lld with one of %lld: they must agree",
+      "%s: the %s reads %lld rows of %lld tokens with a vocabulary of %lld, but the model reads "
+      "%lld rows of %lld with %lld",
       g->options.objective->name, f->word, (long long)sl_dim(f->texts.tokens, 0),
       (long long)sl_dim(f->texts.tokens, 1), (long long)f->vocab, (long long)rows,
       (long long)context, (long long)vocab);
@@ -55,10 +55,10 @@ static void make_positions(sl_here at, sl_graph *g, int64_t rows) {
   const sl_type *t = &f->positions->type;
   int64_t count = t->ndim > 1 ? sl_type_elements(t) / t->dim[0] : 0;
   if (t->dtype != SL_I32 || t->ndim > 3 || !is_shape(f->chosen, rows, count))
-    sli_graph_fail_at(g, at, SL_E_USAGE,
-                      "%s: its positions must be i32[%lld, N] or i32[%lld, PARTS, N], and the "
-                      "targets there as many",
-                      o->name, (long long)rows, (long long)rows);
+    sli_graph_fail_at(
+        g, at, SL_E_USAGE,
+        "%s: its positions must be i32[%lld, N] or i32[%lld, PARTS, N], with as many targets",
+        o->name, (long long)rows, (long long)rows);
 }
 
 static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t rows,
@@ -73,8 +73,8 @@ static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t r
     return (sl_texts){NULL};
   }
   if (o && g->sinks) {
-    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "%s: its rows have no sink tokens (sl_sink_tokens)",
-                      o->name);
+    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
+                      "%s: not supported for models with sink tokens (sl_sink_tokens)", o->name);
     return (sl_texts){NULL};
   }
   if (f->nnodes && f->texts.tokens) return same_tokens(at, g, rows, context, vocab);
@@ -94,7 +94,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
 
 void sl_sink_tokens(sl_graph *g, int64_t count) {
   if (count < 0 || count > 1 << 20)
-    sl_graph_fail(g, SL_E_USAGE, "%lld sink tokens cannot be", (long long)count);
+    sl_graph_fail(g, SL_E_USAGE, "%lld sink tokens: must be from 0 to 1048576", (long long)count);
   else g->sinks = count;
 }
 
@@ -112,7 +112,7 @@ static sl_tensor *frozen_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_ten
   o->frozen(o->ctx, g, logits, targets, g->frozen.results);
   sl_tensor *first = g->frozen.results[0];
   if (!g->status && !first)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "%s: nothing is made of the %s's logits", o->name,
+    sli_graph_fail_at(g, at, SL_E_USAGE, "%s: the objective does not use the %s's logits", o->name,
                       g->frozen.word);
   return first ? sl_mean_at(at, g, first, 0, false) : NULL;
 }
@@ -123,8 +123,8 @@ sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_ten
   if (g->frozen.learns) {
     sli_graph_fail_at(
         g, at, SL_E_UNSUPPORTED,
-        "%s: the model calls sl_cross_entropy twice, and it is not known which logits "
-        "the loss is of",
+        "%s: the model calls sl_cross_entropy twice, so it is unclear which logits the loss "
+        "applies to",
         o->name);
     return NULL;
   }
@@ -162,12 +162,11 @@ sl_status sli_objective_check(sl_graph *g) {
   if (g->status || !o) return g->status;
   if (o->tokens && !g->frozen.texts.tokens)
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
-                         "%s: %s reads no tokens (sl_tokens), in whose place the data would come",
-                         o->name, model);
+                         "%s: %s reads no tokens (sl_tokens) for the data to replace", o->name,
+                         model);
   if (!g->frozen.learns)
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
-                         "%s: %s has no cross entropy (sl_cross_entropy), whose place the loss "
-                         "would take",
+                         "%s: %s has no cross entropy (sl_cross_entropy) for the loss to replace",
                          o->name, model);
   return SL_OK;
 }

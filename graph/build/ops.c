@@ -8,8 +8,8 @@ static sl_tensor *ops_apply(sl_here at, sl_graph *g, const sl_op *op, const sl_a
   sl_tensor *out[nout];
   out[0] = NULL;
   if (op->nout < 1) {
-    sli_graph_fail_at(g, at, SL_E_USAGE, "op %s has %s: apply it by sl_apply()", op->name,
-                      op->nout ? "outputs by its record" : "no output");
+    sli_graph_fail_at(g, at, SL_E_USAGE, "op %s has %s: apply it with sl_apply()", op->name,
+                      op->nout ? "a variable number of outputs" : "no output");
     return NULL;
   }
   sl_apply_at(at, g, op, attrs, nin, in, absent, out);

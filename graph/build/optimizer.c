@@ -46,8 +46,8 @@ static sl_status optimizer_refuse(sl_graph *g, const char *what, const char *tex
   const char *list = "";
   for (const setting *s = known; s->name; s++)
     list = sli_arena_format(&g->arena, "%s%s%s", list, *list ? ", " : "", s->name);
-  return sl_graph_fail(g, SL_E_USAGE, "%s %s: '%.*s' is not one of NAME=NUMBER with %s", what, text,
-                       (int)length, word, list);
+  return sl_graph_fail(g, SL_E_USAGE, "%s %s: '%.*s' must be NAME=NUMBER with one of %s", what,
+                       text, (int)length, word, list);
 }
 
 /* Sets an optimizer's op by its name. */
@@ -103,7 +103,7 @@ sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
   const char *list;
   *pattern = split(g, text, &list);
   if (!**pattern || !*list)
-    return sl_graph_fail(g, SL_E_USAGE, "group %s: not as PATTERN:lr=NUMBER,decay=NUMBER", text);
+    return sl_graph_fail(g, SL_E_USAGE, "group %s: must be PATTERN:lr=NUMBER,decay=NUMBER", text);
   return read_settings(g, "group", text, list, of_group, out);
 }
 
@@ -120,14 +120,16 @@ static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
       known = sli_arena_format(&g->arena, "%s%s%s", known, *known ? ", " : "", sl_ops[i]->name);
     }
   if (!row || !row->update)
-    return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own%s", name,
+    return sl_graph_fail(g, SL_E_USAGE,
+                         "unknown optimizer %s: must be one of %s, or the model's own%s", name,
                          known, sli_meant((char[SLI_MEANT_TEXT]){0}, names, name));
   if (row->update->others && !o->adamw_lr) o->adamw_lr = o->lr; /* the model's rate */
   o->rule = row;
   o->nesterov |= row->update->defaults.nesterov;
   sl_status status = read_settings(g, "optimizer", text, list, of_optimizer, o);
   if (status || o->nesterov || !row->update->defaults.nesterov) return status;
-  return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s has Nesterov momentum only", text, name);
+  return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s supports Nesterov momentum only", text,
+                       name);
 }
 
 static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o) {
@@ -142,11 +144,10 @@ static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o
   for (size_t i = SL_RATE_CONSTANT; names[i]; i++)
     if (!strcmp(names[i], name)) o->schedule = (sl_rate)i;
   if (o->schedule == SL_RATE_DEFAULT)
-    return sl_graph_fail(g, SL_E_USAGE,
-                         "learning-rate schedule %s: constant, linear, cosine and "
-                         "wsd are known%s",
-                         name,
-                         sli_meant((char[SLI_MEANT_TEXT]){0}, names + SL_RATE_CONSTANT, name));
+    return sl_graph_fail(
+        g, SL_E_USAGE,
+        "unknown learning-rate schedule %s: must be constant, linear, cosine or wsd%s", name,
+        sli_meant((char[SLI_MEANT_TEXT]){0}, names + SL_RATE_CONSTANT, name));
   return read_settings(g, "learning-rate schedule", text, list, of_schedule, o);
 }
 
@@ -165,13 +166,13 @@ static sl_status replace(sl_graph *g, sl_optimizer *o) {
 /* Returns what is wrong with an optimizer's op, by the rules of sluice/optimizer.h, or NULL. */
 static const char *row_fault(const sl_op *row) {
   const sl_update *u = row->update;
-  if (!u) return "is no optimizer: its row has no sl_op.update";
+  if (!u) return "is not an optimizer: its row has no sl_op.update";
   if (u->nstates < 0 || u->nstates > SL_UPDATE_STATES || row->nout != 1 + u->nstates)
     return "must have one output for the parameter and one for each of its states";
   if ((row->updates & ((2u << u->nstates) - 1)) != (2u << u->nstates) - 1)
     return "must update all of its outputs in place (sl_op.updates)";
   for (int i = 0; i < u->nstates; i++)
-    if (!u->states[i].name) return "has a state without a name";
+    if (!u->states[i].name) return "has a state without name";
   return NULL;
 }
 
@@ -179,25 +180,26 @@ static const char *schedule_fault(const sl_optimizer *o) {
   if (o->warmup < 0) return "warmup must not be negative";
   if (o->decay_steps < 0) return "decay_steps must not be negative";
   if (o->rate || o->schedule == SL_RATE_CONSTANT) return NULL;
-  if (!o->decay_steps) return "this schedule of the learning rate needs decay_steps";
+  if (!o->decay_steps) return "this learning-rate schedule needs decay_steps";
   if (o->schedule == SL_RATE_WSD && (o->decay_begin < 0 || o->decay_begin > o->decay_steps))
-    return "decay_begin must not lie behind decay_steps";
+    return "decay_begin must be from 0 to decay_steps";
   return NULL;
 }
 
 static const char *fault(const sl_optimizer *o) {
-  if (!(o->lr >= 0) || !isfinite(o->lr)) return "lr must not be negative";
-  if (!(o->adamw_lr >= 0) || !isfinite(o->adamw_lr)) return "adamw_lr must not be negative";
-  if (!(o->min_lr >= 0) || !isfinite(o->min_lr)) return "min_lr must not be negative";
+  if (!(o->lr >= 0) || !isfinite(o->lr)) return "lr must be finite and not negative";
+  if (!(o->adamw_lr >= 0) || !isfinite(o->adamw_lr))
+    return "adamw_lr must be finite and not negative";
+  if (!(o->min_lr >= 0) || !isfinite(o->min_lr)) return "min_lr must be finite and not negative";
   if (!(o->beta1 >= 0 && o->beta1 < 1)) return "beta1 must be in [0, 1)";
   if (!(o->beta2 >= 0 && o->beta2 < 1)) return "beta2 must be in [0, 1)";
   if (!(o->momentum >= 0 && o->momentum < 1)) return "momentum must be in [0, 1)";
-  if (o->nesterov && o->momentum == 0) return "nesterov needs a momentum";
-  if (!(o->eps > 0) || !isfinite(o->eps)) return "eps must be positive";
+  if (o->nesterov && o->momentum == 0) return "nesterov needs momentum";
+  if (!(o->eps > 0) || !isfinite(o->eps)) return "eps must be finite and positive";
   if (!(o->weight_decay >= 0) || !isfinite(o->weight_decay))
-    return "weight_decay must not be negative";
+    return "weight_decay must be finite and not negative";
   if (!(o->clip >= 0)) return "clip must not be negative";
-  if (!(o->lr_scale > 0) || !isfinite(o->lr_scale)) return "lr_scale must be positive";
+  if (!(o->lr_scale > 0) || !isfinite(o->lr_scale)) return "lr_scale must be finite and positive";
   return schedule_fault(o);
 }
 
@@ -222,7 +224,7 @@ void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *o
   char text[SL_TYPE_TEXT];
   if (!loss) sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
   else if (g->loss.tensor)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train is called twice: the loss is %s already",
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train is called twice: the loss is already %s",
                       g->loss.tensor->name);
   else if (!loss->producer)
     sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: %s is a parameter, not a loss", loss->name);

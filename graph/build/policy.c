@@ -86,7 +86,8 @@ sl_tensor *sl_grpo_loss(sl_graph *g, sl_tensor *logits, sl_tensor *targets, sl_t
   if (check_shape(g, "old log-probabilities", old, shape, false) ||
       check_shape(g, "advantages", advantages, shape, true) ||
       check_shape(g, "weights", weights, shape, false) ||
-      (reference && check_shape(g, "the reference's log-probabilities", reference, shape, false)))
+      (reference &&
+       check_shape(g, "the reference model's log-probabilities", reference, shape, false)))
     return NULL;
   sl_tensor *ratio = sl_exp(g, sl_clamp(g, sl_sub(g, lp, old), -20, 20));
   sl_tensor *each = clipped(g, s, ratio, advantages, &plain);

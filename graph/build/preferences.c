@@ -38,15 +38,18 @@ sl_tensor *sl_dpo_loss(sl_graph *g, sl_tensor *own, sl_tensor *reference, const 
   int64_t rows = sl_dim(own, 0);
   if (g->status || !own || !reference) return NULL;
   if (own->type.ndim != 1 || rows % 2) {
-    sl_graph_fail(g, SL_E_SHAPE,
-                  "dpo: %lld rows in a microbatch: they come in pairs, a chosen answer and a "
-                  "rejected one",
-                  (long long)rows);
+    sl_graph_fail(
+        g, SL_E_SHAPE,
+        "dpo: %lld rows in a microbatch: must be even, since rows are pairs of a chosen and a "
+        "rejected answer",
+        (long long)rows);
     return NULL;
   }
   if (!(beta > 0) || !(smoothing >= 0 && smoothing < 0.5f)) {
-    sl_graph_fail(g, SL_E_USAGE, "dpo: beta %g must be positive, smoothing %g from 0 to below 0.5",
-                  (double)beta, (double)smoothing);
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "dpo: beta is %g, must be positive; smoothing is %g, must be from 0 to less than 0.5",
+        (double)beta, (double)smoothing);
     return NULL;
   }
   sl_tensor *all = sl_scale(g, sl_sub(g, own, reference), beta), *reward[2]; /* [B] */
@@ -148,11 +151,12 @@ static sl_status open_held_out(dpo *d, sl_graph *g, int64_t vocab, pair_rows *r)
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   int64_t whole = sli_pairs_count(pairs, NULL) / (r->rows / 2);
   if (g->options.eval_rows % r->rows)
-    return sl_graph_fail(g, SL_E_USAGE,
-                         "dpo: an evaluation of %lld rows is not of whole microbatches of %lld",
-                         (long long)g->options.eval_rows, (long long)r->rows);
+    return sl_graph_fail(
+        g, SL_E_USAGE,
+        "dpo: %lld evaluation rows must be a multiple of the %lld rows of a microbatch",
+        (long long)g->options.eval_rows, (long long)r->rows);
   if (!whole)
-    return sl_graph_fail(g, SL_E_INPUT, "%s has %lld pairs, and a microbatch takes %lld",
+    return sl_graph_fail(g, SL_E_INPUT, "%s has %lld pairs, but a microbatch needs %lld",
                          g->options.eval, (long long)sli_pairs_count(pairs, NULL),
                          (long long)r->rows / 2);
   r->held_out = pairs;
@@ -164,11 +168,9 @@ static sl_status open_held_out(dpo *d, sl_graph *g, int64_t vocab, pair_rows *r)
 }
 
 static const char *rows_fault(const sl_graph *g, int64_t rows) {
-  if (g->options.pieces > 1)
-    return "sequences are not cut (--pieces): the loss is of whole answers";
+  if (g->options.pieces > 1) return "not supported with --pieces: the loss covers whole answers";
   if (rows % 2)
-    return "a microbatch has an odd number of rows: they come in pairs, a chosen answer and a "
-           "rejected one";
+    return "a microbatch must have an even number of rows: pairs of a chosen and a rejected answer";
   return NULL;
 }
 

@@ -7,12 +7,12 @@ static const char *running_fault(sl_graph *g, const sl_tensor *param, const sl_t
                                  float momentum) {
   char want[SL_TYPE_TEXT], got[SL_TYPE_TEXT];
   if (!param->param) return "is not a parameter";
-  if (param->running) return "has a value to follow already";
-  if (!value->producer) return "cannot follow a parameter; sl_detach() makes a value of one";
+  if (param->running) return "already follows a value";
+  if (!value->producer) return "cannot follow a parameter; wrap it in sl_detach()";
   if (!(momentum >= 0 && momentum <= 1))
-    return sli_arena_format(&g->arena, "needs a momentum from 0 to 1, got %g", (double)momentum);
+    return sli_arena_format(&g->arena, "needs momentum from 0 to 1, got %g", (double)momentum);
   if (sl_type_equal(&param->type, &value->type)) return NULL;
-  return sli_arena_format(&g->arena, "is %s and cannot follow %s %s",
+  return sli_arena_format(&g->arena, "is %s, so it cannot follow %s %s",
                           sl_type_format(want, &param->type), value->name,
                           sl_type_format(got, &value->type));
 }

@@ -36,10 +36,11 @@ sl_tensor *sl_reshape_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape) {
   fill_rest(&r->from, &r->to);
   if (shape.ndim <= SL_MAX_DIMS && is_shape(&r->to))
     return sl_op1_at(at, g, &sl_op_reshape, &(sl_attrs){.user = r}, x);
-  sli_graph_fail_at(g, at, SL_E_SHAPE,
-                    "sl_reshape: %s has no such shape of %d dims: at most %d, "
-                    "each of 1 at least, one of them -1",
-                    sli_graph_describe(g, 1, &x), shape.ndim, SL_MAX_DIMS);
+  sli_graph_fail_at(
+      g, at, SL_E_SHAPE,
+      "sl_reshape: %s cannot take this shape of %d dims: at most %d dims, each at least 1, one "
+      "of which may be -1",
+      sli_graph_describe(g, 1, &x), shape.ndim, SL_MAX_DIMS);
   return NULL;
 }
 

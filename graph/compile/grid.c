@@ -32,7 +32,7 @@ static sl_status find_way(const finding *ways, const char *of, const char *name,
       *other = ways[i].other;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "unknown sequence %s '%s': %s, %s and %s are known", of, name,
+  return sl_fail(SL_E_USAGE, "unknown sequence %s '%s': must be %s, %s or %s", of, name,
                  ways[0].name, ways[1].name, ways[2].name);
 }
 
@@ -42,7 +42,7 @@ static sl_status find_layout(const char *name, bool *zigzag) {
       *zigzag = layouts[i].zigzag;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
+  return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': must be contiguous or zigzag", name);
 }
 
 /* Reads the method of attention across devices, and the positions of each device. */
@@ -62,8 +62,8 @@ static sl_status read_sequence(sli_inputs *in) {
   if (o->parallel.sequence_layout && grid->zigzag && !in->by_ring)
     return sl_fail(
         SL_E_USAGE,
-        "sequence layout zigzag: it is for attention chunk by chunk "
-        "(parallel.sequence_attention ring), where else all would not have as much to do");
+        "sequence layout zigzag: needs parallel.sequence_attention ring, the only attention "
+        "whose work it balances");
   return SL_OK;
 }
 
@@ -84,9 +84,7 @@ static sl_status find_sharding(const char *name, sli_sharding *out) {
       return SL_OK;
     }
   return sl_fail(SL_E_USAGE,
-                 "unknown shard '%s': nothing, optimizer, gradients and parameters are "
-                 "known",
-                 name);
+                 "unknown shard '%s': must be nothing, optimizer, gradients or parameters", name);
 }
 
 static const struct grain {
@@ -100,13 +98,13 @@ static sl_status find_grain(const char *name, bool *by_block) {
       *by_block = grains[i].by_block;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "unknown grain '%s': pass and layer are known", name);
+  return sl_fail(SL_E_USAGE, "unknown grain '%s': must be pass or layer", name);
 }
 
 static sl_status find_exchange(const char *how, bool *in_line) {
   *in_line = how && !strcmp(how, "inline");
   if (!how || *in_line || !strcmp(how, "beside")) return SL_OK;
-  return sl_fail(SL_E_USAGE, "unknown exchange '%s': inline and beside are known", how);
+  return sl_fail(SL_E_USAGE, "unknown exchange '%s': must be inline or beside", how);
 }
 
 /* Requires tasks by block, for the given reason. */
@@ -123,11 +121,11 @@ static sl_status find_piece_order(sli_inputs *in) {
   const char *order = in->options->schedule.piece_order;
   if (!order || !strcmp(order, "tokens")) return SL_OK;
   if (strcmp(order, "layers"))
-    return sl_fail(SL_E_USAGE, "unknown piece order '%s': tokens and layers are known", order);
+    return sl_fail(SL_E_USAGE, "unknown piece order '%s': must be tokens or layers", order);
   if (in->k == 1)
-    return sl_fail(SL_E_USAGE, "piece order layers: sequences are not cut in pieces (--pieces K)");
+    return sl_fail(SL_E_USAGE, "piece order layers: needs sequences cut into pieces (--pieces K)");
   in->layers = true;
-  return want_blocks(in, "with piece order layers pieces go on block by block");
+  return want_blocks(in, "piece order layers runs block by block");
 }
 
 /* Checks that experts divide the devices of the data axis, or of the data and tensor axes. */
@@ -135,34 +133,34 @@ static sl_status check_experts(const sl_lower_options *o) {
   int data = SLI_MAX(o->parallel.data, 1), tensor = SLI_MAX(o->parallel.tensor, 1),
       experts = SLI_MAX(o->experts.parallel, 1);
   if (data * tensor % experts && tensor == 1)
-    return sl_fail(SL_E_USAGE,
-                   "experts.parallel %d does not divide parallel.data %d: which devices would have "
-                   "which experts?",
-                   experts, data);
+    return sl_fail(
+        SL_E_USAGE,
+        "experts.parallel %d: must divide parallel.data %d, so that devices split the experts "
+        "evenly",
+        experts, data);
   if (data * tensor % experts)
     return sl_fail(
         SL_E_USAGE,
-        "experts.parallel %d does not divide the %d devices of parallel.data %d and parallel.tensor %d: "
-        "which would have which experts?",
+        "experts.parallel %d: must divide the %d devices of parallel.data %d and parallel.tensor "
+        "%d, so that they split the experts evenly",
         experts, data * tensor, data, tensor);
   if (o->experts.tensor > 1 && (o->experts.tensor != tensor || data % experts))
     return sl_fail(
         SL_E_USAGE,
-        "experts.tensor %d: an expert lies on one device (1); or, where experts.parallel divides "
-        "parallel.data, on all %d of parallel.tensor",
+        "experts.tensor %d: must be 1 (each expert on one device) or, if experts.parallel "
+        "divides parallel.data, parallel.tensor (%d)",
         o->experts.tensor, tensor);
   if (o->parallel.free_data && (data % experts || o->experts.tensor))
     return sl_fail(
         SL_E_USAGE,
-        "experts.parallel %d: parallel.free_data %d leaves open what devices share; parallel.data and "
-        "parallel.tensor say",
+        "experts.parallel %d: not with parallel.free_data %d, which leaves the grid open; give "
+        "parallel.data and parallel.tensor",
         experts, tensor);
   if (o->experts.rows && !(o->experts.rows >= 1))
-    return sl_fail(SL_E_USAGE, "experts.rows %g is less than an even share of the rows, which is 1",
+    return sl_fail(SL_E_USAGE, "experts.rows %g: must be at least 1, an even share of the rows",
                    o->experts.rows);
   if (o->experts.rows && experts == 1)
-    return sl_fail(SL_E_USAGE, "experts.rows %g: on which devices? experts.parallel says",
-                   o->experts.rows);
+    return sl_fail(SL_E_USAGE, "experts.rows %g: needs experts.parallel", o->experts.rows);
   return SL_OK;
 }
 
@@ -176,12 +174,11 @@ static sl_status read_routing(sli_inputs *in) {
   if (!in->kind->modelled)
     return sl_fail(
         SL_E_USAGE,
-        "experts.routing %s: on %s devices rows go where the model sends them; timed ones it can be "
-        "said of",
+        "experts.routing %s: on %s devices the model routes the rows; only timed devices take "
+        "this option",
         o->experts.routing, in->kind->name);
   if (o->experts.parallel < 2)
-    return sl_fail(SL_E_USAGE, "experts.routing %s: to which devices? experts.parallel says",
-                   o->experts.routing);
+    return sl_fail(SL_E_USAGE, "experts.routing %s: needs experts.parallel", o->experts.routing);
   in->grid.loads = loads;
   return SL_OK;
 }
@@ -191,14 +188,10 @@ static sl_status read_barriers(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   enum { MOST = 2 };
   if (o->vocabulary.barriers < 0 || o->vocabulary.barriers > MOST)
-    return sl_fail(SL_E_USAGE,
-                   "vocabulary.barriers %d: a microbatch waits for all stages once or twice",
-                   o->vocabulary.barriers);
+    return sl_fail(SL_E_USAGE, "vocabulary.barriers %d: must be 1 or 2", o->vocabulary.barriers);
   if (o->vocabulary.barriers && !o->vocabulary.parallel)
-    return sl_fail(
-        SL_E_USAGE,
-        "vocabulary.barriers %d: without vocabulary.parallel no stage waits for the others",
-        o->vocabulary.barriers);
+    return sl_fail(SL_E_USAGE, "vocabulary.barriers %d: needs vocabulary.parallel",
+                   o->vocabulary.barriers);
   if (o->vocabulary.parallel && in->p > 1)
     in->barriers = o->vocabulary.barriers ? o->vocabulary.barriers : MOST;
   return SL_OK;
@@ -228,7 +221,7 @@ sl_status sli_compile_grid(sli_inputs *in) {
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->schedule.grain) status = find_grain(o->schedule.grain, &in->by_block);
   if (!status && sli_lower_moves(o))
-    status = want_blocks(in, "what lives elsewhere goes there block by block");
+    status = want_blocks(in, "offloaded data moves block by block");
   if (!status) status = find_piece_order(in);
   in->by_block |= in->update_every != 1;
   return status;

@@ -13,7 +13,7 @@
 enum { MOST_STAGE = 1 << 20, MOST_SLOTS = 1 << 24 };
 
 static sl_status malformed(const char *text) {
-  return sl_fail(SL_E_USAGE, "quota %s: not NAME=N or NAME@STAGE=N", text);
+  return sl_fail(SL_E_USAGE, "quota %s: must be NAME=N or NAME@STAGE=N", text);
 }
 
 /* Reads the stage between the name and the equals sign: nothing, or "@2". */
@@ -24,7 +24,7 @@ static sl_status read_stage(const char *text, const char *at, const char *equals
   errno = 0;
   long stage = strtol(at + 1, &end, 10);
   if (end == at + 1 || end != equals || errno || stage < 0 || stage > MOST_STAGE)
-    return sl_fail(SL_E_USAGE, "quota %s: the stage is not a number", text);
+    return sl_fail(SL_E_USAGE, "quota %s: the stage must be a number", text);
   *out = (int)stage;
   return SL_OK;
 }
@@ -38,7 +38,7 @@ static sl_status read_slots(const char *text, const char **at, bool several, int
   if (skipped) end = (char *)*at + 1, slots = 0;
   bool trailing = *end == ',' && !end[1];
   if (end == *at || (*end && *end != ',') || trailing || errno || slots > MOST_SLOTS)
-    return sl_fail(SL_E_USAGE, "quota %s: the number of slots is not a number", text);
+    return sl_fail(SL_E_USAGE, "quota %s: the number of slots must be a number", text);
   if (slots < 1 && !skipped)
     return sl_fail(SL_E_USAGE, "quota %s: a register needs at least one slot", text);
   *at = end + (*end == ',');
@@ -98,7 +98,7 @@ static sl_status unknown_space(const char *text, const char *word) {
   const char *names[SL_SPACE_COUNT + 1] = {0};
   char meant[SLI_MEANT_TEXT];
   for (int s = 0; s < SL_SPACE_COUNT; s++) names[s] = sl_space_name((sl_space)s);
-  return sl_fail(SL_E_USAGE, "home %s: device, host and disk are homes, '%s' is not%s", text, word,
+  return sl_fail(SL_E_USAGE, "home %s: must be device, host or disk, not '%s'%s", text, word,
                  sli_meant(meant, names, word));
 }
 
@@ -106,7 +106,7 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
   const char *equals = strrchr(text, '=');
   size_t length = strcspn(text, "@=");
   if (!equals || !length || (text[length] == '@' && equals == text + length + 1))
-    return sl_fail(SL_E_USAGE, "home %s: not NAME=HOME or NAME@BLOCK=HOME", text);
+    return sl_fail(SL_E_USAGE, "home %s: must be NAME=HOME or NAME@BLOCK=HOME", text);
   if (!find_space(equals + 1, &out->space)) return unknown_space(text, equals + 1);
   out->name = sli_arena_format(arena, "%.*s", (int)length, text);
   out->block = text[length] == '@'

@@ -35,11 +35,11 @@ static sl_status read_update(sli_inputs *in) {
   bool every = !strncmp(text, "every:", strlen("every:")) &&
                sli_number_read(&at, 1, MOST_BLOCKS, &in->update_every) && !*at;
   if (!every && strcmp(text, "host"))
-    return sl_fail(SL_E_USAGE, "update %s: not device, host or every:K", text);
+    return sl_fail(SL_E_USAGE, "update %s: must be device, host or every:K", text);
   if (!every) in->update_every = 0;
   if (in->kind->hosted) in->kind = in->kind->hosted;
   if (in->kind->copy) return SL_OK;
-  return sl_fail(SL_E_USAGE, "update %s: %s devices have no host beside them that could", text,
+  return sl_fail(SL_E_USAGE, "update %s: %s devices cannot leave updates to the host", text,
                  in->kind->name);
 }
 
@@ -52,17 +52,19 @@ static sl_status read_offload(sli_inputs *in) {
   bool named = !strncmp(text, name, strlen(name)) && text[strlen(name)];
   double share = named ? strtod(text + strlen(name), &end) : -1;
   if (!named || *end || !(share >= 0 && share <= 1))
-    return sl_fail(SL_E_USAGE, "offload %s: not activations=SHARE, from 0 to 1", text);
+    return sl_fail(SL_E_USAGE, "offload %s: must be activations=SHARE, with SHARE from 0 to 1",
+                   text);
   if (in->k == 1)
-    return sl_fail(SL_E_USAGE, "offload %s: sequences are not cut in pieces (--pieces K)", text);
+    return sl_fail(SL_E_USAGE, "offload %s: needs sequences cut into pieces (--pieces K)", text);
   if (!sli_home_given(in->options, SLI_ROLE_ACT_B))
-    return sl_fail(SL_E_USAGE, "offload %s: nothing says where to (memory.homes act=HOME)", text);
+    return sl_fail(SL_E_USAGE, "offload %s: needs a home for activations (memory.homes act=HOME)",
+                   text);
   const char *again = in->options->memory.recompute;
   if (again && strcmp(again, "none"))
-    return sl_fail(SL_E_USAGE,
-                   "offload %s: what does not leave is computed again; recompute %s is "
-                   "another way",
-                   text, again);
+    return sl_fail(
+        SL_E_USAGE,
+        "offload %s: cannot be combined with recompute %s: pieces that stay are recomputed anyway",
+        text, again);
   in->leaving = (int)lround(share * in->k);
   return SL_OK;
 }
@@ -79,22 +81,21 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
     return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p,
                    o->schedule.chunks);
   if (o->devices.threads < 0 || o->devices.count < 0)
-    return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be below 0", o->devices.count,
-                   o->devices.threads);
+    return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be negative",
+                   o->devices.count, o->devices.threads);
   if (o->parallel.data < 0 || o->parallel.sequence < 0 || o->parallel.tensor < 0 ||
       o->experts.parallel < 0)
     return sl_fail(SL_E_USAGE,
-                   "a grid of %d x %d x %d devices, %d of them with experts: none may be below 0",
+                   "grid of %d x %d x %d devices, %d of them with experts: none may be negative",
                    o->parallel.data, o->parallel.sequence, o->parallel.tensor, o->experts.parallel);
   if (o->store.every < 0 || o->store.every > INT32_MAX / ((int64_t)in->m * in->k) ||
       o->store.every > MOST_STORE_EVERY)
     return sl_fail(SL_E_USAGE,
-                   "a checkpoint every %lld steps: too seldom for %d microbatches of "
-                   "%d pieces",
+                   "checkpoint every %lld steps: too many steps for %d microbatches of %d pieces",
                    (long long)o->store.every, in->m, in->k);
   if (o->schedule.backward && strcmp(o->schedule.backward, "split") &&
       strcmp(o->schedule.backward, "fused"))
-    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known",
+    return sl_fail(SL_E_USAGE, "unknown backward '%s': must be fused or split",
                    o->schedule.backward);
   return SL_OK;
 }
@@ -102,10 +103,10 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
 static sl_status read_paths(sli_inputs *in) {
   const char *file = in->options->schedule.paths;
   if (file && in->options->schedule.skip > 0)
-    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file,
-                   in->options->schedule.skip);
+    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths can be given or searched for, not both",
+                   file, in->options->schedule.skip);
   if (in->options->schedule.swap && !(in->options->schedule.skip > 0))
-    return sl_fail(SL_E_USAGE, "swap without skip: it is said of paths that are looked for");
+    return sl_fail(SL_E_USAGE, "swap: needs skip, which searches for paths");
   return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
 }
 
@@ -113,7 +114,7 @@ static sl_status read_paths(sli_inputs *in) {
 static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
   sl_status status = sli_pick_read(in->options->schedule.chosen, &in->g->arena, out);
   if (status || !out->paths || out->paths->microbatches == in->m) return status;
-  return sl_fail(SL_E_USAGE, "paths of %d microbatches were chosen, and there are %d",
+  return sl_fail(SL_E_USAGE, "the chosen paths have %d microbatches, but a step has %d",
                  out->paths->microbatches, in->m);
 }
 
@@ -124,7 +125,7 @@ static sl_status unknown_schedule(const char *word) {
   const char *const *all = sl_schedule_names();
   for (size_t i = 0; all[i] && at < sizeof list; i++)
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", all[i]);
-  return sl_fail(SL_E_USAGE, "unknown schedule '%s': it is one of %s%s", word, list,
+  return sl_fail(SL_E_USAGE, "unknown schedule '%s': must be one of %s%s", word, list,
                  sli_meant(meant, all, word));
 }
 
@@ -137,7 +138,7 @@ sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   if (!row) return unknown_schedule(o->schedule.name);
   int chunks = o->schedule.chunks ? o->schedule.chunks : sl_schedule_chunks(row->name);
   if (row->chunks_fixed && chunks != row->chunks)
-    return sl_fail(SL_E_USAGE, "schedule %s is for schedule.chunks %d, not %d", row->name,
+    return sl_fail(SL_E_USAGE, "schedule %s: needs schedule.chunks %d, not %d", row->name,
                    row->chunks, chunks);
   *out = (sli_pick){.schedule = row,
                     .v = chunks,
@@ -149,16 +150,15 @@ sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
 /* Checks the number format of products, and whether the devices support it. */
 static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
   if (o->numbers.dtype != SL_F32 && o->numbers.dtype != SL_BF16)
-    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s",
+    return sl_fail(SL_E_USAGE, "numbers.dtype must be f32 or bf16, not %s",
                    sl_dtype_name(o->numbers.dtype));
   in->bf16 = o->numbers.dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
   in->narrow = in->bf16 && in->kind->narrow;
   if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
   return sl_fail(
       SL_E_UNSUPPORTED,
-      "products in bf16 read weights packed once a step here, but "
-      "with memory.shard parameters no device has them for a step: memory.shard gradients, or "
-      "numbers.dtype fp32");
+      "bf16 products use weights packed once per step, but with memory.shard parameters no "
+      "device holds them for a step; use memory.shard gradients or numbers.dtype fp32");
 }
 
 sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in) {

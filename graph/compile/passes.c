@@ -93,7 +93,7 @@ static sl_status cut_sequences(compilation *c) {
 static const char *not_exact(const sli_inputs *in) {
   if (in->grid.ring && in->k > 1) return "parallel.sequence_attention ring and --pieces";
   if (in->grid.states) return "parallel.sequence_states exchange";
-  if (in->g->repeats_heads) return "fewer heads of keys than parallel.sequence devices";
+  if (in->g->repeats_heads) return "fewer key heads than parallel.sequence devices";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->options->numbers.dtype == SL_BF16) return "numbers.dtype bf16";
   if (serves(in) && in->g->options.serve->kv == SL_BF16) return "keys and values in bf16";
@@ -105,18 +105,17 @@ static sl_status check_leaves(const sli_inputs *in) {
   const sl_graph *g = in->g;
   int devices = in->grid.size[SLI_AXIS_SEQUENCE], runs = in->grid.zigzag ? 2 * devices : devices;
   if (g->leaf % SLI_LEAF_MULTIPLE)
-    return sl_fail(SL_E_USAGE, "numbers.leaf %lld: it must be a multiple of %d", (long long)g->leaf,
+    return sl_fail(SL_E_USAGE, "numbers.leaf %lld: must be a multiple of %d", (long long)g->leaf,
                    SLI_LEAF_MULTIPLE);
   if (!g->leaf && (in->k > 1 || devices > 1))
-    return sl_fail(SL_E_USAGE,
-                   "numbers.exact: %s cuts sequences, and numbers.leaf does not say into what",
+    return sl_fail(SL_E_USAGE, "numbers.exact: %s cuts sequences, so numbers.leaf must be given",
                    in->k > 1 ? "--pieces" : "parallel.sequence");
   for (int k = 0; k < in->k && g->leaf; k++) {
     int64_t length = in->k > 1 ? g->lengths[k] : g->length;
     if (length % (runs * g->leaf))
       return sl_fail(
           SL_E_USAGE,
-          "numbers.leaf %lld: the %lld positions of piece %d are no whole leaves for %d %s",
+          "numbers.leaf %lld: the %lld positions of piece %d are not whole leaves for %d %s",
           (long long)g->leaf, (long long)length, k, runs,
           in->grid.zigzag ? "runs (parallel.sequence_layout zigzag)"
           : runs > 1      ? "devices"
@@ -150,16 +149,17 @@ static sl_status refuse_limits(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (n->op == &sl_op_expert_limit && n->attrs.value < (float)n->attrs.count)
-      return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
-                               "numbers.exact: op %s (%s) leaves out rows by how many a device has",
-                               n->name, n->op->name);
+      return sli_graph_fail_at(
+          g, n->at, SL_E_UNSUPPORTED,
+          "numbers.exact: op %s (%s) drops rows depending on how many a device has", n->name,
+          n->op->name);
   }
   return SL_OK;
 }
 
 static sl_status mark_exact(compilation *c) {
   const char *what = not_exact(c->in);
-  if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
+  if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not supported with %s", what);
   if (trains(c->in)) SLI_TRY(refuse_limits(c->g));
   if (trains(c->in)) SLI_TRY(mark_sums(c));
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
@@ -168,7 +168,7 @@ static sl_status mark_exact(compilation *c) {
 
 static sl_status add_logprobs(compilation *c) {
   if (!strcmp(c->in->options->devices.kind, "cuda"))
-    return sl_fail(SL_E_UNSUPPORTED, "--logprobs: not with cuda devices");
+    return sl_fail(SL_E_UNSUPPORTED, "--logprobs: not supported with cuda devices");
   return sli_pass_logprobs(c->g);
 }
 
@@ -279,16 +279,18 @@ static sl_status count_rollouts(compilation *c) {
   for (const sl_rollout_options *o = &c->in->options->rollouts; o; o = o->next) {
     of->count++;
     if (o->ticks != ticks)
-      return sl_fail(SL_E_USAGE, "rollouts: %d ticks and %d in one step", ticks, o->ticks);
+      return sl_fail(SL_E_USAGE,
+                     "rollouts: all devices must have equal ticks per step, got %d and %d", ticks,
+                     o->ticks);
   }
   of->ahead = c->in->options->rollouts.ahead > 0;
   if (c->in->barriers)
     return sl_fail(SL_E_UNSUPPORTED,
-                   "rollouts: not with vocabulary.parallel: no stage has all of "
-                   "the vocabulary");
+                   "rollouts: not supported with vocabulary.parallel, where no stage has the whole "
+                   "vocabulary");
   if (of->count > devices)
-    return sl_fail(SL_E_USAGE, "rollouts: %d devices are to answer, and a stage has %d", of->count,
-                   devices);
+    return sl_fail(SL_E_USAGE, "rollouts: %d devices answer prompts, but a stage has only %d",
+                   of->count, devices);
   of->of = sli_arena_alloc(&c->g->arena, (size_t)of->count * sizeof *of->of);
   return SL_OK;
 }
@@ -413,7 +415,7 @@ static sl_status find_pass(const char *name) {
     if (!strcmp(p->name, name)) return SL_OK;
     n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", p->name);
   }
-  return sl_fail(SL_E_USAGE, "print.after %s: no pass of that name; there are %s", name, names);
+  return sl_fail(SL_E_USAGE, "print.after %s: unknown pass; the passes are %s", name, names);
 }
 
 sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {

@@ -46,7 +46,7 @@ sl_status sli_devices_read(const char *spec, sli_arena *arena, sl_device_options
   if (kind && (!*at || (at++, kind->read(&at, arena, out) && !*at))) return SL_OK;
   char forms[256];
   list_forms(forms, sizeof forms);
-  return sl_fail(SL_E_USAGE, "devices.kind %s: not %s%s", spec, forms,
+  return sl_fail(SL_E_USAGE, "devices.kind %s: must be %s%s", spec, forms,
                  kind ? "" : meant_kind((char[SLI_MEANT_TEXT]){0}, spec, length));
 }
 

@@ -17,10 +17,10 @@ typedef struct list {
 
 static sl_status assign_add(list *l, int device) {
   if (device >= l->total)
-    return sl_fail(SL_E_USAGE, "assign %s: there is no device %d: they are 0 to %d", l->text,
-                   device, l->total - 1);
+    return sl_fail(SL_E_USAGE, "assign %s: no device %d; devices are 0 to %d", l->text, device,
+                   l->total - 1);
   if (l->place[device])
-    return sl_fail(SL_E_USAGE, "assign %s: device %d is there twice", l->text, device);
+    return sl_fail(SL_E_USAGE, "assign %s: device %d is listed twice", l->text, device);
   l->device[l->count] = device;
   l->place[device] = ++l->count;
   return SL_OK;
@@ -38,7 +38,7 @@ static sl_status read_run(list *l, const char **at) {
     good = sli_number_read(at, first, MOST, &last);
   }
   if (!good || (**at && **at != ','))
-    return sl_fail(SL_E_USAGE, "assign %s: '%.*s' is no device, nor devices such as 4-7", l->text,
+    return sl_fail(SL_E_USAGE, "assign %s: '%.*s' must be a device or a range such as 4-7", l->text,
                    (int)strcspn(from, ","), from);
   sl_status status = SL_OK;
   for (int d = first; d <= last && !status; d++) status = assign_add(l, d);
@@ -48,8 +48,8 @@ static sl_status read_run(list *l, const char **at) {
 static sl_status check_all(const list *l) {
   for (int d = 0; d < l->total; d++)
     if (!l->place[d])
-      return sl_fail(SL_E_USAGE, "assign %s: where is device %d? There are %d", l->text, d,
-                     l->total);
+      return sl_fail(SL_E_USAGE, "assign %s: device %d is missing; all %d devices must be listed",
+                     l->text, d, l->total);
   return SL_OK;
 }
 

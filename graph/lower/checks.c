@@ -103,8 +103,8 @@ static void report(const sl_call *call, int output, int64_t element, double valu
   const checked *c = call->attrs->user;
   char type[SL_TYPE_TEXT];
   char *text = sli_format(
-      "%s, run by actor %s in step %lld, microbatch %d, has made element %lld of "
-      "output %d, %s, %g",
+      "%s, run by actor %s in step %lld, microbatch %d, made element %lld of output %d, %s, "
+      "%g",
       c->op, c->actor, (long long)call->tick.step + 1, call->tick.microbatch, (long long)element,
       output, sl_type_format(type, &call->in_type[output]), value);
   sl_runtime_fail(*c->rt, SL_E_NUMERIC, text);

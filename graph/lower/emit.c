@@ -216,10 +216,11 @@ static sl_status add_devices(sli_lowering *l) {
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->in->p, l->in->p);
   if (l->in->options->parallel.processes > l->in->devices)
-    return sl_fail(SL_E_USAGE,
-                   "%d processes are too many for %d pipeline devices: each drives at "
-                   "least one (parallel.stages)",
-                   l->in->options->parallel.processes, l->in->devices);
+    return sl_fail(
+        SL_E_USAGE,
+        "%d processes are too many for %d pipeline devices: each process needs at least one "
+        "(parallel.stages)",
+        l->in->options->parallel.processes, l->in->devices);
   for (int d = 0; d < l->in->devices; d++) add_device(l, d);
   size_workspaces(l);
   add_queues(l);

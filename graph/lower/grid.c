@@ -19,10 +19,11 @@ static void print_sharing(const sli_inputs *in, const sli_grid *grid, const sli_
   FILE *out = in->options->print.sharing;
   sli_choice_print(in->g, grid, choice, out);
   if (in->barriers)
-    fprintf(out, "each stage has some of the words, and a microbatch waits for all stages %s\n",
+    fprintf(out,
+            "each stage holds part of the vocabulary, and a microbatch waits for all stages %s\n",
             in->barriers == 1
-                ? "once: the products of the logits' gradient are made before the sums are known"
-                : "twice: for the sums, and for the products of the logits' gradient");
+                ? "once: products with the logits' gradient are computed before the sums are known"
+                : "twice: for the sums, and for products with the logits' gradient");
 }
 
 sl_status sli_lower_share_out(const sli_inputs *in) {
@@ -70,7 +71,7 @@ sl_status sli_lower_check_given(const sl_lower_options *o) {
     char text[SLI_SBP_TEXT];
     if (sli_choice_size(&grid, given->axis) == 1 && given->sbp.kind != SL_BROADCAST)
       return sl_fail(SL_E_USAGE,
-                     "%s cannot lie as %s: stages have one device along the %s axis (%s)",
+                     "%s cannot lie as %s: a stage has one device along the %s axis (%s)",
                      given->name, sli_sbp_format(text, given->sbp), sli_axes[given->axis].name,
                      sli_axes[given->axis].option);
   }

@@ -60,25 +60,26 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const char *space = sl_space_name(h->space);
   if (!names_movable(h))
     return sl_fail(SL_E_USAGE,
-                   "home %s=%s: only act, act.b, act.w, kv, state and weights can live "
-                   "elsewhere%s",
+                   "home %s=%s: only act, act.b, act.w, kv, state and weights can be moved%s",
                    h->name, space, sli_meant((char[SLI_MEANT_TEXT]){0}, movable, h->name));
   if (h->block && !finds_block(g, h))
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);
   if (h->space != SL_SPACE_DEVICE && sli_home_names(h, SLI_ROLE_PARAM) && has_versions(in->options))
-    return sl_fail(SL_E_USAGE,
-                   "home %s=%s: parameters in two slots (memory.quotas param=2) stay on their "
-                   "device",
-                   h->name, space);
+    return sl_fail(
+        SL_E_USAGE,
+        "home %s=%s: not with two-slot parameters (memory.quotas param=2), which stay on their "
+        "device",
+        h->name, space);
   if (h->space != SL_SPACE_DEVICE && !in->kind->move[h->space])
-    return sl_fail(SL_E_USAGE, "home %s=%s: of %s devices nothing can live there%s", h->name, space,
-                   in->kind->name, h->space == SL_SPACE_HOST ? ": their memory is the host's" : "");
+    return sl_fail(SL_E_USAGE, "home %s=%s: not supported on %s devices%s", h->name, space,
+                   in->kind->name, h->space == SL_SPACE_HOST ? ", whose memory is the host's" : "");
   if (h->space != SL_SPACE_DEVICE && names_keys(h) && !in->layers)
-    return sl_fail(SL_E_USAGE,
-                   "home %s=%s: keys and values go there and back piece by piece, block "
-                   "after block (--pieces K schedule.piece_order layers)",
-                   h->name, space);
+    return sl_fail(
+        SL_E_USAGE,
+        "home %s=%s: keys and values move piece by piece, one block after another (--pieces K "
+        "schedule.piece_order layers)",
+        h->name, space);
   return SL_OK;
 }
 
@@ -437,14 +438,16 @@ sl_status sli_lower_homes(sli_lowering *l) {
   round_up(l);
   if (any) return SL_OK;
   if (!most.kept)
-    return sl_fail(SL_E_USAGE,
-                   "home %s: nothing of that can live elsewhere here: what is read at once "
-                   "stays, and what other devices read",
-                   l->in->options->memory.homes.of[0].name);
+    return sl_fail(
+        SL_E_USAGE,
+        "home %s: nothing to move: registers that are read at once or by other devices stay on "
+        "the device",
+        l->in->options->memory.homes.of[0].name);
   char staging[32], kept[32];
-  return sl_fail(SL_E_USAGE,
-                 "home %s: it saves nothing here: to keep it takes %s of a device, to "
-                 "bring it there and back %s (memory.quotas spill=N, memory.quotas fill=N)",
-                 l->in->options->memory.homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
-                 sli_format_bytes(staging, (double)most.staging));
+  return sl_fail(
+      SL_E_USAGE,
+      "home %s: saves nothing here: keeping the registers takes %s of a device, moving them %s "
+      "(memory.quotas spill=N, memory.quotas fill=N)",
+      l->in->options->memory.homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
+      sli_format_bytes(staging, (double)most.staging));
 }

@@ -40,10 +40,10 @@ static sl_status read_names(const sli_inputs *in, int named[SLI_AXES]) {
     length = strcspn(at, ",");
     int axis = find_axis(at, length);
     if (axis < 0)
-      return sl_fail(SL_E_USAGE, "layout %s: no axis is called '%.*s': %s are known", text,
+      return sl_fail(SL_E_USAGE, "layout %s: unknown axis '%.*s': must be one of %s", text,
                      (int)length, at, known_axes(in));
     if (named[axis])
-      return sl_fail(SL_E_USAGE, "layout %s: axis %s is there twice", text, sli_axes[axis].name);
+      return sl_fail(SL_E_USAGE, "layout %s: axis %s is listed twice", text, sli_axes[axis].name);
     named[axis] = ++count;
     if (!at[length]) return SL_OK;
   }
@@ -56,7 +56,7 @@ static int size_along(const sli_inputs *in, int axis) {
 static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) {
   for (int a = 0; a < SLI_AXES; a++)
     if (is_named(a) && !named[a] && size_along(in, a) > 1)
-      return sl_fail(SL_E_USAGE, "layout %s: where is axis %s? %s %d has %d devices along it",
+      return sl_fail(SL_E_USAGE, "layout %s: axis %s is missing; %s %d has %d devices along it",
                      in->options->parallel.layout, sli_axes[a].name, sli_axes[a].option,
                      size_along(in, a), size_along(in, a));
   return SL_OK;

@@ -41,7 +41,7 @@ static sl_status lower_place(sli_lowering *l) {
             : sli_pass_partition(in->g, in->options->simulation.hardware, l->stages, l->stage_of);
   if (status && l->pick.v > 1) {
     char *why = sli_strdup(sl_detail());
-    sl_fail(status, "%d chunks on each of %d devices: %s", l->pick.v, in->p, why);
+    sl_fail(status, "%d chunks for each of %d devices: %s", l->pick.v, in->p, why);
     free(why);
   }
   for (int b = sli_blocks_in_line(in->g); b < in->g->nblocks && !status; b++)

@@ -105,8 +105,8 @@ static sl_status unknown_quota(const sli_lowering *l, const sl_quota *q) {
   const char *names[SLI_ROLES + 1] = {0};
   list_quotas(l, names);
   if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
-  return sl_fail(SL_E_USAGE, "no quota is called %s%s; this plan of %d stage%s has %s%s", q->name,
-                 stage, l->stages, l->stages == 1 ? "" : "s", join_names(names, all, sizeof all),
+  return sl_fail(SL_E_USAGE, "unknown quota %s%s; this plan of %d stage%s has %s%s", q->name, stage,
+                 l->stages, l->stages == 1 ? "" : "s", join_names(names, all, sizeof all),
                  sli_meant(meant, names, q->name));
 }
 
@@ -311,15 +311,18 @@ static void add_versions(sli_lowering *l, int buffer, int slots) {
  * versions. */
 static sl_status check_ahead(const sli_lowering *l, int ahead) {
   if (ahead > 1 && l->in->options->store.every)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "rollouts.ahead %d: checkpoints hold two versions of the "
-                   "parameters (rollouts.ahead 1)",
-                   ahead);
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "rollouts.ahead %d: not supported with checkpoints, which hold at most two versions of "
+        "the parameters (rollouts.ahead 1)",
+        ahead);
   for (int i = 0; i < l->nbuffers; i++)
     if (l->buffers[i].role == SLI_ROLE_PARAM &&
         sli_lower_given(l, SLI_ROLE_PARAM, sli_buffer_stage(l, &l->buffers[i])))
-      return sl_fail(SL_E_USAGE,
-                     "quota param: rollouts.ahead %d says how many slots parameters have", ahead);
+      return sl_fail(
+          SL_E_USAGE,
+          "quota param: not with rollouts.ahead %d, which sets the number of parameter slots",
+          ahead);
   return SL_OK;
 }
 
@@ -331,7 +334,7 @@ sl_status sli_lower_versions(sli_lowering *l) {
     if (b->role != SLI_ROLE_PARAM || b->producer == SL_NONE) continue;
     int slots = sli_lower_given(l, SLI_ROLE_PARAM, sli_buffer_stage(l, b));
     if (slots > 2)
-      return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", slots);
+      return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one or two slots", slots);
     if (slots == 2 || ahead) add_versions(l, i, ahead ? ahead + 1 : slots);
   }
   return SL_OK;

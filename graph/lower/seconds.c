@@ -128,13 +128,13 @@ sl_status sli_lower_check_cost(const sli_lowering *l) {
     int b = sli_blocks_in_line(g);
     while (b < g->nblocks && !is_part_of(&g->blocks[b], c->sharded[i].block)) b++;
     if (b == g->nblocks)
-      return sl_fail(SL_E_USAGE,
-                     "the cost of block %s is given apart, but no such block is spread "
-                     "over the stages",
-                     c->sharded[i].block);
+      return sl_fail(
+          SL_E_USAGE,
+          "the cost of block %s is given separately, but no such block is spread over the stages",
+          c->sharded[i].block);
   }
   if (!given || given == l->stages) return SL_OK;
-  return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given,
+  return sl_fail(SL_E_USAGE, "costs are given for %d stages, but the model has %d", given,
                  l->stages);
 }
 

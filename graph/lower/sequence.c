@@ -71,7 +71,8 @@ static const char *sequence_describe(sl_graph *g, const way ways[2], bool ring) 
   const way *gone = &ways[ring], *other = &ways[!ring];
   const char *name = ring ? "heads" : "ring";
   if (other->status)
-    return sli_arena_format(&g->arena, "attention by %s, which cannot be: %s", name, other->why);
+    return sli_arena_format(&g->arena, "attention by %s, which is not possible: %s", name,
+                            other->why);
   return sli_arena_format(
       &g->arena,
       "attention by %s: %.3g ms instead of %.3g ms, and %.3g MB received instead "
@@ -113,8 +114,8 @@ static sl_status settle_states(sli_inputs *in) {
   }
   if (in->states_by_heads || !in->grid.zigzag || !o->parallel.sequence_layout) return SL_OK;
   return sl_fail(SL_E_USAGE,
-                 "parallel.sequence_states exchange: a device has one run of positions then, and "
-                 "two with parallel.sequence_layout zigzag");
+                 "parallel.sequence_states exchange: needs one run of positions per device, but "
+                 "parallel.sequence_layout zigzag makes two");
 }
 
 sl_status sli_lower_attention(sli_inputs *in) {

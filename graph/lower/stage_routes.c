@@ -131,10 +131,8 @@ static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const 
   const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, g);
   bool same = made == read || (g->cls == SL_CLASS_L && !g->transfer);
   if (g->rate != SLI_PER_TICK || g->pace || same) return SL_OK;
-  return stage_routes_refuse(
-      l, b, g->stage,
-      "microbatches go from one to the other with what flows from stage to stage "
-      "alone");
+  return stage_routes_refuse(l, b, g->stage,
+                             "only the data flowing from stage to stage may pass between them");
 }
 
 static sl_status check_report(const sli_lowering *l, const sli_task *g) {
@@ -142,8 +140,7 @@ static sl_status check_report(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->ninputs; i++) {
     const sli_buffer *b = &l->buffers[g->inputs[i]];
     if (b->rate == SLI_PER_TICK && !b->pace && sli_buffer_visits(l, b) != v)
-      return stage_routes_refuse(l, b, g->stage,
-                                 "with others, which not the same microbatches visit");
+      return stage_routes_refuse(l, b, g->stage, "but different microbatches visit these stages");
   }
   return SL_OK;
 }
@@ -169,9 +166,9 @@ static sl_status check_flow(const sli_lowering *l, const sli_buffer *b) {
   for (int c = 0; c < b->nconsumers; c++) {
     const sli_task *g = &l->tasks[b->consumers[c]];
     if (!sli_is_of_pass(g) || (g->stage != from && g->stage != to))
-      return stage_routes_refuse(l, b, g->stage, "so does a stage beside it");
+      return stage_routes_refuse(l, b, g->stage, "but a neighbouring stage reads it too");
   }
-  return b->valid_length ? stage_routes_refuse(l, b, to, "not all of its rows need be valid")
+  return b->valid_length ? stage_routes_refuse(l, b, to, "but some of its rows may be invalid")
                          : SL_OK;
 }
 
@@ -224,10 +221,11 @@ static sl_status check_fit(sli_lowering *l, const flow *f) {
   for (int s = first; s <= last; s++) {
     if (f->made[s] == SL_NONE || f->made[first] == SL_NONE ||
         !are_alike(l, f->made[first], f->made[s]))
-      return sl_fail(SL_E_UNSUPPORTED,
-                     "paths: stage %d hands %s %s, stage %d %s: what does not fit every stage", s,
-                     f->backward ? "back" : "on", text_of(l, f->made[s]), first,
-                     text_of(l, f->made[first]));
+      return sl_fail(
+          SL_E_UNSUPPORTED,
+          "paths: stage %d passes %s %s, but stage %d %s: all stages must pass on the same shape",
+          s, f->backward ? "back" : "on", text_of(l, f->made[s]), first,
+          text_of(l, f->made[first]));
     sl_status status = check_flow(l, &l->buffers[f->made[s]]);
     if (status) return status;
   }
@@ -310,12 +308,14 @@ static void lay_routes(sli_lowering *l, const flow *f) {
 static sl_status check_options(const sli_lowering *l) {
   const sli_paths *paths = l->pick.paths;
   if (l->in->k > 1)
-    return sl_fail(SL_E_UNSUPPORTED, "%s: sequences are cut in pieces, which paths do not know of",
+    return sl_fail(SL_E_UNSUPPORTED, "%s: not supported with sequences cut into pieces",
                    paths->file);
   if (l->in->barriers)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "%s: with the vocabulary on all stages each is visited by all microbatches",
-                   paths->file);
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "%s: not supported with the vocabulary on all stages, since every microbatch visits each "
+        "of them",
+        paths->file);
   return sli_paths_check(paths, l->stages);
 }
 

@@ -34,8 +34,7 @@ typedef struct pass {
 
 static sl_status ahead_refuse(const pass *p, const sli_node *n, const char *why) {
   return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
-                           "vocabulary.barriers 1: op %s (%s) %s; "
-                           "vocabulary.barriers 2 goes with it",
+                           "vocabulary.barriers 1: op %s (%s) %s; use vocabulary.barriers 2",
                            n->name, n->op->name, why);
 }
 
@@ -49,16 +48,17 @@ static sli_node *rule_of(const pass *p, const sli_node *about, const sl_op *op) 
 static sl_status ahead_find(pass *p) {
   p->loss = p->g->nodes[sli_loss_of_logits(p->g)->id];
   if (p->loss->op != &sl_op_cross_entropy)
-    return ahead_refuse(p, p->loss, "is no cross entropy of rows that all count alike");
+    return ahead_refuse(p, p->loss, "is not a cross entropy that weights all rows equally");
   p->classifier = p->loss->in[0]->producer;
   if (!p->classifier || p->classifier->op != &sl_op_linear)
-    return ahead_refuse(p, p->loss, "does not read what a linear map makes");
+    return ahead_refuse(p, p->loss, "does not read the result of a linear map");
   if (p->classifier->attrs.transposed)
-    return ahead_refuse(p, p->classifier, "has a column of its weight for each word, not a row");
+    return ahead_refuse(p, p->classifier,
+                        "stores its weight with a column per token instead of a row");
   p->gradient = rule_of(p, p->loss, &sl_op_cross_entropy_b);
   p->backward = rule_of(p, p->classifier, &sl_op_linear_b);
   if (p->backward && (!p->gradient || p->backward->in[0] != p->gradient->out[0]))
-    return ahead_refuse(p, p->classifier, "makes logits that not only the loss depends on");
+    return ahead_refuse(p, p->classifier, "makes logits that are read by more than the loss");
   return SL_OK;
 }
 

@@ -163,17 +163,18 @@ static sl_status count_sources(const pass *p, amount *a) {
     if (n->op != &sl_op_source || !is_wanted(p, n)) continue;
     if (!source->fill_held_out || (source->held_out < 1 && source->held_out_rest < 1))
       return sl_fail(SL_E_USAGE,
-                     "evaluation: %s has no held-out data; --eval FILE names some for "
-                     "sl_tokens, sl_source.fill_held_out for a model's own source",
+                     "evaluation: %s has no held-out data; give --eval FILE for sl_tokens, or "
+                     "sl_source.fill_held_out for a model's own source",
                      n->name);
     count_source(a, source);
   }
   const char *eval = p->g->options.eval;
   if (p->g->reads_eval || !eval) return SL_OK;
-  return sl_fail(SL_E_USAGE,
-                 "evaluation: the model does not read %s: it takes no tokens (sl_tokens); "
-                 "what its sources hold out is evaluated without --eval, by --eval-every",
-                 eval);
+  return sl_fail(
+      SL_E_USAGE,
+      "evaluation: the model does not read %s, since it takes no tokens (sl_tokens); use "
+      "--eval-every without --eval to evaluate what its sources hold out",
+      eval);
 }
 
 /* Returns the number of parts into which the left-over rows are split; each part is the largest
@@ -193,7 +194,8 @@ static sl_status count_microbatches(const pass *p) {
   if (status) return status;
   int64_t limit = g->options.eval_rows, most = SLI_TICKS_MOST / SLI_MAX(g->options.pieces, 1);
   if (limit && !a.rows)
-    return sl_fail(SL_E_USAGE, "--eval-rows %lld: what the model holds out are no rows",
+    return sl_fail(SL_E_USAGE,
+                   "--eval-rows %lld: the model's held-out data does not consist of rows",
                    (long long)limit);
   if (limit) a.all = SLI_MIN(a.all, limit);
   int64_t whole = a.rows ? a.all / a.rows : a.microbatches;
@@ -204,8 +206,8 @@ static sl_status count_microbatches(const pass *p) {
   if (whole <= most && g->evaluated.microbatches <= most && g->evaluated.microbatches) return SL_OK;
   return sl_fail(
       SL_E_USAGE,
-      "evaluation: %lld microbatches of held-out data, it takes 1 to %lld; --eval-rows N says how "
-      "many rows are enough",
+      "evaluation: %lld microbatches of held-out data: must be from 1 to %lld; --eval-rows N "
+      "limits the rows",
       (long long)whole, (long long)most);
 }
 

@@ -134,7 +134,7 @@ static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker)
     if (!sli_bit(leaves, a)) continue;
     sl_grad_arg arg = sli_rule_argument(maker->rule, n->nin, n->nout, a);
     int dim = p->g->positions[sli_argument_tensor(n, arg)->id];
-    if (dim > 1) return "sums over sequences that do not lie along dim 1 (numbers.leaf)";
+    if (dim > 1) return "sums over sequences that are not along dim 1 (numbers.leaf)";
     if (dim == 1) maker->attrs.positions |= 1u << a;
   }
   maker->attrs.leaf = maker->attrs.positions ? p->g->leaf : 0;
@@ -293,9 +293,9 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
       char text[SL_TYPE_TEXT];
       return misfit(
           g, n, rule->op,
-          sli_arena_format(&g->arena, "its output %d, %s, is not shaped as the gradient of %s", j,
-                           sl_type_format(text, &node->out_type[j]),
-                           sli_graph_describe(g, 1, &n->in[i])));
+          sli_arena_format(
+              &g->arena, "its output %d, %s, does not have the shape of the gradient of %s", j,
+              sl_type_format(text, &node->out_type[j]), sli_graph_describe(g, 1, &n->in[i])));
     }
     const char *out = j ? sli_arena_format(&g->arena, "%s:%d", name, j) : name;
     sl_status status = deliver(p, n, i, sli_node_output(g, node, j, out), node, j);
@@ -394,10 +394,11 @@ static sl_status add_running(sl_graph *g, sl_tensor *param) {
   const sli_running *running = param->running;
   sl_tensor *value = running->value;
   if (g->options.pieces > 1)
-    return sli_graph_fail_at(g, running->at, SL_E_UNSUPPORTED,
-                             "sl_running: %s follows a value of whole microbatches: not with "
-                             "--pieces",
-                             param->name);
+    return sli_graph_fail_at(
+        g, running->at, SL_E_UNSUPPORTED,
+        "sl_running: %s follows a value of whole microbatches, which is not supported with "
+        "--pieces",
+        param->name);
   const char *name = sli_arena_format(&g->arena, "%s:part", param->name);
   const sl_attrs attrs = {.value = running->momentum, .count = g->options.microbatches};
   sli_node *n = sli_graph_node(g, &sl_op_running_part, name, &attrs, SL_CLASS_W,

@@ -38,9 +38,9 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
   int d = sli_bit_on(n->op->second, o) ? 1 : 0;
   bool fine = d < t->type.ndim && (!d || t->type.dim[0] == 1);
   if (!fine || n->per_step)
-    return sli_graph_fail_at(g, n->at, SL_E_SHAPE,
-                             "%s (%s): output %d, %s, has no rows to be filled", n->name,
-                             n->op->name, o, sli_type_text((char[SL_TYPE_TEXT]){0}, &t->type));
+    return sli_graph_fail_at(g, n->at, SL_E_SHAPE, "%s (%s): output %d, %s, has no rows to fill",
+                             n->name, n->op->name, o,
+                             sli_type_text((char[SL_TYPE_TEXT]){0}, &t->type));
   t->valid_length = t;
   t->rows = t->type.dim[d];
   return SL_OK;
@@ -92,9 +92,8 @@ static bool goes_by_rows(const sli_node *n, int64_t rows) {
 static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t,
                                 const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
-                           "%s (%s) reads %s, of whose rows not all need "
-                           "be valid: %s",
-                           n->name, n->op->name, t->name, why);
+                           "%s (%s) reads %s, some of whose rows may be invalid: %s", n->name,
+                           n->op->name, t->name, why);
 }
 
 /* Checks that the node may read input i, which has rows of the set. */
@@ -103,10 +102,11 @@ static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   if (counts(op))
     return sli_bit_on(op->looks, i)
                ? SL_OK
-               : lengths_refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
+               : lengths_refuse(g, n, n->in[i],
+                                "its row does not declare that it checks for this (sl_op.looks)");
   if (!goes_by_rows(n, sli_valid_length(n->in[i])->rows))
-    return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
-  if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "its row needs all of them");
+    return lengths_refuse(g, n, n->in[i], "the op does not work row by row");
+  if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "the op needs all rows");
   return SL_OK;
 }
 
@@ -129,7 +129,7 @@ static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set
         !has_rows(&t->type, set->rows))
       continue;
     return lengths_refuse(g, n, set,
-                          sli_arena_format(&g->arena, "but all rows of %s are", t->name));
+                          sli_arena_format(&g->arena, "but all rows of %s are valid", t->name));
   }
   return SL_OK;
 }
@@ -146,7 +146,7 @@ static void stand_for_kept(const sli_node *n) {
     sl_tensor *t = n->out[o], *kept = t ? t->kept : NULL;
     sl_tensor *set = sli_valid_length(t), *first = sli_valid_length(kept);
     if (!kept) continue;
-    SLI_CHECK(!set == !first, "not all rows of %s need be valid, but those of %s", t->name,
+    SLI_CHECK(!set == !first, "some rows of %s may be invalid, but those of %s are valid", t->name,
               kept->name);
     if (set != first) set->valid_length = first;
   }

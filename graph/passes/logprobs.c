@@ -22,9 +22,9 @@ static const sli_node *find_cross_entropy(const sl_graph *g) {
 sl_status sli_pass_logprobs(sl_graph *g) {
   const sli_node *loss = find_cross_entropy(g);
   if (!loss)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "--logprobs: the model has not one cross entropy whose targets they would "
-                   "be of");
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "--logprobs: the model must have exactly one cross entropy, whose targets it reports on");
   sli_node *n = sli_graph_node(g, &sl_op_log_probability, "logprobs", &(sl_attrs){0}, SL_CLASS_F,
                                loss->block, 2, loss->in, 2);
   n->at = loss->at;

@@ -85,11 +85,11 @@ static sl_status make_whole(pass *p, sli_node *n) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     if (t && t->id < p->ntensors && (t->param || p->trained[t->id]))
-      return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
-                               "op %s (%s) is about whole microbatches, "
-                               "but reads %s, which depends on parameters: not with --pieces or"
-                               " parallel.data",
-                               n->name, n->op->name, t->name);
+      return sli_graph_fail_at(
+          p->g, n->at, SL_E_UNSUPPORTED,
+          "op %s (%s) works on whole microbatches, but reads %s, which depends on parameters: "
+          "not supported with --pieces or parallel.data",
+          n->name, n->op->name, t->name);
     n->in[i] = twin_of(p, n->in[i], n->block);
   }
   n->whole = true;

@@ -111,10 +111,9 @@ sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int st
   solve(&c, INFINITY, false, best, from);
   double limit = best[cells - 1];
   if (limit == INFINITY) {
-    status = sl_fail(SL_E_USAGE,
-                     "the stages the model gives its blocks leave some of the %d "
-                     "stages without a block",
-                     stages);
+    status = sl_fail(
+        SL_E_USAGE, "the model's stages for its blocks leave some of the %d stages without a block",
+        stages);
   } else {
     solve(&c, limit, true, best, from);
     for (int s = stages - 1, e = n; s >= 0; s--) {

@@ -38,8 +38,7 @@ static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
   sl_status status = sli_node_infer(parts);
   if (status)
     return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
-                             "op %s (%s) cannot have what it looks back to "
-                             "piece by piece: %s",
+                             "op %s (%s) cannot receive earlier positions piece by piece: %s",
                              n->name, n->op->name, sl_detail());
   for (int o = 0; o < op->nout; o++) {
     sl_tensor *t =

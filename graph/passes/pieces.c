@@ -37,7 +37,7 @@ static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
 
 static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
-                           "op %s (%s) cannot be cut in pieces: %s; inputs %s", n->name,
+                           "op %s (%s) cannot be cut into pieces: %s; inputs %s", n->name,
                            n->op->name, why, sli_graph_describe(g, n->nin, n->in));
 }
 
@@ -92,7 +92,7 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
 static sl_status source_length(sl_graph *g, const sli_node *n) {
   const sl_source *source = n->attrs.user;
   if (!source->cut)
-    return pieces_refuse(g, n, "its data comes in whole microbatches (sl_source.cut)");
+    return pieces_refuse(g, n, "it supplies data as whole microbatches only (sl_source.cut)");
   for (int o = 0; o < source->nout; o++) {
     const sl_type *type = &source->types[o];
     char text[SL_TYPE_TEXT];
@@ -105,9 +105,8 @@ static sl_status source_length(sl_graph *g, const sli_node *n) {
       return pieces_refuse(
           g, n,
           sli_arena_format(&g->arena,
-                           "output %d, %s, has sequences of %lld, others"
-                           " are of %lld",
-                           o, sli_type_text(text, type), (long long)length, (long long)g->length));
+                           "output %d, %s, has sequences of %lld positions, other outputs %lld", o,
+                           sli_type_text(text, type), (long long)length, (long long)g->length));
     g->length = length;
   }
   return SL_OK;
@@ -127,7 +126,7 @@ static sl_status find_length(sl_graph *g) {
                          pieces);
   if (g->leaf && g->length % g->leaf)
     return sli_graph_fail_at(g, first->at, SL_E_USAGE,
-                             "numbers.leaf %lld does not divide the %lld positions of %s",
+                             "numbers.leaf %lld: must divide the %lld positions of %s",
                              (long long)g->leaf, (long long)g->length, first->name);
   if (g->length < pieces * SLI_MAX(g->leaf, 1))
     return sli_graph_fail_at(g, first->at, SL_E_USAGE,
@@ -213,8 +212,9 @@ static sl_status take_given(sl_graph *g) {
     sum += g->lengths[k] = g->options.lengths[k];
   }
   if (sum == g->length) return SL_OK;
-  return sl_graph_fail(g, SL_E_USAGE, "the pieces have %lld positions together, the sequences %lld",
-                       (long long)sum, (long long)g->length);
+  return sl_graph_fail(
+      g, SL_E_USAGE, "the lengths of the pieces add up to %lld positions, but sequences have %lld",
+      (long long)sum, (long long)g->length);
 }
 
 /* Lists the distinct lengths, longest first. */
@@ -253,8 +253,7 @@ static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
 
 /* Returns what is wrong with cutting this input along dim d, or NULL if nothing. */
 static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type *type, int d) {
-  if (sli_bit(op->whole, i))
-    return sli_arena_format(&g->arena, "it needs the whole of its input %d", i);
+  if (sli_bit(op->whole, i)) return sli_arena_format(&g->arena, "it needs its whole input %d", i);
   if (type->dtype == SL_I32 || op->pieces == SL_PIECES_ELEMENTS) return NULL;
   if (op->pieces == SL_PIECES_POSITIONS || op->pieces == SL_PIECES_STATE)
     return d == 1 ? NULL
@@ -262,11 +261,10 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
                                      "its positions are dim 1, but input %d is cut along"
                                      " dim %d",
                                      i, d);
-  return d + 1 < type->ndim ? NULL
-                            : sli_arena_format(&g->arena,
-                                               "it works along the last dim, but input"
-                                               " %d is cut along that",
-                                               i);
+  return d + 1 < type->ndim
+             ? NULL
+             : sli_arena_format(&g->arena,
+                                "it works along the last dim, along which input %d is cut", i);
 }
 
 /* True if a signature's argument matches the pieces: split if the argument is cut, partial if it is
@@ -311,12 +309,13 @@ static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_typ
 static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int i,
                              const sl_type *in, const sl_type *out) {
   if (is_share(s, n, op, in, out)) return SL_OK;
-  return pieces_refuse(s->g, n,
-                       sli_arena_format(&s->g->arena,
-                                        "of its input %d, %s, each piece has a"
-                                        " summand: only what is linear can read that,"
-                                        " and not with what is whole",
-                                        i, n->in[i]->name));
+  return pieces_refuse(
+      s->g, n,
+      sli_arena_format(
+          &s->g->arena,
+          "each piece has a partial sum of its input %d, %s: only linear ops can read that, and "
+          "not together with a whole input",
+          i, n->in[i]->name));
 }
 
 static bool is_reduction(const sl_op *op) {
@@ -330,8 +329,7 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   int d;
   if (is_source(n) || n->whole) return SL_OK;
   if (op->pieces == SL_PIECES_REFUSED)
-    return pieces_refuse(g, n,
-                         "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
+    return pieces_refuse(g, n, "it may mix positions (sl_op.pieces does not say that it does not)");
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
     if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
@@ -343,12 +341,12 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   if (any && op->pieces == SL_PIECES_SIGNATURES)
     return is_share(s, n, op, in, out)
                ? SL_OK
-               : pieces_refuse(g, n, "none of its row's signatures splits what is cut so");
+               : pieces_refuse(g, n, "no signature of its row fits inputs cut this way");
   if (any && is_reduction(op) && n->out[0]) s->parts[n->out[0]->id] = true;
   for (int o = 0; o < n->nout && any; o++)
     if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(is_reduction(op) && !o))
-      return pieces_refuse(g, n,
-                           sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
+      return pieces_refuse(
+          g, n, sli_arena_format(&g->arena, "its output %d would not be cut into pieces", o));
   return SL_OK;
 }
 
@@ -362,10 +360,11 @@ static sl_status check_promises(sl_graph *g) {
     if (!status) status = check_node(&s, n, in, out);
   }
   if (!status && g->loss.tensor && !is_part(&s, g->loss.tensor))
-    status = sli_graph_fail_at(g, g->loss.tensor->at, SL_E_UNSUPPORTED,
-                               "the loss %s cannot be cut in pieces: it is no mean or sum over"
-                               " positions (sl_op.pieces)",
-                               g->loss.tensor->name);
+    status = sli_graph_fail_at(
+        g, g->loss.tensor->at, SL_E_UNSUPPORTED,
+        "the loss %s cannot be cut into pieces: it is not a mean or sum over positions "
+        "(sl_op.pieces)",
+        g->loss.tensor->name);
   for (int m = 0; m < sli_graph_means(g) && !status; m++) {
     sli_mean *mean = sli_graph_mean(g, m);
     mean->adds = is_part(&s, mean->tensor) && !sli_is_mean(mean->tensor);
@@ -485,9 +484,8 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
     bool cut = !is_source(n) && !n->like && !n->whole;
     if (n->op->pieces == SL_PIECES_REFUSED && cut)
-      status = pieces_refuse(g, n,
-                             "it may mix positions, as its row does not say otherwise"
-                             " (sl_op.pieces)");
+      status =
+          pieces_refuse(g, n, "it may mix positions (sl_op.pieces does not say that it does not)");
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);
     if (!status && (n->rule ? n->about : n)->op->counted) shapes->attrs.user = share_of(&s);

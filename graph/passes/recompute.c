@@ -422,7 +422,7 @@ static sl_status read_one(const sl_graph *g, char *text, amount *of) {
   bool any = false;
   if (at) *at++ = 0;
   if (!find_amount(text, &found))
-    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective, full and whole are known",
+    return sl_fail(SL_E_USAGE, "unknown recompute '%s': must be none, selective, full or whole",
                    text);
   for (int b = 0; b < g->nblocks; b++) {
     if (at && !sli_pattern_finds(at, g->blocks[b].name)) continue;

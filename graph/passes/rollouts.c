@@ -33,7 +33,7 @@ static sl_status graft_blocks(graft *x) {
     for (int i = 0; i < x->g->nblocks; i++)
       if (!strcmp(x->g->blocks[i].name, x->from->blocks[b].name)) x->block[b] = i;
     if (x->block[b] == SL_NONE)
-      return sl_fail(SL_E_UNSUPPORTED, "rollouts: training has no block %s",
+      return sl_fail(SL_E_UNSUPPORTED, "rollouts: the training graph has no block %s",
                      x->from->blocks[b].name);
   }
   return SL_OK;
@@ -63,11 +63,11 @@ static sl_status graft_params(graft *x) {
   for (int i = 0; i < x->from->nparams; i++) {
     const sl_tensor *p = x->from->params[i];
     sl_tensor *t = trained_param(x, p->name);
-    if (!t) return sl_fail(SL_E_UNSUPPORTED, "rollouts: training has no parameter %s", p->name);
+    if (!t)
+      return sl_fail(SL_E_UNSUPPORTED, "rollouts: the training graph has no parameter %s", p->name);
     if (!sl_type_equal(&t->type, &p->type))
       return sl_fail(SL_E_UNSUPPORTED,
-                     "rollouts: parameter %s is stored otherwise when it is read "
-                     "for answers",
+                     "rollouts: parameter %s is stored differently for answering than for training",
                      p->name);
     x->twin[p->id] = t;
   }
@@ -89,7 +89,7 @@ static void graft_output(graft *x, const sl_tensor *from, sli_node *n, int o) {
 static sl_status check_rows(const graft *x) {
   return !x->from->spans.width || x->g->spans.served
              ? SL_OK
-             : sl_fail(SL_E_UNSUPPORTED, "rollouts: training splices no rows of an encoder");
+             : sl_fail(SL_E_UNSUPPORTED, "rollouts: the training graph splices no encoder rows");
 }
 
 /* Makes rollouts read the rows of the plan's encoder. */
@@ -121,7 +121,8 @@ static void graft_node(graft *x, const sli_node *from) {
 
 sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank) {
   if (g->nvariants)
-    return sl_fail(SL_E_UNSUPPORTED, "rollouts: not where sequences are cut (--pieces)");
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "rollouts: not supported with sequences cut into pieces (--pieces)");
   graft x = {.g = g,
              .from = from,
              .twin = sli_arena_alloc(&g->arena, (size_t)from->ntensors * sizeof *x.twin),

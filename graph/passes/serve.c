@@ -127,7 +127,7 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
   if (keeps_otherwise(g, n))
-    return serve_refuse(g, n, "it keeps what it has of earlier positions in f32, not in bf16");
+    return serve_refuse(g, n, "it keeps data of earlier positions in f32, not in bf16");
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
@@ -135,16 +135,16 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
 
 static sl_status serve_node(sl_graph *g, sli_node *n) {
   if (n->cls == SL_CLASS_L)
-    return n == g->batch->producer
-               ? SL_OK
-               : serve_refuse(g, n, "a model that is served reads tokens alone");
+    return n == g->batch->producer ? SL_OK
+                                   : serve_refuse(g, n, "a served model can read tokens only");
   if (n->op->served) return exchange(g, n);
   const sl_serving *s = g->options.serve;
   return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
              ? SL_OK
-             : serve_refuse(g, n,
-                            "it may mix positions, as its row does not say otherwise"
-                            " (sl_op.pieces, sl_op.served)");
+             : serve_refuse(
+                   g, n,
+                   "it may mix positions (neither sl_op.pieces nor sl_op.served says that it "
+                   "does not)");
 }
 
 /* ---- capacity of experts -----------------------------------------------------------------------
@@ -265,7 +265,7 @@ static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
   *hidden = g->options.serve->hidden ? x : NULL;
   sl_tensor *picked = x ? add_node(g, &sl_op_pick, product, x) : NULL;
   if (!picked)
-    return g->status ? g->status : serve_refuse(g, product, "it makes logits of two tensors");
+    return g->status ? g->status : serve_refuse(g, product, "it computes logits from two tensors");
   product->in[at] = picked;
   move_before(g, product);
   return infer_again(g, product);
@@ -285,7 +285,7 @@ static sl_tensor *find_logits(sl_graph *g) {
     if (!strcmp(g->outputs[i].name, "logits") && g->outputs[i].tensor->type.ndim == 3)
       return g->outputs[i].tensor;
   sl_graph_fail(g, SL_E_UNSUPPORTED,
-                "a model that is served has an output \"logits\" with a row for each token");
+                "a served model needs an output \"logits\" with a row for each token");
   return NULL;
 }
 
@@ -294,15 +294,15 @@ sl_status sli_pass_serve(sl_graph *g) {
   sl_tensor *logits = find_logits(g);
   if (!logits) return sl_graph_status(g);
   if (!g->batch)
-    return sl_graph_fail(g, SL_E_UNSUPPORTED,
-                         "a model that is served reads its tokens by sl_tokens");
+    return sl_graph_fail(g, SL_E_UNSUPPORTED, "a served model must read its tokens with sl_tokens");
   if (sli_lora_settle(g)) return sl_graph_status(g);
   round_weights(g);
   lift_limits(g);
   logits = leave_out_places(g, logits);
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
-  if (!product) return serve_refuse(g, logits->producer, "no product (sl_linear) makes its logits");
+  if (!product)
+    return serve_refuse(g, logits->producer, "its logits must come from a product (sl_linear)");
   sl_status status = begin_rows(g, g->batch->producer->out[0]);
   if (!status) status = begin_rows(g, g->adapters);
   sl_tensor *hidden = NULL;

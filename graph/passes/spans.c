@@ -49,7 +49,8 @@ static void find_ancestors(const sl_graph *g, const sl_tensor *t, bool *in) {
 static sl_status check_source(sl_graph *g, const sli_node *span, const sli_node *n) {
   if (n->cls != SL_CLASS_L || sli_frames_of(n)) return SL_OK;
   return sli_graph_fail_at(g, span->at, SL_E_UNSUPPORTED,
-                           "sl_splice: its rows are made of %s beside frames", n->name);
+                           "sl_splice: its rows must come from frames only, but %s contributes",
+                           n->name);
 }
 
 /* True for tensors that the encoder computes, and for its parameters. */
@@ -67,9 +68,10 @@ static sl_status check_readers(sl_graph *g, const sli_node *span, const sli_enco
     for (int a = 0; a < n->nin && !in[i] && !is_span(n); a++) {
       const sl_tensor *t = n->in[a];
       if (t && is_of(e, in, t))
-        return sli_graph_fail_at(g, span->at, SL_E_UNSUPPORTED,
-                                 "sl_splice: op %s (%s) reads %s, too, which is the encoder's",
-                                 n->name, n->op->name, t->name);
+        return sli_graph_fail_at(
+            g, span->at, SL_E_UNSUPPORTED,
+            "sl_splice: op %s (%s) also reads %s, which belongs to the encoder", n->name,
+            n->op->name, t->name);
     }
   }
   return SL_OK;
@@ -213,8 +215,8 @@ static bool goes_by_frames(const sli_node *n) {
 
 static sl_status refuse(const encoding *x, const sli_node *n) {
   return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED,
-                           "op %s (%s) of an encoder mixes frames, which %d devices share", n->name,
-                           n->op->name, x->ranks);
+                           "op %s (%s) of an encoder mixes frames, which are split over %d devices",
+                           n->name, n->op->name, x->ranks);
 }
 
 /* Adjusts attributes of a call that refer to all frames. */

@@ -72,13 +72,12 @@ static sl_status refuse_cut(const sl_tensor *p, const sli_node *reader) {
   if (reader)
     return sl_fail(
         SL_E_UNSUPPORTED,
-        "weight %s cannot stay as its file has it: devices share out its parts, which %s "
-        "brings together",
+        "weight %s cannot keep its file's format: devices hold shards of it, which %s gathers",
         p->name, reader->name);
-  return sl_fail(SL_E_UNSUPPORTED,
-                 "weight %s cannot stay as its file has it: the devices' parts begin within its "
-                 "blocks",
-                 p->name);
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "weight %s cannot keep its file's format: shards would begin inside a quantization block",
+      p->name);
 }
 
 static sl_status settle(sl_graph *g, sl_tensor *p, int64_t *stored) {
@@ -109,9 +108,10 @@ sl_status sli_pass_stored(sl_graph *g) {
   sl_status status = SL_OK;
   for (int i = 0; i < g->nparams && !status; i++) status = settle(g, g->params[i], &stored);
   if (!status && !stored)
-    status = sl_fail(SL_E_UNSUPPORTED,
-                     "no frozen weight can stay as its file has it: it is no matrix [out, in] in "
-                     "blocks or halves that products and tables alone read");
+    status = sl_fail(
+        SL_E_UNSUPPORTED,
+        "no frozen weight can keep its file's format: that needs matrices [out, in] in blocks or "
+        "halves, read only by products and tables");
   infer_kept(g);
   return status;
 }

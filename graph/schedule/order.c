@@ -59,7 +59,7 @@ static sl_status check_passes(const sli_pass_order *o, int32_t queue, const int3
     if (a->queue != queue || !is_pass(o, i)) continue;
     for (int32_t k = 0; k < n; k++) times += order[k] == i;
     if (times != a->firings_per_step)
-      return sl_fail(SL_E_INPUT, "%s:%d: %s is there %d times, but a step has it %d times", path,
+      return sl_fail(SL_E_INPUT, "%s:%d: %s is listed %d times, but a step has it %d times", path,
                      line, a->name, times, a->firings_per_step);
   }
   return SL_OK;
@@ -100,16 +100,16 @@ static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   const reading *r = ctx;
   const sli_pass_order *o = r->o;
   const char *path = r->path;
-  if (strlen(text) != length) return sl_fail(SL_E_INPUT, "%s:%d: there is a byte 0", path, line);
+  if (strlen(text) != length) return sl_fail(SL_E_INPUT, "%s:%d: contains a byte 0", path, line);
   text[strcspn(text, "#")] = 0;
   char *at = text + strspn(text, " \t\r\n"), *end;
   if (!*at) return SL_OK;
   long device = strtol(at, &end, 10);
   if (end == at || *end != ':' || device < 0 || device >= o->ndevices)
-    return sl_fail(SL_E_INPUT, "%s:%d: a line begins with a device, 0: to %d:", path, line,
+    return sl_fail(SL_E_INPUT, "%s:%d: a line must begin with a device, 0: to %d:", path, line,
                    o->ndevices - 1);
   if (o->plan->queues[o->queues[device]].order)
-    return sl_fail(SL_E_INPUT, "%s:%d: device %ld has an order already", path, line, device);
+    return sl_fail(SL_E_INPUT, "%s:%d: device %ld already has an order", path, line, device);
   return read_passes(o, path, line, (int)device, end + 1);
 }
 
@@ -122,8 +122,8 @@ static bool has_passes(const sli_pass_order *o, int32_t queue) {
 static sl_status check_all_there(const sli_pass_order *o, const char *path) {
   for (int d = 0; d < o->ndevices; d++)
     if (!o->plan->queues[o->queues[d]].order && has_passes(o, o->queues[d]))
-      return sl_fail(SL_E_INPUT, "%s: device %d has no order: each of the %d has a line", path, d,
-                     o->ndevices);
+      return sl_fail(SL_E_INPUT, "%s: device %d has no order; each of the %d devices needs a line",
+                     path, d, o->ndevices);
   return SL_OK;
 }
 

@@ -31,15 +31,15 @@ static bool read_number(const char **at, int *out) {
 }
 
 static sl_status wrong_line(const sli_paths *paths, int line) {
-  return sl_fail(SL_E_INPUT, "%s:%d: not MICROBATCH: STAGE STAGE ...", paths->file, line);
+  return sl_fail(SL_E_INPUT, "%s:%d: must be MICROBATCH: STAGE STAGE ...", paths->file, line);
 }
 
 static sl_status check_microbatch(const sli_paths *paths, int line, int microbatch) {
   if (microbatch >= paths->microbatches)
-    return sl_fail(SL_E_INPUT, "%s:%d: there is no microbatch %d: a step has %d, 0 to %d",
-                   paths->file, line, microbatch, paths->microbatches, paths->microbatches - 1);
+    return sl_fail(SL_E_INPUT, "%s:%d: no microbatch %d; a step has %d, 0 to %d", paths->file, line,
+                   microbatch, paths->microbatches, paths->microbatches - 1);
   if (paths->of[microbatch].line)
-    return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d has a path already, in line %d", paths->file,
+    return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d already has a path, in line %d", paths->file,
                    line, microbatch, paths->of[microbatch].line);
   return SL_OK;
 }
@@ -82,8 +82,8 @@ static sl_status take_line(void *ctx, int line, char *text, size_t length) {
 static sl_status check_all_there(const sli_paths *paths) {
   for (int i = 0; i < paths->microbatches; i++)
     if (!paths->of[i].line)
-      return sl_fail(SL_E_INPUT, "%s: microbatch %d has no path: a step has %d", paths->file, i,
-                     paths->microbatches);
+      return sl_fail(SL_E_INPUT, "%s: microbatch %d has no path; a step has %d microbatches",
+                     paths->file, i, paths->microbatches);
   return SL_OK;
 }
 
@@ -112,8 +112,8 @@ static sl_status check_path(const sli_paths *paths, int microbatch, int stages, 
   for (; n < p->length && !status; n++) {
     int s = p->stage[n];
     if (s >= stages)
-      status = sl_fail(SL_E_INPUT, "%s:%d: there is no stage %d: there are %d, 0 to %d",
-                       paths->file, p->line, s, stages, stages - 1);
+      status = sl_fail(SL_E_INPUT, "%s:%d: no stage %d; there are %d, 0 to %d", paths->file,
+                       p->line, s, stages, stages - 1);
     else if (seen[s])
       status = sl_fail(SL_E_INPUT, "%s:%d: microbatch %d visits stage %d twice", paths->file,
                        p->line, microbatch, s);
@@ -122,11 +122,11 @@ static sl_status check_path(const sli_paths *paths, int microbatch, int stages, 
   for (int i = 0; i < n; i++)
     if (p->stage[i] < stages) seen[p->stage[i]] = false;
   if (!status && (p->stage[0] || p->stage[p->length - 1] != stages - 1))
-    return sl_fail(SL_E_INPUT,
-                   "%s:%d: microbatch %d goes from stage %d to stage %d: each begins with "
-                   "stage 0 and ends with stage %d",
-                   paths->file, p->line, microbatch, p->stage[0], p->stage[p->length - 1],
-                   stages - 1);
+    return sl_fail(
+        SL_E_INPUT,
+        "%s:%d: microbatch %d goes from stage %d to stage %d, but must begin with stage 0 and "
+        "end with stage %d",
+        paths->file, p->line, microbatch, p->stage[0], p->stage[p->length - 1], stages - 1);
   return status;
 }
 
@@ -135,12 +135,13 @@ static sl_status check_balance(const sli_paths *paths, int stages, int *visits) 
     for (int n = 0; n < paths->of[i].length; n++) visits[paths->of[i].stage[n]]++;
   for (int s = 2; s + 1 < stages; s++)
     if (visits[s] != visits[1])
-      return sl_fail(SL_E_INPUT,
-                     "%s: %d microbatches visit stage 1, but %d stage %d: those between the "
-                     "first and the last are visited equally often",
-                     paths->file, visits[1], visits[s], s);
+      return sl_fail(
+          SL_E_INPUT,
+          "%s: %d microbatches visit stage 1, but %d visit stage %d: all stages between the "
+          "first and the last must be visited equally often",
+          paths->file, visits[1], visits[s], s);
   if (stages > 2 && !visits[1])
-    return sl_fail(SL_E_INPUT, "%s: nobody visits stages 1 to %d", paths->file, stages - 2);
+    return sl_fail(SL_E_INPUT, "%s: no microbatch visits stages 1 to %d", paths->file, stages - 2);
   return SL_OK;
 }
 

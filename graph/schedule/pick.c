@@ -133,5 +133,5 @@ sl_status sli_pick_read(const char *text, sli_arena *arena, sli_pick *out) {
   char *words = sli_strdup(text);
   bool good = read_pick(words, arena, out);
   free(words);
-  return good ? SL_OK : sl_fail(SL_E_USAGE, "no schedule is chosen like this: %s", text);
+  return good ? SL_OK : sl_fail(SL_E_USAGE, "not a valid schedule choice: %s", text);
 }

@@ -23,11 +23,11 @@ static const struct layout *find_layout(const char *name) {
 sl_status sli_place_stages(const char *name, int p, int v, int *device_of, int *chunk_of) {
   const struct layout *layout = find_layout(name);
   if (!layout)
-    return sl_fail(SL_E_USAGE, "unknown placement '%s': line, loop and vee are known", name);
+    return sl_fail(SL_E_USAGE, "unknown placement '%s': must be line, loop or vee", name);
   if (v > 1 && !layout->chunks)
-    return sl_fail(SL_E_USAGE,
-                   "parallel.placement %s puts one chunk on each device, schedule.chunks is %d",
-                   name, v);
+    return sl_fail(
+        SL_E_USAGE,
+        "parallel.placement %s: puts one chunk on each device, but schedule.chunks is %d", name, v);
   for (int s = 0; s < p * v; s++) {
     int round = s / p, along = s % p;
     chunk_of[s] = round;

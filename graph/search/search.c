@@ -261,16 +261,17 @@ static sl_status nothing_fits(const search *s) {
   char most[96], size[32];
   name_limits(o, most, sizeof most);
   if (!o->devices.budget_bytes)
-    return sl_fail(SL_E_BUDGET, "no schedule of %d devices keeps to%s", s->in->p, most);
+    return sl_fail(SL_E_BUDGET, "no schedule of %d devices stays within%s", s->in->p, most);
   char need[32];
   sli_format_bytes(size, (double)o->devices.budget_bytes);
   sli_format_bytes(need, (double)s->least_bytes);
   if (s->least_bytes)
-    return sl_fail(SL_E_BUDGET,
-                   "no schedule of %d devices fits in %s a device%s%s: what takes least of "
-                   "all that was tried, %s with as few slots as it can do with, needs %s",
-                   s->in->p, size, *most ? " with" : "", most, s->least.schedule->name, need);
-  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device with%s", s->in->p,
+    return sl_fail(
+        SL_E_BUDGET,
+        "no schedule of %d devices fits in %s per device%s%s: the smallest that was tried, %s "
+        "with as few slots as possible, needs %s",
+        s->in->p, size, *most ? " with" : "", most, s->least.schedule->name, need);
+  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s per device with%s", s->in->p,
                  size, most);
 }
 

@@ -260,11 +260,11 @@ static sl_status count_out(search *s, double share) {
   double most = between > 0 ? (double)(m - 1) * between / ((double)m * s->stages) : 0;
   s->out = between > 0 ? (int)lround(share * m * s->stages / between) : 0;
   if (s->out >= 1 && s->out < m) return SL_OK;
-  return sl_fail(SL_E_USAGE,
-                 "skip %g: of %d microbatches on %d stages, of which the first and the last are "
-                 "always visited, from %.3g to %.3g of all visits can be left out",
-                 share, m, s->stages, SLI_MIN(most, (double)between / ((double)m * s->stages)),
-                 most);
+  return sl_fail(
+      SL_E_USAGE,
+      "skip %g: with %d microbatches on %d stages, the first and last of which are always "
+      "visited, must be from %.3g to %.3g",
+      share, m, s->stages, SLI_MIN(most, (double)between / ((double)m * s->stages)), most);
 }
 
 static void make_room(const search *s, sli_paths *to) {

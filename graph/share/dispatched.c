@@ -131,8 +131,8 @@ static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
   char type[SL_TYPE_TEXT];
   return sli_graph_fail_at(
       g, n->at, SL_E_USAGE,
-      "experts.parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
-      "experts by ids of [rows, positions, k]: sl_reshape them and the tokens so before it",
+      "experts.parallel %d: the ids of %s, %s, have all tokens in one dim, but must be [rows, "
+      "positions, k]; sl_reshape the ids and tokens before it",
       size, n->name, sli_type_text(type, &sli_router_ids(n)->type));
 }
 
@@ -146,14 +146,14 @@ sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
     if (count && n->op == &sl_op_grouped_linear && !find_dispatched(all, count))
       return refuse_flat(g, n, r->size);
     if (count && find_dispatched(all, count) && sli_router_experts(n) < r->size)
-      return sli_graph_fail_at(g, n->at, SL_E_USAGE,
-                               "experts.parallel %d: %s has %lld experts, fewer than "
-                               "devices to share them out",
-                               r->size, n->name, (long long)sli_router_experts(n));
+      return sli_graph_fail_at(
+          g, n->at, SL_E_USAGE,
+          "experts.parallel %d: %s has only %lld experts, fewer than the devices", r->size, n->name,
+          (long long)sli_router_experts(n));
   }
   return sl_fail(SL_E_USAGE,
-                 "experts.parallel %d: the model has no experts that rows of [batch, tokens] go "
-                 "to (sl_grouped_linear)",
+                 "experts.parallel %d: the model has no experts for rows of [batch, tokens] "
+                 "(sl_grouped_linear)",
                  r->size);
 }
 
@@ -192,11 +192,11 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
   if (positions || rows) return SL_OK;
   return sli_graph_fail_at(
       g, last->at, SL_E_USAGE,
-      "experts.parallel %d: the tokens of %s cannot be shared out among "
-      "the %d devices that share tensors: they have too few %s",
+      "experts.parallel %d: the tokens of %s cannot be split over the %d tensor-parallel "
+      "devices: too few %s",
       sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR),
       cuts_leaves(g, grid) ? "rows, and numbers.exact keeps the positions of a row together"
-                           : "positions for that, and too few rows");
+                           : "positions, and too few rows");
 }
 
 /* ---- sums of gradients

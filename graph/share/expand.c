@@ -118,8 +118,8 @@ static sl_status want_groups(const sli_expansion *x, const sli_node *n) {
   if (!sli_is_exact(x->g) || !n->op->groups || steps % n->attrs.chunk == 0) return SL_OK;
   return sli_graph_fail_at(
       x->g, n->at, SL_E_UNSUPPORTED,
-      "numbers.exact: op %s (%s) sums over groups of %lld numbers, and the axes "
-      "of the grid leave a device %lld",
+      "numbers.exact: op %s (%s) sums over groups of %lld numbers, but the grid leaves %lld to a "
+      "device",
       n->name, n->op->name, (long long)n->attrs.chunk, (long long)steps);
 }
 

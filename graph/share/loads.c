@@ -28,8 +28,7 @@ static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capaci
     bool fine =
         end != at && (!*end || strchr(" \t\r\n", *end)) && !errno && rows >= 0 && rows <= 1LL << 40;
     if (!fine)
-      return sl_fail(SL_E_INPUT,
-                     "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...",
+      return sl_fail(SL_E_INPUT, "routing %s:%d: must be the numbers of rows for expert 0, 1, ...",
                      l->text, line);
     SLI_GROW(l->rows, (size_t)l->count, *capacity);
     l->rows[l->count++] = (int64_t)rows;
@@ -46,15 +45,14 @@ typedef struct reading {
 static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   reading *r = ctx;
   if (strlen(text) != length)
-    return sl_fail(SL_E_INPUT,
-                   "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...",
+    return sl_fail(SL_E_INPUT, "routing %s:%d: must be the numbers of rows for expert 0, 1, ...",
                    r->loads->text, line);
   return read_numbers(r->loads, text, line, &r->capacity);
 }
 
 static sl_status read_file(sli_loads *l, sli_arena *arena) {
   if (access(l->text, F_OK))
-    return sl_fail(SL_E_USAGE, "routing %s: not learned, balanced or zipf:S, nor a file: %m",
+    return sl_fail(SL_E_USAGE, "routing %s: must be learned, balanced, zipf:S or a file: %m",
                    l->text);
   reading r = {.loads = l};
   sl_status status = sli_file_lines(l->text, read_line, &r);
@@ -78,7 +76,7 @@ sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **o
   char *end;
   l->zipf = strtod(text + 5, &end);
   if (end != text + 5 && !*end && l->zipf >= 0 && l->zipf <= 100) return SL_OK;
-  return sl_fail(SL_E_USAGE, "routing %s: zipf:S with S from 0 to 100", text);
+  return sl_fail(SL_E_USAGE, "routing %s: the S of zipf:S must be from 0 to 100", text);
 }
 
 static bool is_for_all(const sli_loads *l, const sli_layer *layer) {
@@ -90,16 +88,16 @@ static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
   if (l->lines > 1 && l->width != layer->experts)
     return sl_fail(
         SL_E_INPUT,
-        "routing %s: its %d lines are not of %lld numbers each, one for each of the model's experts",
+        "routing %s: its %d lines must each have %lld numbers, one for each of the model's experts",
         l->text, l->lines, (long long)layer->experts);
   if (l->width != layer->experts)
-    return sl_fail(SL_E_INPUT, "routing %s has rows of %d experts, the model %lld", l->text,
-                   l->count, (long long)layer->experts);
+    return sl_fail(SL_E_INPUT, "routing %s has rows for %d experts, but the model has %lld",
+                   l->text, l->count, (long long)layer->experts);
   if (l->lines == layer->of) return SL_OK;
   return sl_fail(
       SL_E_INPUT,
-      "routing %s has %d lines, and the model %d layers with experts: one line for each, or one for "
-      "all",
+      "routing %s has %d lines, but the model has %d layers with experts: must be one line per "
+      "layer, or one for all",
       l->text, l->lines, layer->of);
 }
 
@@ -116,8 +114,8 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
   if (status || sum == rows) return status;
   return sl_fail(
       SL_E_INPUT,
-      "routing %s: %lld rows come to experts of layer %d, but the tokens of a microbatch have %lld "
-      "ids of experts together",
+      "routing %s: %lld rows go to the experts of layer %d, but the tokens of a microbatch have "
+      "%lld expert ids in total",
       l->text, (long long)sum, layer->number, (long long)rows);
 }
 

@@ -239,9 +239,7 @@ sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out)
   else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
   else status = sli_node_infer(n);
   if (status)
-    return sli_graph_fail_at(g, m->where, status,
-                             "op %s, shared out over %d devices: on device %d,"
-                             " %s",
+    return sli_graph_fail_at(g, m->where, status, "op %s, split over %d devices: on device %d, %s",
                              m->name, x->ranks, m->rank, sl_detail());
   *out = n;
   return SL_OK;

@@ -54,23 +54,21 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
       out->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)] = (sl_sbp){SL_SPLIT, dim};
       continue;
     }
-    return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
-                             "the data of %s cannot be shared out over %d "
-                             "devices: its output %d, %s, has %s",
-                             n->name, p->parts, o, sli_type_text(text, type),
-                             there ? axis->words.few : axis->words.none);
+    return sli_graph_fail_at(
+        p->g, n->at, SL_E_USAGE,
+        "the data of %s cannot be split over %d devices: its output %d, %s, has %s", n->name,
+        p->parts, o, sli_type_text(text, type), there ? axis->words.few : axis->words.none);
   }
   if (n->nout && dim >= 0) return SL_OK;
   return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
-                           "the data of %s cannot be shared out over %d "
-                           "devices: it is not %s",
-                           n->name, p->parts, axis->words.split);
+                           "the data of %s cannot be split over %d devices: it is not %s", n->name,
+                           p->parts, axis->words.split);
 }
 
 static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
   if (lies.kind == SL_SPLIT) return sli_arena_format(arena, "split along dim %d", lies.dim);
-  if (lies.kind == SL_DISPATCHED) return "where its experts are";
-  return lies.kind == SL_PARTIAL ? "a summand on each" : "whole on each";
+  if (lies.kind == SL_DISPATCHED) return "on the devices of its experts";
+  return lies.kind == SL_PARTIAL ? "a partial sum on each" : "whole on each";
 }
 
 /* Describes the inputs: "ids i32[8, 4] split along dim 0, table f32[16, 8] whole on each". */
@@ -149,11 +147,10 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
   int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
   bool few = queries < p->size;
-  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
-                           "op %s (%s) cannot be shared out by heads over %d "
-                           "devices of a sequence: it has %d %s heads",
-                           n->name, n->op->name, p->size, few ? queries : keys,
-                           few ? "query" : "key/value");
+  return sli_graph_fail_at(
+      p->g, n->at, SL_E_USAGE,
+      "op %s (%s) cannot be split by heads over %d sequence-parallel devices: it has %d %s heads",
+      n->name, n->op->name, p->size, few ? queries : keys, few ? "query" : "key/value");
 }
 
 static bool has_heads(const sli_node *n) {
@@ -197,10 +194,11 @@ static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out)
   *out = (sl_signature){.in = {positions}, .out = {positions}, .first = 1};
   if (n->nin > 4) out->in[4] = positions;
   if (rows >= before) return SL_OK;
-  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
-                           "op %s (%s) cannot be shared out over %d devices of a sequence: each "
-                           "reads %lld positions before its own, of a neighbour that has %lld",
-                           n->name, n->op->name, p->size, (long long)before, (long long)rows);
+  return sli_graph_fail_at(
+      p->g, n->at, SL_E_USAGE,
+      "op %s (%s) cannot be split over %d sequence-parallel devices: each reads %lld positions "
+      "before its own, but its neighbour has only %lld",
+      n->name, n->op->name, p->size, (long long)before, (long long)rows);
 }
 
 /* Linear attention by exchange of states: positions stay in place (states.c). */
@@ -235,15 +233,16 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
   const sl_tensor *sum = summand(p, n);
   if (mixes_positions(p, n) && has_heads(n)) return refuse_heads(p, n);
   if (sum)
-    return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
-                             "op %s (%s) reads %s, of which each of %d "
-                             "%s-parallel devices has a summand: only what is linear can read that",
-                             n->name, n->op->name, sum->name, p->size, axis);
-  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
-                           "op %s (%s) has no form for %d "
-                           "%s-parallel devices that have %s: set .pieces or .signatures in its "
-                           "sl_op",
-                           n->name, n->op->name, p->size, axis, rows_describe(p, n));
+    return sli_graph_fail_at(
+        p->g, n->at, SL_E_UNSUPPORTED,
+        "op %s (%s) reads %s, of which each of %d %s-parallel devices has a partial sum: only "
+        "linear ops can read that",
+        n->name, n->op->name, sum->name, p->size, axis);
+  return sli_graph_fail_at(
+      p->g, n->at, SL_E_UNSUPPORTED,
+      "op %s (%s) has no rule for %d %s-parallel devices that have %s: set .pieces or "
+      ".signatures in its sl_op",
+      n->name, n->op->name, p->size, axis, rows_describe(p, n));
 }
 
 /* Returns the layout in which readers get an output. If inputs were exchanged, outputs return to
@@ -262,10 +261,10 @@ static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, i
 static sl_status check_loss(const pass *p) {
   const sl_tensor *loss = p->g->loss.tensor;
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
-  return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED,
-                           "the loss %s does not depend on %s of data: there is nothing to "
-                           "share out over %d devices",
-                           loss->name, sli_axes[p->axis].words.rows, p->size);
+  return sli_graph_fail_at(
+      p->g, loss->at, SL_E_UNSUPPORTED,
+      "the loss %s does not depend on %s of data, so there is nothing to split over %d devices",
+      loss->name, sli_axes[p->axis].words.rows, p->size);
 }
 
 sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
@@ -313,7 +312,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
 static sl_status check_given(const sl_graph *g, const sli_choice *rows, const sl_given_sbp *given) {
   char want[SLI_SBP_TEXT], is[SLI_SBP_TEXT];
   sl_sbp lies = {SL_BROADCAST, 0};
-  const char *why = "memory.shard says how parameters do";
+  const char *why = "memory.shard decides how parameters lie";
   bool known = false;
   for (int p = 0; p < g->nparams; p++) known |= !strcmp(g->params[p]->name, given->name);
   for (int i = 0; i < g->nnodes && !known; i++) {

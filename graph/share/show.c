@@ -114,7 +114,7 @@ static int print_blocks(const table *t, int from) {
 static void print_totals(const table *t) {
   char seconds[3][SLI_SECONDS_TEXT], bytes[32];
   const sli_choice *c = t->choice;
-  fprintf(t->out, "a microbatch takes a device %s: %s of computing, %s of boxing (%s received)\n",
+  fprintf(t->out, "a microbatch takes a device %s: %s computing, %s boxing (%s received)\n",
           sli_seconds_format(seconds[0], c->seconds),
           sli_seconds_format(seconds[1], c->compute_seconds),
           sli_seconds_format(seconds[2], c->boxing_seconds),
@@ -133,7 +133,7 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
   costs.chunked = choice->chunked;
   sli_costs_sum(&costs, fixed, &copy, each);
   table t = {g, axis, choice, each, out};
-  fprintf(out, "%d devices along the %s axis: B everywhere, P summands, S0 split along dim 0\n",
+  fprintf(out, "%d devices along the %s axis: B on each, P partial sums, S0 split along dim 0\n",
           sli_choice_size(grid, axis), sli_axes[axis].name);
   fprintf(out, "%-18s %-20s %11s -> %-11s %10s %10s %10s\n", "block", "op", "reads", "gives",
           "compute", "boxing", "received");

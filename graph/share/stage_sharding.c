@@ -86,10 +86,11 @@ static const char *no_way(const sli_node *loss) {
   int count = sli_signatures_raw(loss, all), shares = 0;
   for (int i = 0; i < count; i++) shares += all[i].local != NULL;
   if (!shares)
-    return "makes a loss that has no classes for stages to share, as those of preferences and of "
-           "distillation have none";
-  return loss->attrs.exact ? "is no cross entropy whose classes the stages share in whole groups"
-                           : "is no cross entropy with as many classes as stages";
+    return "makes a loss without classes to split over the stages, like losses of preferences "
+           "and of distillation";
+  return loss->attrs.exact
+             ? "is not a cross entropy whose classes the stages can split in whole groups"
+             : "is not a cross entropy with enough classes for the stages";
 }
 
 /* Finds the table: the weight of the linear layer that computes the loss's logits. */
@@ -101,7 +102,7 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
     return refuse(p, n, no_way(n));
   if (!made || made->op != &sl_op_linear || !made->in[1]->param)
-    return refuse(p, n, "does not read what a linear map makes");
+    return refuse(p, n, "does not read the result of a linear map");
   p->logits[n->in[0]->id] = p->table[made->in[1]->id] = true;
   *classifier = made;
   return SL_OK;
@@ -141,10 +142,10 @@ static sl_status choose(const pass *p, const sli_node *n, int words) {
   if (table >= 0) {
     int dim = n->op == &sl_op_embedding ? 0 : words;
     if (!find_way(p, n, table, along(dim), way))
-      return refuse(p, n, "reads the vocabulary's table and cannot be shared out over the stages");
+      return refuse(p, n, "reads the vocabulary's table and cannot be split over the stages");
   } else if (logits >= 0 && n != p->loss) {
     if (!find_way(p, n, logits, along(n->in_type[logits].ndim - 1), way))
-      return refuse(p, n, "reads the logits, of which no stage has all");
+      return refuse(p, n, "reads the logits, which no stage holds completely");
   } else if (own >= 0) {
     bool found = find_way(p, n, own, (sl_sbp){SL_PARTIAL, 0}, way);
     SLI_CHECK(found, "%s reads what is each stage's own", n->name);

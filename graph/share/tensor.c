@@ -43,14 +43,15 @@ static sl_status tensor_refuse(const sli_tensor_search *s) {
   int last = s->ngiven - 1;
   while (last >= 0 && !is_in_the_way(s, last)) last--;
   if (last < 0)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "no way is found to share out the tensors with all layouts given: what is each "
-                   "device's own must be read as it is made");
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "the tensors cannot be split with all given layouts at once: data that differs between "
+        "devices must be read as it is made");
   char sbp[SLI_SBP_TEXT];
   return sl_fail(
       SL_E_USAGE,
-      "%s cannot lie as %s along the tensor axis beside the other layouts: what is each device's "
-      "own must be read as it is made",
+      "%s cannot lie as %s along the tensor axis together with the other layouts: data that "
+      "differs between devices must be read as it is made",
       s->given[last].name, sli_sbp_format(sbp, s->given[last].sbp));
 }
 

@@ -47,7 +47,7 @@ static sl_status unknown_name(const sli_ways *w, const sl_given_sbp *given) {
 static sl_status impossible(const sli_ways *w, const sl_given_sbp *given, const char *what,
                             const sl_tensor *t) {
   char sbp[SLI_SBP_TEXT], type[SL_TYPE_TEXT];
-  const char *why = "no way to have it so is known";
+  const char *why = "no rule for this layout is known";
   int size = w->costs.size;
   sli_sbp_format(sbp, given->sbp);
   sl_type_format(type, &t->type);
@@ -57,11 +57,9 @@ static sl_status impossible(const sli_ways *w, const sl_given_sbp *given, const 
   if (given->sbp.kind == SL_SPLIT) {
     int64_t units = w->costs.dims[t->id * SL_MAX_DIMS + given->sbp.dim].units;
     if (units < size)
-      return sl_fail(SL_E_USAGE,
-                     "%s %s %s cannot lie as %s on %d devices: its dim %d is of %lld "
-                     "unit%s",
-                     what, given->name, type, sbp, size, given->sbp.dim, (long long)units,
-                     units == 1 ? "" : "s");
+      return sl_fail(
+          SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: its dim %d has %lld unit%s", what,
+          given->name, type, sbp, size, given->sbp.dim, (long long)units, units == 1 ? "" : "s");
   }
   return sl_fail(SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: %s", what, given->name, type,
                  sbp, size, why);

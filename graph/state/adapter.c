@@ -24,10 +24,11 @@ static sl_status read_matrix(const sl_lowered *lowered, sl_runtime *rt, const sl
   *out = sli_calloc(1, sl_type_bytes(&params[i].type));
   sl_status status = sl_param_get(lowered, rt, i, *out, &all);
   if (!status && !all)
-    status = sl_fail(SL_E_UNSUPPORTED,
-                     "cannot merge the adapter of %s: several processes have parts "
-                     "of it; save the adapter (--save-adapter), and merge it in one process",
-                     adapter->module);
+    status = sl_fail(
+        SL_E_UNSUPPORTED,
+        "cannot merge the adapter of %s: it is spread over several processes; save the adapter "
+        "(--save-adapter) and merge it in one process",
+        adapter->module);
   return status;
 }
 

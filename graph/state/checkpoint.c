@@ -22,8 +22,7 @@ static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
   int64_t newest = sli_checkpoints_newest(c->files);
   if (!o->resume && newest >= 0)
     return sl_fail(SL_E_USAGE,
-                   "%s: step-%lld of an earlier run is there; resume (--resume) to go "
-                   "on from it",
+                   "%s: step-%lld of an earlier run exists; resume (--resume) to continue from it",
                    o->dir, (long long)newest);
   if (!o->resume) return SL_OK;
   sl_status status = sli_checkpoints_find(c->files, &c->from);
@@ -34,10 +33,10 @@ static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
 
 static sl_status check_numbers(const sl_checkpoint_options *o) {
   if (o->every < 0 || o->every > SLI_EVERY_MOST)
-    return sl_fail(SL_E_USAGE, "checkpoints: every %lld steps: it must be 0 to %d",
+    return sl_fail(SL_E_USAGE, "checkpoints: every %lld steps: must be from 0 to %d",
                    (long long)o->every, SLI_EVERY_MOST);
   if (o->keep < 0)
-    return sl_fail(SL_E_USAGE, "checkpoints: %d to be kept: it must not be below 0", o->keep);
+    return sl_fail(SL_E_USAGE, "checkpoints: keep %d: must not be negative", o->keep);
   return SL_OK;
 }
 

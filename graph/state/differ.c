@@ -50,8 +50,8 @@ void sli_differ(sli_differences *d, const char *name, const char *format, ...) {
 sl_status sli_differ_end(sli_differences *d) {
   sl_status status = SL_OK;
   if (d->text)
-    status = sl_fail(SL_E_USAGE, "cannot resume: %s (--resume-with %s if that is meant)", d->text,
-                     d->names);
+    status = sl_fail(SL_E_USAGE, "cannot resume: %s (--resume-with %s if this is intended)",
+                     d->text, d->names);
   free(d->text);
   free(d->names);
   *d = (sli_differences){.meant = d->meant};

@@ -187,9 +187,9 @@ sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *wh
 sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
   if (sli_storage_blocks(p->storage))
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "parameter %s lies in quantized blocks, which only a file of such can give",
-                   p->name);
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "parameter %s is stored in quantized blocks, so its values must come from a file", p->name);
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
     if (is_here(&p->places[i], rt) && (p->storage || place_data(l, rt, &p->places[i]) != whole))

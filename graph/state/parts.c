@@ -183,7 +183,7 @@ static sl_status check_complete(const assembly *a) {
   int64_t end = first;
   while (end < n && is_missing(a, end)) end++;
   if (first < n)
-    return sl_fail(SL_E_INPUT, "%s has only parts of tensor %s, %s: %s[flat %lld:%lld] is in none",
+    return sl_fail(SL_E_INPUT, "%s has only parts of tensor %s, %s: %s[flat %lld:%lld] is missing",
                    a->path, a->name, wanted, a->name, (long long)first, (long long)end);
   if (a->found > n)
     return sl_fail(SL_E_INPUT, "%s: parts of tensor %s, %s, overlap", a->path, a->name, wanted);

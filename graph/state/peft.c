@@ -58,14 +58,14 @@ static sl_status check_tensor(const char *dir, const sli_safetensors *file,
   if ((!is_a && !is_b) || strpbrk(t->name, "*?[]\\=,"))
     return sl_fail(
         SL_E_INPUT,
-        "%s: tensor %.200s is not understood: only MODULE%s and MODULE%s of linear maps are", dir,
+        "%s: tensor %.200s is not supported: only MODULE%s and MODULE%s of linear maps are", dir,
         t->name, ending, other_ending);
   if (!other)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is there without its lora_%c", dir, t->name,
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has no matching lora_%c", dir, t->name,
                    is_a ? 'B' : 'A');
   int64_t rank = t->dim[is_a ? 0 : 1], rank_other = other->dim[is_a ? 1 : 0];
   if (t->ndim == 2 && other->ndim == 2 && rank > 0 && rank == rank_other) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: tensor %s and its lora_%c are no matrices of one rank", dir,
+  return sl_fail(SL_E_INPUT, "%s: tensor %s and its lora_%c must be matrices of equal rank", dir,
                  t->name, is_a ? 'B' : 'A');
 }
 
@@ -101,8 +101,7 @@ static sl_status list_modules(const char *dir, const sli_peft_config *config,
     *count += !status && texts[*count];
   }
   if (status || *count) return status;
-  return sl_fail(SL_E_INPUT, "%s/adapter_model.safetensors has no tensor named as ...%s", dir,
-                 ending);
+  return sl_fail(SL_E_INPUT, "%s/adapter_model.safetensors has no tensor named ...%s", dir, ending);
 }
 
 static sl_status read_modules(const char *dir, const sli_peft_config *config, int *count,
@@ -168,10 +167,11 @@ static sl_status check_place(const loading *l, const sl_param_info *p, const sli
   bool b = is_second(p->name);
   int64_t rank = t->dim[b ? 1 : 0], width = t->dim[b ? 0 : 1], has = p->type.dim[b ? 1 : 2];
   if (t->ndim != 2 || width != has)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is not of the model: it has %lld numbers, not %lld",
-                   l->dir, t->name, (long long)width, (long long)has);
+    return sl_fail(SL_E_INPUT,
+                   "%s: tensor %s does not fit the model: it has %lld numbers, not %lld", l->dir,
+                   t->name, (long long)width, (long long)has);
   if (rank <= p->adapter->rank) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: tensor %s has rank %lld, and there is room for %d", l->dir,
+  return sl_fail(SL_E_INPUT, "%s: tensor %s has rank %lld, but there is room for %d only", l->dir,
                  t->name, (long long)rank, p->adapter->rank);
 }
 
@@ -242,7 +242,7 @@ static sl_status peft_load(const loading *l, int index) {
 static sl_status check_used(const loading *l) {
   for (int i = 0; i < sli_safetensors_count(l->file); i++)
     if (!l->used[i])
-      return sl_fail(SL_E_INPUT, "%s: no adapter of the model takes tensor %s", l->dir,
+      return sl_fail(SL_E_INPUT, "%s: the model has no adapter for tensor %s", l->dir,
                      sli_safetensors_at(l->file, i)->name);
   return SL_OK;
 }

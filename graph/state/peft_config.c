@@ -61,7 +61,7 @@ static const sli_key harmless[] = {{"task_type", {0}},
 
 static sl_status peft_config_check(const sli_peft_config *c) {
   const cJSON *type = member(c->root, "peft_type");
-  if (!cJSON_IsString(type)) return sl_fail(SL_E_INPUT, "%s: peft_type is not LORA", c->path);
+  if (!cJSON_IsString(type)) return sl_fail(SL_E_INPUT, "%s: peft_type must be LORA", c->path);
   return sli_keys_check(c->path, c->root, (const sli_key *const[]){decisive, harmless, NULL});
 }
 
@@ -73,7 +73,7 @@ sl_status sli_peft_config_read(const char *dir, sli_peft_config *out) {
   free(doc.name);
   if (status) return status;
   return cJSON_IsObject(out->root) ? peft_config_check(out)
-                                   : sl_fail(SL_E_INPUT, "%s: it is no JSON object", out->path);
+                                   : sl_fail(SL_E_INPUT, "%s: not a JSON object", out->path);
 }
 
 void sli_peft_config_fini(sli_peft_config *c) {
@@ -97,7 +97,7 @@ static sl_status names(const sli_peft_config *c, const cJSON *which, const char 
   *out = false;
   if (cJSON_IsString(which)) return sli_regex_is(c->path, which->valuestring, module, out);
   if (!cJSON_IsArray(which))
-    return sl_fail(SL_E_INPUT, "%s: %s is no list of names", c->path, which->string);
+    return sl_fail(SL_E_INPUT, "%s: %s must be a list of names", c->path, which->string);
   cJSON_ArrayForEach(item, which) *out |= cJSON_IsString(item) && is_end(module, item->valuestring);
   return SL_OK;
 }
@@ -130,7 +130,7 @@ static sl_status check_target(const sli_peft_config *c, const char *module) {
   if (!status && without) status = names(c, without, module, &is_not);
   if (status) return status;
   if (!is)
-    return sl_fail(SL_E_INPUT, "%s: target_modules does not name %s, which has an adapter", c->path,
+    return sl_fail(SL_E_INPUT, "%s: target_modules leaves out %s, which has an adapter", c->path,
                    module);
   if (is_not)
     return sl_fail(SL_E_INPUT, "%s: exclude_modules names %s, which has an adapter", c->path,
@@ -149,7 +149,7 @@ static sl_status find_number(const sli_peft_config *c, const char *pattern, cons
                              const char *module, const cJSON **out) {
   const cJSON *item, *patterns = member(c->root, pattern);
   if (patterns && !cJSON_IsObject(patterns))
-    return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, pattern);
+    return sl_fail(SL_E_INPUT, "%s: %s must be a JSON object", c->path, pattern);
   *out = member(c->root, all);
   cJSON_ArrayForEach(item, patterns) {
     bool found = false;
@@ -161,7 +161,7 @@ static sl_status find_number(const sli_peft_config *c, const char *pattern, cons
     if (found) break;
   }
   if (!*out || (cJSON_IsNumber(*out) && (*out)->valuedouble > 0)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s of %s is no positive number", c->path, all, module);
+  return sl_fail(SL_E_INPUT, "%s: %s of %s must be a positive number", c->path, all, module);
 }
 
 sl_status sli_peft_alpha(const sli_peft_config *c, const char *module, int64_t rank, double *out) {

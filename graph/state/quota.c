@@ -45,11 +45,9 @@ sl_status sl_lowered_set_quota(const sl_lowered *l, sl_runtime *rt, const sl_quo
     if (sli_quota_names(quota, r->quota_name, plan->actors[r->producer].stage))
       changes[n++] = (sl_quota_change){i, quota->slots};
   }
-  sl_status status = n ? SL_OK
-                       : sl_fail(SL_E_USAGE,
-                                 "no quota that can change while the plan runs "
-                                 "is called %s",
-                                 quota->name);
+  sl_status status =
+      n ? SL_OK
+        : sl_fail(SL_E_USAGE, "no quota %s that can change while the plan runs", quota->name);
   if (!status) status = sl_runtime_set_quotas(rt, follow(plan, rt, changes, n), changes);
   free(changes);
   return status;

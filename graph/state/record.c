@@ -115,9 +115,7 @@ static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
   }
   if (known) return SL_OK;
   return sl_fail(SL_E_USAGE,
-                 "--resume-with %s: nothing that is compared has that name; it is an "
-                 "option, or graph, code or data",
-                 word);
+                 "--resume-with %s: no such item; it must be an option, graph, code or data", word);
 }
 
 sl_status sli_record_check_words(const sl_checkpoint_options *o) {
@@ -159,7 +157,7 @@ static void compare_file(const char *path, const char *name, const cJSON *was,
     sli_differ(d, name, "%s has %" PRIu64 " bytes, but %s was made when it had %.0f", is->path,
                is->bytes, path, bytes->valuedouble);
   else if (strcmp(hash->valuestring, now))
-    sli_differ(d, name, "%s holds other data than when %s was made", is->path, path);
+    sli_differ(d, name, "%s holds different data than when %s was made", is->path, path);
 }
 
 /* Compares files. Checkpoints of releases that did not record files have no list. */

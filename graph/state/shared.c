@@ -32,8 +32,7 @@ static sl_status leave_mark(const char *what, const char *folder, int process, m
   free(path);
   return status
              ? sl_fail(SL_E_USAGE,
-                       "%s: process %d cannot write there (%s): all processes need a folder that "
-                       "they share",
+                       "%s: process %d cannot write there (%s): all processes need a shared folder",
                        what, process, sl_detail())
              : SL_OK;
 }
@@ -59,10 +58,11 @@ sl_status sli_shared_folder(const char *what, const char *folder, sl_job *job) {
   if (!status) status = sl_job_meet(job, "sharing", &own, sizeof own, &blobs);
   for (int i = 1; blobs && i < sl_job_processes(job) && !status; i++)
     if (!sees(folder, &blobs[i]))
-      status = sl_fail(SL_E_USAGE,
-                       "%s: process %d writes to another folder of that name than process 0: all "
-                       "processes need one that they share",
-                       what, i);
+      status =
+          sl_fail(SL_E_USAGE,
+                  "%s: process %d writes to a different folder of that name than process 0: all "
+                  "processes need a shared folder",
+                  what, i);
   for (int i = 0; blobs && i < sl_job_processes(job); i++) free(blobs[i].data);
   free(blobs);
   if (!status) status = sl_job_meet(job, "shared", NULL, 0, NULL);

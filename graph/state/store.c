@@ -14,7 +14,7 @@ _Static_assert(sizeof(sli_shard_file) <= SL_MANIFEST_ENTRY_BYTES,
 /* Rejects values that are not finite: their checkpoint would displace good ones. */
 static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
   if (sli_all_finite(t->data, sl_type_elements(&t->type))) return SL_OK;
-  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint of it",
+  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint is written",
                  t->name, (long long)state->steps);
 }
 

@@ -107,8 +107,8 @@ static void mention_unused(const char *path, const sli_shards *from, const found
   for (int i = f->count - 1; i >= 0; i--)
     if (!f->flags[i]) count++, first = i;
   if (count)
-    sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count, f->count,
-            path, name_of(from, f, first), count > 1 ? ", ..." : "");
+    sli_log("note: the model does not use %d of the %d tensors of %s (%s%s)", count, f->count, path,
+            name_of(from, f, first), count > 1 ? ", ..." : "");
 }
 
 /* ---- unused tensors that matter -------------------------------------------------------------- */
@@ -169,10 +169,9 @@ static sl_status check_unused(const char *path, const sli_shards *from, const fo
                               bool whole) {
   for (int i = 0; i < f->count; i++)
     if (!f->flags[i] && is_missed(from, f, name_of(from, f, i), whole))
-      return sl_fail(
-          SL_E_INPUT,
-          "%s: tensor %s would change what is computed, and the model has no place for it", path,
-          name_of(from, f, i));
+      return sl_fail(SL_E_INPUT,
+                     "%s: tensor %s would change the results, but the model has no place for it",
+                     path, name_of(from, f, i));
   mention_unused(path, from, f);
   return SL_OK;
 }
@@ -231,7 +230,7 @@ static sl_status check_fresh(const char *patterns, int n, const sl_param_info *p
     bool match = false;
     for (int i = 0; i < n && !match; i++) match = !fnmatch(pattern, name_in_files(&params[i]), 0);
     if (!match)
-      status = sl_fail(SL_E_USAGE, "no parameter matches %s, which may be absent from the weights",
+      status = sl_fail(SL_E_USAGE, "%s, which may be absent from the weights, matches no parameter",
                        pattern);
   }
   return status;
@@ -329,7 +328,7 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &file);
   if (sli_storage_named(t->dtype) != p->storage)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made",
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, not the format it had when the plan was made",
                    l->path, t->name, t->dtype);
   void *blocks = sli_calloc(1, t->bytes);
   status = sli_shards_blocks(l->from, file, t, blocks);

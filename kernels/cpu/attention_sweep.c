@@ -101,8 +101,9 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int j, 
   const sl_type *q = &call->in_type[0];
   int64_t dim = sli_attention_sweep_dim(call->attrs, q),
           kv_row = 2 * sli_kv_heads(call->attrs) * dim;
-  SLI_CHECK(j >= 0 && j <= call->tick.piece, "%s: keys of piece %d for queries of piece %d",
-            call->op->name, j, call->tick.piece);
+  SLI_CHECK(j >= 0 && j <= call->tick.piece,
+            "%s: keys of piece %d are later than queries of piece %d", call->op->name, j,
+            call->tick.piece);
   int64_t from = cut->starts[j], to = cut->starts[j + 1];
   return (sli_attention){.batch = q->dim[0],
                          .queries = run->rows,

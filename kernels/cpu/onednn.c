@@ -81,7 +81,7 @@ static void thread_end(void *arg);
 static const char *find_functions(void *library) {
 #define X(function)                                     \
   *(void **)&dnnl.function = dlsym(library, #function); \
-  if (!dnnl.function) return "it lacks " #function;
+  if (!dnnl.function) return "it has no " #function;
   FUNCTIONS(X)
 #undef X
   *(void **)&limit_threads = dlsym(library, "omp_set_num_threads");
@@ -96,8 +96,8 @@ static const char *open_library(void) {
   if (why) return why;
   const dnnl_version_t *v = dnnl.dnnl_version();
   snprintf(name, sizeof name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-  if (dnnl.dnnl_engine_create(&engine, dnnl_cpu, 0)) return "it has no engine for this processor";
-  SLI_CHECK(!pthread_key_create(&thread_key, thread_end), "no thread key left");
+  if (dnnl.dnnl_engine_create(&engine, dnnl_cpu, 0)) return "it does not support this processor";
+  SLI_CHECK(!pthread_key_create(&thread_key, thread_end), "out of thread-specific data keys");
   return NULL;
 }
 
@@ -106,7 +106,8 @@ static void onednn_load(void) {
   loaded = !why;
   if (why)
     sli_log(
-        "note: no oneDNN (%s): our own kernels multiply in its place, more slowly and with other bits",
+        "note: no oneDNN (%s): Sluice's own kernels multiply instead, more slowly and with "
+        "different bits",
         why);
 }
 
@@ -279,7 +280,7 @@ static struct thread *this_thread(void) {
   if (limit_threads) limit_threads(1);
   known = sli_calloc(1, sizeof *known);
   dnnl_status_t status = dnnl.dnnl_stream_create(&known->stream, engine, dnnl_stream_default_flags);
-  SLI_CHECK(status == dnnl_success, "oneDNN gave no stream: status %d", status);
+  SLI_CHECK(status == dnnl_success, "oneDNN cannot create a stream: status %d", status);
   pthread_setspecific(thread_key, known);
   return known;
 }
@@ -294,7 +295,7 @@ static dnnl_memory_t *memory_for(struct thread *thread, const sli_onednn *kernel
     if (!kernel->desc[i]) continue;
     dnnl_status_t status =
         dnnl.dnnl_memory_create(&memory[i], kernel->desc[i], engine, DNNL_MEMORY_NONE);
-    SLI_CHECK(status == dnnl_success, "oneDNN gave no memory object: status %d", status);
+    SLI_CHECK(status == dnnl_success, "oneDNN cannot create a memory object: status %d", status);
   }
   thread->table[kernel->number % TABLE].number = kernel->number;
   return memory;
@@ -490,7 +491,7 @@ sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows,
   *order = sli_calloc(1, sizeof **order);
   dnnl_status_t status = copy_description(&(*order)->description, kernel.desc[B]);
   sli_onednn_destroy(&kernel);
-  SLI_CHECK(status == dnnl_success, "oneDNN gave no description: status %d", status);
+  SLI_CHECK(status == dnnl_success, "oneDNN cannot copy a memory descriptor: status %d", status);
   return SL_OK;
 }
 
@@ -515,7 +516,7 @@ int64_t sli_onednn_order_block(const sli_onednn_order *order, int64_t k) {
 }
 
 sl_status sli_onednn_start(void) {
-  if (!sli_onednn_loads()) return sl_fail(SL_E_DEVICE, "oneDNN could not be loaded");
+  if (!sli_onednn_loads()) return sl_fail(SL_E_DEVICE, "oneDNN cannot be loaded");
   this_thread();
   return SL_OK;
 }
@@ -527,7 +528,7 @@ const char *sli_onednn_name(void) { return ""; }
 size_t sli_onednn_bytes(void) { return 0; }
 const char *sli_onednn_bf16(void) { return NULL; }
 sl_status sli_onednn_start(void) {
-  return sl_fail(SL_E_DEVICE, "this Sluice was built without oneDNN");
+  return sl_fail(SL_E_DEVICE, "this build of Sluice has no oneDNN");
 }
 sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows,
                             int64_t columns, bool add, const sli_onednn_order *packed) {

@@ -108,8 +108,10 @@ static sl_status kernels_create(sli_product *p, const sli_onednn_order *packed) 
 /* Checks that the groups of a product with a fixed summation order divide the parts of k evenly. */
 static sl_status check_order(const sli_product_shape *s) {
   if (!s->chunk) return SL_OK;
-  if (s->bf16) return sl_fail(SL_E_DEVICE, "products in bf16 have no one order of sums");
-  if (s->chunk < 0) return sl_fail(SL_E_SHAPE, "groups of %lld steps of k", (long long)s->chunk);
+  if (s->bf16) return sl_fail(SL_E_DEVICE, "bf16 products do not sum in a fixed order");
+  if (s->chunk < 0)
+    return sl_fail(SL_E_SHAPE, "groups of %lld steps of k: must not be negative",
+                   (long long)s->chunk);
   if (!s->part[0]) return SL_OK;
   int64_t groups = s->k / s->chunk, sum = 0, rest = s->k % s->chunk;
   for (int p = 0; p < SL_PART_RANGES; p++) {
@@ -134,9 +136,10 @@ static library library_for(bool bf16, bool ordered) {
 static sl_status choose_library(sli_product *p) {
   p->library = library_for(p->shape.bf16, p->shape.chunk);
   if (p->library == OWN && p->shape.bf16)
-    return sl_fail(SL_E_DEVICE,
-                   "products in bf16 need oneDNN, which is not there, or a processor with AMX or "
-                   "ARM64's BF16");
+    return sl_fail(
+        SL_E_DEVICE,
+        "bf16 products need oneDNN, which cannot be loaded, or a processor with AMX or ARM64's "
+        "BF16");
   return SL_OK;
 }
 

@@ -36,7 +36,7 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
     q->scratch = aligned_alloc(64, bytes);
     if (!q->scratch) {
       cpu_close(q);
-      return sl_fail(SL_E_MEMORY, "no memory for %zu bytes of scratch", bytes);
+      return sl_fail(SL_E_MEMORY, "out of memory: %zu bytes of scratch space", bytes);
     }
   }
   *queue = q;
@@ -48,7 +48,7 @@ static void take_length(const sl_program_call *c, int o, int32_t rows, const sli
   int e = sli_length_of(c->out_length, o);
   if (e < 0 || !sli_bit_on(c->op->fills, o)) return;
   SLI_CHECK(rows >= 0 && rows <= x->room[e],
-            "op %s (%s) says that it has filled %d rows of output %d, which has room for %d",
+            "op %s (%s) says that it filled %d rows of output %d, which has room for %d only",
             c->name, c->op->name, rows, o, x->room[e]);
   x->valid[e] = rows;
 }
@@ -98,7 +98,7 @@ static void check_told(const sl_program_call *c, const sl_firing *firing, const 
     int32_t base = c->in[i].base;
     if (base < 0 || base >= x->nread || !firing->lengths[base]) continue;
     SLI_CHECK(sli_valid_rows(x, c->in_length, i) == *firing->lengths[base],
-              "actor %s, op %s: input %d has %d valid rows, and it is told %d",
+              "actor %s, op %s: input %d has %d valid rows, but its call says %d",
               firing->name ? firing->name : "", c->name, i, *firing->lengths[base],
               sli_valid_rows(x, c->in_length, i));
   }
@@ -181,8 +181,7 @@ static sl_status cpu_prepare(sl_program *program, int device) {
     const sl_program_call *c = &program->calls[i];
     if (sli_cpu_kernel(c->op)) continue;
     return sl_fail(SL_E_UNSUPPORTED,
-                   "op %s (%s) has no kernel for CPUs: give it one by "
-                   "sl_op.kernels, or run it on GPUs",
+                   "op %s (%s) has no CPU kernel: add one to sl_op.kernels, or run it on GPUs",
                    c->name ? c->name : "", c->op->name);
   }
   if (!program->state) program->state = sli_joined_find(program);

@@ -24,7 +24,7 @@ static void thread_end(void *arg) {
 }
 
 static void make_key(void) {
-  SLI_CHECK(!pthread_key_create(&key, thread_end), "no thread key left");
+  SLI_CHECK(!pthread_key_create(&key, thread_end), "out of thread-specific data keys");
 }
 
 static rooms *this_thread(void) {
@@ -42,7 +42,7 @@ void *sli_room(int which, size_t bytes) {
   if (bytes <= r->of[which].bytes) return r->of[which].data;
   free(r->of[which].data);
   r->of[which].data = aligned_alloc(64, bytes);
-  SLI_CHECK(r->of[which].data, "no memory for %zu bytes of scratch", bytes);
+  SLI_CHECK(r->of[which].data, "out of memory: %zu bytes of scratch space", bytes);
   r->of[which].bytes = bytes;
   return r->of[which].data;
 }

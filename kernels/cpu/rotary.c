@@ -33,7 +33,7 @@ static sl_status rotary_prepare(const sl_call *call, void **state) {
   if (!r || !frequency) {
     free(r);
     free(frequency);
-    return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
+    return sl_fail(SL_E_MEMORY, "out of memory for a table of %zu angles", count);
   }
   *r = (sli_rotary){by.positions, by.pairs, (float *)(r + 1), (float *)(r + 1) + count};
   fill_angles(r, call->attrs, frequency, sli_rope_frequencies(call->attrs, by.pairs, frequency));

@@ -155,7 +155,7 @@ static sl_status copy_starts(const sl_call_cut *cut, int32_t *host, void **state
   size_t bytes = (size_t)(cut->pieces + 1) * sizeof *host;
   for (int32_t k = 0; k <= cut->pieces; k++) host[k] = (int32_t)cut->starts[k];
   if (cudaMalloc(state, bytes))
-    return sl_fail(SL_E_MEMORY, "no memory for where %d pieces begin", cut->pieces);
+    return sl_fail(SL_E_MEMORY, "out of memory for the offsets of %d pieces", cut->pieces);
   return sl_cuda_copy(*state, host, bytes);
 }
 
@@ -163,9 +163,9 @@ sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state) {
   const sl_call_cut *cut = cut_of(call);
   int32_t *host = (int32_t *)calloc((size_t)cut->pieces + 1, sizeof *host);
   *state = NULL;
-  sl_status status = host
-                         ? copy_starts(cut, host, state)
-                         : sl_fail(SL_E_MEMORY, "no memory for where %d pieces begin", cut->pieces);
+  sl_status status =
+      host ? copy_starts(cut, host, state)
+           : sl_fail(SL_E_MEMORY, "out of memory for the offsets of %d pieces", cut->pieces);
   free(host);
   if (!status) status = prepare_attend(SL_F32, call->in_type[0].dim[2] / call->attrs->heads);
   if (!status) return SL_OK;

@@ -26,10 +26,11 @@ static void *open_library(void) {
 static sl_status blas_load(void) {
   void *opened = open_library();
   if (!opened)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "libcublasLt.so.%d, which GPUs need, was not found: install "
-                   "it or name its folder in LD_LIBRARY_PATH (%s)",
-                   CUBLAS_VER_MAJOR, dlerror());
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "libcublasLt.so.%d, which GPUs need, was not found: install it or add its folder to "
+        "LD_LIBRARY_PATH (%s)",
+        CUBLAS_VER_MAJOR, dlerror());
 #define X(name)                                                       \
   if (!(loaded.name = (__typeof__(loaded.name))dlsym(opened, #name))) \
     return sl_fail(SL_E_UNSUPPORTED, "libcublasLt has no " #name);

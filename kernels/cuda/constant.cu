@@ -105,7 +105,7 @@ sl_status sli_cuda_constant_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (!values->of) return SL_OK;
   if (cudaMalloc(state, bytes))
-    return sl_fail(SL_E_MEMORY, "no memory for a constant of %zu bytes", bytes);
+    return sl_fail(SL_E_MEMORY, "out of memory for a constant of %zu bytes", bytes);
   return sl_cuda_copy(*state, values->of, bytes);
 }
 

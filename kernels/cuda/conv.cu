@@ -238,9 +238,11 @@ sl_status sli_cuda_conv_prepare(const sl_call *call, void **state) {
   *state = NULL;
   for (int i = 0; i < call->nin; i++)
     if (call->in_type[i].ndim >= 0 && sl_type_elements(&call->in_type[i]) > INT32_MAX)
-      return sl_fail(SL_E_UNSUPPORTED, "a GPU convolves arrays of up to %d elements", INT32_MAX);
+      return sl_fail(SL_E_UNSUPPORTED, "a GPU can convolve arrays of at most %d elements",
+                     INT32_MAX);
   if (sl_type_elements(&call->out_type[0]) > INT32_MAX)
-    return sl_fail(SL_E_UNSUPPORTED, "a GPU's convolution makes up to %d elements", INT32_MAX);
+    return sl_fail(SL_E_UNSUPPORTED, "a convolution on a GPU can make at most %d elements",
+                   INT32_MAX);
   return SL_OK;
 }
 

@@ -21,18 +21,20 @@ static sl_status missing(cudaError_t error) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (!driver)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "there is no NVIDIA driver: install one (nvidia-smi shows whether it works), in "
-                   "a container let it in from the host, or use --devices cpu");
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "no NVIDIA driver: install one (nvidia-smi shows whether it works), pass it through to "
+        "the container, or use --devices cpu");
   if (error == cudaErrorInsufficientDriver)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "the NVIDIA driver is too old: it knows CUDA %d.%d and this build needs %d.%d; "
-                   "install a newer driver, build with an older toolkit, or use --devices cpu",
-                   driver / 1000, driver % 100 / 10, runtime / 1000, runtime % 100 / 10);
-  return sl_fail(SL_E_UNSUPPORTED,
-                 "no GPU can be used (%s): look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-                 "--devices cpu",
-                 cudaGetErrorString(error));
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "the NVIDIA driver is too old: it supports CUDA %d.%d, but this build needs %d.%d; "
+        "install a newer driver, build with an older toolkit, or use --devices cpu",
+        driver / 1000, driver % 100 / 10, runtime / 1000, runtime % 100 / 10);
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "no usable GPU (%s): check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --devices cpu",
+      cudaGetErrorString(error));
 }
 
 static _Thread_local const char *failure;
@@ -78,7 +80,7 @@ sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
   cudaError_t error = cudaGetDeviceProperties(&properties, device);
   if (!error) error = cudaDeviceGetPCIBusId(d.pci, sizeof d.pci, device);
   if (!error) error = cudaMemGetInfo(&d.free_bytes, &d.memory_bytes);
-  if (error) return sli_cuda_check(error, device, "cannot be described");
+  if (error) return sli_cuda_check(error, device, "cannot be queried");
   snprintf(d.name, sizeof d.name, "%.*s", (int)sizeof d.name - 1, properties.name);
   d.major = properties.major;
   d.minor = properties.minor;
@@ -96,8 +98,8 @@ static void reach(int device, int other) {
   cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
   if (!error && !can && device < other)
     sli_log(
-        "GPUs %d and %d do not reach each other's memory: what goes between them goes through "
-        "the host's",
+        "GPUs %d and %d cannot access each other's memory: data between them goes through host "
+        "memory",
         device, other);
   if (!error && can) error = cudaSetDevice(device);
   if (!error && can) error = cudaDeviceEnablePeerAccess(other, 0);
@@ -123,7 +125,7 @@ sl_status sl_cuda_memory_create(int device, size_t bytes, void **memory) {
   char what[64];
   sl_status status = sli_cuda_use(device);
   if (status) return status;
-  snprintf(what, sizeof what, "has no %zu bytes left", bytes);
+  snprintf(what, sizeof what, "cannot allocate %zu bytes", bytes);
   status = sli_cuda_check(cudaMalloc(&p, bytes), device, what);
   if (status) return status;
   status = sli_cuda_check(cudaMemset(p, 0, bytes), device, "cannot clear its memory");
@@ -149,7 +151,7 @@ sl_status sl_cuda_pinned_create(size_t bytes, void **memory) {
     return SL_OK;
   }
   cudaGetLastError();
-  return sl_fail(SL_E_MEMORY, "the host cannot pin %zu bytes: %s", bytes,
+  return sl_fail(SL_E_MEMORY, "cannot pin %zu bytes of host memory: %s", bytes,
                  cudaGetErrorString(error));
 }
 

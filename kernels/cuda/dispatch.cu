@@ -170,7 +170,7 @@ size_t sli_cuda_restore_scratch(const sl_call *call) {
 sl_status sli_cuda_restore_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (call->nin <= PARTS + 1) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "a GPU gets rows back from at most %d devices, not %d", PARTS,
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU can receive rows from at most %d devices, not %d", PARTS,
                  call->nin - 1);
 }
 

@@ -224,10 +224,10 @@ static void say_failed(const sl_firing *firing, cudaError_t error) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&said)) return;
   sli_log(
-      "what %s launches cannot be a CUDA graph: %s. It is launched kernel by kernel; what "
-      "comes after it is not mentioned",
+      "%s cannot be captured as a CUDA graph: %s. Its kernels are launched one by one; further "
+      "cases are not logged",
       firing->name ? firing->name : "a program",
-      error ? cudaGetErrorString(error) : "something did not start while capturing");
+      error ? cudaGetErrorString(error) : "a launch failed during capture");
 }
 
 /* Captures into e->exec. Launches nothing. */

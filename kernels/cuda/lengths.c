@@ -200,7 +200,7 @@ static sl_status check_fill(const fill *f, int32_t rows, int32_t room) {
   const sli_cuda_op *entry = sli_cuda_op_find(c->op);
   sl_call call = sli_call_shape(c);
   if (entry && entry->crowded) return entry->crowded(&call, rows);
-  return sl_fail(SL_E_INPUT, "%d rows come to output %d, and there is room for %d", (int)rows,
+  return sl_fail(SL_E_INPUT, "%d rows come to output %d, but it has room for %d", (int)rows,
                  f->output, (int)room);
 }
 

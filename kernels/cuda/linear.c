@@ -136,13 +136,14 @@ sl_status sli_cuda_product_handle(const sli_blas **library, cublasLtHandle_t *ha
   if (loaded) return loaded;
   *library = blas;
   cudaGetDevice(&device);
-  if (device >= MAX_DEVICES) return sl_fail(SL_E_UNSUPPORTED, "GPU %d is one too many", device);
+  if (device >= MAX_DEVICES)
+    return sl_fail(SL_E_UNSUPPORTED, "GPU %d is beyond the supported number of GPUs", device);
   pthread_mutex_lock(&lock);
   if (!handles[device]) status = blas->cublasLtCreate(&handles[device]);
   *handle = handles[device];
   pthread_mutex_unlock(&lock);
   if (!status) return SL_OK;
-  return sl_fail(SL_E_DEVICE, "cuBLASLt does not start on GPU %d: %s", device,
+  return sl_fail(SL_E_DEVICE, "cannot start cuBLASLt on GPU %d: %s", device,
                  blas->cublasLtGetStatusString(status));
 }
 
@@ -321,7 +322,7 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
     *state = p;
     return SL_OK;
   }
-  return sl_fail(SL_E_DEVICE, "cuBLASLt has no product [%lld, %lld] x [%lld, %lld]%s%s: %s",
+  return sl_fail(SL_E_DEVICE, "cuBLASLt has no kernel for [%lld, %lld] x [%lld, %lld]%s%s: %s",
                  (long long)s.m, (long long)s.k, (long long)s.k, (long long)s.n,
                  s.bf16 ? " in bf16" : "", s.input[BIAS] < 0 ? "" : " with bias",
                  common.blas->cublasLtGetStatusString(why));

@@ -124,9 +124,10 @@ sl_status sli_cuda_matmul_prepare(const sl_call *call, void **state) {
   if (!status && !why) why = make_layouts(m, call);
   if (!status && !why) why = choose_algorithm(m);
   if (!status && why)
-    status = sl_fail(SL_E_DEVICE, "cuBLASLt has no products [%lld, %lld] x [%lld, %lld]: %s",
-                     (long long)m->p.m, (long long)m->p.k, (long long)m->p.k, (long long)m->p.n,
-                     m->blas->cublasLtGetStatusString(why));
+    status =
+        sl_fail(SL_E_DEVICE, "cuBLASLt has no kernel for products [%lld, %lld] x [%lld, %lld]: %s",
+                (long long)m->p.m, (long long)m->p.k, (long long)m->p.k, (long long)m->p.n,
+                m->blas->cublasLtGetStatusString(why));
   if (status) sli_cuda_matmul_release(m);
   else *state = m;
   return status;

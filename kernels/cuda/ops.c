@@ -10,7 +10,7 @@
 static sl_status parts_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (call->nin <= SLI_CUDA_PARTS) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "a GPU adds at most %d parts of a gradient, not %d",
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU can add at most %d parts of a gradient, not %d",
                  SLI_CUDA_PARTS, call->nin);
 }
 

@@ -29,7 +29,7 @@ constexpr int64_t PITCH = INT32_MAX;
 sl_status want_pitch(const sl_type *whole, const sl_part *part) {
   sli_cut cut = sli_part_cut(whole, part);
   if (cut.rows == 1 || cut.whole <= PITCH) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "a GPU takes parts of rows of up to %lld bytes, not %lld",
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU can take parts of rows of at most %lld bytes, not %lld",
                  (long long)PITCH, (long long)cut.whole);
 }
 
@@ -221,7 +221,7 @@ void sli_cuda_concat_b(const sl_call *call, void *stream) {
 sl_status sli_cuda_sum_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (call->nin <= SUMMANDS) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "a GPU adds at most %d arrays, not %d", SUMMANDS, call->nin);
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU can add at most %d arrays, not %d", SUMMANDS, call->nin);
 }
 
 void sli_cuda_sum(const sl_call *call, void *stream) {

@@ -170,7 +170,7 @@ sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
       cudaMalloc((void **)&a->cos, bytes)) {
     free(a);
     free(host);
-    return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
+    return sl_fail(SL_E_MEMORY, "out of memory for a table of %zu angles", count);
   }
   a->sin = a->cos + count;
   a->pairs = pairs;

@@ -24,7 +24,8 @@ static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call 
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
                    c->op->name);
   if (c->attrs.shown)
-    return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) shows no first keys (attrs.shown) on a GPU",
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "op '%s' (%s) does not support first keys (attrs.shown) on a GPU",
                    c->name ? c->name : "", c->op->name);
   *made = (sli_cuda_call){.launch = entry ? entry->launch : own->launch,
                           .release = entry ? entry->release : own->release,

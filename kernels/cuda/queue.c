@@ -46,7 +46,7 @@ typedef struct cuda_queue {
 static void fail(cuda_queue *q, const char *op, const char *why) {
   if (q->failed || sli_cuda_capture_spoil()) return;
   q->failed = true;
-  snprintf(q->why, sizeof q->why, "GPU %d failed, seen after %s: %s", q->device, op, why);
+  snprintf(q->why, sizeof q->why, "GPU %d failed, noticed after %s: %s", q->device, op, why);
 }
 
 static void must(cuda_queue *q, cudaError_t error, const char *op) {
@@ -96,7 +96,7 @@ static sl_status cuda_open(const sl_queue_config *config, void **queue) {
   q->times = sli_cuda_times_create();
   cudaError_t error = cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, 0);
   if (!error) error = make_events(q);
-  status = sli_cuda_check(error, q->device, "gave no stream");
+  status = sli_cuda_check(error, q->device, "cannot create a stream");
   if (!status && config->scratch_bytes)
     status = sl_cuda_memory_create(q->device, config->scratch_bytes, &q->scratch);
   if (status) cuda_close(q);
@@ -203,7 +203,7 @@ static void complete(cuda_queue *q, uint64_t fence) {
 static cudaEvent_t next_event(cuda_queue *q) {
   cudaEvent_t event = q->events[++q->launched % RING];
   if (q->failed || q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
-  must(q, cudaEventSynchronize(event), "a firing of long ago");
+  must(q, cudaEventSynchronize(event), "waiting for an earlier firing");
   if (!q->failed) complete(q, q->launched - RING);
   return event;
 }
@@ -213,7 +213,7 @@ static bool cuda_launch(void *queue, const sl_program *program, const sl_firing 
   (void)now_ns, (void)duration_ns;
   cuda_queue *q = queue;
   if (!program) return true;
-  must(q, cudaSetDevice(q->device), "choosing it");
+  must(q, cudaSetDevice(q->device), "selecting the GPU");
   cudaEvent_t event = next_event(q);
   sli_range_begin(firing->name);
   if (!q->failed) launch_program(q, program, firing);
@@ -249,7 +249,7 @@ static uint64_t cuda_due(void *queue, uint64_t fence) {
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   cuda_queue *q = queue, *of = other;
   if (q == of || q->failed || cuda_passed(of, fence)) return;
-  must(q, cudaSetDevice(q->device), "choosing it");
+  must(q, cudaSetDevice(q->device), "selecting the GPU");
   must(q, cudaStreamWaitEvent(q->stream, of->events[fence % RING], 0), "waiting");
 }
 

@@ -64,7 +64,7 @@ static sl_status check_folder(const char *folder) {
   if (error) return sl_fail(SL_E_INPUT, "folder %s: %s", folder, strerror(error));
   const char *name = memory_system((long)s.f_type);
   if (!name) return SL_OK;
-  return sl_fail(SL_E_INPUT, "folder %s lies in memory (%s), not on a disk: name another one",
+  return sl_fail(SL_E_INPUT, "folder %s is in memory (%s), not on a disk: use another folder",
                  folder, name);
 }
 
@@ -82,7 +82,7 @@ static int open_nameless(const char *folder) {
 
 static sl_status no_room(const char *folder, size_t bytes, size_t available, const char *why) {
   char want[32], have[32];
-  return sl_fail(SL_E_MEMORY, "no %s of room in %s: %s%s", sli_format_bytes(want, (double)bytes),
+  return sl_fail(SL_E_MEMORY, "no room for %s in %s: %s%s", sli_format_bytes(want, (double)bytes),
                  folder, sli_format_bytes(have, (double)available), why);
 }
 
@@ -91,7 +91,8 @@ static sl_status check_room(const char *folder, int fd, size_t bytes) {
   struct rlimit limit;
   struct statvfs s;
   if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes)
-    return no_room(folder, bytes, limit.rlim_cur, " is the most a file may have (ulimit -f)");
+    return no_room(folder, bytes, limit.rlim_cur,
+                   " is the limit on the size of a file (ulimit -f)");
   if (fstatvfs(fd, &s) || s.f_bavail >= bytes / s.f_frsize) return SL_OK;
   return no_room(folder, bytes, s.f_bavail * s.f_frsize, " are available");
 }
@@ -127,8 +128,8 @@ static void say_cached(const char *folder) {
   pthread_mutex_lock(&saying);
   if (!said)
     sli_log(
-        "note: no direct I/O in %s: what goes to disk passes through the page cache, and is "
-        "dropped from there",
+        "note: no direct I/O in %s: transfers to disk go through the page cache, and are dropped "
+        "from it afterwards",
         folder);
   said = true;
   pthread_mutex_unlock(&saying);
@@ -139,7 +140,7 @@ static sl_status fill_in(sli_disk_file *f) {
   if (status) return status;
   void *at = mmap(NULL, f->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
-    return sl_fail(SL_E_MEMORY, "no addresses for %zu bytes on disk: %s", f->bytes,
+    return sl_fail(SL_E_MEMORY, "no address space for %zu bytes on disk: %s", f->bytes,
                    strerror(errno));
   f->begin = at;
   f->direct = make_direct(f->fd);
@@ -160,7 +161,7 @@ sl_status sli_disk_file_create(const char *where, size_t bytes, void **memory) {
   sl_status status = check_folder(folder);
   if (status) return status;
   sli_disk_file f = {.fd = open_nameless(folder), .bytes = sli_disk_pages(SLI_MAX(bytes, 1))};
-  if (f.fd < 0) return sl_fail(SL_E_IO, "no file can be made in %s: %s", folder, strerror(errno));
+  if (f.fd < 0) return sl_fail(SL_E_IO, "cannot create a file in %s: %s", folder, strerror(errno));
   f.folder = sli_strdup(folder);
   status = fill_in(&f);
   if (!status) {

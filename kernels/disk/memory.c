@@ -27,7 +27,7 @@ static sl_status move(void *to, const void *from, size_t bytes) {
 static sl_status move_within(char *to, const char *from, size_t bytes) {
   enum { BUFFER = 1 << 20 };
   char *buffer = aligned_alloc(SLI_DISK_PAGE, BUFFER);
-  if (!buffer) return sl_fail(SL_E_MEMORY, "no memory for %d bytes of a buffer", BUFFER);
+  if (!buffer) return sl_fail(SL_E_MEMORY, "out of memory: a buffer of %d bytes", BUFFER);
   sl_status status = SL_OK;
   for (size_t done = 0; done < bytes && !status; done += BUFFER) {
     size_t n = SLI_MIN(bytes - done, (size_t)BUFFER);

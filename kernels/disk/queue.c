@@ -24,8 +24,7 @@ static void say_plain(const char *why) {
   static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
   static bool said;
   pthread_mutex_lock(&saying);
-  if (!said)
-    sli_log("note: no io_uring here (%s): disks are read and written one piece after another", why);
+  if (!said) sli_log("note: no io_uring (%s): disks are read and written one piece at a time", why);
   said = true;
   pthread_mutex_unlock(&saying);
 }
@@ -120,7 +119,7 @@ static sl_status disk_prepare(sl_program *program, int device) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
     if (is_plain_copy(c)) continue;
-    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks only copy, as it is",
+    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks can only copy registers unchanged",
                    c->name ? c->name : "", c->op->name);
   }
   return SL_OK;

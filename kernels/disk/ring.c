@@ -38,7 +38,7 @@ void sli_disk_ring_close(sli_disk_ring *r) {
 /* Submits a piece. The ring has an entry for each piece, so one is free. */
 static void ask(sli_disk_ring *r, sli_disk_way *piece) {
   struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
-  SLI_CHECK(sqe, "io_uring has no place for %d pieces", DEPTH);
+  SLI_CHECK(sqe, "io_uring has no room for %d pieces", DEPTH);
   if (piece->out)
     io_uring_prep_write(sqe, piece->file->fd, piece->memory, (unsigned)piece->bytes,
                         (uint64_t)piece->at);

@@ -80,7 +80,7 @@ static sl_status go_through(const sli_disk_way *way, char *buffer) {
 
 static sl_status go_buffered(const sli_disk_way *way) {
   char *buffer = aligned_alloc(SLI_DISK_PAGE, BUFFER);
-  if (!buffer) return sl_fail(SL_E_MEMORY, "no memory for %d bytes of a buffer", BUFFER);
+  if (!buffer) return sl_fail(SL_E_MEMORY, "out of memory: a buffer of %d bytes", BUFFER);
   sl_status status = SL_OK;
   for (sli_disk_way left = *way; left.bytes && !status;) {
     sli_disk_way part = left;

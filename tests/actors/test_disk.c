@@ -356,6 +356,6 @@ int main(void) {
     RUN(what_breaks_ends_the_run);
   }
   RUN(check_refused, "/there/is/none", 16, "folder /there/is/none: No such file or directory");
-  RUN(check_refused, ".", 1 << 28, "of room in .: ");
+  RUN(check_refused, ".", 1 << 28, "no room for ");
   return 0;
 }

@@ -252,16 +252,16 @@ int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, TEST_SANITIZED ? 20 : 60);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(run_one, seed);
   for (int workers = 1; workers <= 2; workers++) RUN(lazy_readers_give_slots_back, workers);
-  RUN(refuse, "cannot have the same slots", other_quota);
-  RUN(refuse, "cannot have the same slots", initial_slot);
-  RUN(refuse, "which is not before it", later_register);
-  RUN(refuse, "cannot have the same slots", other_device);
-  RUN(refuse, "not written on one queue", other_queue);
-  RUN(refuse, "lane1 cannot lie over lane0", two_slots_over);
-  RUN(refuse, "lane1 cannot lie over lane0", other_device_over);
-  RUN(refuse, "which is not before it", later_over);
-  RUN(refuse, "there is no memory", no_such_memory);
-  RUN(refuse, "actor make0 writes registers lane0 and turn1, which have the same slots", one_maker);
+  RUN(refuse, "cannot share slots", other_quota);
+  RUN(refuse, "cannot share slots", initial_slot);
+  RUN(refuse, "which does not precede it", later_register);
+  RUN(refuse, "cannot share slots", other_device);
+  RUN(refuse, "not written on the same queue", other_queue);
+  RUN(refuse, "lane1 cannot alias lane0", two_slots_over);
+  RUN(refuse, "lane1 cannot alias lane0", other_device_over);
+  RUN(refuse, "which does not precede it", later_over);
+  RUN(refuse, "no memory", no_such_memory);
+  RUN(refuse, "actor make0 writes registers lane0 and turn1, which share slots", one_maker);
   for (uint64_t seed = 1; seed < 6; seed++) RUN(run_without_turns, seed);
   return 0;
 }

@@ -234,7 +234,7 @@ static void a_cycle_of_credits_is_written_out(void) {
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   CHECK(sl_plan_prove(plan) == SL_E_STUCK, "accepted");
   static const char *const lines[] = {
-      "these actors wait for each other in a circle:\n",
+      "these actors wait for each other in a cycle:\n",
       "  writer (firing 1) waits for a free slot of register x (quota act.b = 1) from reader\n",
       "  reader (firing 0) waits for key 1 of register x from writer", "act.b=2"};
   for (size_t i = 0; i < SLI_COUNT(lines); i++)
@@ -262,7 +262,7 @@ static void impossible_plans_are_refused_by_name(void) {
 
   plan = backwards(2);
   plan->regs[0].initial = 1; /* but the writer begins with key 0 */
-  check_refused(plan, SL_E_INPUT, "actor writer writes register x from key 0 on");
+  check_refused(plan, SL_E_INPUT, "actor writer writes register x starting at key 0");
 
   plan = backwards(2);
   plan->actors[0].nout = 0;
@@ -271,13 +271,13 @@ static void impossible_plans_are_refused_by_name(void) {
   plan = backwards(2);
   plan->actors[0].nout = 0;
   plan->regs[0].initial = 1; /* never written again, but the reader returns it */
-  check_refused(plan, SL_E_INPUT, "actor reader gives back register x");
+  check_refused(plan, SL_E_INPUT, "actor reader returns register x");
 
   plan = backwards(2);
   sl_plan_add_device(plan, (sl_device){.name = "e", .kind = "null"});
   plan->regs[0].device = 1;
   plan->regs[0].activation = 1;
-  check_refused(plan, SL_E_INPUT, "register x lies on device e but is written on d");
+  check_refused(plan, SL_E_INPUT, "register x is on device e but written on d");
 
   plan = backwards(2);
   plan->regs[0].pool = sl_plan_add_pool(plan, (sl_pool){.name = "p", .quota = 1});

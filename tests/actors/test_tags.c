@@ -127,9 +127,9 @@ static void ticks_travel_with_copies(void) {
   dies_of(line_of(false, false), NULL);
   dies_of(line_of(true, true), NULL); /* two reorderings cancel out */
   dies_of(line_of(false, true),
-          "actor use reads key 1 of register y in tick 0: it was made in tick 1");
+          "actor use reads key 1 of register y in tick 0, but it was made in tick 1");
   dies_of(line_of(true, false),
-          "actor use reads key 0 of register y in tick 0: it was made in tick 1");
+          "actor use reads key 0 of register y in tick 0, but it was made in tick 1");
 }
 
 /* A register aliases another that is still read afterwards. */
@@ -142,7 +142,7 @@ static void who_is_covered_is_not_read(void) {
   add_actor(plan, "make", &make_op, 0, NULL, 1, &both[0])->source = true;
   add_actor(plan, "cover", &make_op, 1, &both[0], 1, &both[1]);
   add_actor(plan, "late", &make_op, 2, both, 0, NULL);
-  dies_of(plan, "actor late reads key 0 of register under, over which register over lies by now");
+  dies_of(plan, "actor late reads key 0 of register under, which register over has overwritten");
 }
 
 static void is_refused(sl_plan *plan, const char *why) {
@@ -159,7 +159,7 @@ static void what_is_left_out_is_not_read(void) {
   for (int r = 0; r < 2; r++) add_register(plan, r ? "y" : "x", -1, 0);
   add_actor(plan, "make", &make_op, 0, NULL, 1, &(sl_port){0, two})->source = true;
   add_actor(plan, "need", &need_op, 1, &(sl_port){0, two}, 1, &(sl_port){1, each});
-  is_refused(plan, "actor need, op need: input 0 is not there in microbatch 1, piece 0");
+  is_refused(plan, "actor need, op need: input 0 does not exist in microbatch 1, piece 0");
 }
 
 /* make fills x; use reads x with one of two row counts. */
@@ -180,8 +180,9 @@ static void rows_are_counted_by_their_own_number(bool other, bool filled) {
   a->program->calls->in_length = &numbers[other];
   is_refused(
       plan,
-      filled ? "actor use, op make: input 0 lies in register x, and is told of rows of another one"
-             : "actor make, register x: no call says how many rows of it are valid");
+      filled ? "actor use, op make: input 0 is in register x, but its row count is that of another "
+               "register"
+             : "actor make, register x: no call sets the number of its valid rows");
 }
 
 /* Two sizes that differ by a few bytes are reported exactly. */

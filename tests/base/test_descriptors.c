@@ -16,8 +16,9 @@
 static size_t counted(void) {
   size_t got, open;
   CHECK(sli_descriptors_reserve("a test needs", SIZE_MAX / 4, 0, &got), "there is room for all");
-  const char *at = strstr(sl_detail(), "beside the ");
-  CHECK(at && sscanf(at, "beside the %zu that are open", &open) == 1, "it says '%s'", sl_detail());
+  const char *at = strstr(sl_detail(), "in addition to the ");
+  CHECK(at && sscanf(at, "in addition to the %zu already open", &open) == 1, "it says '%s'",
+        sl_detail());
   return open;
 }
 

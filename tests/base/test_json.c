@@ -49,55 +49,54 @@ static void what_is_json_is_taken(void) {
 static void what_is_none_is_refused(void) {
   static const struct {
     const char *text, *says;
-  } rows[] = {
-      {"", "line 1, column 1: wanted a value, found the end"},
-      {"  \n x", "line 2, column 2: wanted a value, found x"},
-      {"{\"a\": NaN}", "line 1, column 7: wanted a value, found NaN}"},
-      {"[-Infinity]", "wanted a digit, found Infinity"},
-      {"[1,]", "wanted a value, found ]"},
-      {"{\"a\":1,}", "wanted a key in quotes"},
-      {"{a:1}", "wanted a key"},
-      {"{\"a\" 1}", "wanted a colon"},
-      {"[1 2]", "wanted a comma or ]"},
-      {"{\"a\":1 \"b\":2}", "wanted a comma or }"},
-      {"1 2", "more than one value, found 2"},
-      {"{}}", "more than one value"},
-      {"01", "more than one value"},
-      {"1.", "wanted a digit"},
-      {".5", "wanted a value"},
-      {"+1", "wanted a value"},
-      {"1e", "wanted a digit"},
-      {"-", "wanted a digit"},
-      {"tru", "wanted a value"},
-      {"nul", "wanted a value"},
-      {"'a'", "wanted a value"},
-      {"[1] // one", "more than one value"},
-      {"\"a", "a text without an end"},
-      {"\"a\nb\"", "a control character in a text"},
-      {"\"\\x41\"", "no escape"},
-      {"\"\\u12", "four digits of 16"},
-      {"\"\\u12g4\"", "four digits of 16"},
-      {"\"\\u0000\"", "a zero in it"},
-      {"\"\\ud800\"", "half a pair"},
-      {"\"\\udc00\"", "half a pair"},
-      {"\"\\ud800\\u0041\"", "half a pair"},
-      {"\"\\", "no escape"},
-      {"\"\xff\"", "no UTF-8"},
-      {"\"\xc3\"", "no UTF-8"},
-      {"\"\xc0\x80\"", "no UTF-8"},
-      {"\"\xed\xa0\x80\"", "no UTF-8"},
-      {"\"\xf4\x90\x80\x80\"", "no UTF-8"},
-      {"\"\xe2\x82", "no UTF-8"},
-      {"1e999", "a number beyond"},
-      {"{\"a\": [0, -1e400]}", "a.json: a[1]: a number beyond"},
-      {"{\"a\": 1, \"b\": 2, \"a\": 3}", "a.json: a: its key stands there twice"},
-      {"[{\"x\": {\"\\u0061\": 1, \"a\": 2}}]", "a.json: [0].x.a: its key stands there twice"},
-      {"0.0000000000000000000000000000000000000000000000000000000000000001",
-       "a number of more than 63 characters"}};
+  } rows[] = {{"", "line 1, column 1: expected a value, found the end"},
+              {"  \n x", "line 2, column 2: expected a value, found x"},
+              {"{\"a\": NaN}", "line 1, column 7: expected a value, found NaN}"},
+              {"[-Infinity]", "expected a digit, found Infinity"},
+              {"[1,]", "expected a value, found ]"},
+              {"{\"a\":1,}", "expected a key in quotes"},
+              {"{a:1}", "expected a key"},
+              {"{\"a\" 1}", "expected a colon"},
+              {"[1 2]", "expected a comma or ]"},
+              {"{\"a\":1 \"b\":2}", "expected a comma or }"},
+              {"1 2", "more than one value, found 2"},
+              {"{}}", "more than one value"},
+              {"01", "more than one value"},
+              {"1.", "expected a digit"},
+              {".5", "expected a value"},
+              {"+1", "expected a value"},
+              {"1e", "expected a digit"},
+              {"-", "expected a digit"},
+              {"tru", "expected a value"},
+              {"nul", "expected a value"},
+              {"'a'", "expected a value"},
+              {"[1] // one", "more than one value"},
+              {"\"a", "unterminated string"},
+              {"\"a\nb\"", "control character in a string"},
+              {"\"\\x41\"", "invalid escape"},
+              {"\"\\u12", "four hexadecimal digits"},
+              {"\"\\u12g4\"", "four hexadecimal digits"},
+              {"\"\\u0000\"", "a zero character"},
+              {"\"\\ud800\"", "unpaired surrogate"},
+              {"\"\\udc00\"", "unpaired surrogate"},
+              {"\"\\ud800\\u0041\"", "unpaired surrogate"},
+              {"\"\\", "invalid escape"},
+              {"\"\xff\"", "invalid UTF-8"},
+              {"\"\xc3\"", "invalid UTF-8"},
+              {"\"\xc0\x80\"", "invalid UTF-8"},
+              {"\"\xed\xa0\x80\"", "invalid UTF-8"},
+              {"\"\xf4\x90\x80\x80\"", "invalid UTF-8"},
+              {"\"\xe2\x82", "invalid UTF-8"},
+              {"1e999", "number beyond"},
+              {"{\"a\": [0, -1e400]}", "a.json: a[1]: number beyond"},
+              {"{\"a\": 1, \"b\": 2, \"a\": 3}", "a.json: a: duplicate key"},
+              {"[{\"x\": {\"\\u0061\": 1, \"a\": 2}}]", "a.json: [0].x.a: duplicate key"},
+              {"0.0000000000000000000000000000000000000000000000000000000000000001",
+               "number longer than 63 characters"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++)
     refused(rows[i].text, strlen(rows[i].text), rows[i].says);
   refused("[1]\0", 4, "more than one value");
-  refused("\"a\0\"", 4, "a control character");
+  refused("\"a\0\"", 4, "control character");
 }
 
 static void levels_and_values_have_a_bound(void) {
@@ -107,11 +106,11 @@ static void levels_and_values_have_a_bound(void) {
     memset(deep + n, ']', (size_t)n);
     deep[2 * n] = 0;
     if (n == SLI_JSON_DEPTH) taken(deep);
-    else refused(deep, strlen(deep), "more levels than are read");
+    else refused(deep, strlen(deep), "nested too deeply");
   }
   static char open[1 << 20];
   memset(open, '[', sizeof open);
-  refused(open, sizeof open, "more levels than are read");
+  refused(open, sizeof open, "nested too deeply");
   sli_json doc;
   CHECK(!sli_json_read("a", "[1,2,3]", 7, 4, &doc), "four values are four");
   sli_json_fini(&doc);
@@ -163,23 +162,23 @@ static void a_table_takes_what_it_has(void) {
 
 static void values_of_other_kinds_are_named(void) {
   static const char *const rows[][2] = {
-      {"[]", "a.json: wanted an object, found an array"},
-      {"3", "a.json: wanted an object, found 3"},
+      {"[]", "a.json: expected an object, found an array"},
+      {"3", "a.json: expected an object, found 3"},
       {"{}", "a.json: number is missing"},
-      {"{\"number\": \"2\"}", "a.json: number: wanted a number from 0 to 10, found a text"},
-      {"{\"number\": -1}", "number: wanted a number from 0 to 10, found -1"},
+      {"{\"number\": \"2\"}", "a.json: number: expected a number from 0 to 10, found a string"},
+      {"{\"number\": -1}", "number: expected a number from 0 to 10, found -1"},
       {"{\"number\": null}", "found null"},
       {"{\"number\": 1, \"whole\": 1.5}",
-       "whole: wanted a whole number from -5 to 9.00719925e+15, found 1.5"},
+       "whole: expected a whole number from -5 to 9.00719925e+15, found 1.5"},
       {"{\"number\": 1, \"whole\": 1e17}", "found 1e+17"},
       {"{\"number\": 1, \"whole\": []}", "found an array"},
-      {"{\"number\": 1, \"flag\": 1}", "flag: wanted true or false, found 1"},
-      {"{\"number\": 1, \"text\": {}}", "text: wanted a text, found an object"},
-      {"{\"number\": 1, \"object\": [1]}", "object: wanted an object, found an array"},
-      {"{\"number\": 1, \"array\": {\"a\": 1}}", "array: wanted an array, found an object"},
+      {"{\"number\": 1, \"flag\": 1}", "flag: expected true or false, found 1"},
+      {"{\"number\": 1, \"text\": {}}", "text: expected a string, found an object"},
+      {"{\"number\": 1, \"object\": [1]}", "object: expected an object, found an array"},
+      {"{\"number\": 1, \"array\": {\"a\": 1}}", "array: expected an array, found an object"},
       {"{\"number\": 1, \"numbr\": 1}",
-       "a.json: numbr: not understood; known there: number, whole, flag, text, object, array, note"},
-      {"{\"number\": 1, \"\\u001b[2J\\n\": 1}", "a.json: \\x1b[2J : not understood"}};
+       "a.json: numbr: unknown key; the keys are number, whole, flag, text, object, array, note"},
+      {"{\"number\": 1, \"\\u001b[2J\\n\": 1}", "a.json: \\x1b[2J : unknown key"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     sli_json doc;
     values v = {0};

@@ -438,13 +438,13 @@ static void test_who_is_astray_is_refused_and_harms_nothing(void) {
   sli_control_make_key(other_key);
   sli_control_options other = options_of(1, 2, "");
   other.key = other_key;
-  check_astray(other, "does not take this job's key");
+  check_astray(other, "rejects this job's key");
   other = options_of(1, 2, "");
   other.job = "another";
-  check_astray(other, "belongs to job another, this is test");
+  check_astray(other, "belongs to job another, but this is test");
   other = options_of(1, 2, "");
   other.incarnation = 3;
-  check_astray(other, "is of incarnation 3, job test is at 0");
+  check_astray(other, "has incarnation 3, but job test has 0");
 }
 
 static void test_who_comes_after_the_start_harms_nothing(void) {

@@ -178,7 +178,7 @@ static void one_more_setting_is_refused(process *p) {
 }
 
 static void another_plan_is_refused(process *p) {
-  check_refused(p, 0, NULL, p->self == 1 ? 11 : 10, "process 1 runs another plan (");
+  check_refused(p, 0, NULL, p->self == 1 ? 11 : 10, "process 1 runs a different plan (");
 }
 
 static void too_much_for_a_meeting_is_refused(process *p) {

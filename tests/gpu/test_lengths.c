@@ -215,7 +215,7 @@ static void check_crowded(void) {
       strstr(
           f.why,
           "op h.0/own_ids (own_ids): 86 rows come to device 1 of the stage for its experts 4 to 7, "
-          "and it has room for 64: --expert-rows 1.72"),
+          "but it has room for 64: --expert-rows 1.72"),
       "the failure is %s", f.why);
   end(&f);
 }

@@ -102,11 +102,11 @@ static void null_without_an_error_is_one(void) {
   EXPECT(g, SL_E_USAGE, "metric accuracy is NULL");
   g = create(1);
   sl_metric(g, "loss", input(g));
-  EXPECT(g, SL_E_USAGE, "metric loss needs a name of its own");
+  EXPECT(g, SL_E_USAGE, "metric loss needs a name other than loss");
   g = create(1);
   sl_metric(g, "size", input(g));
   sl_metric(g, "size", input(g));
-  EXPECT(g, SL_E_USAGE, "metric size exists already");
+  EXPECT(g, SL_E_USAGE, "metric size already exists");
   g = create(1);
   sl_metric(g, "best", sl_argmax(g, input(g), -1));
   EXPECT(g, SL_E_USAGE, "metric best must be f32", "got i32[8, 256]");
@@ -124,7 +124,7 @@ static void arguments_are_counted(void) {
   x = input(g);
   sl_graph *other = create(1);
   sl_gelu(other, x);
-  EXPECT(other, SL_E_USAGE, "tensor of another graph");
+  EXPECT(other, SL_E_USAGE, "tensor of a different graph");
   sl_graph_destroy(g);
 }
 
@@ -138,7 +138,7 @@ static void parameters_are_checked(void) {
   g = create(1);
   param(g, "w", 2, 2);
   param(g, "w", 3, 3);
-  EXPECT(g, SL_E_USAGE, "parameter w exists already, from ", "test_errors.c:");
+  EXPECT(g, SL_E_USAGE, "parameter w already exists, from ", "test_errors.c:");
 }
 
 static void sources_are_checked(void) {
@@ -190,7 +190,7 @@ static void training_needs_a_goal(void) {
   g = create(1);
   x = input(g);
   sl_train(g, sl_mse(g, project(g, x, "w"), x), &(sl_optimizer){.lr = -1});
-  EXPECT(g, SL_E_USAGE, "optimizer: lr must not be negative");
+  EXPECT(g, SL_E_USAGE, "optimizer: lr must be finite and not negative");
 }
 
 static void idle_parameters_are_told(void) {
@@ -293,7 +293,7 @@ static void stages_do_not_go_back(void) {
   sl_block_stage(g, 2);
   sl_block(g, "b");
   sl_block_stage(g, 1);
-  EXPECT(g, SL_E_USAGE, "block b is put on stage 1", "later one");
+  EXPECT(g, SL_E_USAGE, "block b: invalid stage 1", "later stage");
 }
 
 int main(void) {

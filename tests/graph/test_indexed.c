@@ -168,7 +168,7 @@ static void the_graph_keeps_the_values(void) {
   CHECK(!sl_constant(g, SL_TYPE(SL_F32, 4), (float[4]){0}, t), "of another shape than `like`");
   CHECK(sl_graph_status(g) == SL_E_SHAPE && strstr(sl_detail(), "test_indexed.c:") &&
             strstr(sl_detail(),
-                   "a constant of f32[4] cannot be shared out as main/constant.1 f32[3]"),
+                   "constant of type f32[4] cannot be sharded like main/constant.1 f32[3]"),
         "%s", sl_detail());
   sl_graph_destroy(g);
 }

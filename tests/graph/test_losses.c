@@ -108,8 +108,8 @@ static void refuse(sl_loss loss, const char *text) {
 static void what_makes_no_sense_is_refused(void) {
   refuse((sl_loss){.smoothing = 1.5f}, "smoothing must be from 0 to 1, not 1.5");
   refuse((sl_loss){.smoothing = NAN}, "smoothing must be from 0 to 1, not nan");
-  refuse((sl_loss){.weights = (const float[]){1, -2, 1}}, "class 1 weighs -2");
-  refuse((sl_loss){.weights = (const float[]){1, 2, INFINITY}}, "class 2 weighs inf");
+  refuse((sl_loss){.weights = (const float[]){1, -2, 1}}, "class 1 has weight -2");
+  refuse((sl_loss){.weights = (const float[]){1, 2, INFINITY}}, "class 2 has weight inf");
 }
 
 /* ---- sharded and in pieces ------------------------------------------------------------------ */
@@ -313,23 +313,24 @@ static void refuse_parts(loss_of *loss, way w, const char *text) {
 static void what_cannot_be_in_parts_is_refused(void) {
   refuse_parts(of_a_mean, (way){2, 1, 1, 1},
                "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
-               "data-parallel devices has a summand: only what is linear");
+               "data-parallel devices has a partial sum: only linear ops");
   refuse_parts(of_a_mean, (way){1, 3, 1, 1},
-               "of which each of 3 sequence-parallel devices has a summand");
+               "of which each of 3 sequence-parallel devices has a partial sum");
   refuse_parts(alone, (way){1, 7, 1, 1}, "its output 0, i32[8, 6], has too few positions");
   refuse_parts(alone, (way){1, 4, 1, 2}, "has too few positions");
-  refuse_parts(of_a_mean, (way){1, 1, 1, 2},
-               "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, "
-               "head/cross_entropy.1:share, each piece has a summand");
+  refuse_parts(
+      of_a_mean, (way){1, 1, 1, 2},
+      "op head/exp.1 (exp) cannot be cut into pieces: each piece has a partial sum of its input 0, "
+      "head/cross_entropy.1:share");
   refuse_parts(of_a_sum, (way){2, 1, 1, 1},
                "op head/exp.1 (exp) reads head/weighted_cross_entropy.1, of which");
   refuse_parts(of_a_sum, (way){1, 1, 1, 2},
-               "of its input 0, head/weighted_cross_entropy.1, each piece has");
-  refuse_parts(with_decay, (way){1, 1, 1, 2}, "and not with what is whole");
+               "each piece has a partial sum of its input 0, head/weighted_cross_entropy.1");
+  refuse_parts(with_decay, (way){1, 1, 1, 2}, "and not together with a whole input");
   refuse_parts(of_guesses, (way){2, 1, 1, 1},
-               "reads head/reduce_max.1:1, which depends on parameters: not with");
+               "reads head/reduce_max.1:1, which depends on parameters: not supported with");
   refuse_parts(of_guesses, (way){1, 1, 1, 2},
-               "op head/target_weight.1 (target_weight) is about whole microbatches");
+               "op head/target_weight.1 (target_weight) works on whole microbatches");
 }
 
 int main(void) {

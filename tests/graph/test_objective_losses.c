@@ -330,7 +330,7 @@ static void odd_shapes_are_refused(void) {
   g = sl_graph_create(NULL);
   own = sl_param(g, SL_TYPE(SL_F32, 2), SL_CONSTANT(0), "own");
   CHECK(!sl_dpo_loss(g, own, own, &(sl_dpo){.smoothing = 0.5f}) &&
-            strstr(sl_detail(), "smoothing 0.5 from 0 to below 0.5"),
+            strstr(sl_detail(), "smoothing is 0.5, must be from 0 to less than 0.5"),
         "%s", sl_detail());
   sl_graph_destroy(g);
   trl_case c = {.grpo = true};

@@ -112,7 +112,8 @@ static void a_second_line_is_refused(void) {
   FILE *file = fopen(path, "w");
   CHECK(file && fputs("1: F1 F1 F1 F1 B1 B1 B1 B1\n1: F1 B1\n", file) > 0 && !fclose(file), "%m");
   sl_plan *plan = make_plan();
-  CHECK(fix_order(plan, path) == SL_E_INPUT && strstr(sl_detail(), ":2: device 1 has an order"),
+  CHECK(fix_order(plan, path) == SL_E_INPUT &&
+            strstr(sl_detail(), ":2: device 1 already has an order"),
         "%s", sl_detail());
   sl_plan_destroy(plan);
 }
@@ -124,7 +125,7 @@ static void every_device_has_a_line(void) {
       {"", "device 0 has no order"},
       {"# none\n\n", "device 0 has no order"},
       {"1: F1 F1 F1 F1 B1 B1 B1 B1\n", "device 0 has no order"},
-      {"0: F0 F0 F0 F0 B0 B0 B0 B0", "device 1 has no order: each of the 2 has a line"},
+      {"0: F0 F0 F0 F0 B0 B0 B0 B0", "device 1 has no order; each of the 2 devices needs a line"},
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     FILE *file = fopen(path, "w");

@@ -166,9 +166,9 @@ static void refused(const stored *s, const char *word) {
 static void what_is_missing_or_doubled_is_named(void) {
   const sl_type type = SL_TYPE(SL_F32, 4, 6), other = SL_TYPE(SL_F32, 6, 4);
   stored s = {2, {{type, {range(0, 0, 1), all, all}}, {type, {range(0, 2, 4), all, all}}}};
-  refused(&s, "has only parts of tensor w, f32[4, 6]: w[flat 6:12] is in none");
+  refused(&s, "has only parts of tensor w, f32[4, 6]: w[flat 6:12] is missing");
   s = (stored){1, {{type, {range(1, 0, 3), all, all}}}};
-  refused(&s, "w[flat 3:6] is in none");
+  refused(&s, "w[flat 3:6] is missing");
   s = (stored){2, {{type, {range(0, 0, 3), all, all}}, {type, {range(0, 2, 4), all, all}}}};
   refused(&s, "parts of tensor w, f32[4, 6], overlap");
   s = (stored){1, {{other, {range(0, 0, 3), all, all}}}};

@@ -292,21 +292,21 @@ static void broken_files_are_named(void) {
   } cases[] = {
       {"0: 0 1 2 3\n1: 0 1 2\n2: 0 1 2 3\n", ":2: microbatch 1 goes from stage 0 to stage 2"},
       {"0: 0 1 2 3\n1: 1 2 3\n2: 0 1 2 3\n", ":2: microbatch 1 goes from stage 1 to stage 3"},
-      {"0: 0 1 3\n1: 0 1 3\n2: 0 2 3\n", "2 microbatches visit stage 1, but 1 stage 2"},
-      {"0: 0 3\n1: 0 3\n2: 0 3\n", "nobody visits stages 1 to 2"},
-      {"0: 0 1 2 3\n1: 0 1 4 3\n2: 0 1 2 3\n", ":2: there is no stage 4: there are 4, 0 to 3"},
+      {"0: 0 1 3\n1: 0 1 3\n2: 0 2 3\n", "2 microbatches visit stage 1, but 1 visit stage 2"},
+      {"0: 0 3\n1: 0 3\n2: 0 3\n", "no microbatch visits stages 1 to 2"},
+      {"0: 0 1 2 3\n1: 0 1 4 3\n2: 0 1 2 3\n", ":2: no stage 4; there are 4, 0 to 3"},
       {"0: 0 1 2 3\n1: 0 1 1 2 3\n2: 0 1 2 3\n", ":2: microbatch 1 visits stage 1 twice"},
       {"0: 0 1 2 3\n2: 0 1 2 3\n", "microbatch 1 has no path"},
       {"0: 0 1 2 3\n1: 0 1 2 3\n\n1: 0 1 2 3\n2: 0 3\n",
-       ":4: microbatch 1 has a path already, in line 2"},
-      {"0: 0 1 2 3\n1: 0 1 2 3\n2: 0 1 2 3\n3: 0 1 2 3", ":4: there is no microbatch 3"},
-      {"0: 0 1 2 3\n1 0 1 2 3\n", ":2: not MICROBATCH: STAGE"},
-      {"0: 0 1 2 3\n1:\n", ":2: not MICROBATCH: STAGE"},
-      {"0: 0 1 -2 3\n", ":1: not MICROBATCH: STAGE"},
-      {"0: 0 1 2x 3\n", ":1: not MICROBATCH: STAGE"},
-      {"0: 0 1 99999999999999999999 3\n", ":1: not MICROBATCH: STAGE"},
-      {"-1: 0 1 2 3\n", ":1: not MICROBATCH: STAGE"},
-      {"", "microbatch 0 has no path: a step has 3"}};
+       ":4: microbatch 1 already has a path, in line 2"},
+      {"0: 0 1 2 3\n1: 0 1 2 3\n2: 0 1 2 3\n3: 0 1 2 3", ":4: no microbatch 3"},
+      {"0: 0 1 2 3\n1 0 1 2 3\n", ":2: must be MICROBATCH: STAGE"},
+      {"0: 0 1 2 3\n1:\n", ":2: must be MICROBATCH: STAGE"},
+      {"0: 0 1 -2 3\n", ":1: must be MICROBATCH: STAGE"},
+      {"0: 0 1 2x 3\n", ":1: must be MICROBATCH: STAGE"},
+      {"0: 0 1 99999999999999999999 3\n", ":1: must be MICROBATCH: STAGE"},
+      {"-1: 0 1 2 3\n", ":1: must be MICROBATCH: STAGE"},
+      {"", "microbatch 0 has no path; a step has 3"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++)
     CHECK(read_text(cases[i].text, strlen(cases[i].text), 3, 4) == SL_E_INPUT &&
               strstr(sl_detail(), cases[i].word) && strstr(sl_detail(), "paths graph_paths."),

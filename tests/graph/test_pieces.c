@@ -434,7 +434,7 @@ static void what_cannot_be_cut_is_told(void) {
   sl_lowered_destroy(lowered);
   sl_graph_destroy(g);
   TOLD(faulty(MIXES, 3, NULL), SL_E_UNSUPPORTED, "test_pieces.c:", "op main/mix.1 (mix)",
-       "cannot be cut in pieces", "mix positions", "main/linear.1 f32[2, 12, 8]");
+       "cannot be cut into pieces", "mix positions", "main/linear.1 f32[2, 12, 8]");
   CHECK(!sli_pass_gradients(g = faulty(MIXES, 1, NULL)), "uncut it is a model like any other");
   sl_graph_destroy(g);
   TOLD(faulty(LOOKS_AHEAD, 2, NULL), SL_E_UNSUPPORTED, "op main/attention.1", "attrs.full");
@@ -445,8 +445,8 @@ static void what_cannot_be_cut_is_told(void) {
   TOLD(faulty(SOUND, 13, NULL), SL_E_USAGE, "13 pieces", "only 12 positions");
   TOLD(faulty(SOUND, 2, (int64_t[]){5, 6}), SL_E_USAGE, "11 positions", "12");
   TOLD(faulty(SOUND, 2, (int64_t[]){12, 0}), SL_E_USAGE, "piece 1 has 0");
-  TOLD(reads_other_rows(true), SL_E_UNSUPPORTED, "embedding.1", "whole of its input 1");
-  TOLD(reads_other_rows(false), SL_E_UNSUPPORTED, "linear.2", "whole of its input 1");
+  TOLD(reads_other_rows(true), SL_E_UNSUPPORTED, "embedding.1", "whole input 1");
+  TOLD(reads_other_rows(false), SL_E_UNSUPPORTED, "linear.2", "whole input 1");
 
   g = sl_graph_create(&(sl_graph_options){.pieces = 3});
   sl_tensor *x;

@@ -291,7 +291,7 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   CHECK(
       sli_choose_rows(g, dims, &(sli_grid){.size = {5, 1}}, SLI_AXIS_DATA, &choice) == SL_E_USAGE &&
           strstr(sl_detail(),
-                 "the data of embedding/source.1 cannot be shared out over 5 "
+                 "the data of embedding/source.1 cannot be split over 5 "
                  "devices: its output 0, i32[4, 16], has too few rows"),
       "%s", sl_detail());
   free(dims);
@@ -309,7 +309,7 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   CHECK(sli_choose_rows(g, dims, &(sli_grid){.size = {2, 1}}, SLI_AXIS_DATA, &choice) ==
                 SL_E_UNSUPPORTED &&
             strstr(sl_detail(),
-                   "op main/secret.1 (secret) has no form for 2 data-parallel devices "
+                   "op main/secret.1 (secret) has no rule for 2 data-parallel devices "
                    "that have source.1 f32[4, 6] split along dim 0: set .pieces or .signatures"),
         "%s", sl_detail());
   free(dims);

@@ -347,16 +347,16 @@ static void what_cannot_be_is_said_with_its_reason(void) {
               "h.2/gelu.1");
   check_error(g, (sl_given_sbp){"h.0/layernorm.1", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
               "op layernorm h.0/layernorm.1 f32[2, 128, 2048] cannot lie as S2 on 4 devices: no "
-              "way to have it so is known");
+              "rule for this layout is known");
   check_error(g, (sl_given_sbp){"h.0/gelu.1", SLI_AXIS_TENSOR, S0}, SL_E_USAGE,
-              "op gelu h.0/gelu.1 f32[2, 128, 8192] cannot lie as S0 on 4 devices: its dim 0 is "
-              "of 2 units");
+              "op gelu h.0/gelu.1 f32[2, 128, 8192] cannot lie as S0 on 4 devices: its dim 0 "
+              "has 2 units");
   check_error(g, (sl_given_sbp){"transformer.wpe.weight", SLI_AXIS_TENSOR, S2}, SL_E_USAGE,
               "parameter transformer.wpe.weight f32[128, 2048] cannot lie as S2 on 4 devices: it "
               "has no dim 2");
   check_error(g, (sl_given_sbp){"transformer.wpe.weight", SLI_AXIS_TENSOR, P}, SL_E_USAGE,
               "parameter transformer.wpe.weight f32[128, 2048] cannot lie as P on 4 devices: no "
-              "way to have it so is known");
+              "rule for this layout is known");
   sl_graph_destroy(g);
 }
 

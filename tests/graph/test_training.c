@@ -195,32 +195,32 @@ static void mistakes_are_named(void) {
     sl_training training;
     const char *text;
   } cases[] = {
-      {{.optimizer = "lamb"}, "optimizer lamb: adamw, adam, sgd, lion, muon are known"},
-      {{.optimizer = "linear"}, "optimizer linear: adamw"},
-      {{.optimizer = "sgd:momentun=1"}, "'momentun=1' is not one of NAME=NUMBER with lr"},
-      {{.optimizer = "sgd:momentum"}, "'momentum' is not one of"},
+      {{.optimizer = "lamb"},
+       "unknown optimizer lamb: must be one of adamw, adam, sgd, lion, muon"},
+      {{.optimizer = "linear"}, "optimizer linear: must be one of adamw"},
+      {{.optimizer = "sgd:momentun=1"}, "'momentun=1' must be NAME=NUMBER with one of lr"},
+      {{.optimizer = "sgd:momentum"}, "'momentum' must be NAME=NUMBER"},
       {{.optimizer = "sgd:momentum=1"}, "momentum must be in [0, 1)"},
-      {{.optimizer = "sgd:nesterov"}, "nesterov needs a momentum"},
+      {{.optimizer = "sgd:nesterov"}, "nesterov needs momentum"},
       {{.optimizer = "sgd:nesterov=2"}, "'nesterov=2'"},
-      {{.schedule = "step"}, "schedule step: constant, linear, cosine and wsd are known"},
+      {{.schedule = "step"}, "schedule step: must be constant, linear, cosine or wsd"},
       {{.schedule = "linear"}, "needs decay_steps"},
-      {{.schedule = "wsd:decay-steps=5,decay-begin=7"}, "decay_begin must not lie behind"},
+      {{.schedule = "wsd:decay-steps=5,decay-begin=7"}, "decay_begin must be from 0 to"},
       {{.schedule = "cosine:decay-steps=1.5"}, "'decay-steps=1.5'"},
-      {{.nfrozen = 1, .frozen = (const char *[]){"net.9"}}, "freeze net.9: no parameter has such"},
+      {{.nfrozen = 1, .frozen = (const char *[]){"net.9"}}, "freeze net.9: matches no parameter"},
       {{.nfrozen = 1, .frozen = (const char *[]){"net"}}, "every parameter is frozen"},
-      {{.nlora = 1, .lora = (const char *[]){"net.7=2"}}, "lora net.7: no linear map has"},
-      {{.nlora = 1, .lora = (const char *[]){"net=0"}}, "lora net=0: not as PATTERN=RANK"},
-      {{.ngroups = 1, .groups = (const char *[]){"ln_2:lr=1"}},
-       "group ln_2: no parameter has such"},
-      {{.ngroups = 1, .groups = (const char *[]){"ln_1"}}, "group ln_1: not as PATTERN:"},
-      {{.ngroups = 1, .groups = (const char *[]){"ln_1:rate=2"}}, "'rate=2' is not one of"}};
+      {{.nlora = 1, .lora = (const char *[]){"net.7=2"}}, "lora net.7: matches no weight"},
+      {{.nlora = 1, .lora = (const char *[]){"net=0"}}, "lora net=0: must be PATTERN=RANK"},
+      {{.ngroups = 1, .groups = (const char *[]){"ln_2:lr=1"}}, "group ln_2: matches no parameter"},
+      {{.ngroups = 1, .groups = (const char *[]){"ln_1"}}, "group ln_1: must be PATTERN:"},
+      {{.ngroups = 1, .groups = (const char *[]){"ln_1:rate=2"}}, "'rate=2' must be NAME=NUMBER"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++)
     refuse(make(&cases[i].training, NULL), cases[i].text);
-  refuse(make(NULL, &(sl_optimizer){.rule = &sl_op_gelu}), "op gelu is no optimizer");
+  refuse(make(NULL, &(sl_optimizer){.rule = &sl_op_gelu}), "op gelu is not an optimizer");
   refuse(make(NULL, &(sl_optimizer){.rule = &no_states}), "op none must update all of its outputs");
   sl_graph *g = make(NULL, &(sl_optimizer){.lr = SL_OFF});
   sl_group(g, "ln_1", &(sl_group_settings){.lr = 1});
-  refuse(g, "the optimizer's own, which the schedule is of, is 0");
+  refuse(g, "the schedule scales the optimizer's own, which is 0");
 }
 
 static void patterns_are_runs_of_components(void) {

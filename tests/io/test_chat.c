@@ -204,22 +204,22 @@ static void what_is_not_known_is_refused(void) {
       {"{{ x is frob }}", "test \"frob\""},
       {"{{ bos_token.frob() }}", "a text has no method \"frob\""},
       {"{{ messages | groupby('role') }}", "filter \"groupby\""},
-      {"{{ messages.append(1) }}", "may not change a list"},
+      {"{{ messages.append(1) }}", "must not change a list"},
       {"{{ frob() }}", "\"frob\" is undefined"},
       {"{{ f(*a) }}", "\"f\" is undefined"},
       {"{{ cycler(1, 2) }}", "\"cycler\" is not supported"},
-      {"{% for x in [1] %}{{ loop([2]) }}{% endfor %}", "a loop that is not recursive"},
-      {"{{ 'a", "string does not end"},
-      {"{{ a", "a tag does not end"},
+      {"{% for x in [1] %}{{ loop([2]) }}{% endfor %}", "a loop was called that is not recursive"},
+      {"{{ 'a", "string has no end"},
+      {"{{ a", "a tag has no end"},
       {"{% if a %}", "ends before elif"},
       {"{{ a b }}", "\"b\""},
       {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))) }}",
        "deeper"},
       {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-       "than it may"},
+       "it takes too m"},
       {"{% set n = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set n.a = n.a + n.a %}{% endfor %}",
        "memory"},
-      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "macros call each other"},
+      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "macros are nested"},
       {"{% set n = namespace(a=[]) %}{% for i in range(200) %}{% set n.a = [n.a] %}{% endfor %}{{ n.a }}",
        "deeper"},
       {"{{ '\u00e9' | upper }}", "beyond ASCII"},
@@ -237,9 +237,9 @@ static void what_is_not_known_is_refused(void) {
 /* Values are bounded before a template runs, too, and JSON is parsed strictly. */
 static void values_are_bounded(void) {
   static const char *const rows[][2] = {{"[\"0123456789\", \"0123456789\", \"0123456789\"]",
-                                         "a value for the template: it takes more memory"},
+                                         "a value for the template: it takes too much memory"},
                                         {"[1, 02]", "a value: not JSON at line 1, column 6"},
-                                        {"{\"a\": \"\\ud800\"}", "half a pair of surrogates"}};
+                                        {"{\"a\": \"\\ud800\"}", "unpaired surrogate"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     sli_values *v = sli_values_create(200, NULL);
     sli_value_read(v, rows[i][0], strlen(rows[i][0]));

@@ -216,7 +216,7 @@ static void answers_that_cannot_be_found_are_told(void) {
   refused_by(
       "{% macro say(m) %}{% generation %}{{ m.content }}{% endgeneration %}{% endmacro %}"
       "{% for m in messages %}{{ say(m) }}{% endfor %}",
-      turns, "a generation block within a macro");
+      turns, "a generation block must not be in a macro");
   refused_by("{% generation %}{% endgeneration %}x", turns, "nothing to learn");
   refused_by(NULL, turns, "has no chat template; --chat-template NAME");
   sli_token_row row = {0};

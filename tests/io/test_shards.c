@@ -63,12 +63,12 @@ int main(void) {
   RUN(check_refused, "{\"weight_map\":{\"a\":\"two.safetensors\"}}", "tensor a");
   RUN(check_refused, "{\"weight_map\":{\"a\":\"three.safetensors\"}}", "three.safetensors");
   RUN(check_refused, "{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "../one");
-  RUN(check_refused, "{\"weight_map\":{\"a\":7}}", "weight_map.a: wanted a text, found 7");
+  RUN(check_refused, "{\"weight_map\":{\"a\":7}}", "weight_map.a: expected a string, found 7");
   RUN(check_refused, "{\"weight_map\":{}}", "weight_map");
-  RUN(check_refused, "{\"weight_map\":[1]}", "weight_map: wanted an object, found an array");
-  RUN(check_refused, "[]", "wanted an object, found an array");
+  RUN(check_refused, "{\"weight_map\":[1]}", "weight_map: expected an object, found an array");
+  RUN(check_refused, "[]", "expected an object, found an array");
   RUN(check_refused, "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}",
-      "its key stands there twice");
+      "duplicate key");
   RUN(check_refused, "{", "not JSON at line 1, column 2");
   write_weights("model.safetensors", "c", 3); /* the file takes precedence over an index */
   CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 1, "one file: %s",

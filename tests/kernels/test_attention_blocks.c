@@ -299,7 +299,7 @@ static void bad_shapes_are_refused(void) {
   s.attrs.full = false;
   refuse(&sl_op_choose_blocks, 2, &s, "attrs.value must be a share");
   s.attrs.count = 1;
-  refuse(&sl_op_choose_blocks, 2, &s, "attrs.count must be 2 blocks or more");
+  refuse(&sl_op_choose_blocks, 2, &s, "attrs.count must be at least 2 blocks");
   s.attrs.value = 0.5f;
   refuse(&sl_op_choose_blocks, 2, &s, "not both");
   s.in[3].dim[2] = 4;
@@ -315,7 +315,7 @@ static void bad_lists_are_named(void) {
   CHECK(!sl_op_attention_blocks.check(&call), "%s", sl_detail());
   list[15] = 1;
   CHECK(sl_op_attention_blocks.check(&call) == SL_E_INPUT &&
-            strstr(sl_detail(), "query block 2, head 1, begins with block 1"),
+            strstr(sl_detail(), "query block 2, head 1, begins with an invalid block 1"),
         "%s", sl_detail());
   list[15] = 2;
   list[17] = 1;

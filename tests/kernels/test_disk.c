@@ -224,12 +224,12 @@ static sl_status create(const char *path, size_t bytes) {
 
 static void a_full_disk_is_named(void) {
   check_says(create(".", (size_t)1 << 60), SL_E_MEMORY,
-             "no 1048576 TiB of room in .: ", " are available");
+             "no room for 1048576 TiB in .: ", " are available");
   struct rlimit had, little;
   CHECK(!getrlimit(RLIMIT_FSIZE, &had), "no limits");
   little = had, little.rlim_cur = 1 << 20;
   CHECK(!setrlimit(RLIMIT_FSIZE, &little), "no limit can be set");
-  check_says(create(".", 3 << 20), SL_E_MEMORY, "no 3.0 MiB of room in .: 1.0 MiB", "ulimit -f");
+  check_says(create(".", 3 << 20), SL_E_MEMORY, "no room for 3.0 MiB in .: 1.0 MiB", "ulimit -f");
   CHECK(!setrlimit(RLIMIT_FSIZE, &had), "the limit stays");
 }
 
@@ -242,7 +242,7 @@ static void a_wrong_folder_is_named(void) {
   check_says(create("/there/is/none", PAGE), SL_E_INPUT, "/there/is/none", "No such file");
   check_says(create("/dev/null", PAGE), SL_E_INPUT, "/dev/null", "Not a directory");
   if (lies_in_memory("/dev/shm"))
-    check_says(create("/dev/shm", PAGE), SL_E_INPUT, "/dev/shm lies in memory", "tmpfs");
+    check_says(create("/dev/shm", PAGE), SL_E_INPUT, "/dev/shm is in memory", "tmpfs");
   CHECK(!setenv("TMPDIR", "/there/is/none", 1), "no environment");
   check_says(create(NULL, PAGE), SL_E_INPUT, "/there/is/none", "No such file");
   unsetenv("TMPDIR");

@@ -297,19 +297,19 @@ static void check_misfits(void) {
   check_misfit(&sl_op_slice, NULL, 1, &x, "attrs.user must point to an sl_part");
   check_misfit(SLICE(PART(2, 0, 1)), 1, &x,
                "a part along dim 2 needs an array with that dim, got f32[4, 6]");
-  check_misfit(SLICE({.axis = 0, .nranges = 4}), 1, &x, "a part has 0 to 3 ranges, got 4");
+  check_misfit(SLICE({.axis = 0, .nranges = 4}), 1, &x, "a part must have 0 to 3 ranges, got 4");
   check_misfit(SLICE(PART(1, 4, 3)), 1, &x,
                "range 0 of a part, 3 from 4 on, must lie in [0, 6), got f32[4, 6]");
   check_misfit(SLICE({.axis = SL_PART_FLAT, .nranges = 2, .begin = {0, 5}, .count = {6, 1}}), 1, &x,
                "range 1 of a part, 1 from 5 on, must lie in [6, 24), got f32[4, 6]");
-  check_misfit(SLICE(PART(0, 1, 0)), 1, &x, "a part may not be empty, got f32[0, 6]");
+  check_misfit(SLICE(PART(0, 1, 0)), 1, &x, "a part must not be empty, got f32[0, 6]");
   check_misfit(&sl_op_join, NULL, 2, halves, "attrs.user must point to an sl_joint");
   check_misfit(JOIN(x, PART(1, 0, 3), PART(1, 3, 3)), 2, odd,
                "part 1 must be f32[4, 3], got f32[4, 2]");
   check_misfit(JOIN(x, PART(1, 0, 3), PART(1, 2, 3)), 2, halves,
-               "parts 0 and 1 may not overlap, got f32[4, 6]");
+               "parts 0 and 1 must not overlap, got f32[4, 6]");
   check_misfit(JOIN(x, PART(1, 0, 3), PART(1, 3, 2)), 2, odd,
-               "parts must make up the whole, got f32[4, 6]");
+               "parts must cover the whole, got f32[4, 6]");
   check_misfit(JOIN(x, PART(1, 0, 3), PART(0, 0, 2)), 2, (sl_type[]){F32(4, 3), F32(2, 6)},
                "parts 0 and 1 must be along one dim to be joined, got f32[4, 6]");
   check_misfit(&sl_op_sum, NULL, 2, odd, "summand 1 must be f32[4, 3], got f32[4, 2]");

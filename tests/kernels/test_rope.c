@@ -67,7 +67,7 @@ static void check_refusals(void) {
               "lower bound"},
              {"yarn:factor=inf,original_max_position_embeddings=64", "factor"},
              {"none:factor=2", "factor"},
-             {"none:partial_rotary_factor=1.5", "partial_rotary_factor=1.5 is more than 1"},
+             {"none:partial_rotary_factor=1.5", "partial_rotary_factor=1.5 must not exceed 1"},
              {"linear:factor=2,partial_rotary_factor=0", "partial_rotary_factor"}};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {
     sl_rope rope;

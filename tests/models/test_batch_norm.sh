@@ -53,7 +53,7 @@ done
 train 4 "${patient[@]}" --tensor 2
 python3 compare.py f.safetensors "$reference/batch_norm_4.safetensors" || fail "channels shared out: other numbers"
 ends 2 "$actorrun" --steps 1 --microbatches 2 --data-parallel 2 "$model"
-says "batch_norm) has no form for 2 data-parallel devices" err
+says "batch_norm) has no rule for 2 data-parallel devices" err
 
 ends 0 "$actorrun" --steps 3 --microbatches 4 --init "$reference/batch_norm_init.safetensors" --checkpoint c "$model"
 ends 0 "$actorrun" --steps 6 --microbatches 4 --checkpoint c --resume --save f.safetensors "$model"

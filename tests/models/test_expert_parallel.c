@@ -358,7 +358,7 @@ static sl_status lower_flat(bool reshaped) {
 }
 
 static void ids_in_a_row_are_refused_with_the_way_out(void) {
-  CHECK(lower_flat(false) == SL_E_USAGE && strstr(sl_detail(), "count tokens in a row") &&
+  CHECK(lower_flat(false) == SL_E_USAGE && strstr(sl_detail(), "have all tokens in one dim") &&
             strstr(sl_detail(), "sl_reshape"),
         "%s", sl_detail());
   CHECK(!lower_flat(true), "%s", sl_detail());

@@ -194,12 +194,12 @@ static void check_refusals(void) {
   sl_quota unknown = {"fod", SL_NONE, 2};
   check_refusal(
       (sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &unknown},
-      SL_E_USAGE, "no quota is called fod");
+      SL_E_USAGE, "unknown quota fod");
   check_refusal((sl_lower_options){.parallel.stages = 9}, SL_E_USAGE, "only 4 blocks");
   check_refusal((sl_lower_options){.parallel.stages = 2, .schedule.activations = 0.01}, SL_E_BUDGET,
-                "no schedule of 2 devices keeps to schedule.activations 0.01");
+                "no schedule of 2 devices stays within schedule.activations 0.01");
   check_refusal((sl_lower_options){.parallel.stages = 2, .devices.budget_bytes = 1024}, SL_E_BUDGET,
-                "no schedule of 2 devices fits in 1.0 KiB a device");
+                "no schedule of 2 devices fits in 1.0 KiB per device");
 }
 
 /* Where all schedules get stuck, the proof of one says which quota would help. */

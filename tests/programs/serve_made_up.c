@@ -145,7 +145,8 @@ static sl_status submit(void *self, const sl_request *q, uint64_t *id) {
     count_all();
   }
   pthread_mutex_unlock(&lock);
-  return full ? sl_fail(SL_E_BUSY, "%d requests wait already", most_queued) : SL_OK;
+  return full ? sl_fail(SL_E_BUSY, "the queue is full: %d requests are waiting", most_queued)
+              : SL_OK;
 }
 
 static void cancel(void *self, uint64_t id) {

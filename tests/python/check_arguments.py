@@ -104,7 +104,7 @@ class Arguments(unittest.TestCase):
             self.refused("integer", lambda: run.train(1.5))
             self.refused("integer", lambda: run.train("3"))
             self.refused("integer", lambda: run.train(float("nan")))
-            self.refused("it must be 0 to", lambda: run.train(2 ** 62))
+            self.refused("must be from 0 to", lambda: run.train(2 ** 62))
             self.assertEqual(run.train(0), [])
             self.assertEqual(len(run.train(np.int64(2))), 2)
 

@@ -38,7 +38,7 @@ class Graphs(unittest.TestCase):
         self.assertEqual(g.layernorm(x, one, one, eps=1e-6).name[-11:], "layernorm.2")
         self.assertEqual((x + x * x).shape, (8, 3))
         self.assertEqual(g.softcap(x, cap=30).shape, (8, 3))
-        with self.assertRaisesRegex(sl.ShapeError, "the cap must be above 0 and finite, got -2"):
+        with self.assertRaisesRegex(sl.ShapeError, "the cap must be finite and above 0, got -2"):
             wrong = sl.Graph()
             wrong.softcap(wrong.param("a", (3, 5)), -2)
         with self.assertRaisesRegex(TypeError, "takes x, w, b, transposed, not weight"):

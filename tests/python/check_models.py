@@ -62,7 +62,7 @@ class Models(unittest.TestCase):
         for wrong, says in ((lambda: sl.models.gpt(layer=3), "unknown option layer; did you mean layers"),
                             (lambda: sl.models.llama(kv_heads="x"), "kv_heads"),
                             (lambda: sl.load(os.path.join(self.at, "nosuch.gguf")), "nosuch.gguf"),
-                            (lambda: sl.Run(sl.models.gpt()), "something to learn")):
+                            (lambda: sl.Run(sl.models.gpt()), "no training data")):
             with self.assertRaisesRegex(sl.Error, says) as caught:
                 wrong()
             self.assertNotIn("--kv-heads", str(caught.exception))

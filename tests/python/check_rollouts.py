@@ -51,7 +51,7 @@ class Rollouts(unittest.TestCase):
             self.train(reward)
 
     def test_wrong_rollouts_are_named(self):
-        for options, says in (({"group": 3}, "not a multiple of a group of 3"), ({"kl": -1.0}, "a kl of -1"),
+        for options, says in (({"group": 3}, "must be a multiple of group, 3"), ({"kl": -1.0}, "kl is -1"),
                               ({"stop": ["ab"]}, "'ab' is 2 tokens")):
             with self.assertRaisesRegex((sl.Error, ValueError), says):
                 sl.Run(sl.models.gpt(**SMALL), rollouts=sl.Rollouts(PROMPTS, len, **options))
@@ -109,7 +109,7 @@ class Objectives(unittest.TestCase):
                 losses = [s.loss for s in run.train(15)]
             self.assertLess(losses[-1], losses[0])
             self.assertEqual([r.reward for r in of.reports], [4 if reward else 0] * 15)
-        with self.assertRaisesRegex(sl.Error, "answers of the model itself are no data"):
+        with self.assertRaisesRegex(sl.Error, "only the model's own answers"):
             sl.Run(sl.models.gpt(**SMALL), rollouts=sl.Rollouts(PROMPTS, distill=sl.Distill(teacher, data=0.5)))
 
     def test_one_thing_is_learned(self):

@@ -270,14 +270,15 @@ static void wrong_options_are_named(void) {
   sl_args *args = read_words();
   const sl_rollouts_options good = options_of(&x, args, prompts);
   sl_rollouts_options o = good;
-  o.group = 4, refused(&o, "a step of 10 rows is not a multiple of a group of 4"), o = good;
-  o.group = 1, refused(&o, "a group of 1 answers"), o = good;
-  o.nprompts = 0, refused(&o, "there are no prompts"), o = good;
-  o.clip_low = 2, refused(&o, "ratios cannot be clipped to -1"), o = good;
-  o.ahead = 9, refused(&o, "of parameters that are 9 old"), o = good;
-  o.devices = 11, refused(&o, "11 devices are to answer 10 prompts"), o = good;
-  o.kl = -1, refused(&o, "a kl of -1"), o = good;
-  prompts[3].count = 10, refused(&o, "prompt 4 has 10 tokens, in a context of 10");
+  o.group = 4, refused(&o, "batch is 10 rows, must be a multiple of group, 4"), o = good;
+  o.group = 1, refused(&o, "group is 1, must be at least 2"), o = good;
+  o.nprompts = 0, refused(&o, "no prompts are given"), o = good;
+  o.clip_low = 2, refused(&o, "clip range -1"), o = good;
+  o.ahead = 9, refused(&o, "ahead is 9"), o = good;
+  o.devices = 11, refused(&o, "devices is 11, must be 1 to the 10 prompts"), o = good;
+  o.kl = -1, refused(&o, "kl is -1"), o = good;
+  prompts[3].count = 10,
+  refused(&o, "prompt 4 has 10 tokens: must have at least 1, and fewer than the context of 10");
   prompts[3].count = 0, refused(&o, "prompt 4 has 0 tokens");
   sl_args_destroy(args);
 }

@@ -248,8 +248,8 @@ static void wrong_settings_are_refused(sl_session *s, sl_session *without) {
   q = good, q.min_p = 2, refused(s, &q, "min_p");
   q = good, q.min_tokens = 5, refused(s, &q, "min_tokens is 5");
   q = good, q.bias = &far, q.nbias = 1, refused(s, &q, "token 256");
-  q = good, q.bias = &infinite, q.nbias = 1, refused(s, &q, "bias of token 1");
-  q = good, q.frequency_penalty = 1, refused(without, &q, "takes none");
+  q = good, q.bias = &infinite, q.nbias = 1, refused(s, &q, "bias for token 1");
+  q = good, q.frequency_penalty = 1, refused(without, &q, "does not support");
 }
 
 int main(void) {

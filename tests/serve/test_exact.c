@@ -242,9 +242,9 @@ static void what_rounds_is_refused(void) {
   served_model(&s, "gpt", batches_gpt);
   sl_session_options kv = served_options(&s), dtype = kv;
   kv.kv = SL_BF16;
-  refused(&kv, "numbers.exact: not with keys and values in bf16");
+  refused(&kv, "numbers.exact: not supported with keys and values in bf16");
   dtype.lower.numbers.dtype = SL_BF16;
-  refused(&dtype, "numbers.exact: not with numbers.dtype bf16");
+  refused(&dtype, "numbers.exact: not supported with numbers.dtype bf16");
   sl_args_destroy(s.args);
 }
 

@@ -131,7 +131,7 @@ int main(void) {
   o.lower.parallel.tensor = 2;
   RUN(what_comes_back_is_copied, &s, &o);
   sl_args_destroy(s.args);
-  RUN(refused, "llama", words, 0, "no room for a page");
-  RUN(refused, "hybrid", states, 100, "hybrid shares none");
+  RUN(refused, "llama", words, 0, "too few for a page");
+  RUN(refused, "hybrid", states, 100, "hybrid has no pages that requests can share");
   return 0;
 }

@@ -185,7 +185,7 @@ static void sinks_are_computed_once(void) {
   CHECK(sl_session_submit(s.session,
                           &(sl_request){.prompt = text(0), .nprompt = 257, .max_tokens = 1},
                           &(uint64_t){0}) == SL_E_USAGE &&
-            strstr(sl_detail(), "257 tokens is longer than the context of 256"),
+            strstr(sl_detail(), "257 tokens, more than the context of 256"),
         "%s", sl_detail());
   served_close(&s);
 }

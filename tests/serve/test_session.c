@@ -150,7 +150,7 @@ static void what_drains_lets_nothing_in(sl_session *s) {
   uint64_t id;
   CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
   CHECK(!sl_session_drain(s, -1), "it ends");
-  CHECK(sl_session_submit(s, &r, &id) == SL_E_BUSY, "and lets nothing in");
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_BUSY, "and accepts no more requests");
   sl_session_event e[8];
   CHECK(sl_session_poll(s, e, 8) == 4 && e[3].kind == SL_EVENT_END, "its events are there");
 }

@@ -361,7 +361,7 @@ static void wrong_settings_are_refused(void) {
     char *const *words;
   } drafts[] = {
       {"hybrid", "the draft model: model hybrid keeps states", states},
-      {"gpt", "model gpt has a vocabulary of 200 tokens, and model gpt one of 256", others}};
+      {"gpt", "the vocabularies differ: model gpt has 200 tokens, model gpt has 256", others}};
   for (size_t i = 0; i < SLI_COUNT(drafts); i++) {
     served d = {0};
     served_model(&d, drafts[i].model, drafts[i].words);
@@ -369,8 +369,8 @@ static void wrong_settings_are_refused(void) {
     refused("gpt", small, &(sl_speculation){.tokens = 2, .draft = &draft}, drafts[i].says);
     sl_args_destroy(d.args);
   }
-  refused("gpt", small, &(sl_speculation){.tokens = 17}, "17 tokens of a draft");
-  refused("gpt", small, &(sl_speculation){.tokens = -1}, "-1 tokens of a draft");
+  refused("gpt", small, &(sl_speculation){.tokens = 17}, "17 draft tokens");
+  refused("gpt", small, &(sl_speculation){.tokens = -1}, "-1 draft tokens");
 }
 
 int main(int argc, char **argv) {

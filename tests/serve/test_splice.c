@@ -186,15 +186,16 @@ static void wrong_rows_are_refused(const sl_args *args, uint64_t seed) {
   const prompt whole = draw(&seed, 10);
   prompt p = spliced(&seed, &whole);
   sl_session *s = open_session(args, 1, 64);
-  refused(s, &p, &(sl_spliced){p.at, NULL, 0}, "has places for rows, and no rows");
+  refused(s, &p, &(sl_spliced){p.at, NULL, 0}, "has placeholders for rows, but no rows");
   p.at[7] = (int32_t)p.nrows;
-  refused(s, &p, &(sl_spliced){p.at, p.rows[0], p.nrows}, "token 7 of the prompt has row");
+  refused(s, &p, &(sl_spliced){p.at, p.rows[0], p.nrows}, "token 7 of the prompt stands for row");
   sl_session_destroy(s);
   served gpt = {0};
   served_model(&gpt, "gpt", words);
   const sl_session_options o = served_options(&gpt);
   served_open(&gpt, &o);
-  refused(gpt.session, &p, &(sl_spliced){p.at, p.rows[0], p.nrows}, "the model splices none");
+  refused(gpt.session, &p, &(sl_spliced){p.at, p.rows[0], p.nrows},
+          "which this model does not support");
   served_close(&gpt);
 }
 

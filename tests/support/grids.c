@@ -105,8 +105,8 @@ void grid_lower(lowered_model *x, const grid_model *m, const grid *g, grid_losse
 bool grid_saves(const grid_model *m, const grid *g) {
   lowered_model x;
   sl_status status = lower(&x, m, g, NULL);
-  bool saves = !status || (!strstr(sl_detail(), "it saves nothing here") &&
-                           !strstr(sl_detail(), "nothing of that can live elsewhere here"));
+  bool saves = !status || (!strstr(sl_detail(), "saves nothing here") &&
+                           !strstr(sl_detail(), "nothing to move"));
   lowered_model_fini(&x);
   return saves;
 }

@@ -288,7 +288,7 @@ def queue():
     """Eight requests run concurrently, and eight may wait."""
     connections = [client.open("POST", "/v1/completions", {"prompt": "stick", "stream": True}) for _ in range(16)]
     client.until("some wait", lambda: client.metric("queued") == 8)
-    error, headers = client.refused(503, "wait already", prompt="x")
+    error, headers = client.refused(503, "requests are waiting", prompt="x")
     check(headers["Retry-After"] and error["type"] == "server_error", error)
     for connection, response in connections:
         response.close()

@@ -40,26 +40,26 @@ refused 2 "actorrun: --init nosuch.gguf: no such file" --init nosuch.gguf --data
 refused 2 ", auto; did you mean 1f1b?" --schedule 1fb1 gpt $small
 refused 2 "optimizer, gradients, parameters; did you mean optimizer?" --shard optimiser gpt $small
 refused 2 "the model's own; did you mean adam?" --optimizer adma gpt $small
-refused 2 "wsd are known; did you mean cosine?" --lr-schedule cosin gpt $small
+refused 2 "or wsd; did you mean cosine?" --lr-schedule cosin gpt $small
 refused 2 "here, here-whole; did you mean h100-sxm-80gb?" --machine h100-sxm-80g gpt $small
 refused 2 "or null[:N]; did you mean timed?" --devices tmed:2 gpt $small
 refused 2 "load, report, step; did you mean act.b?" --quota act.bb=2 gpt $small
-refused 2 "can live elsewhere; did you mean state?" --home sttate=disk gpt $small
-refused 2 "'dsk' is not; did you mean disk?" --home state=dsk gpt $small
+refused 2 "can be moved; did you mean state?" --home sttate=disk gpt $small
+refused 2 "not 'dsk'; did you mean disk?" --home state=dsk gpt $small
 refused 3 "kv.grad 256 KiB" --pieces 8 --stages 2 --microbatches 4 --schedule seq1f1b --memory 1M \
   gpt $small --context 1024
 refused 2 "--steps needs a value" --steps
 refused 2 "--steps many: not a whole number" --steps many gpt
 refused 2 "--steps -1: must be between" --steps -1 gpt
-refused 2 "gpt needs something to learn: --data FILE" gpt
+refused 2 "gpt: no training data; give --data FILE" gpt
 refused 2 "--devices gpu" --devices gpu gpt $small
 refused 2 "--devices cpu:0" --devices cpu:0 gpt $small
 refused 2 "--schedule 2f2b: it is one of" --schedule 2f2b gpt $small
 refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt $small
-refused 2 "--quota act: not NAME=N" --quota act gpt $small
+refused 2 "--quota act: must be NAME=N" --quota act gpt $small
 refused 2 "atc" --quota atc=1 gpt $small
-refused 2 "--quota act=2,,1: the number of slots is not a number" --quota act=2,,1 gpt $small
-refused 2 "no quota is called act@2; this plan of 2 stages has param, grad, state, act.b, " --stages 2 --quota act=2,1,1 gpt $small
+refused 2 "--quota act=2,,1: the number of slots must be a number" --quota act=2,,1 gpt $small
+refused 2 "unknown quota act@2; this plan of 2 stages has param, grad, state, act.b, " --stages 2 --quota act=2,1,1 gpt $small
 run 0 --dry-run --stages 4 --microbatches 4 --quota act.b=3,-,1,2 --quota fwd@1=5,4 gpt $small
 says "act.b@0=3" out; says "act.b@1=3" out; says "act.b@2=1" out; says "act.b@3=2" out
 says "fwd@1=5 " out; says "fwd@2=4 " out
@@ -142,16 +142,16 @@ static sl_status build(sl_graph *g, const sl_args *args) {
 SL_MODEL(classes, "ten classes", options, build);
 END
 CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" run 2 --steps 1 classes.c
-says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+says "step 1, microbatch 0: target 2 is 12, but there are classes 0 to 9" err
 CC="cc -DCLASS=0 -DLOSS=sl_cross_entropy" run 2 --steps 1 classes.c
-says "step 1, microbatch 0: target 2 is -100, and there are classes 0 to 9" err
+says "step 1, microbatch 0: target 2 is -100, but there are classes 0 to 9" err
 CC="cc -DCLASS=1 -DLOSS=weighted" run 2 --steps 1 classes.c
-says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+says "step 1, microbatch 0: target 2 is 12, but there are classes 0 to 9" err
 CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet classes.c # -100 is ignored
 # Each part of a split vocabulary knows the total number of classes.
 for loss in sl_cross_entropy weighted; do
   CC="cc -DCLASS=1 -DLOSS=$loss" run 2 --steps 1 --stages 2 --microbatches 2 --vocab-parallel classes.c
-  says "cross_entropy_part), run by actor F" err; says "microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+  says "cross_entropy_part), run by actor F" err; says "microbatch 0: target 2 is 12, but there are classes 0 to 9" err
 done
 CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet --stages 2 --microbatches 2 --vocab-parallel classes.c
 # On GPUs --check-finite checks targets as well.
@@ -160,7 +160,7 @@ if [[ -x $emulated ]]; then
   CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 1 "$emulated" --steps 1 --devices cuda classes.c
   says "nan (--check-finite says where it comes from)" err
   CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 2 "$emulated" --steps 1 --devices cuda --check-finite classes.c
-  says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+  says "step 1, microbatch 0: target 2 is 12, but there are classes 0 to 9" err
 fi
 # A model compiled against another minor version.
 cat >version.c <<'END'

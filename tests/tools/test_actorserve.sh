@@ -132,7 +132,7 @@ ends 0 "$actorrun" --quiet --steps 1 --lora 'model.layers.*.mlp.up_proj=2' --sav
 ends 2 "$actorserve" --adapter other model
 says "up_proj.lora_A.weight is F32[2, 32], but the model needs f32[2, 16]" err
 ends 2 "$actorserve" --adapter "$reference/lora_gpt2" model
-says "no linear map has a weight of such a name" err
+says "matches no weight of a linear map" err
 
 # The server leaves a trace and a report.
 python3 - ran.json <<'PY' || fail "the report: $(<ran.json)"
@@ -209,7 +209,7 @@ for line in 1:5+3 1:-4+2; do
 done
 echo 0:0+1 >wrong # fails before any request
 ends 2 "$actorserve" --port 0 --replay wrong model
-grep -q "wrong: line 1 takes 1 rows from 0 on of request 0" err || fail "what is wrong with request 0"
+grep -q "wrong: line 1 takes 1 rows from row 0 of request 0" err || fail "what is wrong with request 0"
 
 # Two stages on two devices give the same text, one token at a time, with pages for one sequence
 # only, under concurrent requests.
@@ -281,7 +281,7 @@ says "kv=1" out
 ends 0 "$actorrun" ctl "$pid" quota
 grep -q "^kv  *1 of at most 64 pages on each stage" out || fail "$(<out)"
 ends 2 "$actorrun" ctl "$pid" quota kv=65
-says "quota kv=65: pages=65: from 1 to 64 can be" err
+says "quota kv=65: pages=65: must be from 1 to 64" err
 ends 2 "$actorrun" ctl "$pid" quota act=2
 says "quota act=2: kv=N, rows=N" err
 text=$(ask completions '{"prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
@@ -314,7 +314,7 @@ mkdir empty
 refused "gpt: which weights? --init FILE says" gpt
 refused "actorserve: nosuch.gguf: no such file" nosuch.gguf
 ends 0 "$actorrun" --quiet --steps 1 --save long/ gpt --layers 1 --width 8 --heads 1 --context 256 --data "$reference/text.txt"
-refused "kv=2 is too few: one sequence of 256 tokens needs kv=4; a context of 128 would fit" --quota kv=2 long/
+refused "kv=2 is too small: one sequence of 256 tokens needs kv=4; a context of 128 would fit" --quota kv=2 long/
 refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model

@@ -60,7 +60,7 @@ refused 2 "nowhere.json" --profile nowhere.json gpt $small
 refused 2 "cannot write no/such/f.svg" --svg no/such/f.svg gpt $small
 refused 2 "is not a multiple of --heads" --devices timed:4 gpt $small --heads 3
 refused 2 "60 stages asked for" --devices timed:60 gpt $small
-refused 2 "measuring with actorrun failed: gpt needs something to learn" --stages 4 gpt
+refused 2 "measuring with actorrun failed: gpt: no training data" --stages 4 gpt
 refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
   --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
 

@@ -29,12 +29,12 @@ refuse() { # LIST WORDS
   ends 2 "$actorrun" "${grid[@]}" --assign "$1" "${gpt[@]}"
   says "$2" err
 }
-refuse 0-6 "assign 0-6: where is device 7? There are 8"
-refuse 0-8 "assign 0-8: there is no device 8: they are 0 to 7"
-refuse 1,1-7 "assign 1,1-7: device 1 is there twice"
-refuse 7-3 "assign 7-3: '7-3' is no device, nor devices such as 4-7"
-refuse 0,x "'x' is no device"
-refuse 0,,1 "'' is no device"
+refuse 0-6 "assign 0-6: device 7 is missing; all 8 devices must be listed"
+refuse 0-8 "assign 0-8: no device 8; devices are 0 to 7"
+refuse 1,1-7 "assign 1,1-7: device 1 is listed twice"
+refuse 7-3 "assign 7-3: '7-3' must be a device or a range such as 4-7"
+refuse 0,x "'x' must be a device"
+refuse 0,,1 "'' must be a device"
 
 # ---- assignments found by actortune plan --------------------------------------------------------------
 # Four devices on two hosts: some pairs have dedicated links, some slow, some fast. None of the 24

@@ -44,9 +44,9 @@ assert recall and all(0.3 < x < 1 for x in recall), recall
 END_OF_PYTHON
 
 ends 2 "${run[@]}" "${few[@]}" --document-end 0
-says 'llama: --attend-blocks chooses among all tokens before: without --document-end' err
+says 'llama: --attend-blocks chooses among all earlier tokens: cannot be combined with --document-end' err
 ends 2 "${run[@]}" "${few[@]}" --window 64
-says 'without --window' err
+says 'combined with --window' err
 ends 2 "${run[@]}" --pieces 2 "${few[@]}"
 says 'choose_blocks' err
 ends 2 "$bin/actorserve" --port 0 --init w.safetensors "${few[@]:0:11}" --attend-blocks 0.5

@@ -70,7 +70,7 @@ done
 rm -rf c
 run 0 --steps 9 --stages 4 --report a.json --checkpoint c --every 4 --resume
 says "no checkpoint in c yet: starting anew" out
-refused 2 "step-9 of an earlier run is there; resume (--resume) to go on from it" --checkpoint c --steps 12
+refused 2 "step-9 of an earlier run exists; resume (--resume) to continue from it" --checkpoint c --steps 12
 for stages in "${resumed_on[@]}"; do
   cp -r c c$stages
   run 0 --steps 20 --stages $stages --report b.json --save b.safetensors --checkpoint c$stages \
@@ -125,7 +125,7 @@ refused_data() { # words
   says "$2" err
 }
 refused_data "other data of the same size" \
-  "cannot resume: mine.txt holds other data than when c/step-3 was made"
+  "cannot resume: mine.txt holds different data than when c/step-3 was made"
 echo more >>mine.txt
 refused_data "more data" "bytes, but c/step-3 was made when it had"
 sed 's/e/a/' "$reference/text.txt" >mine.txt

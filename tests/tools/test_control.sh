@@ -68,11 +68,11 @@ ctl=("$actorrun" ctl "$pid")
 listens "$pid"
 refuse "can have 1 to" 2 quota act=1000
 refuse "at least one slot" 2 quota act.b@2=0
-refuse "not a number" 2 quota act.b@1=4294967298
-refuse "is called h2d" 2 quota h2d=2
+refuse "must be a number" 2 quota act.b@1=4294967298
+refuse "no quota h2d" 2 quota h2d=2
 refuse "one change at a time" 2 quota act.b=2,3
-refuse "is called nothing" 2 quota nothing=3
-refuse "not NAME=N" 2 quota act
+refuse "no quota nothing" 2 quota nothing=3
+refuse "must be NAME=N" 2 quota act
 refuse "are known" 2 stop
 kill "$pid"
 wait "$pid" || :

@@ -44,7 +44,7 @@ refused() { # TEXT COST ARGUMENTS...
   says "$text" err
 }
 refused "one list has 3 stages, another 2" F=1:2:1,B=1:2 --stages 2
-refused "the cost is given of 3 stages, but the model has 2" F=1:2:1,B=1 --stages 2
+refused "costs are given for 3 stages, but the model has 2" F=1:2:1,B=1 --stages 2
 for text in F F= F=1: F=:1 F=-1 F=1:x F=1,,B=1 G=1 comm=1:2 F=1e9 F=nan; do
   refused "not a list such as" $text --stages 2
 done

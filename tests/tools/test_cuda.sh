@@ -43,7 +43,7 @@ near cpu pieces 1e-5
 # addresses, and a note says so once.
 apart() {
   SLUICE_EMULATED_PEERS=0 SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 run "$@" 2>"$work/err"
-  [[ $(grep -c "GPUs 0 and 1 do not reach each other's memory" "$work/err") == 1 ]] ||
+  [[ $(grep -c "GPUs 0 and 1 cannot access each other's memory" "$work/err") == 1 ]] ||
     fail "GPUs apart: $(cat "$work/err")"
 }
 apart two_apart --devices cuda --stages 4
@@ -110,7 +110,7 @@ for n in 1 40; do
   status=0
   SLUICE_EMULATED_BROKEN=$n timeout 60 "$actorrun" --devices cuda --stages 2 --microbatches 2 \
     --steps 2 --quiet "${model[@]}" >"$work/out" 2>&1 || status=$?
-  grep -q "actor .* on cuda:[01]: GPU 0 failed, seen after .*: an illegal memory access" "$work/out" &&
+  grep -q "actor .* on cuda:[01]: GPU 0 failed, noticed after .*: an illegal memory access" "$work/out" &&
     ((status == 1)) || fail "a device failed: status $status: $(cat "$work/out")"
 done
 
@@ -126,7 +126,7 @@ same one enough
 # --check-finite names the first value that is not finite. It changes nothing except that ops are
 # not fused.
 ends 1 "$actorrun" --steps 9 --quiet --devices cuda --check-finite "${model[@]}" --lr 1e30 --clip 0
-grep -qE ", run by actor [FBU][0-9.]* in step [12], microbatch 0, has made element [0-9]+ of output [0-9], f[0-9]*\[.*, -?(nan|inf)" err ||
+grep -qE ", run by actor [FBU][0-9.]* in step [12], microbatch 0, made element [0-9]+ of output [0-9], f[0-9]*\[.*, -?(nan|inf)" err ||
   fail "where it began"
 run look --devices cuda --check-finite --dtype bf16
 SLUICE_CUDA_FUSE=0 run plain --devices cuda --dtype bf16
@@ -152,14 +152,14 @@ refuse() { # TEXT WORDS...
   grep -q -- "$text" "$work/out" || fail "$*: $(cat "$work/out")"
 }
 SLUICE_EMULATED_GPUS=-1 refuse "no NVIDIA driver: install one.* or use --devices cpu" --devices cuda
-SLUICE_EMULATED_GPUS=0 refuse "no GPU can be used.* or use --devices cpu" --devices cuda
+SLUICE_EMULATED_GPUS=0 refuse "no usable GPU.* or use --devices cpu" --devices cuda
 refuse "there is no GPU 3: there is 1" --devices cuda:0,3
 refuse "3 GPUs for 2 stages" --devices cuda:0,0,0 --stages 2
 refuse "not cpu" --devices cuda:
 refuse "not cpu" --devices cuda:-1
 refuse "not cpu" --devices cuda:0,
-refuse "no quota is called h2d@7" --devices cuda --quota h2d@7=2
-refuse "no quota is called h2d; this plan of" --quota h2d=2
+refuse "unknown quota h2d@7" --devices cuda --quota h2d@7=2
+refuse "unknown quota h2d; this plan of" --quota h2d=2
 refuse "virtual" --devices cuda --clock virtual
 actorrun=$SLUICE_BUILD/bin/actorrun
-refuse "has no CUDA: use --devices cpu, or build it with -DSLUICE_CUDA=ON" --devices cuda
+refuse "has no CUDA: use --devices cpu, or rebuild with -DSLUICE_CUDA=ON" --devices cuda

@@ -120,7 +120,7 @@ edited deepseek_v3 '"model_type"' '"scoring_func": "softmax", "model_type"' scor
 edited deepseek_v3 '"n_shared_experts": 1' '"n_shared_experts": 0' n_shared_experts
 edited deepseek_v3 '"topk_group": 2' '"topk_group": 9' '--top-groups 9'
 refused "attention_sinks" --steps 1 --pieces 2 gpt-oss "${train[@]}" "${small[@]}"
-refused "its experts take all that come" --steps 1 gpt-oss "${train[@]}" "${small[@]}" --expert-capacity 2
-refused "--rope-dim 5 is odd" --steps 1 deepseek "${train[@]}" "${small[@]}" --rope-dim 5
+refused "experts take all tokens routed to them" --steps 1 gpt-oss "${train[@]}" "${small[@]}" --expert-capacity 2
+refused "--rope-dim 5: must be even" --steps 1 deepseek "${train[@]}" "${small[@]}" --rope-dim 5
 refused "no model of Hugging Face's is as deepseek with these options" --steps 1 --save x/ deepseek "${train[@]}" "${small[@]}"
 echo "decoders: gpt-oss, DeepSeek-V3"

@@ -42,4 +42,4 @@ refused() {
 refused "no file nowhere.u8" 2 "$SLUICE_SOURCE/examples/digits.c" --data nowhere.u8
 head -c 1000 "$SLUICE_SOURCE/examples/digits.u8" >short.u8
 refused "short.u8 has 15 images, not 1797" 2 "$SLUICE_SOURCE/examples/digits.c" --data short.u8
-refused "cannot be cut in pieces" 2 --pieces 2 "${digits[@]}"
+refused "cannot be cut into pieces" 2 --pieces 2 "${digits[@]}"

@@ -55,5 +55,5 @@ refused '--distill js: the only way is kl' --teacher teacher --distill js "${stu
 refused '--distill top=x: not as KEY=VALUE' --teacher teacher --distill kl:top=x "${student[@]}"
 refused '--teacher nowhere: a Hugging Face folder' --teacher nowhere "${student[@]}"
 refused 'the teacher: gpt: --positions 32 is less than --context 64' --teacher teacher "${longer[@]}"
-refused 'with a vocabulary of 256, the model 8 of 32 with one of 300' --teacher teacher "${student[@]}" --vocab 300
+refused 'with a vocabulary of 256, but the model reads 8 rows of 32 with 300' --teacher teacher "${student[@]}" --vocab 300
 refused '--teacher: not with --preferences' --teacher teacher --preferences x "${student[@]}"

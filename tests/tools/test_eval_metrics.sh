@@ -147,9 +147,9 @@ refused() {
   ends 2 "$actorrun" --quiet "$@"
   says "$text" err
 }
-refused "has no held-out data; --eval FILE names some for sl_tokens" --eval-every 4 "$SLUICE_SOURCE/examples/spiral.c"
-refused "has no held-out data; --eval FILE names some for sl_tokens" --eval-every 4 "${text[@]}"
-refused "the model does not read $reference/text.txt: it takes no tokens" --eval "$reference/text.txt" "${digits[@]}"
+refused "has no held-out data; give --eval FILE for sl_tokens" --eval-every 4 "$SLUICE_SOURCE/examples/spiral.c"
+refused "has no held-out data; give --eval FILE for sl_tokens" --eval-every 4 "${text[@]}"
+refused "the model does not read $reference/text.txt, since it takes no tokens" --eval "$reference/text.txt" "${digits[@]}"
 refused "--best precision: not one of what is found, loss, accuracy" --eval-every 4 --best precision "${digits[@]}"
 refused "--best accuracy:top: not one of" --eval-every 4 --best accuracy:top "${digits[@]}"
 refused "--best: of what? --eval FILE says" --best accuracy "${digits[@]}"

@@ -103,7 +103,7 @@ refused() { # TEXT OPTIONS...
   local text=$1
   shift
   ends 2 "$actorrun" --quiet --exact --steps 1 "$@" "${gpt[@]}"
-  says "--exact: not with $text" err
+  says "--exact: not supported with $text" err
 }
 refused '--vocab-barriers 1' --vocab-parallel --vocab-barriers 1 --stages 2
 refused '--dtype bf16' --dtype bf16
@@ -112,7 +112,7 @@ ends 2 "$actorrun" --quiet --exact --data-parallel 4 --tensor 4 --expert-paralle
 says 'too few rows, and --exact keeps the positions of a row together' err
 
 ends 2 "$actorrun" --quiet --exact --steps 1 mixtral "${moe[@]}" --expert-capacity 1.5
-says '--exact: op h.0/expert_limit.1 (expert_limit) leaves out rows by how many a device has' err
+says '--exact: op h.0/expert_limit.1 (expert_limit) drops rows depending on how many a device has' err
 
 leaf() { # TEXT OPTIONS...
   local text=$1
@@ -120,16 +120,16 @@ leaf() { # TEXT OPTIONS...
   ends 2 "$actorrun" --quiet --exact --steps 1 "${gpt[@]}" "$@"
   says "$text" err
 }
-leaf 'classes the stages share in whole groups' --vocab-parallel --stages 3
-leaf '--exact: --pieces cuts sequences, and --exact-leaf does not say into what' --pieces 2
-leaf '--exact-leaf 48: it must be a multiple of 32' --exact-leaf 48 --context 96
-leaf '--exact-leaf 64 does not divide the 96 positions of embedding/source.1' --exact-leaf 64 --context 96
+leaf 'classes the stages can split in whole groups' --vocab-parallel --stages 3
+leaf '--exact: --pieces cuts sequences, so --exact-leaf must be given' --pieces 2
+leaf '--exact-leaf 48: must be a multiple of 32' --exact-leaf 48 --context 96
+leaf '--exact-leaf 64: must divide the 96 positions of embedding/source.1' --exact-leaf 64 --context 96
 leaf '3 pieces asked for, but the sequences of embedding/source.1 have only 2 leaves' --exact-leaf 32 --context 64 --pieces 3
-leaf '--exact-leaf 32: the 96 positions of piece 0 are no whole leaves for 2 devices' --exact-leaf 32 --context 96 \
+leaf '--exact-leaf 32: the 96 positions of piece 0 are not whole leaves for 2 devices' --exact-leaf 32 --context 96 \
   --sequence 2
-leaf '--exact: not with --sequence-attention ring and --pieces' --exact-leaf 32 --context 128 --pieces 2 --sequence 2 \
+leaf '--exact: not supported with --sequence-attention ring and --pieces' --exact-leaf 32 --context 128 --pieces 2 --sequence 2 \
   --sequence-attention ring
-leaf '--exact-leaf 32: the 64 positions of piece 0 are no whole leaves for 4 runs (--sequence-layout zigzag)' \
+leaf '--exact-leaf 32: the 64 positions of piece 0 are not whole leaves for 4 runs (--sequence-layout zigzag)' \
   --exact-leaf 32 --context 64 --sequence 2 --sequence-attention ring
 
 # More devices than key/value heads, with windows and separated documents.

@@ -81,13 +81,13 @@ refused() {
   ends 2 "$@" --init llama.safetensors "${llama[@]}" "${shape[@]}"
   says "$text" err
 }
-refused "--exact: not with --dtype bf16" "$bin/actorserve" --exact --dtype bf16
-refused "--exact: not with keys and values in bf16" "$bin/actorserve" --exact --kv bf16
+refused "--exact: not supported with --dtype bf16" "$bin/actorserve" --exact --dtype bf16
+refused "--exact: not supported with keys and values in bf16" "$bin/actorserve" --exact --kv bf16
 learns=(gpt --layers 1 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
 ends 2 "$actorrun" --logprobs l.jsonl --devices timed:1 "${learns[@]}"
 says "--logprobs: timed devices hold no values" err
 ends 2 "$actorrun" --logprobs l.jsonl pipeline
-says "--logprobs: the model has not one cross entropy" err
+says "--logprobs: the model must have exactly one cross entropy" err
 
 # With a vocabulary split over stages and devices the log-probabilities equal those of one device,
 # and training does not change.

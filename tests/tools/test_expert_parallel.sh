@@ -86,23 +86,23 @@ refused 2 "op h\.[01]/.*rows come to device [0-3] of the stage for its experts .
   --data-parallel 4 --expert-parallel 4 --expert-rows 1 "${model[@]}"
 refused 2 "op h\.[01]/.*rows come to device [0-3] of the stage for its experts .* room for 32: --expert-rows" \
   --data-parallel 2 --tensor 2 --expert-parallel 4 --expert-rows 1 "${model[@]}"
-refused 2 "expert-parallel 3 does not divide the 4 devices of --data-parallel 2 and --tensor 2" --data-parallel 2 --tensor 2 \
+refused 2 "expert-parallel 3: must divide the 4 devices of --data-parallel 2 and --tensor 2" --data-parallel 2 --tensor 2 \
   --expert-parallel 3 "${model[@]}"
-refused 2 "expert-parallel 4: .*grouped_linear.* has 3 experts" --data-parallel 2 --tensor 2 --expert-parallel 4 \
+refused 2 "expert-parallel 4: .*grouped_linear.* has only 3 experts" --data-parallel 2 --tensor 2 --expert-parallel 4 \
   "${model[@]}" --experts 3
-refused 2 "expert-parallel 2: the tokens of h.*too few positions for that, and too few rows" --data-parallel 4 --tensor 2 \
+refused 2 "expert-parallel 2: the tokens of h.*too few positions, and too few rows" --data-parallel 4 --tensor 2 \
   --expert-parallel 2 --expert-tensor 1 "${model[@]}" --context 1
-refused 2 "expert-tensor 2: an expert lies on one device .*on all 4 of --tensor" --data-parallel 2 --tensor 4 \
+refused 2 "expert-tensor 2: must be 1 .*--tensor .4." --data-parallel 2 --tensor 4 \
   --expert-parallel 2 --expert-tensor 2 "${model[@]}"
-refused 2 "expert-tensor 2: .*where --expert-parallel divides" --data-parallel 2 --tensor 2 --expert-parallel 4 \
+refused 2 "expert-tensor 2: .*if --expert-parallel divides" --data-parallel 2 --tensor 2 --expert-parallel 4 \
   --expert-tensor 2 "${model[@]}"
-refused 2 "expert-parallel 4: --parallel 4 leaves open what devices share" --parallel 4 --expert-parallel 4 "${model[@]}"
-refused 2 "expert-parallel 3 does not divide --data-parallel 4" --data-parallel 4 --expert-parallel 3 "${model[@]}"
-refused 2 "expert-rows 0.5 is less than" --data-parallel 4 --expert-parallel 4 --expert-rows 0.5 "${model[@]}"
-refused 2 "expert-rows 2: on which devices" --data-parallel 4 --expert-rows 2 "${model[@]}"
-refused 2 "expert-parallel 4: .*grouped_linear.* has 3 experts" --data-parallel 4 --expert-parallel 4 "${model[@]}" \
+refused 2 "expert-parallel 4: not with --parallel 4, which leaves the grid open" --parallel 4 --expert-parallel 4 "${model[@]}"
+refused 2 "expert-parallel 3: must divide --data-parallel 4" --data-parallel 4 --expert-parallel 3 "${model[@]}"
+refused 2 "expert-rows 0.5: must be at least 1" --data-parallel 4 --expert-parallel 4 --expert-rows 0.5 "${model[@]}"
+refused 2 "expert-rows 2: needs --expert-parallel" --data-parallel 4 --expert-rows 2 "${model[@]}"
+refused 2 "expert-parallel 4: .*grouped_linear.* has only 3 experts" --data-parallel 4 --expert-parallel 4 "${model[@]}" \
   --experts 3
 refused 2 "expert-parallel 2: the model has no experts" --data-parallel 2 --expert-parallel 2 llama \
   --data "$reference/text.txt" "${small[@]}"
-refused 2 "where is axis expert" --data-parallel 2 --expert-parallel 2 --layout data,stage "${model[@]}"
+refused 2 "axis expert is missing" --data-parallel 2 --expert-parallel 2 --layout data,stage "${model[@]}"
 refused 2 "of 8 devices|too few rows" --data-parallel 8 --expert-parallel 2 "${model[@]}"

@@ -70,14 +70,14 @@ try() {
   says "$text" err
 }
 
-try 2 "op block/own.1 (own) has no kernel for CPUs: give it one by sl_op.kernels" "ROW .cheap = true"
-try 2 "signature 0 of its row (sl_op.signatures) splits input 0 along dim 5, which is not there" \
+try 2 "op block/own.1 (own) has no CPU kernel: add one to sl_op.kernels" "ROW .cheap = true"
+try 2 "signature 0 of its row (sl_op.signatures) splits input 0 along dim 5, which does not exist" \
   "ROW .kernels = SL_CPU_KERNEL(same), .signatures = bad"
 try 2 "op block/report.1 (report): has no output" \
   "BUILD sl_apply(g, &sl_op_report, (&(sl_attrs){.user = &sink}), 1, &w, 0, &y);"
-try 2 "the model asks for option --width, which its table of options does not declare" \
+try 2 "the model reads option --width, which its table of options does not declare" \
   'BUILD sl_arg_int(args, "width");'
-try 2 "option --size, which its table of options declares as another kind" \
+try 2 "option --size, which its table of options declares with a different type" \
   'BUILD sl_arg_flag(args, "size");'
 
 [[ ${ASAN_OPTIONS:-}${TSAN_OPTIONS:-} ]] && exit 0

@@ -138,12 +138,12 @@ apart() { # TEXT OPTION...
   ! grep -q '^step' out || fail "$1: after steps"
   [[ -z $(find "$work" -name '.sluice-*') ]] || fail "$1: leaves files"
 }
-apart "--checkpoint c: process 1 writes to another folder of that name than process 0: all processes need one" \
+apart "--checkpoint c: process 1 writes to a different folder of that name than process 0: all processes need a shared folder" \
   --checkpoint c --every 1
 mkdir elsewhere/f elsewhere/b
-apart "--save w2: process 1 writes to another folder of that name" --save w2
-apart "--save f/: process 1 writes to another folder of that name" --save f/
-apart "--save-adapter b: process 1 writes to another folder of that name" "${adapters[@]}" --save-adapter b
+apart "--save w2: process 1 writes to a different folder of that name" --save w2
+apart "--save f/: process 1 writes to a different folder of that name" --save f/
+apart "--save-adapter b: process 1 writes to a different folder of that name" "${adapters[@]}" --save-adapter b
 none
 first=(--save "$work/w3") second=(--save "$work/w3")
 second_in=$work/elsewhere both

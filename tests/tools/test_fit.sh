@@ -23,7 +23,7 @@ ends 0 "$actorrun" "${auto[@]}" --memory 5.6M --steps 1 -n 2 "${patient[@]}" "${
 
 # ---- otherwise the error states the memory needed -------------------------------------------
 ends 3 "$actorrun" "${auto[@]}" --memory 4.5M --dry-run "${model[@]}"
-grep -qE 'no schedule of 4 devices fits in 4\.5 MiB a device: .* needs 5\.[0-9] MiB;' err ||
+grep -qE 'no schedule of 4 devices fits in 4\.5 MiB per device: .* needs 5\.[0-9] MiB;' err ||
   fail "not how much is needed"
 grep -qE 'these would fit: --schedule 1f1b --quota act=1 --' err || fail "no remedy"
 what=$(grep -oE -- '--schedule 1f1b --quota act=1 (--recompute [a-z]+|--microbatches [0-9]+)' err | head -1)

@@ -91,7 +91,7 @@ refused() {
 }
 refused "--frozen stored: as in which file? --init says" --frozen stored "${lora[@]}"
 refused "frozen" --frozen half --init "$tiny" "${lora[@]}"
-refused "no frozen weight can stay as its file has it" --frozen stored --init "$tiny"
-refused "cannot stay as its file has it: devices share out its parts" --frozen stored --init "$tiny" "${lora[@]}" \
+refused "no frozen weight can keep its file's format" --frozen stored --init "$tiny"
+refused "cannot keep its file's format: devices hold shards of it" --frozen stored --init "$tiny" "${lora[@]}" \
   --data-parallel 2 --shard parameters
-refused "weight model.layers.0.self_attn.o_proj.weight cannot stay as its file has it" --frozen stored --init "$tiny" "${lora[@]}" --tensor 2 --sbp model.layers.0.self_attn.o_proj.weight=-,S1
+refused "weight model.layers.0.self_attn.o_proj.weight cannot keep its file's format" --frozen stored --init "$tiny" "${lora[@]}" --tensor 2 --sbp model.layers.0.self_attn.o_proj.weight=-,S1

@@ -87,7 +87,7 @@ for d in 0 1 2 3; do says "cpu:$d " out; done
 "$actorrun" ctl $pid quota >out 2>err || fail "ctl quota: status $?"
 says "act.b@0#3    2 of at most" out
 "$actorrun" ctl $pid quota gather=3 >out 2>err && fail "what shares slots keeps them"
-says "is called gather" err
+says "no quota gather" err
 kill -INT $pid
 status=0
 wait $pid || status=$?
@@ -155,7 +155,7 @@ sed 's/PROMISE/SL_PIECES_ELEMENTS/' own.c >open.c
 run --report one.json silent.c
 run --report a.json --tensor 2 silent.c
 near a.json one.json || fail "an op without promises is run by every device"
-refused "silent.c:36: op all/twice.1 (twice) has no form for 2 data-parallel devices that have" \
+refused "silent.c:36: op all/twice.1 (twice) has no rule for 2 data-parallel devices that have" \
   --data-parallel 2 silent.c
 for grid in "--data-parallel 2" "--data-parallel 3 --tensor 2 --shard parameters" "--tensor 3"; do
   run --report a.json $grid open.c
@@ -163,7 +163,7 @@ for grid in "--data-parallel 2" "--data-parallel 3 --tensor 2 --shard parameters
 done
 
 # ---- impossible grids ----------------------------------------------------------------------------
-refused "cannot be shared out over 7 devices: its output 0, i32[6, 12], has too few rows" \
+refused "cannot be split over 7 devices: its output 0, i32[6, 12], has too few rows" \
   --data-parallel 7 --microbatches 2 "${gpt[@]}"
 refused "h.0/attention_packed.1" --tensor 5 --sbp h.0/attention_packed.1=-,S2 "${gpt[@]}"
 refused "4 units" --tensor 5 --sbp h.0/attention_packed.1=-,S2 "${gpt[@]}"
@@ -181,13 +181,13 @@ refused "not NAME=DATA,TENSOR" --tensor 2 --sbp transformer.wte.weight=S0 "${gpt
 refused "not NAME=DATA,TENSOR" --tensor 2 --sbp transformer.wte.weight=-,X "${gpt[@]}"
 refused "transformer.wte.weight f32[256, 16] cannot lie as P" --tensor 2 \
   --sbp transformer.wte.weight=-,P "${gpt[@]}"
-refused "stages have one device along the tensor axis (--tensor)" --data-parallel 2 \
+refused "a stage has one device along the tensor axis (--tensor)" --data-parallel 2 \
   --sbp transformer.wte.weight=-,S0 "${gpt[@]}"
-refused "stages have one device along the data axis (--data-parallel)" --tensor 2 \
+refused "a stage has one device along the data axis (--data-parallel)" --tensor 2 \
   --sbp h.0/add.1=S0,- "${gpt[@]}"
 refused "h.0/add.1 lies as S0 along the data axis, and cannot as S1" --data-parallel 2 \
   --sbp h.0/add.1=S1,- "${gpt[@]}"
-refused "--shard says how parameters do" --data-parallel 2 --sbp transformer.wte.weight=S0,- \
+refused "--shard decides how parameters lie" --data-parallel 2 --sbp transformer.wte.weight=S0,- \
   "${gpt[@]}"
 refused "3 cpu devices were given, but 1 pipeline stages of 2 devices each need 2" \
   --devices cpu:3 --tensor 2 "${gpt[@]}"

@@ -85,43 +85,43 @@ refused() { # STATUS WORDS OPTIONS...
   grep -q "^step" out && fail "${*:3}: it ran"
   return 0
 }
-refused 2 "home x=disk: only act, act.b, act.w, kv, state and weights can live elsewhere" --home x=disk
-refused 2 "home act=tape: device, host and disk are homes, 'tape' is not" --home act=tape
+refused 2 "home x=disk: only act, act.b, act.w, kv, state and weights can be moved" --home x=disk
+refused 2 "home act=tape: must be device, host or disk, not 'tape'" --home act=tape
 refused 2 "home act@nope=disk: the model has no block of that name; its last is head" --home act@nope=disk
-refused 2 "home act=host: of cpu devices nothing can live there: their memory is the host's" --home act=host
-refused 2 "--home act: not NAME=HOME" --home act
-refused 2 "grain pass: what lives elsewhere goes there block by block" --home act=disk --grain pass
-refused 2 "home state: it saves nothing here: to keep it takes 188 KiB of a device, to bring it there and back 2" \
+refused 2 "home act=host: not supported on cpu devices, whose memory is the host's" --home act=host
+refused 2 "--home act: must be NAME=HOME" --home act
+refused 2 "grain pass: offloaded data moves block by block" --home act=disk --grain pass
+refused 2 "home state: saves nothing here: keeping the registers takes 188 KiB of a device, moving them 2" \
   --home state=disk --quota fill=64
-refused 2 "home weights=disk: parameters in two slots (--quota param=2) stay on their device" \
+refused 2 "home weights=disk: not with two-slot parameters (--quota param=2), which stay on their device" \
   --home weights=disk --quota param=2
-refused 2 "home weights: it saves nothing here: to keep it takes" --home weights=disk --quota weights=64
-refused 2 "home weights: nothing of that can live elsewhere here" --home weights=disk --data-parallel 2 \
+refused 2 "home weights: saves nothing here: keeping the registers takes" --home weights=disk --quota weights=64
+refused 2 "home weights: nothing to move" --home weights=disk --data-parallel 2 \
   --shard parameters
-refused 2 "no quota is called weights" --quota weights=2
-refused 2 "offload act=1: not activations=SHARE, from 0 to 1" --home act=disk --offload act=1
-refused 2 "offload activations=1.5: not activations=SHARE, from 0 to 1" --home act=disk \
+refused 2 "unknown quota weights" --quota weights=2
+refused 2 "offload act=1: must be activations=SHARE, with SHARE from 0 to 1" --home act=disk --offload act=1
+refused 2 "offload activations=1.5: must be activations=SHARE, with SHARE from 0 to 1" --home act=disk \
   --offload activations=1.5
-refused 2 "offload activations=1: sequences are not cut in pieces" --home act=disk --offload activations=1
-refused 2 "offload activations=1: nothing says where to" --pieces 2 --offload activations=1
-refused 2 "recompute full is another way" --pieces 2 --home act=disk --offload activations=1 \
+refused 2 "offload activations=1: needs sequences cut into pieces" --home act=disk --offload activations=1
+refused 2 "offload activations=1: needs a home for activations" --pieces 2 --offload activations=1
+refused 2 "cannot be combined with recompute full" --pieces 2 --home act=disk --offload activations=1 \
   --recompute full
 refused 2 "--disk :1M: not DIR or DIR:SIZE" --home act=disk --disk :1M
 refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart/nosuchdir"
-refused 2 "home kv=disk: keys and values go there and back piece by piece, block after block (--pieces K --piece-order layers)" \
+refused 2 "home kv=disk: keys and values move piece by piece, one block after another (--pieces K --piece-order layers)" \
   --home kv=disk --pieces 2
-refused 2 "piece order layers: sequences are not cut in pieces (--pieces K)" --piece-order layers
+refused 2 "piece order layers: needs sequences cut into pieces (--pieces K)" --piece-order layers
 refused 2 "--piece-order rows: it is one of tokens, layers" --piece-order rows
-refused 2 "grain pass: with piece order layers pieces go on block by block, which needs grain layer" \
+refused 2 "grain pass: piece order layers runs block by block, which needs grain layer" \
   --grain pass --piece-order layers --pieces 2
 ends 0 "$actorrun" "${job[@]}" --stages 2 --piece-order layers --pieces 2 "${model[@]}"
 says "the pipeline fills 2 times more slowly" err
 ! lies_in_memory /dev/shm ||
-  refused 2 "folder /dev/shm lies in memory (tmpfs), not on a disk" --home act=disk --disk /dev/shm
+  refused 2 "folder /dev/shm is in memory (tmpfs), not on a disk" --home act=disk --disk /dev/shm
 refused 3 "on disk (--disk DIR:SIZE) but its budget is 100 KiB" --home act=disk --disk "$disk:100K"
 grep -qE 'cpu:0 needs [0-9.]+ KiB on disk' err || fail "not how much is needed: $(cat err)"
 says "largest holders: act.b" err
-refused 3 "no schedule of 2 devices keeps to --disk of 4.0 KiB" --home act=disk --disk "$disk:4K" \
+refused 3 "no schedule of 2 devices stays within --disk of 4.0 KiB" --home act=disk --disk "$disk:4K" \
   --schedule auto --stages 2 --dry-run
 ends 0 "$actorrun" "${job[@]}" --home act=disk --disk "$disk:1G" "${model[@]}"
 

@@ -42,9 +42,9 @@ values=$(sed -n 's/^gpt: \([0-9,]*\) parameters.*/\1/p' <("$actorrun" "${job[@]}
 more=$(($(moved update.json) - $(moved kept.json))) # except the clip factor, which is not moved
 ((more <= 8 * values && more > 8 * values - 16)) || fail "$more bytes for $values values"
 ends 2 "$actorrun" --update host --steps 1 --devices cpu "${model[@]}"
-says "update host: cpu devices have no host beside them that could" err
+says "update host: cpu devices cannot leave updates to the host" err
 ends 2 "$actorrun" --update every:0 "${job[@]}" "${model[@]}"
-says "update every:0: not device, host or every:K" err
+says "update every:0: must be device, host or every:K" err
 
 ends 0 "$actorrun" "${job[@]}" -n 2 --home act=host --report apart.json "${model[@]}"
 same kept.json apart.json

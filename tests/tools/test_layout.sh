@@ -81,7 +81,7 @@ refuse() { # LAYOUT WORDS
   ends 2 "$actorrun" "${grid[@]}" --layout "$1" "${gpt[@]}"
   says "$2" err
 }
-refuse data,tensor "where is axis stage? --stages 2 has 2 devices along it"
-refuse data,tensor,stage,data "axis data is there twice"
-refuse data,rows,stage "no axis is called 'rows': tensor, sequence, expert, data, stage are known"
-refuse data,tensor,stage, "no axis is called ''"
+refuse data,tensor "axis stage is missing; --stages 2 has 2 devices along it"
+refuse data,tensor,stage,data "axis data is listed twice"
+refuse data,rows,stage "unknown axis 'rows': must be one of tensor, sequence, expert, data, stage"
+refuse data,tensor,stage, "unknown axis ''"

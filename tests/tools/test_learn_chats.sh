@@ -210,7 +210,7 @@ refused() { # WORD COMMAND...
 refused 'chats need the model'"'"'s tokenizer' "$actorrun" --steps 1 llama --data chats.jsonl
 refused 'either all or none are of chats' "${run[@]}" --steps 1 llama --data chats.jsonl --data "$reference/text.txt"
 refused 'both must be chats, or neither' "${run[@]}" --steps 100 --eval "$reference/text.txt" llama --data chats.jsonl --context 72
-refused 'chats are documents of their own' "${run[@]}" --steps 1 llama --data chats.jsonl --document-end 3
+refused 'not with chats, each of which is a document already' "${run[@]}" --steps 1 llama --data chats.jsonl --document-end 3
 refused '--learn: of which chats?' "${run[@]}" --steps 1 --learn all llama --data "$reference/text.txt"
 refused '--learn some: it is one of answers, all' "${run[@]}" --steps 1 --learn some llama --data chats.jsonl
 refused '--show-data: of which chats?' "${run[@]}" --show-data llama --data "$reference/text.txt"

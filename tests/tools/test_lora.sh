@@ -90,9 +90,9 @@ refuses() { # TEXT OPTIONS...
   ends 2 "$actorrun" --steps 1 "$@" "${model[@]}" "${common[@]}"
   says "$text" err
 }
-refuses "lora h.9.attn: no linear map has a weight of such a name" --lora h.9.attn=4
-refuses "lora h.*.attn: not as PATTERN=RANK" --lora 'h.*.attn'
-refuses "lora h.*.attn=4,beta=1: not as PATTERN=RANK" --lora 'h.*.attn=4,beta=1'
+refuses "lora h.9.attn: matches no weight of a linear map" --lora h.9.attn=4
+refuses "lora h.*.attn: must be PATTERN=RANK" --lora 'h.*.attn'
+refuses "lora h.*.attn=4,beta=1: must be PATTERN=RANK" --lora 'h.*.attn=4,beta=1'
 refuses "--save-adapter: which adapters?" --save-adapter b
 refuses "adapter_config.json" --adapter nowhere
 refuses "is also read by embedding/embedding.1" --lora wte=4

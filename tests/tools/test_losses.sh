@@ -84,7 +84,7 @@ fi
 actorrun=$bin/actorrun
 run --report a.json "${model[@]}" --bent
 ends 2 timeout 60 "$actorrun" --quiet --steps 1 --microbatches 2 --data-parallel 2 "${model[@]}" --bent
-says "op head/exp.1 (exp) reads head/add_broadcast.1, of which each of 2 data-parallel devices has a summand" err
+says "op head/exp.1 (exp) reads head/add_broadcast.1, of which each of 2 data-parallel devices has a partial sum" err
 ends 2 timeout 60 "$actorrun" --quiet --steps 1 --pieces 2 "${model[@]}" --bent
-says "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, head/add_broadcast.1, each piece has a summand" err
+says "op head/exp.1 (exp) cannot be cut into pieces: each piece has a partial sum of its input 0, head/add_broadcast.1" err
 exit 0

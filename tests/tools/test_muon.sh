@@ -88,8 +88,8 @@ refused() { # WORDS OPTION...
   ends 2 "$actorrun" --steps 1 "$@" "${gpt[@]}"
   says "$words" err
 }
-refused "muon has Nesterov momentum only" --optimizer muon:nesterov=0
-refused "group ln_1: muon updates matrices, and " --optimizer muon --group ln_1:optimizer=muon
-refused "group h: optimizer lion: here it is muon or adamw" --optimizer muon --group h:optimizer=lion
-refused "group h: optimizer muon: here it is adamw" --group h:optimizer=muon
+refused "muon supports Nesterov momentum only" --optimizer muon:nesterov=0
+refused "group ln_1: muon updates matrices only, but " --optimizer muon --group ln_1:optimizer=muon
+refused "group h: optimizer lion: this run can use muon or adamw" --optimizer muon --group h:optimizer=lion
+refused "group h: optimizer muon: this run can use adamw" --group h:optimizer=muon
 refused "momentum must be in [0, 1)" --optimizer muon:momentum=1

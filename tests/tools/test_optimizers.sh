@@ -196,6 +196,6 @@ for case in "cpu adam" "cpu sgd:momentum=0.9" "cpu lion:lr=3e-4" "cuda lion:lr=3
   rm -rf c
 done
 ends 2 "$actorrun" --optimizer lamb "${gpt[@]}" --data "$reference/tokens.u16"
-says "optimizer lamb: adamw, adam, sgd, lion, muon are known, and the model's own" err
+says "optimizer lamb: must be one of adamw, adam, sgd, lion, muon, or the model's own" err
 ends 2 "$actorrun" --freeze nothing "${gpt[@]}" --data "$reference/tokens.u16"
-says "freeze nothing: no parameter has such a name" err
+says "freeze nothing: matches no parameter" err

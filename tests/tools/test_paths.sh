@@ -104,20 +104,20 @@ refuse() { # WORDS OPTIONS...
 }
 refuse "paths nowhere: cannot open nowhere: No such file" --paths nowhere
 sed 's/^4:.*/4: 0 4 3/' paths >bad
-refuse "paths bad:6: there is no stage 4: there are 4, 0 to 3" --paths bad
+refuse "paths bad:6: no stage 4; there are 4, 0 to 3" --paths bad
 sed 's/^4:.*/4: 0 1/' paths >bad
 refuse "paths bad:6: microbatch 4 goes from stage 0 to stage 1" --paths bad
 sed 's/^4:.*/4: 0 1 3/' paths >bad
-refuse "paths bad: 7 microbatches visit stage 1, but 6 stage 2" --paths bad
+refuse "paths bad: 7 microbatches visit stage 1, but 6 visit stage 2" --paths bad
 sed '/^4:/d' paths >bad
 refuse "paths bad: microbatch 4 has no path" --paths bad
-refuse "from 0.0625 to 0.438 of all visits can be left out" --skip 0.6
+refuse "must be from 0.0625 to 0.438" --skip 0.6
 refuse "--skip 1.5: must be between 0 and 1" --skip 1.5
-refuse "paths are given, or looked for" --skip 0.2 --paths paths
-refuse "swap without skip" --swap
+refuse "paths can be given or searched for, not both" --skip 0.2 --paths paths
+refuse "swap: needs skip" --swap
 refuse "--save-paths: which paths?" --save-paths x
 refuse "--save-paths FILE first" --skip 0.2 --checkpoint d
-refuse "sequences are cut in pieces" --paths paths --pieces 2
+refuse "not supported with sequences cut into pieces" --paths paths --pieces 2
 refuse "the vocabulary on all stages" --paths paths --vocab-parallel
 # ---- a mixture: its balance loss follows the path, and experts get only the tokens of visits to their stage --
 model=(mixtral --layers 4 --width 32 --heads 4 --context 16 --batch 16 --data "$reference/tokens.u16")

@@ -108,7 +108,7 @@ bad '{"prompt": "a", "chosen": 3, "rejected": "b"}' 'chosen: wanted a text, or a
 bad '{"prompt": "a", "chosen": [{"role": "user", "content": "b"}], "rejected": "b"}' 'chosen: wanted a text'
 bad '{"prompt": 7, "chosen": "b", "rejected": "b"}' 'prompt: wanted a text or an array of messages'
 bad '{"prompt": "a", "chosen"' 'not JSON'
-bad '[1]' 'wanted an object'
+bad '[1]' 'expected an object'
 bad '{"prompt": "", "chosen": "b", "rejected": "b"}' 'the prompt has no tokens'
 bad '{"prompt": "a", "chosen": "", "rejected": "b"}' 'an answer has no tokens'
 bad '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}' 'prompt and chosen answer are 18 tokens, of which a row with a context of 16 has room for 17'
@@ -123,10 +123,10 @@ refused 'none.jsonl: no pairs' --preferences none.jsonl "${model[@]}"
 refused 'cannot open gone.jsonl' --preferences gone.jsonl "${model[@]}"
 refused '--preferences: not with --pieces' "${pairs[@]}" --pieces 2 "${model[@]}"
 refused '--preferences: not with --sequence' "${pairs[@]}" --sequence 2 "${model[@]}"
-refused '(mean) makes a loss that has no classes for stages to share, as those of preferences' "${pairs[@]}" \
+refused '(mean) makes a loss without classes to split over the stages, like losses of preferences' "${pairs[@]}" \
   --vocab-parallel --stages 2 "${model[@]}"
 refused '--preferences: in the place of --data' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
-refused 'a microbatch has an odd number of rows' "${pairs[@]}" --microbatches 8 "${model[@]}"
+refused 'a microbatch must have an even number of rows' "${pairs[@]}" --microbatches 8 "${model[@]}"
 refused '--dpo: of which answers?' --dpo beta=1 "${model[@]}"
 refused '--dpo beta=x: not as KEY=VALUE' --dpo beta=x "${pairs[@]}" "${model[@]}"
 refused '--dpo gamma=1: not as KEY=VALUE,... with the keys beta, smoothing, long' --dpo gamma=1 "${pairs[@]}" "${model[@]}"

@@ -116,10 +116,10 @@ edited '"linear_attention",' '"full_attention",' 'layer_types: full_attention mu
 edited '"linear_attention",' '"sliding_attention",' 'layer_types: full_attention must be every N-th layer'
 edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": "1"' 'mlp_only_layers is no list of layers'
 edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": [7]' 'dense-blocks 7'
-edited '"partial_rotary_factor": 0.5' '"partial_rotary_factor": 1.5' 'partial_rotary_factor=1.5 is more than 1'
+edited '"partial_rotary_factor": 0.5' '"partial_rotary_factor": 1.5' 'partial_rotary_factor=1.5 must not exceed 1'
 edited '"linear_num_value_heads": 4' '"linear_num_value_heads": 5' 'value-heads 5 is not a multiple of --key-heads 2'
 edited '"hidden_act": "silu"' '"hidden_act": "gelu"' hidden_act
 refused '--softmax-every 3 contradicts' --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}" --softmax-every 3
-refused '--dense-blocks 1,x: it is none, or numbers of blocks from 0 to 3' "${small[@]}" --dense-blocks 1,x
+refused '--dense-blocks 1,x: must be none, or block numbers from 0 to 3' "${small[@]}" --dense-blocks 1,x
 refused 'should be qwen3-next, not qwen-moe' --init "$reference/hf_qwen3_next" qwen-moe "${train[@]}"
 echo "qwen3-next: the losses of transformers"

@@ -100,5 +100,5 @@ run --microbatches 2 --checkpoint kept --every 2 --resume --report a.json "${mod
 run --microbatches 2 --seed 2 --report other "${model[@]}"
 [ "$(hexes other)" != "$(hexes one)" ] || fail "another seed changes nothing"
 ends 2 "$actorrun" --quiet --steps 1 "${model[@]}" --drop 1
-says "how likely an element is dropped, must be in [0, 1), not 1" err
+says "the probability that an element is dropped, must be in [0, 1), got 1" err
 exit 0

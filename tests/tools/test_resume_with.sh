@@ -80,7 +80,7 @@ edited ''
 refused "--seed is 4, but c2/step-3 was made with 1 (--resume-with microbatches,seed if" --seed 4 \
   --microbatches 2
 resumes 0 --seed 4 --microbatches 2 --resume-with --seed,microbatches
-refused "--resume-with lrx: nothing that is compared has that name" --resume-with seed,lrx
+refused "--resume-with lrx: no such item" --resume-with seed,lrx
 ends 2 "$actorrun" --resume-with seed m.c --data text.txt
 says "--resume-with: of which checkpoints?" err
 
@@ -90,7 +90,7 @@ refused "--data is text.txt more.txt, but c2/step-3 was made with text.txt"
 resumes 0 --resume-with data
 data=(text.txt)
 sed -i 's/e/a/' text.txt
-refused "text.txt holds other data than when c2/step-3 was made"
+refused "text.txt holds different data than when c2/step-3 was made"
 resumes 0 --resume-with data
 cp "$reference/text.txt" .
 

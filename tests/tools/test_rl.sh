@@ -106,7 +106,7 @@ done
 ends 2 "${exact[@]}" --rl grpo:group=8,updates=2 --checkpoint d --every 3 "${model[@]}"
 says '--every 3: a rollout has 2 updates' err
 ends 2 "${exact[@]}" --rollout-ahead 2 --checkpoint d "${model[@]}"
-says 'checkpoints hold two versions of the parameters' err
+says 'not supported with checkpoints, which hold at most two versions of the parameters' err
 # With sequence parallelism each device has logits only where its part has answers; the losses
 # agree.
 near=("$actorrun" --quiet --steps 3 "${rl[@]}" --max-tokens 4)
@@ -179,25 +179,25 @@ wrong() { # TEXT OPTION...
 wrong '--rl ppo: the method is grpo or distill' --rl ppo
 wrong '--rl: there is no groups; there are group' --rl grpo:groups=3
 wrong '--rl: group=1: it is a whole number from 2' --rl grpo:group=1
-wrong 'a step of 32 rows is not a multiple of a group of 5' --rl grpo:group=5
+wrong 'batch is 32 rows, must be a multiple of group, 5' --rl grpo:group=5
 wrong '--rl: not with --pieces' --pieces 2
 wrong '--rl: not with --eval' --eval prompts.jsonl
 wrong '--reward exact: prompt 1 has no "answer"' --reward exact
 wrong '--reward length:x: length:N is of a whole number of tokens' --reward length:x
 wrong '--reward-failed ignore: it is end or drop' --reward-failed ignore
 wrong '--answers a.txt: it is a file .jsonl or .html' --answers a.txt
-wrong 'rollouts: not with --vocab-parallel' --stages 2 --vocab-parallel
+wrong 'rollouts: not supported with --vocab-parallel' --stages 2 --vocab-parallel
 wrong '--stop: "ab" is 2 tokens, and one ends an answer' --stop ab
 printf '%s\n' '{"prompt": [1, 2]}' '{"prompt": {}}' >bad.jsonl
 wrong '--prompts bad.jsonl:2: "prompt" is of the wrong kind' --prompts bad.jsonl
 printf '%s\n' '{"prompt": [1, 99]}' >bad.jsonl
-wrong 'prompt 1 has token 99: the vocabulary has 16' --prompts bad.jsonl
+wrong 'prompt 1 has token 99, but the vocabulary has 16 tokens' --prompts bad.jsonl
 printf '%s\n' '{"prompt": [1' >bad.jsonl
 wrong 'bad.jsonl:1' --prompts bad.jsonl
 : >bad.jsonl
 wrong '--prompts bad.jsonl: it is empty' --prompts bad.jsonl
 printf '%s\n' '{"prompt": [1,2,3,4,5,6,7,8,9,10,11,12]}' >bad.jsonl
-wrong 'prompt 1 has 12 tokens, in a context of 12' --prompts bad.jsonl
+wrong 'prompt 1 has 12 tokens: must have at least 1, and fewer than the context of 12' --prompts bad.jsonl
 printf '%s\n' '{"messages": [{"role": "user", "content": "a"}]}' >bad.jsonl
 wrong 'messages need a tokenizer and its chat template' --prompts bad.jsonl
 for alone in "--rollout-ahead 1" "--prompts prompts.jsonl" "--reward exact" "--answers a.jsonl"; do

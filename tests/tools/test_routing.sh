@@ -53,16 +53,16 @@ refuse() { # WORDS OPTIONS...
 }
 modelled=(--clock virtual --devices timed:8 --data-parallel 8 --expert-parallel 8)
 echo "2048 1024 1024 1024 1024 1024 1024 1" >wrong
-refuse "routing wrong: 8193 rows come to experts of layer 0, but the tokens of a microbatch have 8192" "${modelled[@]}" --routing wrong
+refuse "routing wrong: 8193 rows go to the experts of layer 0, but the tokens of a microbatch have 8192" "${modelled[@]}" --routing wrong
 echo "4096 4096" >wrong
-refuse "routing wrong has rows of 2 experts, the model 8" "${modelled[@]}" --routing wrong
-refuse "routing layers has 2 lines, and the model 1 layers with experts: one line for each, or one for all" "${modelled[@]}" \
+refuse "routing wrong has rows for 2 experts, but the model has 8" "${modelled[@]}" --routing wrong
+refuse "routing layers has 2 lines, but the model has 1 layers with experts: must be one line per layer, or one for all" "${modelled[@]}" \
   --routing layers
 printf '%s\n' "4096 4096" "8192" >wrong
-refuse "routing wrong: its 2 lines are not of 8 numbers each" "${modelled[@]}" --routing wrong
+refuse "routing wrong: its 2 lines must each have 8 numbers" "${modelled[@]}" --routing wrong
 echo "4096 many" >wrong
-refuse "routing wrong:1: not the numbers of rows" "${modelled[@]}" --routing wrong
-refuse "routing zipf:x: zipf:S with S from 0 to 100" "${modelled[@]}" --routing zipf:x
-refuse "routing nowhere: not learned, balanced or zipf:S, nor a file" "${modelled[@]}" --routing nowhere
-refuse "on cpu devices rows go where the model sends them" --data-parallel 8 --expert-parallel 8 --routing zipf:1
-refuse "to which devices? --expert-parallel says" --clock virtual --devices timed:8 --data-parallel 8 --routing zipf:1
+refuse "routing wrong:1: must be the numbers of rows" "${modelled[@]}" --routing wrong
+refuse "routing zipf:x: the S of zipf:S must be from 0 to 100" "${modelled[@]}" --routing zipf:x
+refuse "routing nowhere: must be learned, balanced, zipf:S or a file" "${modelled[@]}" --routing nowhere
+refuse "on cpu devices the model routes the rows" --data-parallel 8 --expert-parallel 8 --routing zipf:1
+refuse "needs --expert-parallel" --clock virtual --devices timed:8 --data-parallel 8 --routing zipf:1

@@ -127,12 +127,12 @@ refuse() { # TEXT ARGUMENTS...
   ends 2 timeout 60 "$actorrun" --quiet --steps 1 "$@" "${small[@]}"
   says "$text" err
 }
-refuse "op h.0/attention.1 (attention) cannot be shared out by heads over 5 devices of a sequence" \
+refuse "op h.0/attention.1 (attention) cannot be split by heads over 5 sequence-parallel devices" \
   --sequence 5 --sequence-attention heads
 refuse "has too few positions" --sequence 34 --sequence-attention ring
 refuse "unknown sequence attention 'rows'" --sequence 2 --sequence-attention rows
 refuse "unknown sequence layout 'odd'" --sequence 2 --sequence-layout odd
-refuse "sequence layout zigzag: it is for attention chunk by chunk" --sequence 2 --sequence-attention heads \
+refuse "sequence layout zigzag: needs --sequence-attention ring" --sequence 2 --sequence-attention heads \
   --sequence-layout zigzag
 refuse "has too few positions" --sequence 4 --sequence-attention ring --pieces 5
 

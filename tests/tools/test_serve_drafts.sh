@@ -122,7 +122,7 @@ refused() {
 refused "--speculate magic: drafts are of ngram" --speculate magic "${model[@]}"
 refused "draft:PATH names the draft model" --speculate draft "${model[@]}"
 echo '{"time": 0, "prompt": 10, "answer": 5}' >arrivals
-refused "devices that compute nothing choose no tokens" --clock virtual --arrivals arrivals --machine a100-sxm-80gb \
+refused "not supported on devices that compute nothing" --clock virtual --arrivals arrivals --machine a100-sxm-80gb \
   --speculate draft:small/ "${model[@]}"
 refused "G from 1 to 16" --speculate draft:small/:tokens=0 "${model[@]}"
 refused "G from 1 to 16" --speculate draft:small/:match=3 "${model[@]}"
@@ -132,7 +132,7 @@ for path in nowhere bytes.safetensors; do
   says "--speculate draft:$path: it is neither a Hugging Face folder nor a GGUF file" err
 done
 ends 0 "$actorrun" --quiet --steps 1 --save other/ gpt --data "$reference/text.txt" --layers 1 --width 16 --heads 2 --vocab 300
-refused "the draft model: model gpt has a vocabulary of 300 tokens, and model gpt one of 256" --speculate draft:other/:always "${model[@]}"
+refused "the draft model: the vocabularies differ: model gpt has 300 tokens, model gpt has 256" --speculate draft:other/:always "${model[@]}"
 ends 3 "$actorserve" --speculate draft:small/ --memory 350K --rows 8 --sequences 1 --quota kv=4 "${model[@]}"
 says "the draft model: device cpu:0 needs" err
 refused "G from 1 to 16" --speculate ngram:tokens=17 "${model[@]}"

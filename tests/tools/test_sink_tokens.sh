@@ -45,7 +45,7 @@ ends 0 "$actorrun" --quiet --steps 1 --init plain.safetensors --init-new '*sink_
 # Rejected settings.
 printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' >chats.jsonl
 ends 2 "$actorrun" --steps 1 "${small[@]}" --sink-tokens 16 --document-end 10
-says 'hybrid: --sink-tokens are in front of a row, which is one document: without --document-end' err
+says 'hybrid: --sink-tokens: not supported with --document-end' err
 ends 2 "$actorrun" --steps 1 --home kv=disk --pieces 2 --piece-order layers "${small[@]}" --sink-tokens 16
 says 'attrs.shown' err
 echo "sink tokens: the same numbers on any grid"

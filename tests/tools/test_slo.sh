@@ -147,10 +147,10 @@ refused "no \"tick_corners\"" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [2, 1], "seconds": [1, 1], "position": 0, "pair": 0}}' >bad.json
 refused "tick_corners.rows: rows do not ascend" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [1], "seconds": [1], "position": 0, "pair": 0, "spread": [1, -1]}}' >bad.json
-refused "tick_corners.spread[1]: wanted a number" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+refused "tick_corners.spread[1]: expected a number" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [1, 2], "seconds": [1], "position": 0, "pair": 0}}' >bad.json
 refused "tick_corners.seconds: as many as rows has" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": [1]}' >bad.json
-refused "tick_corners: wanted an object" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+refused "tick_corners: expected an object" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl
 refused "arrival 1: a prompt of 129 tokens" --slo ttft=1 --arrivals long.jsonl "${tick[@]}"

@@ -22,7 +22,7 @@ export PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5
 told=()
 if [[ $(mpirun --version) == *"Open MPI) 5."* ]]; then
   ! timeout 60 salloc -Q -N2 -n4 mpirun -n 4 "$seen" >"$work/seen" 2>"$work/err" || fail "process 0 is not misplaced"
-  grep -q "process 0 was not put on the job's first host, .*SLUICE_ENDPOINT=HOST:PORT.*(Open MPI's mpirun)$" \
+  grep -q "process 0 does not run on the job's first host, .*SLUICE_ENDPOINT=HOST:PORT.*(Open MPI's mpirun)$" \
     "$work/err" || fail "mpirun in salloc: $(<"$work/err")"
   told=(-x SLUICE_ENDPOINT=n1:23456)
 fi

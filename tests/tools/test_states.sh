@@ -35,7 +35,7 @@ for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--tenso
   ends 0 "${run[@]}" $grid "${patient[@]}" --recheck mamba.jsonl "${mamba[@]}"
 done
 ends 2 "$actorrun" --steps 1 --sequence 2 mamba2 --width 32 --head-dim 8 --groups 2 --conv 8 --context 12 --batch 2 --data "$data"
-says 'each reads 7 positions before its own, of a neighbour that has 6' err
+says 'each reads 7 positions before its own, but its neighbour has only 6' err
 for wrong in "--groups 3:--groups 3 does not divide the 8 heads" "--head-dim 7:twice --width 32 is not a multiple of --head-dim 7"; do
   # shellcheck disable=SC2086
   ends 2 "$actorrun" --steps 1 mamba2 --width 32 --head-dim 8 --data "$data" ${wrong%%:*}
@@ -67,12 +67,12 @@ ends 0 "$actorrun" "${exchanged[@]}" --sequence 2 --report two.json hybrid --lay
   --softmax-every 0 --context 64 --batch 4 --data "$data"
 [ "$(moved two.json)" -eq $((2 * 2 * 4 * 2 * (8 * 8 + 8) * 4)) ] || fail "$(moved two.json) bytes"
 refused() { ends 2 "$actorrun" --steps 1 --sequence 2 "${@:2}" "${model[@]}" && says "$1" err; }
-refused '--exact: not with --sequence-states exchange' --exact --sequence-states exchange
-refused "unknown sequence states 'other': auto, heads and exchange are known" --sequence-states other
-refused '--sequence-states exchange: a device has one run of positions then, and two with --sequence-layout zigzag' \
+refused '--exact: not supported with --sequence-states exchange' --exact --sequence-states exchange
+refused "unknown sequence states 'other': must be auto, heads or exchange" --sequence-states other
+refused '--sequence-states exchange: needs one run of positions per device, but --sequence-layout zigzag makes two' \
   --sequence-states exchange --sequence-layout zigzag
 ends 2 "$actorrun" --steps 1 --sequence 2 --sequence-states heads mamba2 --width 32 --head-dim 8 --data "$data"
-says 'cannot be shared out by heads over 2 devices of a sequence: it has 1 key/value heads' err
+says 'cannot be split by heads over 2 sequence-parallel devices: it has 1 key/value heads' err
 
 # A window, softmax blocks only, and no softmax blocks.
 for every in 1 0; do
@@ -90,7 +90,7 @@ done
 ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" "${hybrid[@]}"
 says 'gk_proj' err
 ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" --init-new 'gk_proj' "${hybrid[@]}"
-says 'no parameter matches gk_proj, which may be absent from the weights' err
+says 'gk_proj, which may be absent from the weights, matches no parameter' err
 ends 2 "$actorrun" --steps 1 --init-new '*gk_proj*' "${hybrid[@]}"
 says '--init-new: beside which weights? --init says' err
 ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" --init-new '*gk_proj*,*g_norm*' --save x/ "${hybrid[@]}"
@@ -113,8 +113,8 @@ for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--data-
   # shellcheck disable=SC2086
   ends 0 "${run[@]}" $grid "${patient[@]}" --recheck both.jsonl "${both[@]}"
 done
-for wrong in "--gates other:hybrid: --gates other: it is own or keys" "--dense-blocks 9:hybrid: --dense-blocks 9: it is none, or numbers" \
-  "--spikes 3:hybrid: --spikes: the layers of --experts are not spiking"; do
+for wrong in "--gates other:hybrid: --gates other: must be own or keys" "--dense-blocks 9:hybrid: --dense-blocks 9: must be none, or block numbers" \
+  "--spikes 3:hybrid: --spikes: not supported with --experts"; do
   # shellcheck disable=SC2086
   ends 2 "$actorrun" --steps 1 "${both[@]}" ${wrong%%:*}
   says "${wrong#*:}" err

@@ -126,12 +126,12 @@ refused() { # TEXT ARGUMENTS...
   says "$text" err
 }
 refused "--vocab-parallel: over which stages?" --vocab-parallel "${gpt[@]}"
-refused "op chunk.1/mse.1 (mse) makes a loss that has no classes for stages to share" --vocab-parallel --stages 2 pipeline
+refused "op chunk.1/mse.1 (mse) makes a loss without classes to split over the stages" --vocab-parallel --stages 2 pipeline
 refused "--vocab-barriers 3: must be between 1 and 2" --vocab-parallel --vocab-barriers 3 --stages 2 "${gpt[@]}"
-refused "--vocab-barriers 1: without --vocab-parallel no stage waits for the others" --vocab-barriers 1 --stages 2 "${gpt[@]}"
-refused "head/linear.1:rescale cannot lie as S1 along the tensor axis beside the other layouts" --vocab-parallel \
+refused "--vocab-barriers 1: needs --vocab-parallel" --vocab-barriers 1 --stages 2 "${gpt[@]}"
+refused "head/linear.1:rescale cannot lie as S1 along the tensor axis together with the other layouts" --vocab-parallel \
   --vocab-barriers 1 --stages 2 --tensor 2 --sbp head/linear.1:soft=-,S2 --sbp head/linear.1:rescale=-,S1 "${gpt[@]}"
-refused "--vocab-barriers 1: op chunk.1/mse.1 (mse) is no cross entropy of rows that all count alike" \
+refused "--vocab-barriers 1: op chunk.1/mse.1 (mse) is not a cross entropy that weights all rows equally" \
   --vocab-parallel --vocab-barriers 1 --stages 2 pipeline
 
 # ---- reported plan ---------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ static sl_status make_stream(sli_channel *channel) {
   if (!error)
     error = cudaStreamCreateWithPriority(&channel->stream, cudaStreamNonBlocking, greatest);
   if (!error) error = cudaEventCreateWithFlags(&channel->event, cudaEventDisableTiming);
-  return sli_cuda_check(error, channel->device, "gave no stream");
+  return sli_cuda_check(error, channel->device, "cannot create a stream");
 }
 
 sl_status sli_channel_open(sli_channel *channel, const ncclUniqueId *id, int blocks) {
@@ -48,7 +48,7 @@ sl_status sli_channel_open(sli_channel *channel, const ncclUniqueId *id, int blo
   return channel_check(channel,
                        channel->nccl->ncclCommInitRankConfig(&channel->comm, 2, *id,
                                                              channel->sends ? 0 : 1, &config),
-                       "meeting it failed");
+                       "connecting failed");
 }
 
 static ncclResult_t state_of(const sli_channel *channel) {
@@ -85,7 +85,7 @@ void sli_channel_close(sli_channel *channel) {
 
 sl_status sli_channel_meet(sli_channel *channel, bool *met) {
   bool busy = true;
-  sl_status status = ask(channel, "meeting it failed", &busy);
+  sl_status status = ask(channel, "connecting failed", &busy);
   if (!status) *met = !busy;
   return status;
 }

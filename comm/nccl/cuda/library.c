@@ -13,7 +13,7 @@ static sl_status check_version(const char *path) {
   int version = 0;
   loaded.ncclGetVersion(&version);
   if (version >= NCCL_VERSION_CODE) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "%s has version %d, and this build was made with %d", path,
+  return sl_fail(SL_E_UNSUPPORTED, "%s has version %d, but this build was made with %d", path,
                  version, NCCL_VERSION_CODE);
 }
 
@@ -29,10 +29,10 @@ static sl_status find_functions(const char *path, void *library) {
 static sl_status load_from(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "libnccl.so.2 was not found: install it or name its folder in "
-                   "LD_LIBRARY_PATH (%s)",
-                   dlerror());
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "libnccl.so.2 was not found: install it or add its folder to LD_LIBRARY_PATH (%s)",
+        dlerror());
   sl_status status = find_functions(path, library);
   if (status) dlclose(library);
   return status;

@@ -188,7 +188,8 @@ void sli_nccl_close(sli_nccl *n) {
 
 sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {
   introduction i;
-  if (bytes != sizeof i) return sl_fail(SL_E_INPUT, "a channel's name of %zu bytes", bytes);
+  if (bytes != sizeof i)
+    return sl_fail(SL_E_INPUT, "a channel's name has an invalid size of %zu bytes", bytes);
   memcpy(&i, data, sizeof i);
   for (int k = 0; k < n->nways; k++) {
     way *w = &n->ways[k];
@@ -199,7 +200,7 @@ sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {
     pthread_mutex_unlock(&n->lock);
     return SL_OK;
   }
-  return sl_fail(SL_E_INPUT, "a name of channel %d, which does not lead here", i.channel);
+  return sl_fail(SL_E_INPUT, "a name for channel %d, which does not lead here", i.channel);
 }
 
 /* ---- connecting ------------------------------------------------------------------------- */
@@ -223,7 +224,9 @@ static sl_status share_of_blocks(const sli_nccl *n, const way *w, int *blocks) {
 static sl_status introduce(sli_nccl *n, way *w) {
   introduction i = {.channel = w->plan.id};
   ncclResult_t result = w->channel.nccl->ncclGetUniqueId(&i.id);
-  if (result) return sl_fail(SL_E_DEVICE, "no name: %s", w->channel.nccl->ncclGetLastError(NULL));
+  if (result)
+    return sl_fail(SL_E_DEVICE, "cannot create a channel's name: %s",
+                   w->channel.nccl->ncclGetLastError(NULL));
   w->id = i.id;
   w->named = true;
   n->options.say(n->options.ctx, w->plan.process, &i, sizeof i);
