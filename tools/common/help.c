@@ -15,7 +15,7 @@ const help_group help_groups[OPTION_GROUPS] = {
     [GROUP_DATA] = {"data", "data and tokenizer, generation, chat"},
     [GROUP_OUTPUT] = {"output", "logs, reports, traces, dry runs, watching a run"},
     [GROUP_SERVING] = {"serving", "listening, requests, ticks, pages, replays"},
-    [GROUP_SEARCH] = {"search", "what is looked for, and how long"}};
+    [GROUP_SEARCH] = {"search", "goals and limits of a search"}};
 
 /* ---- groups ---------------------------------------------------------------------- */
 
