@@ -198,7 +198,7 @@ class Models(unittest.TestCase):
         prompt, end = model.chat([{"role": "user", "content": "Hello"}])
         self.assertIn("<|im_start|>user\nHello<|im_end|>", prompt)
         self.assertEqual(end, "<|im_end|>")
-        with self.assertRaisesRegex(sl.UsageError, 'a message of "judge"'):
+        with self.assertRaisesRegex(sl.UsageError, 'unknown role "judge": must be system, user or assistant'):
             model.chat([{"role": "judge", "content": "Hello"}])
 
 

@@ -53,7 +53,7 @@ refused 2 "--microbatches 8..4: not a list" --microbatches 8..4 gpt $small
 refused 2 "--chunks two: not a list" --chunks two gpt $small
 refused 2 "--memory 8G..1G: not a size" --memory 8G..1G gpt $small
 refused 2 "--memory lots: not a size" --memory lots gpt $small
-refused 2 "--schedule 2f2b: it is one of" --schedule 1f1b,2f2b gpt $small
+refused 2 "--schedule 2f2b: must be one of" --schedule 1f1b,2f2b gpt $small
 refused 2 "--schedule auto: actortune is a search itself" --schedule auto gpt $small
 refused 2 "on null devices nothing takes time" --devices null:4 gpt $small
 refused 2 "nowhere.json" --profile nowhere.json gpt $small

@@ -88,7 +88,7 @@ refused() {
   ends 2 "$actorrun" --steps 1 "$@" llama "${train[@]}"
   says "$named" err
 }
-refused "--frozen stored: as in which file? --init says" --frozen stored "${lora[@]}"
+refused "--frozen stored: needs --init with the stored weights" --frozen stored "${lora[@]}"
 refused "frozen" --frozen half --init "$tiny" "${lora[@]}"
 refused "no frozen weight can stay as its file has it" --frozen stored --init "$tiny"
 refused "cannot stay as its file has it: devices share out its parts" --frozen stored --init "$tiny" "${lora[@]}" \

@@ -213,7 +213,7 @@ both = open("both.gguf", "r+b")
 both.seek(16)
 both.write(struct.pack("<Q", count + len(keys)))
 PY
-refused "part.gguf is one of the 3 files of a model" --init part.gguf llama "${train[@]}"
+refused "part.gguf is one of 3 split files of a model, and only a single file can be read (llama-gguf-split --merge makes one)" --init part.gguf llama "${train[@]}"
 small=(--layers 1 --width 16 --heads 2 --vocab 700)
 ends 0 "$actorrun" --quiet --report one --tokenizer tokens.gguf --steps 1 llama "${train[@]}" "${small[@]}"
 ends 0 "$actorrun" --quiet --report two --tokenizer "$reference/tokenizers/smollm.json" --steps 1 llama "${train[@]}" "${small[@]}"

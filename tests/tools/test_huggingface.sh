@@ -105,9 +105,9 @@ ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'stride' err
 sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor": 2}/' chunked/config.json >one_chunk/config.json
 ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
-says 'dual_chunk_attention_config does not go with rope_type linear' err
+says 'dual_chunk_attention_config cannot be used with rope_type linear' err
 ends 2 "$actorrun" --steps 1 --init chunked --save x.gguf llama "${long[@]}"
-says 'GGUF files know no positions in chunks' err
+says 'GGUF files cannot describe positions in chunks' err
 ends 2 "$actorrun" --steps 1 --pieces 2 --init chunked llama "${long[@]}"
 says '(attention_dual)' err
 ends 2 "$actorrun" --steps 1 --init chunked llama "${long[@]}" --document-end 10
@@ -297,7 +297,7 @@ for how in placed early several; do cmp named.losses $how.losses || fail "a fold
 run placed --steps 1 "$reference/gguf/tiny.gguf" "${train[@]}"
 run early --steps 1 --init "$reference/gguf/tiny.gguf" "${train[@]}"
 cmp placed.losses early.losses || fail "so does a GGUF file"
-refused "no MODEL was given, whose option --data may be" --init "$reference/hf_llama/model.safetensors" "${train[@]}"
+refused "unknown option --data, and no MODEL was given that could have it; see" --init "$reference/hf_llama/model.safetensors" "${train[@]}"
 refused "pointer.gguf is a pointer of git-lfs" pointer.gguf "${train[@]}"
 mkdir gpt
 ends 0 "$actorrun" --quiet --steps 1 gpt --data "$data" --layers 1 --width 8 --heads 1 --context 8

@@ -210,9 +210,9 @@ refused 'chats need the model'"'"'s tokenizer' "$actorrun" --steps 1 llama --dat
 refused 'either all or none are of chats' "${run[@]}" --steps 1 llama --data chats.jsonl --data "$reference/text.txt"
 refused 'both must be chats, or neither' "${run[@]}" --steps 100 --eval "$reference/text.txt" llama --data chats.jsonl --context 72
 refused 'chats are documents of their own' "${run[@]}" --steps 1 llama --data chats.jsonl --document-end 3
-refused '--learn: of which chats?' "${run[@]}" --steps 1 --learn all llama --data "$reference/text.txt"
-refused '--learn some: it is one of answers, all' "${run[@]}" --steps 1 --learn some llama --data chats.jsonl
-refused '--show-data: of which chats?' "${run[@]}" --show-data llama --data "$reference/text.txt"
+refused '--learn: needs chats:' "${run[@]}" --steps 1 --learn all llama --data "$reference/text.txt"
+refused '--learn some: must be one of answers, all' "${run[@]}" --steps 1 --learn some llama --data chats.jsonl
+refused '--show-data: needs chats:' "${run[@]}" --show-data llama --data "$reference/text.txt"
 cp chats.jsonl table.csv
 cp chats.jsonl list.json
 refused '.csv files are not read' "${run[@]}" --steps 1 llama --data table.csv

@@ -114,7 +114,7 @@ refuse "from 0.0625 to 0.438 of all visits can be left out" --skip 0.6
 refuse "--skip 1.5: must be between 0 and 1" --skip 1.5
 refuse "paths are given, or looked for" --skip 0.2 --paths paths
 refuse "swap without skip" --swap
-refuse "--save-paths: which paths?" --save-paths x
+refuse "--save-paths: needs --skip, which searches for paths" --save-paths x
 refuse "--save-paths FILE first" --skip 0.2 --checkpoint d
 refuse "sequences are cut in pieces" --paths paths --pieces 2
 refuse "the vocabulary on all stages" --paths paths --vocab-parallel

@@ -119,12 +119,12 @@ says '3 preferences (1 more are longer than the context)' out
 : >none.jsonl
 refused 'none.jsonl: no pairs' --preferences none.jsonl "${model[@]}"
 refused 'cannot open gone.jsonl' --preferences gone.jsonl "${model[@]}"
-refused '--preferences: not with --pieces' "${pairs[@]}" --pieces 2 "${model[@]}"
-refused '--preferences: not with --sequence' "${pairs[@]}" --sequence 2 "${model[@]}"
+refused '--preferences: cannot be combined with --pieces: the loss needs the probabilities of whole answers, over all positions' "${pairs[@]}" --pieces 2 "${model[@]}"
+refused '--preferences: cannot be combined with --sequence: the loss needs the probabilities of whole answers, over all positions' "${pairs[@]}" --sequence 2 "${model[@]}"
 refused '(mean) makes a loss that has no classes for stages to share, as those of preferences' "${pairs[@]}" \
   --vocab-parallel --stages 2 "${model[@]}"
-refused '--preferences: in the place of --data' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
+refused '--preferences: replaces --data; give one of them' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
 refused 'a microbatch has an odd number of rows' "${pairs[@]}" --microbatches 8 "${model[@]}"
-refused '--dpo: of which answers?' --dpo beta=1 "${model[@]}"
-refused '--dpo beta=x: not as KEY=VALUE' --dpo beta=x "${pairs[@]}" "${model[@]}"
-refused '--dpo gamma=1: not as KEY=VALUE,... with the keys beta, smoothing, long' --dpo gamma=1 "${pairs[@]}" "${model[@]}"
+refused '--dpo: needs --preferences FILE' --dpo beta=1 "${model[@]}"
+refused '--dpo beta=x: must be KEY=VALUE' --dpo beta=x "${pairs[@]}" "${model[@]}"
+refused '--dpo gamma=1: must be KEY=VALUE,... with the keys beta, smoothing, long, each in its range' --dpo gamma=1 "${pairs[@]}" "${model[@]}"

@@ -58,7 +58,7 @@ begin
 
 edited ''
 resumes 0
-says "going on from c2/step-3" out
+says "resuming from c2/step-3" out
 edited 's/SL_NORMAL(0.02f)/SL_NORMAL(0.5f)/; s/next byte/byte after it/' # of no consequence here
 resumes 0
 edited 's/sl_gelu/sl_relu/'
@@ -80,7 +80,7 @@ refused "--seed is 4, but c2/step-3 was made with 1 (--resume-with microbatches,
 resumes 0 --seed 4 --microbatches 2 --resume-with --seed,microbatches
 refused "--resume-with lrx: nothing that is compared has that name" --resume-with seed,lrx
 ends 2 "$actorrun" --resume-with seed m.c --data text.txt
-says "--resume-with: of which checkpoints?" err
+says "--resume-with: needs --checkpoint DIR" err
 
 cp text.txt more.txt
 data=(text.txt --data more.txt)
@@ -125,7 +125,7 @@ manifest["fnv1a64"] = "%016x" % sum
 json.dump(manifest, open(path, "w"))
 END
 resumes 0
-says "an older release wrote it: whether the model is the same cannot be checked" out
+says "an older release wrote it: cannot check whether the model is the same" out
 refused "--shuffle is 3, but c2/step-3 was made with 0" --shuffle 3
 
 # Slots of parameters are as the plan has them, whatever the last text about one stage says, and with

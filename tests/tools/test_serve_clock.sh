@@ -73,13 +73,13 @@ refused() { # WHAT WORDS...
   ends 2 "$actorserve" "$@" "${small[@]}"
   grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
 }
-refused "--arrivals FILE says" --clock virtual
-refused "they hold no values" --devices timed
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,-4
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,-5
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,5,6
+refused "needs --arrivals FILE" --clock virtual
+refused "these devices hold no values" --devices timed
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,-4
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,-5
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,5,6
 refused "--chunks" --clock virtual --arrivals come.jsonl --chunks cut
 refused "nowhere" --clock virtual --arrivals nowhere
 for line in '{' '[1]' '{"prompt":1,"answer":1}' '{"time":-1,"prompt":1,"answer":1}' '{"time":1,"prompt":0,"answer":1}' \

@@ -107,7 +107,7 @@ assert r["pick"] >= 0 and abs(sum(r["spread"]) / len(r["spread"]) - 1) < 1e-6, r
 PY
 ends 0 "$actorserve" --clock virtual --arrivals three.jsonl --tick took.json "${small[@]}"
 ends 2 "$actorserve" --devices timed:2 --stages 2 --measure took.json "${tick[@]}" "${small[@]}"
-says "of one stage" err
+says "needs one stage" err
 ends 2 "$actorserve" --clock virtual --measure took.json "${tick[@]}" "${small[@]}"
 says "--clock virtual" err
 slo --slo ttft=9 --stages 2 --tick ticks.json
@@ -132,8 +132,8 @@ refused "ttft: not ttft=SECONDS" --slo ttft "${some[@]}"
 refused "ttft@101=1: no share" --slo ttft@101=1 "${some[@]}"
 refused "tpot=-1: no time above 0" --slo ttft=1,tpot=-1 "${some[@]}"
 refused "ttft@99=2: that is said twice" --slo ttft=1,ttft@99=2 "${some[@]}"
-refused "who comes when" --slo ttft=1 "${tick[@]}"
-refused "how long does a tick take" --slo ttft=1 --arrivals come.jsonl
+refused "needs --arrivals FILE" --slo ttft=1 "${tick[@]}"
+refused "needs --tick or --machine" --slo ttft=1 --arrivals come.jsonl
 refused "nowhere" --slo ttft=1 --arrivals nowhere "${tick[@]}"
 refused "--sequences" --slo ttft=1 --sequences 8..4 "${some[@]}"
 refused "--groups 65" --slo ttft=1 --groups 65 "${some[@]}"
@@ -144,11 +144,11 @@ refused "one: not JSON" --slo ttft=1 --arrivals come.jsonl --tick one
 echo '{"ticks": 1}' >bad.json
 refused "no \"tick_corners\"" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [2, 1], "seconds": [1, 1], "position": 0, "pair": 0}}' >bad.json
-refused "tick_corners.rows: rows do not ascend" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+refused "tick_corners.rows: rows must increase" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [1], "seconds": [1], "position": 0, "pair": 0, "spread": [1, -1]}}' >bad.json
 refused "tick_corners.spread[1]: wanted a number" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [1, 2], "seconds": [1], "position": 0, "pair": 0}}' >bad.json
-refused "tick_corners.seconds: as many as rows has" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+refused "tick_corners.seconds: must have as many numbers as rows" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": [1]}' >bad.json
 refused "tick_corners: wanted an object" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl

@@ -144,34 +144,33 @@ static sl_status check_together(const settings *s) {
       return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i],
                      s->lower.devices.kind);
   if (settings_text(s, "init-new") && !settings_text(s, "init"))
-    return sl_fail(SL_E_USAGE, "--init-new: beside which weights? --init says");
+    return sl_fail(SL_E_USAGE, "--init-new: needs --init with the other weights");
   if (sl_arg_flag(s->run, "upcycle") && !settings_text(s, "init"))
-    return sl_fail(SL_E_USAGE, "--upcycle: of which dense model? --init says");
+    return sl_fail(SL_E_USAGE, "--upcycle: needs --init with a dense model");
   static const char *const need_folder[] = {"every", "keep", "resume", "resume-with"};
   for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))
-      return sl_fail(SL_E_USAGE, "--%s: of which checkpoints? --checkpoint DIR says",
-                     need_folder[i]);
+      return sl_fail(SL_E_USAGE, "--%s: needs --checkpoint DIR", need_folder[i]);
   if (sl_arg_flag(s->run, "check-finite") && !data)
     return sl_fail(SL_E_USAGE, "--check-finite: %s devices hold no values", s->lower.devices.kind);
   static const char *const need_eval[] = {"patience", "best", "eval-rows"};
   for (size_t i = 0; i < SLI_COUNT(need_eval); i++)
     if (sl_arg_given(s->run, need_eval[i], 0) && !settings_evaluate(s))
-      return sl_fail(SL_E_USAGE,
-                     "--%s: of what? --eval FILE says, or --eval-every N for what a model "
-                     "holds out itself",
-                     need_eval[i]);
+      return sl_fail(
+          SL_E_USAGE,
+          "--%s: needs --eval FILE, or --eval-every N for rows that the model's data holds out",
+          need_eval[i]);
   if (settings_evaluate(s) && !data)
-    return sl_fail(SL_E_USAGE, "--eval: not with devices that hold no values");
+    return sl_fail(SL_E_USAGE, "--eval: cannot be used with devices that hold no values");
   bool skips = sl_arg_float(s->run, "skip") > 0;
   if (skips && settings_text(s, "checkpoint"))
-    return sl_fail(SL_E_USAGE,
-                   "--skip looks for paths each time anew, --checkpoint is of a run with the same "
-                   "ones: --save-paths FILE first, then --paths FILE");
+    return sl_fail(
+        SL_E_USAGE,
+        "--skip searches for new paths in each run, but a --checkpoint needs the same ones: use --save-paths FILE first, then --paths FILE");
   if (!skips && settings_text(s, "save-paths"))
-    return sl_fail(SL_E_USAGE, "--save-paths: which paths? --skip looks for some");
+    return sl_fail(SL_E_USAGE, "--save-paths: needs --skip, which searches for paths");
   if (settings_text(s, "save-adapter") && !s->training.nlora)
-    return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
+    return sl_fail(SL_E_USAGE, "--save-adapter: needs --lora or --adapter");
   if (!data && settings_text(s, "logprobs"))
     return sl_fail(SL_E_USAGE, "--logprobs: %s devices hold no values", s->lower.devices.kind);
   if (!data && sl_arg_int(s->run, "generate"))
@@ -193,11 +192,9 @@ static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
       !sl_options_find(all, "batch") || !sl_options_find(all, "vocab"))
     return sl_fail(
         SL_E_USAGE,
-        "--epochs: %s has no --data, --context, --batch and --vocab to count them by; --steps says "
-        "how long to learn",
+        "--epochs: %s lacks --data, --context, --batch or --vocab, which count epochs; use --steps",
         s->model->name);
-  if (!*sl_arg_text(s->model_args, "data"))
-    return sl_fail(SL_E_USAGE, "--epochs: of which --data?");
+  if (!*sl_arg_text(s->model_args, "data")) return sl_fail(SL_E_USAGE, "--epochs: needs --data");
   sl_graph *g;
   int64_t context, batch;
   sl_status status = plan_data(s, &g);
@@ -238,7 +235,7 @@ static sl_status read_frozen(settings *s) {
   const char *how = sl_arg_text(s->run, "frozen"), *init = settings_text(s, "init");
   SLI_TRY(options_check_word("frozen", how, hows));
   if (strcmp(how, "stored")) return SL_OK;
-  if (!init) return sl_fail(SL_E_USAGE, "--frozen stored: as in which file? --init says");
+  if (!init) return sl_fail(SL_E_USAGE, "--frozen stored: needs --init with the stored weights");
   SLI_TRY(sli_shards_open(init, &s->frozen));
   s->training.storage = pretrained_storage;
   s->training.storage_ctx = s->frozen;

@@ -89,20 +89,20 @@ bool settings_have_workload(const settings *s) {
 static sl_status check_devices(const settings *s) {
   bool computes = sl_device_computes(s->lower.devices.kind), bounded = settings_have_workload(s);
   if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))
-    return sl_fail(SL_E_USAGE, "--measure %s: nothing takes time on --clock virtual",
+    return sl_fail(SL_E_USAGE, "--measure %s: cannot measure on --clock virtual",
                    settings_text(s, "measure"));
   if (settings_text(s, "measure") && settings_text(s, "arrivals"))
-    return sl_fail(SL_E_USAGE, "--measure %s: has requests of its own, not those of --arrivals",
+    return sl_fail(SL_E_USAGE, "--measure %s: cannot be combined with --arrivals",
                    settings_text(s, "measure"));
   if (s->clock == SL_CLOCK_VIRTUAL && !bounded)
-    return sl_fail(SL_E_USAGE, "--clock virtual: who comes when? --arrivals FILE says");
+    return sl_fail(SL_E_USAGE, "--clock virtual: needs --arrivals FILE");
   if (!computes && !bounded)
-    return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
+    return sl_fail(SL_E_USAGE, "--devices %s: these devices hold no values",
+                   sl_arg_text(s->run, "devices"));
   if (computes && !settings_text(s, "init"))
     return sl_fail(
         SL_E_USAGE,
-        "%s: which weights? --init FILE says, or a Hugging Face folder or GGUF file in the "
-        "place of the model",
+        "%s: needs weights: give --init FILE, or a Hugging Face folder or GGUF file instead of the model",
         s->model_word);
   return SL_OK;
 }
@@ -115,7 +115,7 @@ static sl_status check_parsers(const settings *s) {
                               thinking);
   char *names = answer_format_names();
   sl_status status =
-      sl_fail(SL_E_USAGE, "--tool-parser %s: it is auto, none, or one of %s", name, names);
+      sl_fail(SL_E_USAGE, "--tool-parser %s: must be auto, none, or one of %s", name, names);
   free(names);
   return status;
 }

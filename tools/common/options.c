@@ -200,7 +200,7 @@ sl_status options_check_word(const char *option, const char *text, const char *c
     if (**words && at < sizeof list)
       at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *words);
   }
-  return sl_fail(SL_E_USAGE, "--%s %s: it is one of %s%s", option, text, list, meant);
+  return sl_fail(SL_E_USAGE, "--%s %s: must be one of %s%s", option, text, list, meant);
 }
 
 static const struct {

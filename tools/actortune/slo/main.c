@@ -36,10 +36,9 @@ static const char *const shared[] = {"devices", "stages",  "memory", "seed",
                                      "version", "help",    NULL};
 
 static sl_status read_settings(settings *s) {
-  if (!settings_text(s, "arrivals"))
-    return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");
+  if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: needs --arrivals FILE");
   if (!settings_text(s, "tick") && !settings_text(s, "machine"))
-    return sl_fail(SL_E_USAGE, "--slo: how long does a tick take? --tick says, or --machine");
+    return sl_fail(SL_E_USAGE, "--slo: needs --tick or --machine for the durations of ticks");
   s->lower.devices.kind = "timed";
   return SL_OK;
 }
