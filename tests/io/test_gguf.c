@@ -273,9 +273,9 @@ static void tensors_that_do_not_agree(void) {
   two_tensors("a", "b", 32);
   check_refused("an overlap", "a and b overlap");
   two_tensors("a", "a", 64);
-  check_refused("a doubled name", "tensor a is there twice");
+  check_refused("a doubled name", "tensor a appears twice");
   two_tensors("output_norm.weight", "model.norm.weight", 64);
-  check_refused("two names of one tensor", "model.norm.weight is there twice");
+  check_refused("two names of one tensor", "model.norm.weight appears twice");
 }
 
 static void begin_key(uint32_t kind) {
@@ -301,7 +301,7 @@ static void keys_that_cannot_be(void) {
   begin_key(GGUF_ARRAY), gguf_u32(&made, GGUF_TEXT), gguf_u64(&made, UINT64_MAX);
   check_refused("an array of texts longer than the file", "within k.y");
   gguf_begin(&made, 0, 2), gguf_key_u32(&made, "k", 1), gguf_key_u32(&made, "k", 1);
-  check_refused("a doubled key", "key k is there twice");
+  check_refused("a doubled key", "key k appears twice");
   gguf_begin(&made, 0, UINT64_MAX);
   check_refused("a lying count of keys", "18446744073709551615 keys");
   gguf_begin(&made, 0, 2), gguf_key_u32(&made, "k", 1);
@@ -323,9 +323,9 @@ static void files_that_are_none(void) {
   made.count = 20;
   check_refused("half a header", "24 bytes");
   made.count = 3;
-  check_refused("three bytes", "no GGUF file");
+  check_refused("three bytes", "not a GGUF file");
   made.count = 0;
-  check_refused("an empty file", "no GGUF file");
+  check_refused("an empty file", "not a GGUF file");
   CHECK(!sli_gguf_is(path) && !sli_gguf_is(place.folder) && !sli_gguf_is("/no/such"),
         "that is none either");
 }

@@ -242,7 +242,7 @@ serve "${deep[@]}" --memory 500K --weights disk --quota weights=1 "${words[@]}"
 [[ "$(ask completions "$greedy" | field '["choices"][0]["text"]')" == "$text" ]] || fail "answers are other ones"
 drained
 ends 2 "$actorserve" --port 0 --quota weights=1 model
-says "--quota weights=1: all weights are in memory" err
+says "--quota weights=1: needs --weights disk" err
 ends 2 "$actorserve" --port 0 --home act=disk model
 says "--home act: a server can move only weights off the device" err
 ends 2 "$actorserve" --port 0 "${deep[@]}" --weights disk --disk nowhere "${words[@]}"
@@ -313,7 +313,7 @@ refused "kv=2 is too few: one sequence of 256 tokens needs kv=4; a context of 12
 refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
-refused "--chat-template klingon: it is a file, or one of chatml, " --chat-template klingon model
+refused "--chat-template klingon: must be a file, or one of chatml, " --chat-template klingon model
 refused "--served-model-name a,,b: a name is empty" --served-model-name a,,b model
 ends 1 "$actorserve" --port 0 --access-log /no/such/log model
 grep -qF -- "--access-log /no/such/log: No such file" err || fail "a log that cannot be written is named: $(<err)"
@@ -326,7 +326,7 @@ refused "--memory lots: not a size" --memory lots model
 ends 3 "$actorserve" --port 0 --memory 10K model
 grep -q "budget is 10.0 KiB" err || fail "what does not fit is refused"
 refused "--devices null:1: these devices hold no values" --devices null:1 model
-refused "--quota act.b=2: of a model that is served" --quota act.b=2 model
+refused "--quota act.b=2: a server has only the quotas" --quota act.b=2 model
 refused "--admit sometimes: must be one of reserve, recompute" --admit sometimes model
 refused "--host nowhere.invalid" --host nowhere.invalid model
 

@@ -89,7 +89,7 @@ refused() {
   grep -qF -- "$named" err || fail "the message names $named"
 }
 chat=(--init model --generate 4 --chat hi)
-refused "--chat-template klingon: it is a file, or one of chatml, " "${chat[@]}" --chat-template klingon llama
+refused "--chat-template klingon: must be a file, or one of chatml, " "${chat[@]}" --chat-template klingon llama
 refused "chat template mistral: it says: it has no system messages" "${chat[@]}" --chat-template mistral --chat-system x llama
 template smollm2
 refused "tokens leave no room for an answer in a context of 16" "${chat[@]}" llama --context 16

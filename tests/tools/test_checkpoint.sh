@@ -144,7 +144,7 @@ for harm in "${some[@]}"; do
   cp -r whole c
   $harm 2>err || fail "$harm"
   run 0 --steps 20 --stages 2 --report b.json --checkpoint c --every 4 --resume
-  says "checkpoint step-8 is not whole and not used" err
+  says "checkpoint step-8 is incomplete and is skipped" err
   says "resuming from c/step-4" out
   ends_as full.json b.json || fail "$harm: not the curve"
   [ -d c/step-8.damaged ] || fail "it is set aside"

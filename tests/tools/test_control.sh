@@ -73,7 +73,7 @@ refuse "is called h2d" 2 quota h2d=2
 refuse "change one quota at a time" 2 quota act.b=2,3
 refuse "is called nothing" 2 quota nothing=3
 refuse "not NAME=N" 2 quota act
-refuse "are known" 2 stop
+refuse "unknown command" 2 stop
 kill "$pid"
 wait "$pid" || :
 

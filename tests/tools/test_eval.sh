@@ -138,7 +138,7 @@ done
 
 refused "--patience: needs --eval FILE, or --eval-every N for rows that the model's data holds out" --patience 3 "${model[@]}"
 refused "--eval-every 100: the run ends earlier, with --steps 20, and would evaluate nothing" --eval x --steps 20 "${model[@]}"
-refused "--eval-every 30: not a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
+refused "--eval-every 30: must be a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
   "${model[@]}"
 refused "no.txt: No such file" --eval no.txt "${model[@]}"
 head -c 12 "$train" >small.txt

@@ -150,5 +150,5 @@ refused "has no held-out data; --eval FILE names some for sl_tokens" --eval-ever
 refused "has no held-out data; --eval FILE names some for sl_tokens" --eval-every 4 "${text[@]}"
 refused "the model does not read $reference/text.txt: it takes no tokens" --eval "$reference/text.txt" "${digits[@]}"
 refused "--best precision: must be one of loss, accuracy, optionally followed by :min or :max" --eval-every 4 --best precision "${digits[@]}"
-refused "--best accuracy:top: not one of" --eval-every 4 --best accuracy:top "${digits[@]}"
+refused "--best accuracy:top: must be one of" --eval-every 4 --best accuracy:top "${digits[@]}"
 refused "--best: needs --eval FILE, or --eval-every N for rows that the model's data holds out" --best accuracy "${digits[@]}"

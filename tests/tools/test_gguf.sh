@@ -50,7 +50,7 @@ edited() {
   LC_ALL=C sed "s/$1/$2/" "$tiny" >edited.gguf
   refused "$3" --init edited.gguf llama "${train[@]}"
 }
-edited general.architecture general.architectura 'architecture "" is not known'
+edited general.architecture general.architectura 'unknown architecture ""'
 edited llama.block_count llamb.block_count "has no llama.block_count"
 edited token_embd.weight tokem_embd.weight "has no tensor token_embd.weight"
 edited blk.1.ffn_up.weight blk.1.ffn_op.weight "has no tensor model.layers.1.mlp.up_proj.weight"

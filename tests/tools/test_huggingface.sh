@@ -309,7 +309,7 @@ run steps --steps 15 --lr-schedule cosine:min-lr=0,decay-steps=15 "$reference/hf
 cmp epochs.losses steps.losses || fail "half an epoch is 15 steps"
 [[ $(wc -l <epochs.losses) == 15 ]] || fail "of 114 sequences 57 are 15 steps of 4"
 refused "--steps 7 contradicts --epochs 0.5, which are 15" --epochs 0.5 --steps 7 "$reference/hf_llama" --data "$data" --context 32 --batch 4
-refused "--epochs: pipeline has no --data" --epochs 1 pipeline
+refused "--epochs: pipeline lacks --data" --epochs 1 pipeline
 
 # ---- text by its tokenizer ----------------------------------------------------------------------------
 
@@ -353,6 +353,6 @@ XDG_CACHE_HOME=/proc run nowhere --init tokens --steps 2 llama "${train[@]:2}" -
 cmp nowhere.losses fourth.losses || fail "without a place to keep them they are the same"
 
 printf 'abc\xff' >bad.txt
-refused "bad.txt: byte 3 is no UTF-8" --init tokens llama "${train[@]}" --data bad.txt
+refused "bad.txt: byte 3 is not UTF-8" --init tokens llama "${train[@]}" --data bad.txt
 echo '{}' >tokens/tokenizer.json
 refused "tokens/tokenizer.json: there is no model" --init tokens llama "${train[@]}"

@@ -39,7 +39,7 @@ refuse "not HOST:PORT" --rdzv-endpoint a --nnodes 2 "${model[@]}"
 RANK=0 refuse "WORLD_SIZE is not set" "${model[@]}"
 export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 \
-  refuse "torchrun has started" -n 2 "${model[@]}"
+  refuse "that torchrun started" -n 2 "${model[@]}"
 unset SLUICE_KEY
 
 # One process searches for all, and says so for all.

@@ -45,7 +45,7 @@ tried "--save: cannot" "$actorrun" --steps 3 --save no/such/place/ gpt --layers 
 tried "--save x/: no config.json is possible: no Hugging Face model matches qwen-moe with these options; save the weights alone (--save FILE.safetensors)" "$actorrun" --steps 3 --save x/ qwen-moe \
   --layers 1 --width 32 --heads 4 --context 16 --batch 2 --data "$reference/text.txt"
 : >file
-tried "--save-adapter: file is no folder" "$actorrun" --steps 3 "${lora[@]}" --save-adapter file "${model[@]}"
+tried "--save-adapter: file is not a folder" "$actorrun" --steps 3 "${lora[@]}" --save-adapter file "${model[@]}"
 
 for option in report trace plan; do
   full /dev/full "$actorrun" --steps 1 --quiet "--$option" /dev/full "${model[@]}"

@@ -110,7 +110,7 @@ bad '[1]' 'wanted an object'
 bad '{"prompt": "", "chosen": "b", "rejected": "b"}' 'the prompt has no tokens'
 bad '{"prompt": "a", "chosen": "", "rejected": "b"}' 'an answer has no tokens'
 bad '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}' 'prompt and chosen answer are 18 tokens, of which a row with a context of 16 has room for 17'
-bad '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}' 'the prompt is a list of messages, and there is no chat template'
+bad '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}' 'the prompt is a list of messages, but there is no chat template'
 line '{"prompt": "é", "chosen": "b", "rejected": "c"}'
 refused 'bad.jsonl:5: token 195 is not in the vocabulary of 128' --preferences bad.jsonl "${model[@]}" --vocab 128
 line '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}'

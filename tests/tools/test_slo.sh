@@ -115,9 +115,9 @@ says "--tick ticks.json" out
 
 # Where none is good enough, or fits.
 ends 3 "$actortune" --slo ttft=1ms --arrivals come.jsonl --stages 1 --rows 16 "${tick[@]}" "${small[@]}"
-says "nothing meets --slo ttft=1ms; nearest is --stages 1" err
+says "no server meets --slo ttft=1ms; the nearest is --stages 1" err
 ends 3 "$actortune" --slo ttft=9 --arrivals come.jsonl --stages 1 --memory 1K "${tick[@]}" "${small[@]}"
-says "nothing fits in 1.0 KiB: the smallest needs" err
+says "no server fits in 1.0 KiB: the smallest needs" err
 
 refused() { # WHAT WORDS...
   local what=$1
@@ -126,12 +126,12 @@ refused() { # WHAT WORDS...
   grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
 }
 some=(--arrivals come.jsonl "${tick[@]}")
-refused "which levels" --slo "" "${some[@]}"
-refused "e2e=1: what there is is ttft" --slo e2e=1 "${some[@]}"
+refused "needs levels" --slo "" "${some[@]}"
+refused "e2e=1: must be ttft" --slo e2e=1 "${some[@]}"
 refused "ttft: not ttft=SECONDS" --slo ttft "${some[@]}"
-refused "ttft@101=1: no share" --slo ttft@101=1 "${some[@]}"
-refused "tpot=-1: no time above 0" --slo ttft=1,tpot=-1 "${some[@]}"
-refused "ttft@99=2: that is said twice" --slo ttft=1,ttft@99=2 "${some[@]}"
+refused "ttft@101=1: not a percentage" --slo ttft@101=1 "${some[@]}"
+refused "tpot=-1: not a time above 0" --slo ttft=1,tpot=-1 "${some[@]}"
+refused "ttft@99=2: is given twice" --slo ttft=1,ttft@99=2 "${some[@]}"
 refused "needs --arrivals FILE" --slo ttft=1 "${tick[@]}"
 refused "needs --tick or --machine" --slo ttft=1 --arrivals come.jsonl
 refused "nowhere" --slo ttft=1 --arrivals nowhere "${tick[@]}"

@@ -152,9 +152,7 @@ static sl_status read(settings *s) {
   s->lower.devices.budget_bytes = 0;
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   if (!kind->computes && !kind->modelled)
-    return sl_fail(SL_E_USAGE,
-                   "--devices %s: on %s devices nothing takes time, so there is "
-                   "nothing to tune",
+    return sl_fail(SL_E_USAGE, "--devices %s: %s devices take no time, so there is nothing to tune",
                    sl_arg_text(s->run, "devices"), kind->name);
   return SL_OK;
 }

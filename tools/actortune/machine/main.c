@@ -435,8 +435,7 @@ static void say_end(const measuring *m) {
       sli_format_seconds(firing, m->firing), 100 * spread, spread);
   if (!hardware_is_rough(spread)) return;
   sli_log(
-      "warning: other programs kept the machine busy: runs beside them may take as much longer than predicted, and other "
-      "plans may be faster; measure again when nothing else runs");
+      "warning: other programs kept the machine busy: runs may take that much longer than predicted, and another plan may be faster; measure again when nothing else runs");
 }
 
 /* Uses one device for each core, unless the user says otherwise. */
