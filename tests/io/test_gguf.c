@@ -236,7 +236,7 @@ static void tensors_that_cannot_be(void) {
   } cases[] = {{"a missing end", 1, {8}, 0, 0, 31, "truncated: tensor w"},
                {"an offset behind the end", 1, {8}, 0, 1 << 20, 32, "begins at data byte 1048576"},
                {"an offset that overflows", 1, {8}, 0, UINT64_MAX - 31, 32, "truncated: tensor w"},
-               {"a crooked offset", 1, {8}, 0, 4, 64, "no multiple of 32"},
+               {"a crooked offset", 1, {8}, 0, 4, 64, "not a multiple of 32"},
                {"an unknown type", 1, {32}, 77, 0, 64, "type 77"},
                {"a type that was given up", 1, {32}, 4, 0, 64, "type 4"},
                {"a huge type", 1, {32}, UINT32_MAX, 0, 64, "type 4294967295"},
@@ -252,7 +252,7 @@ static void tensors_that_cannot_be(void) {
                 32,
                 "impossible shape"},
                {"bytes that overflow", 1, {1ull << 62}, 0, 0, 32, "impossible shape"},
-               {"a broken block", 2, {33, 2}, 8, 0, 128, "no multiple of 32"},
+               {"a broken block", 2, {33, 2}, 8, 0, 128, "not a multiple of 32"},
                {"blocks that rows would share", 2, {16, 2}, 8, 0, 128, "rows of 16"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     make_one("w", cases[i].ndim, cases[i].dims, cases[i].type, cases[i].offset, cases[i].data);

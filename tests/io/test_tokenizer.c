@@ -551,8 +551,8 @@ static void check_refusals(const char *path) {
   static const struct {
     const char *text, *named;
   } bad[] = {
-      {"", "no JSON"},
-      {"{\"model\":", "no JSON"},
+      {"", "not JSON"},
+      {"{\"model\":", "not JSON"},
       {"{}", "no model"},
       {"{\"model\":{}}", "vocab"},
       {"{\"model\":{\"type\":\"WordLevel\"}}", "WordLevel"},

@@ -96,7 +96,7 @@ refused "tokens leave no room for an answer in a context of 16" "${chat[@]}" lla
 refused "--prompt: cannot be combined with --chat" "${chat[@]}" --prompt x llama
 refused "--chat-system: needs --chat TEXT" --init model --generate 4 --chat-system x llama
 refused "--chat: needs --generate N, the maximum length of the answer" --init model --chat hi llama
-refused "--tokenizer FILE names one" --init "$reference/hf_llama" --generate 4 --chat hi llama
+refused "give --tokenizer FILE" --init "$reference/hf_llama" --generate 4 --chat hi llama
 sed -i "s/endif %}{{'<|im_start/endif %}{{ x | frobnicate }}{{'<|im_start/" model/tokenizer_config.json
 refused "has a chat template that is not understood, line 1 of the template: filter \"frobnicate\" is not known; --chat-template NAME" \
   "${chat[@]}" llama

@@ -150,7 +150,7 @@ for harm in "${some[@]}"; do
   [ -d c/step-8.damaged ] || fail "it is set aside"
 done
 for step in c/step-[0-9]*[0-9]; do : >$step/manifest.json; done
-refused 2 "none of the 2 checkpoints in c is whole" --checkpoint c --resume --steps 30
+refused 2 "none of the 2 checkpoints in c is complete" --checkpoint c --resume --steps 30
 
 # ---- one at a time; Ctrl-C -------------------------------------------------------------
 rm -rf c

@@ -87,7 +87,7 @@ refused "bad.toml:1: " 'steps = = 3'
 refused "bad.toml:2: " 'steps = 3' 'steps = 4'
 printf '[model]\nlayers = 2\n' >bad.toml
 ends 2 "$actorrun" --config bad.toml
-says "bad.toml:2: model.layers: no MODEL is named" err
+says "bad.toml:2: model.layers: unknown option, and no MODEL is named" err
 ends 2 "$actorrun" --config none.toml gpt "${model[@]}"
 says "--config none.toml: cannot open none.toml" err
 ends 2 "$actorrun" --config c.toml --config c.toml

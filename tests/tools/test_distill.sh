@@ -52,7 +52,7 @@ refused() {
 refused '--distill: needs --teacher DIR' --distill kl "${student[@]}"
 refused '--distill js: must be kl, as in kl:top=64,temperature=1' --teacher teacher --distill js "${student[@]}"
 refused '--distill top=x: must be KEY=VALUE' --teacher teacher --distill kl:top=x "${student[@]}"
-refused '--teacher nowhere: a Hugging Face folder' --teacher nowhere "${student[@]}"
+refused '--teacher nowhere: must be a Hugging Face folder' --teacher nowhere "${student[@]}"
 refused 'the teacher: gpt: --positions 32 is less than --context 64' --teacher teacher "${longer[@]}"
 refused 'with a vocabulary of 256, the model 8 of 32 with one of 300' --teacher teacher "${student[@]}" --vocab 300
 refused '--teacher: cannot be combined with --preferences: a run has one objective' --teacher teacher --preferences x "${student[@]}"

@@ -162,7 +162,7 @@ edited '"rope_type": "default"' '"rope_type": "longrope", "factor": 2' longrope
 edited '"rope_type": "default"' '"rope_type": "yarn", "factor": 2, "mscale": 1' mscale
 edited '"mlp_bias": false' '"sliding_window": 16' "sliding window of 16"
 edited '"vocab_size": 256' '"vocab_size": 300' model.embed_tokens.weight
-edited '^{' '' "no JSON object"
+edited '^{' '' "not a JSON object"
 
 # Keys that files have decide nothing, or say what is done here; any other is refused.
 python3 - "$reference" <<'PY'
