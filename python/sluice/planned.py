@@ -75,7 +75,7 @@ def search(model: Model, devices: Union[int, str] = 1, *, machine: str = "", mem
     best first. devices: how many that are modelled, or "cpu:4"; machine: "h100-sxm-80gb", a file, or "here"; memory: bytes
     or "76G" a device. Other options are those of `actortune plan --help all`, with _ for -."""
     if not isinstance(model, Model):
-        raise TypeError("search: a model of sl.load or sl.models is needed; sl.tune looks for plans of models in Python")
+        raise TypeError("search: the model must come from sl.load or sl.models; use sl.tune for models in Python")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "plans.json")
         size = memory if isinstance(memory, str) else int(memory) or None
