@@ -210,5 +210,5 @@ refused "stages is given twice, with different values" --devices timed:4 --fix s
 refused "fewer is not a valid value of quotas" --devices timed:4 --fix quotas=fewer
 refused "takes 8 devices, which must divide 4" --devices timed:4 --fix stages=2,tensor=4
 refused "width=2 is not one of stages=N" --devices timed:4 --fix width=2
-refused "that is 2 devices, not 4" --devices timed:4 --fix stages=2,tensor=1,data=1
+refused "needs 2 devices, not 4" --devices timed:4 --fix stages=2,tensor=1,data=1
 refused "--effort some: must be one of quick, full, all" --devices timed:4 --effort some

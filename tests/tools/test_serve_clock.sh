@@ -55,7 +55,7 @@ ends 2 "$bin/actortrace" rows --log nowhere told.trace
 says "nowhere" err
 : >nothing
 ends 2 "$bin/actortrace" rows --log nothing told.trace
-says "nothing is of another run" err
+says "nothing belongs to another run" err
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --machine h100-sxm-80gb "${small[@]}"
 
 # In real time, on devices that sleep: nobody is faster than they are.
