@@ -162,8 +162,7 @@ static void bad_lines_are_told_with_their_place(void) {
   refused("", "chats.jsonl has no chats");
   refused("\n \n", "chats.jsonl has no chats");
   refused(CHAT "\n{\"messages\": [}\n", "chats.jsonl:3: ");
-  refused(CHAT "[1]\n",
-          "chats.jsonl:2: no chat: each line must be an object, but this is a list");
+  refused(CHAT "[1]\n", "chats.jsonl:2: no chat: each line must be an object, but this is a list");
   refused("{\"instruction\": \"a\", \"output\": \"b\"}",
           "chats.jsonl:1: no chat: it has \"instruction\", \"output\", and neither");
   refused("{\"messages\": {}}",
