@@ -151,7 +151,7 @@ sl_status sli_atomic_check_folder(const char *path) {
     return sl_fail(SL_E_USAGE, "cannot make the folder %s: %s", path, strerror(errno));
   struct stat info;
   if (!stat(path, &info) && !S_ISDIR(info.st_mode))
-    return sl_fail(SL_E_USAGE, "%s is no folder", path);
+    return sl_fail(SL_E_USAGE, "%s is not a folder", path);
   char *file = sli_format("%s/try", path);
   sl_status status = sli_atomic_check(file);
   free(file);

@@ -196,7 +196,7 @@ static sl_status name_failure(const sli_chat *chat, sl_status status) {
 }
 
 static sl_status nothing_to_answer(void) {
-  return sl_fail(SL_E_USAGE, "no message is there to answer");
+  return sl_fail(SL_E_USAGE, "there is no message to answer");
 }
 
 sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,

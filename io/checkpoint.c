@@ -118,7 +118,7 @@ sl_status sli_checkpoints_open(const char *dir, int keep, sli_checkpoints **out)
   if (tried) return close(fd), tried;
   if (!sli_sync_folder_of(dir)) {
     close(fd);
-    return sl_fail(SL_E_IO, "cannot write what %s lies in: %s", dir, strerror(errno));
+    return sl_fail(SL_E_IO, "cannot write to the folder of %s: %s", dir, strerror(errno));
   }
   if (flock(fd, LOCK_EX | LOCK_NB)) {
     close(fd);
@@ -308,11 +308,10 @@ static sl_status check_shards(const char *folder, int nshards,
     if (stat(path, &info))
       status = sl_fail(
           SL_E_IO,
-          "%s is not where another process has written it (%s): all processes need a folder that "
-          "they share",
+          "%s is not where another process has written it (%s): all processes need a shared folder",
           path, strerror(errno));
     else if ((uint64_t)info.st_size != shards[i]->bytes)
-      status = sl_fail(SL_E_IO, "%s has %lld bytes, and not the %llu that were written", path,
+      status = sl_fail(SL_E_IO, "%s has %lld bytes, not the %llu that were written", path,
                        (long long)info.st_size, (unsigned long long)shards[i]->bytes);
     free(path);
     free(name);
@@ -345,7 +344,7 @@ static const cJSON *member(const cJSON *object, const char *name) {
 static sl_status check_manifest(const char *path, const cJSON *root) {
   const cJSON *body = member(root, "checkpoint"), *sum = member(root, "fnv1a64");
   if (!cJSON_IsObject(body) || !cJSON_IsString(sum))
-    return sl_fail(SL_E_INPUT, "%s is no manifest of a checkpoint", path);
+    return sl_fail(SL_E_INPUT, "%s is not a checkpoint manifest", path);
   char text[32];
   checksum_text(body, text);
   if (strcmp(text, sum->valuestring))
@@ -353,7 +352,7 @@ static sl_status check_manifest(const char *path, const cJSON *root) {
                    sum->valuestring);
   const cJSON *version = member(body, "version");
   if (!cJSON_IsNumber(version) || version->valuedouble != FORMAT_VERSION)
-    return sl_fail(SL_E_INPUT, "%s is of another version than %d", path, FORMAT_VERSION);
+    return sl_fail(SL_E_INPUT, "%s is of a version other than %d", path, FORMAT_VERSION);
   if (!cJSON_IsNumber(member(body, "step")) || !cJSON_IsArray(member(body, "shards")))
     return sl_fail(SL_E_INPUT, "%s lacks its step or its shards", path);
   return SL_OK;
@@ -478,7 +477,7 @@ sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out) {
   sli_checkpoint *found = NULL;
   for (; tried < n && !found; tried++) {
     if (!open_step(c, steps[tried], &found)) continue;
-    sli_log("checkpoint step-%lld is not whole and not used: %s", (long long)steps[tried],
+    sli_log("checkpoint step-%lld is incomplete and is skipped: %s", (long long)steps[tried],
             sl_detail());
   }
   if (found && c->fd >= 0) {
@@ -487,7 +486,7 @@ sl_status sli_checkpoints_find(sli_checkpoints *c, sli_checkpoint **out) {
   }
   free(steps);
   if (n && !found)
-    return sl_fail(SL_E_INPUT, "none of the %d checkpoints in %s is whole", n, c->dir);
+    return sl_fail(SL_E_INPUT, "none of the %d checkpoints in %s is complete", n, c->dir);
   *out = found;
   return SL_OK;
 }

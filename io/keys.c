@@ -46,7 +46,7 @@ sl_status sli_keys_check(const char *path, const cJSON *object, const sli_key *c
   const cJSON *item;
   cJSON_ArrayForEach(item, object) {
     if (cJSON_GetObjectItemCaseSensitive(object, item->string) != item)
-      return sl_fail(SL_E_INPUT, "%s: %s is there twice", path, item->string);
+      return sl_fail(SL_E_INPUT, "%s: %s appears twice", path, item->string);
     sl_status status = keys_check(path, item, tables);
     if (status) return status;
   }

@@ -146,7 +146,7 @@ static sl_status check_size(const char *path, const header *h, size_t size, cons
   int64_t room = (int64_t)((size - array->offset) / (size_t)array->width);
   if (h->count < 0 || h->count > room)
     return sl_fail(SL_E_INPUT,
-                   "%s: the header says more elements than the %lld in the file: cut off?", path,
+                   "%s: the header says more elements than the %lld in the file: truncated?", path,
                    (long long)room);
   if (h->fortran && h->ndim > 1)
     return sl_fail(SL_E_INPUT,

@@ -68,7 +68,7 @@ sl_status sli_regex_is(const char *where, const char *expression, const char *te
   if (!code) {
     char why[128] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
-    return sl_fail(SL_E_INPUT, "%s: %.80s is no regular expression: %s", where, expression, why);
+    return sl_fail(SL_E_INPUT, "%s: %.80s is not a regular expression: %s", where, expression, why);
   }
   sl_status status = match(where, expression, code, text, out);
   pcre2_code_free(code);

@@ -56,7 +56,7 @@ static size_t element_bytes(const char *dtype) {
 static sl_status map_file(sli_safetensors *file) {
   sl_status status = sli_file_map(file->path, &file->map, &file->map_bytes);
   if (status || file->map_bytes >= 8) return status;
-  return sl_fail(SL_E_INPUT, "%s is no safetensors file: it has only %zu bytes", file->path,
+  return sl_fail(SL_E_INPUT, "%s is not a safetensors file: it has only %zu bytes", file->path,
                  file->map_bytes);
 }
 
@@ -66,7 +66,7 @@ static sl_status parse_header(sli_safetensors *file) {
   for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
   if (length > HEADER_LIMIT)
     return sl_fail(SL_E_INPUT,
-                   "%s is no safetensors file: its first 8 bytes give a header of %llu bytes",
+                   "%s is not a safetensors file: its first 8 bytes give a header of %llu bytes",
                    file->path, (unsigned long long)length);
   if (length > file->map_bytes - 8)
     return sl_fail(SL_E_INPUT, "%s is truncated: its header has %llu bytes, the file only %zu",
@@ -148,7 +148,7 @@ sl_status sli_stored_sort(const char *path, sli_stored_tensor *tensors, int coun
   qsort(tensors, (size_t)count, sizeof *tensors, by_name);
   for (int i = 1; i < count; i++)
     if (!strcmp(tensors[i - 1].name, tensors[i].name))
-      return sl_fail(SL_E_INPUT, "%s: tensor %s is there twice", path, tensors[i].name);
+      return sl_fail(SL_E_INPUT, "%s: tensor %s appears twice", path, tensors[i].name);
   return SL_OK;
 }
 
@@ -421,7 +421,7 @@ sl_status sli_safetensors_open_parts(const char *path, const sli_tensor_data *te
   int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
     return sl_fail(SL_E_IO, "writing %s failed: %s%s", path, strerror(errno),
-                   errno == ENOENT ? ": all processes need a folder that they share" : "");
+                   errno == ENOENT ? ": all processes need a shared folder" : "");
   sli_tensor_parts *parts = sli_calloc(1, sizeof *parts);
   *parts = (sli_tensor_parts){.path = sli_strdup(path),
                               .fd = fd,

@@ -151,7 +151,7 @@ sl_status sli_chat_choose(const sli_chat_found *f, const char *tokenizer, const 
                        : NULL;
   if (*out) return SL_OK;
   if (name && !access(name, R_OK)) return choose_file(name, out);
-  if (name) return unknown("--chat-template %s: it is a file, or one of %s", name);
+  if (name) return unknown("--chat-template %s: must be a file, or one of %s", name);
   if (!f->template)
     return unknown("%s has no chat template; --chat-template NAME says which one to use, of %s",
                    tokenizer);

@@ -44,7 +44,7 @@ static const char *kind_word(sli_value value) {
 }
 
 static sl_status wanted(const chats_line *line, const char *at, const char *what, sli_value found) {
-  return sl_fail(SL_E_INPUT, "%s: %s: wanted %s, and it is %s", line->place, at, what,
+  return sl_fail(SL_E_INPUT, "%s: %s: must be %s, but is %s", line->place, at, what,
                  kind_word(found));
 }
 
@@ -88,17 +88,16 @@ static sl_status check_role(const chats_list *l, size_t i, sli_value role) {
   if (role.kind != SLI_TEXT)
     return fail_at(l, i, "it has no \"role\" (nor \"from\") that is a text");
   if (role_of(role)) return SL_OK;
-  snprintf(
-      text, sizeof text,
-      "its role is \"%.*s\", and those known are system, developer, user, assistant, tool, human, gpt",
-      (int)SLI_MIN(role.text.bytes, (size_t)40), role.text.at);
+  snprintf(text, sizeof text,
+           "unknown role \"%.*s\"; known: system, developer, user, assistant, tool, human, gpt",
+           (int)SLI_MIN(role.text.bytes, (size_t)40), role.text.at);
   return fail_at(l, i, text);
 }
 
 static sl_status check_parts(const chats_list *l, size_t i, sli_values *v, sli_value parts) {
   for (size_t k = 0; k < sli_value_count(parts); k++)
     if (sli_value_get(v, sli_value_item(parts, k), "text").kind != SLI_TEXT)
-      return fail_at(l, i, "a part of its content is no text: only texts can be learned");
+      return fail_at(l, i, "a part of its content is not text: only text can be learned");
   return SL_OK;
 }
 
@@ -131,7 +130,7 @@ static sli_value rename_members(sli_values *v, sli_value from) {
 
 static sl_status add_message(const chats_list *l, size_t i, sli_values *v, sli_value from,
                              sli_value all) {
-  if (from.kind != SLI_DICT) return fail_at(l, i, "wanted an object with role and content");
+  if (from.kind != SLI_DICT) return fail_at(l, i, "must be an object with role and content");
   from = rename_members(v, from);
   SLI_TRY(check_role(l, i, sli_value_get(v, from, "role")));
   sli_value message = sli_chat_message_value(v, from);
@@ -187,9 +186,10 @@ static sl_status read_pair(const chats_line *line, sli_values *v, sli_value prom
                    line->place);
   if (out->plain) return SL_OK;
   if (prompt.kind == SLI_TEXT || completion.kind == SLI_TEXT)
-    return sl_fail(SL_E_INPUT,
-                   "%s: prompt is %s and completion %s: wanted two texts, or two lists of messages",
-                   line->place, kind_word(prompt), kind_word(completion));
+    return sl_fail(
+        SL_E_INPUT,
+        "%s: prompt is %s and completion %s: must be two strings, or two lists of messages",
+        line->place, kind_word(prompt), kind_word(completion));
   SLI_TRY(add_messages(line, "prompt", v, prompt, out->of.messages));
   out->first = sli_value_count(out->of.messages);
   return add_messages(line, "completion", v, completion, out->of.messages);
@@ -230,7 +230,7 @@ sl_status sli_chats_line(const chats_line *line, sli_values *v, chats_values *ou
   sl_status status = sli_values_status(v);
   if (status) return sli_chats_fail(line, status);
   if (root.kind != SLI_DICT)
-    return sl_fail(SL_E_INPUT, "%s: no chat: wanted an object in each line, and this is %s",
+    return sl_fail(SL_E_INPUT, "%s: no chat: each line must be an object, but this is %s",
                    line->place, kind_word(root));
   SLI_TRY(read_more(line, v, root, out));
   SLI_TRY(read_form(line, v, root, out));

@@ -41,13 +41,13 @@ static sl_status read_header(const sli_gguf *file, cursor *c, uint64_t *tensors,
   char magic[4];
   uint32_t version;
   if (!sli_gguf_take(c, magic, 4) || memcmp(magic, "GGUF", 4))
-    return sl_fail(SL_E_INPUT, "%s is no GGUF file", file->path);
+    return sl_fail(SL_E_INPUT, "%s is not a GGUF file", file->path);
   if (!sli_gguf_take(c, &version, 4) || !sli_gguf_take(c, tensors, 8) || !sli_gguf_take(c, keys, 8))
     return sl_fail(SL_E_INPUT, "%s is truncated: it ends within its first 24 bytes", file->path);
   if (version && !(version & 0xffff))
     return sl_fail(SL_E_INPUT, "%s is a big-endian GGUF file, which is not supported", file->path);
   if (version != 2 && version != 3)
-    return sl_fail(SL_E_INPUT, "%s is GGUF version %u; 2 and 3 can be read", file->path, version);
+    return sl_fail(SL_E_INPUT, "%s is GGUF version %u; supported: 2 and 3", file->path, version);
   return SL_OK;
 }
 
@@ -83,7 +83,7 @@ static sl_status read_type(const sli_gguf *file, cursor *c, sli_stored_tensor *t
                    t->name, number);
   t->dtype = type->name;
   if (t->dim[t->ndim - 1] % type->numbers)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, but its rows of %lld are no multiple of %d",
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, but its rows of %lld are not a multiple of %d",
                    file->path, t->name, t->dtype, (long long)t->dim[t->ndim - 1], type->numbers);
   if (__builtin_mul_overflow(t->elements / (size_t)type->numbers, (size_t)type->bytes, &t->bytes))
     return sl_fail(SL_E_INPUT, "%s: tensor %s has an impossible shape", file->path, t->name);
@@ -121,7 +121,7 @@ static sl_status find_data(sli_gguf *file, const cursor *c, size_t *alignment) {
   double wanted = cJSON_IsNumber(item) ? item->valuedouble : USUAL_ALIGNMENT;
   *alignment = wanted >= 1 && wanted <= MOST_ALIGNMENT ? (size_t)wanted : 0;
   if (!*alignment || *alignment & (*alignment - 1))
-    return sl_fail(SL_E_INPUT, "%s: general.alignment is %g, which is no power of two up to %d",
+    return sl_fail(SL_E_INPUT, "%s: general.alignment is %g, which is not a power of two up to %d",
                    file->path, wanted, MOST_ALIGNMENT);
   size_t read = file->map_bytes - c->left, padding = -read & (*alignment - 1);
   if (padding > c->left) padding = c->left;
@@ -146,7 +146,7 @@ static sl_status check_places(const sli_gguf *file, size_t alignment) {
                      file->path, t->name, t->bytes, t->offset, file->data_bytes);
     if (t->offset % alignment)
       return sl_fail(SL_E_INPUT,
-                     "%s: tensor %s begins at data byte %zu, which is no multiple of %zu",
+                     "%s: tensor %s begins at data byte %zu, which is not a multiple of %zu",
                      file->path, t->name, t->offset, alignment);
     if (t->offset < done)
       return sl_fail(SL_E_INPUT, "%s: tensors %s and %s overlap", file->path,
@@ -239,7 +239,7 @@ static sl_status find_head(const sli_gguf *file, const sli_stored_tensor *t, siz
   size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name), rows = (size_t)t->dim[0];
   *head = heads ? rows / heads : 0;
   if (heads && (rows % (2 * heads) || (t->ndim == 1 && sli_gguf_type_named(t->dtype)->numbers > 1)))
-    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which are no pairs of %zu heads",
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which do not form pairs of %zu heads",
                    file->path, t->name, rows, heads);
   return SL_OK;
 }
@@ -249,8 +249,8 @@ sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float 
   const unsigned char *from = file->data + t->offset;
   char names[160];
   if (!type->unpack)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; what can be unpacked is %s", file->path,
-                   t->name, t->dtype, sli_gguf_type_names(names, sizeof names));
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; supported types: %s", file->path, t->name,
+                   t->dtype, sli_gguf_type_names(names, sizeof names));
   size_t head, rows = (size_t)t->dim[0], row = t->elements / rows;
   sl_status status = find_head(file, t, &head);
   if (!status && !head) type->unpack(from, t->elements / (size_t)type->numbers, out);

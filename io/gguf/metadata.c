@@ -200,7 +200,7 @@ static sl_status read_pair(const char *path, cursor *c, gguf_metadata *m) {
   char *key;
   sl_status status = sli_gguf_take_text(c, path, "a key", &key);
   if (status) return status;
-  status = is_known(m, key) ? sl_fail(SL_E_INPUT, "%s: key %s is there twice", path, key)
+  status = is_known(m, key) ? sl_fail(SL_E_INPUT, "%s: key %s appears twice", path, key)
                             : read_value(path, c, key, m);
   free(key);
   return status;

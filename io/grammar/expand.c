@@ -283,7 +283,7 @@ static void read_ref(expansion *e, place *p, const cJSON *schema, const cJSON *i
   const cJSON *to = *ref == '#' ? follow(e, ref + 1) : NULL;
   (void)schema;
   if (!to || !is_schema(to))
-    sli_schema_refuse(e->s, item, "\"%.80s\" is no schema of this document", ref);
+    sli_schema_refuse(e->s, item, "\"%.80s\" is not a schema in this document", ref);
   else p->todo = sli_items_add(e->s, p->todo, to);
 }
 

@@ -87,7 +87,7 @@ static int32_t take_hex(reader *r, int digits) {
   char *end;
   unsigned long value = strtoul(text, &end, 16);
   if (end != text + digits || value > SLI_LAST_CHARACTER)
-    return fail(r, "a number of a character is wrong"), 0;
+    return fail(r, "a character number is invalid"), 0;
   r->at += digits;
   return (int32_t)value;
 }
@@ -108,7 +108,7 @@ static int32_t take_character(reader *r) {
   if (sign == 'x') return take_hex(r, 2);
   if (sign == 'u') return take_hex(r, 4);
   if (sign == 'U') return take_hex(r, 8);
-  return fail(r, "a character behind a backslash means nothing"), 0;
+  return fail(r, "unknown escape"), 0;
 }
 
 /* ---- characters ------------------------------------------------------------------------------ */
@@ -161,7 +161,7 @@ static sli_term take_set(reader *r) {
     }
     if (SLI_GRAMMAR_GROW(r->g, of, count, room)) of[count++] = (span){low, high};
   }
-  if (!*r->at) return fail(r, "a set of characters has no end"), 0;
+  if (!*r->at) return fail(r, "a set of characters is not closed"), 0;
   r->at++;
   return characters(r->g, of, count, others);
 }
@@ -175,7 +175,7 @@ static sli_term take_text(reader *r, bool *empty) {
     if (SLI_GRAMMAR_GROW(r->g, terms, count, room)) terms[count++] = one;
   }
   *empty = !count;
-  if (!*r->at) return fail(r, "a text has no end"), 0;
+  if (!*r->at) return fail(r, "a string is not closed"), 0;
   r->at++;
   return count ? sli_grammar_sequence(r->g, (int)count, terms) : sli_grammar_text(r->g, "", 0);
 }
@@ -224,7 +224,7 @@ static part *take_one(reader *r) {
   size_t name = name_at(r->at);
   if (take(r, "(")) {
     part *within = take_either(r);
-    return take(r, ")") ? within : fail(r, "a bracket has no end");
+    return take(r, ")") ? within : fail(r, "a bracket is not closed");
   }
   if (take(r, "\"")) {
     p.kind = PART_TEXT;
@@ -235,7 +235,7 @@ static part *take_one(reader *r) {
     rule *x = rule_of(r, r->at, name);
     r->at += name;
     p = (part){.kind = PART_RULE, .rule = x ? x->number : 0};
-  } else return fail(r, "a text, a set, a name or a bracket must come here");
+  } else return fail(r, "expected a string, a set, a name or a bracket");
   return make(r, p);
 }
 
@@ -252,7 +252,7 @@ static void take_counts(reader *r, part *p) {
     if (end == r->at) p->most = -1;
     r->at = end;
   }
-  if (!good || !take(r, "}") || p->least < 0) fail(r, "a repetition is not as {2}, {2,} or {2,5}");
+  if (!good || !take(r, "}") || p->least < 0) fail(r, "a repetition must be {2}, {2,} or {2,5}");
 }
 
 static part *take_repeated(reader *r) {
@@ -279,7 +279,7 @@ static part *take_row(reader *r) {
 
 static part *take_either(reader *r) {
   part *either = make(r, (part){.kind = PART_EITHER}), **last = either ? &either->of : NULL;
-  if (++r->depth > DEEPEST) return fail(r, "brackets are too deep");
+  if (++r->depth > DEEPEST) return fail(r, "brackets are nested too deeply");
   do {
     if (!last || !(*last = take_row(r))) return NULL;
     last = &(*last)->next;
@@ -290,11 +290,11 @@ static part *take_either(reader *r) {
 
 static void take_rule(reader *r) {
   size_t name = name_at(r->at);
-  rule *x = name ? rule_of(r, r->at, name) : fail(r, "a rule must begin here: NAME ::= ...");
+  rule *x = name ? rule_of(r, r->at, name) : fail(r, "expected a rule: NAME ::= ...");
   if (!x) return;
-  if (x->body) fail(r, "the rule is there twice");
+  if (x->body) fail(r, "the rule is defined twice");
   r->at += name;
-  if (!take(r, "::=")) fail(r, "::= must come behind the name of a rule");
+  if (!take(r, "::=")) fail(r, "::= must follow the name of a rule");
   x->body = sli_grammar_failed(r->g) ? NULL : take_either(r);
   skip(r);
 }

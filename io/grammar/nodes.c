@@ -75,7 +75,7 @@ static void emit_kind(sli_grammar *g, const sli_term_of *t, int32_t from, int32_
 static void emit(sli_grammar *g, sli_term term, int32_t from, int32_t to) {
   sli_term_of t = g->terms[term];
   if (g->status) return;
-  if (++g->depth > MOST_DEPTH) sli_grammar_fail(g, SL_E_USAGE, "a grammar is too deep");
+  if (++g->depth > MOST_DEPTH) sli_grammar_fail(g, SL_E_USAGE, "a grammar is nested too deeply");
   emit_kind(g, &t, from, to);
   g->depth--;
 }
@@ -172,7 +172,7 @@ static void order_node(ordering *o, int32_t node) {
 static void order_rule(ordering *o, int32_t rule) {
   if (o->rules[rule] == 2) return;
   if (o->rules[rule] == 1) {
-    sli_grammar_fail(o->g, SL_E_USAGE, "a rule of the grammar begins with itself");
+    sli_grammar_fail(o->g, SL_E_USAGE, "a rule of the grammar is left-recursive");
     return;
   }
   o->rules[rule] = 1;
@@ -213,7 +213,7 @@ static void seal(sli_grammar *g, sli_term root) {
   const bool *good = g->status ? NULL : find_good(g);
   if (!good) return;
   if (!good[g->rules[rule].begin]) {
-    sli_grammar_fail(g, SL_E_USAGE, "no text fits the grammar");
+    sli_grammar_fail(g, SL_E_USAGE, "no text matches the grammar");
     return;
   }
   drop_others(g, good);

@@ -206,7 +206,7 @@ static void take_members(parser *p, set *to) {
     add_range(p, to, '-', '-');
     if (low >= 0) add_range(p, to, low, low);
     if (high >= 0) add_range(p, to, high, high);
-  } else if (low > high) refuse(p, "a range from a character to a smaller one");
+  } else if (low > high) refuse(p, "a range ends before it begins");
   else add_range(p, to, low, high);
 }
 
@@ -242,18 +242,18 @@ static tree *take_either(parser *p);
 static bool take_group_kind(parser *p) {
   if (*p->at != '?') return true;
   if (p->at[1] == ':') return p->at += 2, true;
-  if (p->at[1] == '=' || p->at[1] == '!') return refuse(p, "looking ahead is not supported"), false;
+  if (p->at[1] == '=' || p->at[1] == '!') return refuse(p, "lookahead is not supported"), false;
   const char *name = p->at + 1 + (p->at[1] == 'P');
   if (*name != '<') return refuse(p, "a group of this kind is not supported"), false;
-  if (name[1] == '=' || name[1] == '!') return refuse(p, "looking behind is not supported"), false;
+  if (name[1] == '=' || name[1] == '!') return refuse(p, "lookbehind is not supported"), false;
   const char *end = strchr(name, '>');
-  if (!end) return refuse(p, "a name of a group without its >"), false;
+  if (!end) return refuse(p, "a group name without its >"), false;
   p->at = end + 1;
   return true;
 }
 
 static tree *take_group(parser *p) {
-  if (++p->depth > MOST_DEPTH) return refuse(p, "groups are too deep");
+  if (++p->depth > MOST_DEPTH) return refuse(p, "groups are nested too deeply");
   p->at++;
   tree *t = take_group_kind(p) ? take_either(p) : NULL;
   if (t && *p->at != ')') return refuse(p, "a ( without its )");
@@ -266,9 +266,9 @@ static tree *take_escaped(parser *p) {
   set s = {0};
   p->at++;
   if (*p->at == 'b' || *p->at == 'B') return refuse(p, "word boundaries are not supported");
-  if (*p->at == 'p' || *p->at == 'P') return refuse(p, "classes \\p of Unicode are not supported");
+  if (*p->at == 'p' || *p->at == 'P') return refuse(p, "Unicode classes \\p are not supported");
   if ((*p->at >= '1' && *p->at <= '9') || *p->at == 'k')
-    return refuse(p, "references back are not supported");
+    return refuse(p, "backreferences are not supported");
   if (add_class(p, &s, *p->at)) return p->at++, add_tree(p, (tree){.kind = SET, .set = s});
   int32_t character = take_escape(p);
   return character < 0 ? NULL : one(p, character);
@@ -319,8 +319,8 @@ static tree *take_repeated(parser *p) {
   int64_t least, most;
   while (t && take_times(p, &least, &most)) {
     if (*p->at == '?') p->at++; /* matches the same texts */
-    else if (*p->at == '+') return refuse(p, "possessive repetition is not supported");
-    if (most >= 0 && least > most) return refuse(p, "more at least than at most");
+    else if (*p->at == '+') return refuse(p, "possessive quantifiers are not supported");
+    if (most >= 0 && least > most) return refuse(p, "the minimum is greater than the maximum");
     if (least > SLI_MOST_REPEATS || most > SLI_MOST_REPEATS)
       return refuse(p, "too many repetitions");
     t = add_tree(p, (tree){.kind = REPEAT, .left = t, .least = least, .most = most});

@@ -51,7 +51,7 @@ static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *do
   if (status) return status;
   const char *name = item->valuestring, *index = doc->name;
   if (!*name || strchr(name, '/') || !strcmp(name, ".."))
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is in \"%.80s\", which is no file's name", index,
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is in \"%.80s\", which is not a file name", index,
                    item->string, name);
   char *path = sli_format("%s/%s", folder, name);
   int at = find_path(s, path);

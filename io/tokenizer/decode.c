@@ -247,7 +247,7 @@ static sl_status read_replace(decoder *d, const cJSON *item) {
 
 static sl_status read_metaspace(decoder *d, const cJSON *item) {
   span mark = sli_json_character(item, "replacement");
-  if (!mark.at) return sl_fail(SL_E_INPUT, "decoder Metaspace: replacement is no character");
+  if (!mark.at) return sl_fail(SL_E_INPUT, "decoder Metaspace: replacement is not a character");
   const char *scheme = sli_json_text(item, "prepend_scheme");
   bool never = scheme ? !strcmp(scheme, "never") : !sli_json_flag(item, "add_prefix_space", true);
   step *p = add_step(d, metaspace);
@@ -264,7 +264,7 @@ static int count_at(const cJSON *item, const char *name) {
 
 static sl_status read_strip(decoder *d, const cJSON *item) {
   span mark = sli_json_character(item, "content");
-  if (!mark.at) return sl_fail(SL_E_INPUT, "decoder Strip: content is no character");
+  if (!mark.at) return sl_fail(SL_E_INPUT, "decoder Strip: content is not a character");
   step *p = add_step(d, strip);
   p->from = sli_strdup(mark.at);
   p->begin = count_at(item, "start");

@@ -226,7 +226,7 @@ static sl_status find_mark(const char *path, const cJSON *keys, const cJSON *tok
   const cJSON *token = is_wanted && at >= 0 ? cJSON_GetArrayItem(tokens, at) : NULL;
   sl_status status = SL_OK;
   if (token) *out = (mark){token->valuestring, at};
-  else if (is_wanted) status = sl_fail(SL_E_INPUT, "%s: %s is no token's number", path, key);
+  else if (is_wanted) status = sl_fail(SL_E_INPUT, "%s: %s is not a token number", path, key);
   free(wanted);
   free(key);
   return status;
@@ -305,7 +305,7 @@ static bool is_numbers(const cJSON *array) {
 }
 
 static sl_status no_array(const parts *p, const char *name, const char *of) {
-  return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.%s is no array of %s", p->path, name, of);
+  return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.%s is not an array of %s", p->path, name, of);
 }
 
 static sl_status check_arrays(const parts *p, const cut *c) {

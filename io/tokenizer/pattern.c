@@ -73,7 +73,7 @@ static bool pattern_take(reader *r, const char *text) {
 static int32_t next_character(reader *r) {
   bool good = false;
   size_t n = *r->at ? sli_utf8_next(r->at, strnlen(r->at, 4), &good) : 0;
-  if (!good) return refuse(r, "here is no UTF-8"), NO_CHARACTER;
+  if (!good) return refuse(r, "invalid UTF-8"), NO_CHARACTER;
   r->at += n;
   return sli_utf8_character(r->at - n);
 }
@@ -340,7 +340,7 @@ static void class(reader *r, text_row *out) {
   bool negated = pattern_take(r, "^"), outer = r->negated;
   if (negated && outer) refuse(r, "a negated class within a negated one");
   r->negated |= negated;
-  if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups lie too deep in each other");
+  if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups are nested too deeply");
   if (*r->at == ']') refuse(r, "a class that is empty or begins with ]");
   pattern_add(out, negated ? "(?:(?!" : "(?:");
   sides(r, out);
@@ -394,7 +394,7 @@ static item escape(reader *r) {
 static void group(reader *r, const char *begin) {
   flags outer = r->flags;
   pattern_add(&r->out, begin);
-  if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups lie too deep in each other");
+  if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups are nested too deeply");
   else alternatives(r);
   r->depth--;
   r->flags = outer;
@@ -423,7 +423,7 @@ static item flagged(reader *r) {
     return ONE;
   }
   pattern_add(&r->out, now.caseless ? "(?i:" : "(?-i:");
-  if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups lie too deep in each other");
+  if (++r->depth > MOST_DEPTH) refuse(r, "classes or groups are nested too deeply");
   else alternatives(r);
   r->depth--;
   pattern_add(&r->out, ")");

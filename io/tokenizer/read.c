@@ -30,7 +30,7 @@ static sl_status add_token(model *m, const cJSON *item) {
 
 static sl_status read_vocabulary(model *m, const cJSON *from) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(from, "vocab"), *item;
-  if (!cJSON_IsObject(all)) return sl_fail(SL_E_INPUT, "model.vocab is no object");
+  if (!cJSON_IsObject(all)) return sl_fail(SL_E_INPUT, "model.vocab is not an object");
   sli_vocab_create(&m->vocab, (size_t)cJSON_GetArraySize(all));
   sl_status status = SL_OK;
   cJSON_ArrayForEach(item, all) if (!status) status = add_token(m, item);
@@ -75,7 +75,7 @@ static bool cut_merge(const cJSON *item, span *left, span *right) {
 static sl_status add_merge(model *m, const cJSON *item, int number) {
   span left, right;
   if (!cut_merge(item, &left, &right))
-    return sl_fail(SL_E_INPUT, "merge %d is no pair of texts", number);
+    return sl_fail(SL_E_INPUT, "merge %d is not a pair of strings", number);
   int32_t a = find_side(m, left), b = find_side(m, right), c = SLI_NO_TOKEN;
   if (a != SLI_NO_TOKEN && b != SLI_NO_TOKEN) {
     text_row joint = {0};
@@ -96,7 +96,7 @@ static sl_status add_merge(model *m, const cJSON *item, int number) {
 
 static sl_status read_merges(model *m, const cJSON *from) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(from, "merges"), *item;
-  if (!cJSON_IsArray(all)) return sl_fail(SL_E_INPUT, "model.merges is no array");
+  if (!cJSON_IsArray(all)) return sl_fail(SL_E_INPUT, "model.merges is not an array");
   m->merges = sli_merges_create((size_t)cJSON_GetArraySize(all));
   sl_status status = SL_OK;
   int number = 0;
@@ -217,7 +217,7 @@ static sl_status add_pair(const cJSON *item, const char *name, sli_token_row *ou
   const cJSON *number = pair && pair->child ? pair->child->next : NULL;
   double value = cJSON_IsNumber(number) ? number->valuedouble : -1;
   if (!(value >= 0 && value < SLI_MOST_TOKENS))
-    return sl_fail(SL_E_INPUT, "post_processor: %s is no text with a number", name);
+    return sl_fail(SL_E_INPUT, "post_processor: %s is not a string with a number", name);
   sli_token_row_add(out, (int32_t)value);
   return SL_OK;
 }
@@ -272,7 +272,7 @@ static sl_status parse(const char *path, cJSON **out) {
   if (status) return status;
   *out = cJSON_ParseWithOpts(text, &end, false);
   if (!*out)
-    status = sl_fail(SL_E_INPUT, "%s is no JSON (near byte %lld)", path,
+    status = sl_fail(SL_E_INPUT, "%s is not JSON (near byte %lld)", path,
                      (long long)(end ? end - text : 0));
   free(text);
   return status;

@@ -243,7 +243,8 @@ static sl_status read_metaspace(splitter *s, const cJSON *item) {
   p->prefix = !strcmp(scheme, "first") ? FIRST : !strcmp(scheme, "always") ? ALWAYS : NEVER;
   p->cuts = sli_json_flag(item, "split", true);
   span mark = sli_json_character(item, "replacement");
-  if (!mark.at) return sl_fail(SL_E_INPUT, "pre_tokenizer Metaspace: replacement is no character");
+  if (!mark.at)
+    return sl_fail(SL_E_INPUT, "pre_tokenizer Metaspace: replacement is not a character");
   memcpy(p->mark, mark.at, mark.bytes);
   p->mark_bytes = mark.bytes;
   return SL_OK;

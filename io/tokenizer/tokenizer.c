@@ -107,7 +107,7 @@ static sl_status encode(sli_tokenizer *t, span all, bool whole, const atomic_boo
   size_t bytes = all.bytes;
   size_t good = sli_utf8_good(text, bytes);
   if (good < bytes)
-    return sl_fail(SL_E_INPUT, "byte %zu is no UTF-8, and tokens are made of characters", good);
+    return sl_fail(SL_E_INPUT, "byte %zu is not UTF-8, and tokens are made of characters", good);
   encoding e = {.t = t, .out = out, .stop = stop, .scratch.from = allowance, .marking = marking};
   const sli_allowance within = {take_scratch, give_scratch, &e.scratch};
   heed(t, stop, &within);

@@ -92,7 +92,7 @@ static sl_status add_piece(model *m, const cJSON *item, int32_t token) {
   const cJSON *text = item->child, *score = text ? text->next : NULL;
   if (!cJSON_IsString(text) || !cJSON_IsNumber(score) || score->next ||
       !isfinite(score->valuedouble))
-    return sl_fail(SL_E_INPUT, "token %d of model.vocab is no text with a score", token);
+    return sl_fail(SL_E_INPUT, "token %d of model.vocab is not a string with a score", token);
   span piece = {text->valuestring, strlen(text->valuestring)};
   sli_vocab_add(&m->vocab, piece, token, true);
   add_text(m->unigram, piece, token);
@@ -104,7 +104,7 @@ static sl_status read_unknown(model *m, const cJSON *from) {
   const cJSON *unknown = cJSON_GetObjectItemCaseSensitive(from, "unk_id");
   double number = cJSON_IsNumber(unknown) ? unknown->valuedouble : -1;
   if (!(number >= 0 && number < (double)m->vocab.count) || number != floor(number))
-    return sl_fail(SL_E_INPUT, "model.unk_id is no token's number");
+    return sl_fail(SL_E_INPUT, "model.unk_id is not a token number");
   m->unknown = (int32_t)number;
   return SL_OK;
 }
@@ -112,7 +112,7 @@ static sl_status read_unknown(model *m, const cJSON *from) {
 sl_status sli_unigram_read(model *m, const cJSON *from) {
   enum { PENALTY = 10 };
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(from, "vocab"), *item;
-  if (!cJSON_IsArray(all)) return sl_fail(SL_E_INPUT, "model.vocab is no array");
+  if (!cJSON_IsArray(all)) return sl_fail(SL_E_INPUT, "model.vocab is not an array");
   if (m->byte_level)
     return sl_fail(SL_E_INPUT, "a Unigram model of bytes (ByteLevel) is not supported");
   int count = cJSON_GetArraySize(all);

@@ -105,8 +105,7 @@ static sl_status too_long(const sli_packing *p, const sli_token_file *file, int6
                           int64_t tokens) {
   return sl_fail(
       SL_E_INPUT,
-      "%s: chat %lld has %lld tokens, and a row has %lld and the target after it (--context): "
-      "--long-chats cut or drop takes the others",
+      "%s: chat %lld has %lld tokens, but a row has room for %lld and the target after it (--context); use --long-chats cut or drop",
       file->path, (long long)chat, (long long)tokens, (long long)p->context);
 }
 

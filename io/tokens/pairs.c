@@ -99,10 +99,10 @@ static sl_status prompt_text(pairs_reading *r, const sli_json *doc, const cJSON 
   if (!cJSON_IsArray(item))
     return sli_json_fail(doc, item, "wanted a text or an array of messages");
   if (!o->render)
-    return sl_fail(SL_E_INPUT,
-                   "%s: the prompt is a list of messages, and there is no chat template to make a "
-                   "text of it",
-                   doc->name);
+    return sl_fail(
+        SL_E_INPUT,
+        "%s: the prompt is a list of messages, but there is no chat template to format it",
+        doc->name);
   char *messages = cJSON_PrintUnformatted(item);
   sl_status status = o->render(o->ctx, messages, strlen(messages), out);
   cJSON_free(messages);

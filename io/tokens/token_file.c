@@ -70,7 +70,7 @@ sl_status sli_token_name_read(const char *text, char **path, const sli_token_typ
   bool meant = !access(*path, F_OK);
   (*path)[colon - text] = ':';
   if (!meant) return SL_OK; /* opening it reports that the file is missing */
-  sl_status status = sl_fail(SL_E_INPUT, "%s: %s is no type of tokens; it is one of %s", text,
+  sl_status status = sl_fail(SL_E_INPUT, "%s: %s is not a token type; must be one of %s", text,
                              colon + 1, TYPE_WORDS);
   free(*path);
   return status;
@@ -185,7 +185,7 @@ static sl_status read_llmc(sli_token_file *f, bool *found) {
     *found = true;
     size_t count = (uint32_t)word_at(f, 2);
     if (count * (size_t)f->type->width == f->size - HEADER) return SL_OK;
-    return sl_fail(SL_E_INPUT, "%s: its header says %zu tokens, but %zu bytes follow: cut off?",
+    return sl_fail(SL_E_INPUT, "%s: its header says %zu tokens, but %zu bytes follow: truncated?",
                    f->path, count, f->size - HEADER);
   }
   return SL_OK;
@@ -261,14 +261,13 @@ static sl_status check_text(const sli_token_file *f) {
   if (is_one_of(suffix(f->path), wrapped))
     return sl_fail(
         SL_E_INPUT,
-        "%s is no plain text by its name, and .%s files are not read: its text alone can be learned, from "
-        "a .txt file, or chats from a .jsonl file; FILE:text takes it as it is, byte by byte",
+        "%s is not plain text by its name, and .%s files are not read: convert text to .txt, or chats to .jsonl; FILE:text reads the file byte by byte",
         f->path, suffix(f->path));
   if (!memchr(f->bytes, 0, SLI_MIN(f->size, (size_t)LOOKED_AT))) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "%s is no text, and its name does not say what it holds: .u16, .u32, .npy, "
-                 ".bin, or FILE:TYPE with one of %s",
-                 f->path, TYPE_WORDS);
+  return sl_fail(
+      SL_E_INPUT,
+      "%s is not text, and its name does not say what it holds: .u16, .u32, .npy, .bin, or FILE:TYPE with one of %s",
+      f->path, TYPE_WORDS);
 }
 
 /* Finds the type. *guessed is set if it comes from an ambiguous suffix. */
@@ -348,8 +347,7 @@ sl_status sli_token_file_check(const sli_token_file *f) {
   bool touched =
       info.st_mtim.tv_sec != f->modified.tv_sec || info.st_mtim.tv_nsec != f->modified.tv_nsec;
   if (!touched || sli_hash_samples(f->bytes, f->size) == f->hash) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "%s holds other data than when the run began: what was learned since is of both",
+  return sl_fail(SL_E_INPUT, "%s has changed since the run began: training has used both versions",
                  f->path);
 }
 

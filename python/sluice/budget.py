@@ -32,7 +32,7 @@ def advise(error: errors.Budget, bytes_with: Bytes, options: Mapping[str, Any]) 
     if text:
         error.args = ("%s; these would fit: %s" % (error, text),)
     elif error.least:
-        error.args = ("%s; the least of what was tried is %s" % (error, written(error.least)),)
+        error.args = ("%s; the smallest plan tried is %s" % (error, written(error.least)),)
 
 
 def written(fit: errors.Fit) -> str:

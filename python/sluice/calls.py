@@ -162,7 +162,7 @@ def beside(tensor, given):
     """Converts a number or an array to a tensor that can be combined with this one."""
     if isinstance(tensor, Tensor):
         return tensor._of(given)
-    raise TypeError("a tensor is needed, not %r" % (given,))
+    raise TypeError("expected a tensor, not %r" % (given,))
 
 
 def _flat(args):
@@ -174,9 +174,9 @@ def _axes(dims, tensor):
     n, bits = len(tensor.shape), 0
     for d in map(operator.index, dims):
         if not -n <= d < n:
-            raise ValueError("axis %d of a tensor of %d" % (d, n))
+            raise ValueError("axis %d is out of range for a tensor of %d dims" % (d, n))
         if bits & 1 << d % n:
-            raise ValueError("axis %d is there twice" % (d % n))
+            raise ValueError("axis %d is given twice" % (d % n))
         bits |= 1 << d % n
     return bits
 

@@ -36,7 +36,7 @@ class Arrays:
 
     def _held_out(self, arrays):
         if arrays and set(arrays) != set(self.names):
-            raise ValueError("%s are held out, of %s" % (list(arrays), self.names))
+            raise ValueError("cannot hold out %s: the inputs are %s" % (list(arrays), self.names))
         arrays = {name: _rows_of(name, a) for name, a in arrays.items()}
         _rows_in_common(arrays)
         return [arrays[name] for name in self.names if arrays]
@@ -71,12 +71,12 @@ class Arrays:
         """Checks that rows have the shape and type for which the model was built."""
         shape, dtype = (rows,) + c.shape_of(self.types[i])[1:], c.dtype_of(self.types[i])
         if part.shape != shape or part.dtype != dtype:
-            raise ValueError("%s: rows are wanted as %s%s, not %s%s" % (
+            raise ValueError("%s: rows must be %s%s, not %s%s" % (
                 self.names[i], dtype, list(shape), part.dtype, list(part.shape)))
 
     def _fill_one(self, i, a, tick, out):
         if self.lacking[i]:
-            raise ValueError("%s is needed, and was not given" % self.names[i])
+            raise ValueError("%s is required, but was not given" % self.names[i])
         first = (tick.step * self.graph.microbatches + tick.microbatch) * self.rows
         if isinstance(a, numpy.ndarray):
             part = a[(first + numpy.arange(self.rows)) % len(a)]
@@ -101,7 +101,7 @@ def _rows_in_common(arrays):
     """Returns the number of rows that all arrays have, or 0 without arrays. Functions do not count."""
     rows = {name: len(a) for name, a in arrays.items() if not callable(a)}
     if len(set(rows.values())) > 1:
-        raise ValueError("as many rows of each are needed, not %s" % rows)
+        raise ValueError("all inputs must have the same number of rows, not %s" % rows)
     return next(iter(rows.values()), 0)
 
 
@@ -109,19 +109,19 @@ def _as(name, given, like):
     """Converts an array that replaces `like` to the same kind of numbers: integers or floats."""
     given = _rows_of(name, given)
     if callable(given):
-        raise TypeError("%s: rows are to be given as an array" % name)
+        raise TypeError("%s: rows must be given as an array" % name)
     if callable(like):
         return given
     wanted = narrow(like).dtype
     if wanted.kind == "i" and given.dtype.kind == "f":
-        raise TypeError("%s has whole numbers, not %s" % (name, given.dtype))
+        raise TypeError("%s must have integers, not %s" % (name, given.dtype))
     return given.astype(wanted, copy=False)
 
 
 def tokens_of(tokens):
     tokens = narrow(tokens)
     if tokens.ndim != 2 or tokens.dtype.kind != "i" or not tokens.size:
-        raise ValueError("tokens are rows of whole numbers, not %s%s" % (tokens.dtype, list(tokens.shape)))
+        raise ValueError("tokens must be rows of integers, not %s%s" % (tokens.dtype, list(tokens.shape)))
     return numpy.ascontiguousarray(tokens)
 
 
@@ -134,7 +134,7 @@ def narrow(a):
             except FloatingPointError:
                 raise ValueError("%s does not fit in float32" % numpy.abs(a[numpy.isfinite(a)]).max()) from None
     if a.dtype.kind not in "biu":
-        raise TypeError("numbers are needed, not %s" % a.dtype)
+        raise TypeError("expected numbers, not %s" % a.dtype)
     if a.size and (a.max() > 0x7fffffff or a.min() < -0x80000000):
         raise ValueError("%s does not fit in int32" % (a.max() if a.max() > 0x7fffffff else a.min()))
     return a.astype(numpy.int32, copy=False)

@@ -50,7 +50,7 @@ class Column(NamedTuple):
         """Returns the array in the form that the program reads."""
         a = data.narrow(a)
         if self.dtype.kind == "i" and a.dtype.kind == "f":
-            raise TypeError("input %s has whole numbers, not %s" % (self.name, a.dtype))
+            raise TypeError("input %s must have integers, not %s" % (self.name, a.dtype))
         if a.shape[self.rows:] != self.shape or a.ndim < self.rows:
             what = "rows of " if self.rows else ""
             raise ValueError("input %s is %s%s, not %s" % (self.name, what, list(self.shape), list(a.shape[self.rows:] if what else a.shape)))
@@ -86,7 +86,7 @@ def rows_of(columns: Sequence[Column], arrays: Sequence[Any]) -> int:
     """Returns the number of rows, which must be the same for all arrays with rows, or 0 if none has rows."""
     rows = {column.name: len(a) for column, a in zip(columns, arrays) if column.rows}
     if len(set(rows.values())) > 1:
-        raise ValueError("as many rows of each are needed, not %s" % rows)
+        raise ValueError("all inputs must have the same number of rows, not %s" % rows)
     count = next(iter(rows.values()), 0)
     if rows and not count:
         raise ValueError("%s has no rows" % next(iter(rows)))

@@ -114,7 +114,7 @@ class Graph(Ops):
             if count == tokens.shape[1] and tick.step < len(tokens):
                 numpy.frombuffer(ffi.buffer(out, 4 * count), numpy.int32)[:] = tokens[tick.step]
             else:
-                graph().failed(ValueError("tokens are rows of %d, and the model reads rows of %d" % (
+                graph().failed(ValueError("tokens must be in rows of %d, but the model reads rows of %d" % (
                     tokens.shape[1], count)))
         return feed
 
@@ -168,7 +168,7 @@ class Graph(Ops):
         """Adds a trained array, initialized with normal(0.02) by default."""
         init = init or normal(0.02)
         if not isinstance(init, Init):
-            raise TypeError("param %s: it starts as normal(...), uniform(...) or constant(...), not %r" % (name, init))
+            raise TypeError("param %s: the initial value must be normal(...), uniform(...) or constant(...), not %r" % (name, init))
         kind = c.constant(ffi.typeof("sl_init_kind"), init.kind)
         out = lib.sl_param_at(c.here(self._kept), self.pointer, c.type_of(shape),
                               {"kind": kind, "scale": init.scale}, b"%s",

@@ -76,7 +76,7 @@ def search(model: Model, devices: Union[int, str] = 1, *, machine: str = "", mem
     "here". memory: bytes or "76G" per device. Other options are those of `actortune plan --help all`, with _ instead of
     -."""
     if not isinstance(model, Model):
-        raise TypeError("search: a model of sl.load or sl.models is needed; sl.tune looks for plans of models in Python")
+        raise TypeError("search: the model must come from sl.load or sl.models; use sl.tune for models in Python")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "plans.json")
         size = memory if isinstance(memory, str) else int(memory) or None

@@ -76,7 +76,7 @@ class Rollouts:
                  clip: Union[float, Tuple[float, float]] = 0.2, dual_clip: float = 3.0, updates: int = 1, ahead: int = 0,
                  ticks: int = 0, shuffle: int = 0, stop: Sequence[str] = ()) -> None:
         if not callable(reward) and (reward is not None or distill is None):
-            raise TypeError("reward is a function of an Answer, not %r" % (reward,))
+            raise TypeError("reward must be a function of an Answer, not %r" % (reward,))
         if group is None:
             group = 1 if distill else 8
         low, high = clip if isinstance(clip, tuple) else (clip, clip)
@@ -113,7 +113,7 @@ class Rollouts:
         for text in self.stop:
             tokens = self._tokens(model.tokenizer, text, False)
             if len(tokens) != 1:
-                raise ValueError("stop: %r is %d tokens, and one ends an answer" % (text, len(tokens)))
+                raise ValueError("stop: %r is %d tokens; it must be a single token" % (text, len(tokens)))
             out += tokens
         return out
 
@@ -122,7 +122,7 @@ class Rollouts:
         if not isinstance(model, Model):
             raise TypeError("rollouts are of a shipped model, which has a session, not of %r" % (model,))
         if self.pointer is not None:
-            raise ValueError("the rollouts are those of another run")
+            raise ValueError("the rollouts belong to another run")
         stop, rows = self._stops(model), []
         for prompt in self.prompts:
             tokens = self._encode(model, prompt, stop)

@@ -188,7 +188,7 @@ class _Plan:
         """The runtime between runs, when its values belong to whole steps."""
         runtime = self.running
         if self.call:
-            raise RuntimeError("step %d waits for its data: train() goes on with it, close() ends it" % self.asking.step)
+            raise RuntimeError("step %d waits for its data: train() continues it, close() ends it" % self.asking.step)
         return runtime
 
     def start(self, options, keep):
@@ -226,7 +226,7 @@ class _Plan:
         That thread releases `going`: whatever a signal handler raises here, the runtime is in use until then."""
         self.runtime
         if not self.going.acquire(blocking=False):
-            raise RuntimeError("the run is under way, on another thread or around this callback")
+            raise RuntimeError("the run is in progress, on another thread or around this callback")
         self.stopping = False
         self._follow(_Call(self.going, self.asking or Asking(), goal, function, args), _Call.start, tick)
 
@@ -235,7 +235,7 @@ class _Plan:
         with self.asking.condition:
             call, self.call = self.call, None
         if not call:
-            raise RuntimeError("the run is under way, on another thread")
+            raise RuntimeError("the run is in progress, on another thread")
         self._follow(call, _Call.proceed, tick)
 
     def _follow(self, call, begin, tick):
@@ -328,14 +328,14 @@ class Parameters(MutableMapping[str, "NDArray[numpy.float32]"]):
         c.check(lib.sl_param_get(self.plan.lowered, self.plan.runtime, index,
                                  ffi.cast("float *", out.ctypes.data), whole))
         if not whole[0]:
-            raise KeyError("%s lies in another process, or parts of it" % name)
+            raise KeyError("%s is in another process, at least in part" % name)
         return out
 
     def __setitem__(self, name: str, values: Any) -> None:
         index, shape = self._find(name)
         values = numpy.asarray(values)
         if values.dtype.kind not in "fbiu":
-            raise TypeError("%s: numbers are needed, not %s" % (name, values.dtype))
+            raise TypeError("%s: expected numbers, not %s" % (name, values.dtype))
         values = values.astype(numpy.float32, order="C", copy=False)
         if values.shape != shape:
             raise ValueError("%s is %s, not %s" % (name, list(shape), list(values.shape)))
@@ -344,7 +344,7 @@ class Parameters(MutableMapping[str, "NDArray[numpy.float32]"]):
         c.check(lib.sl_params_copy_versions(self.plan.lowered, self.plan.runtime))
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError("parameters stay")
+        raise TypeError("parameters cannot be deleted")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.infos)
@@ -608,7 +608,7 @@ class Run:
     def _set_objective(self, options):
         """Sets what the model learns from: rollouts, an objective, or its own data."""
         if self.rollouts is not None and self.objective is not None:
-            raise TypeError("Run takes rollouts or an objective: it learns one thing")
+            raise TypeError("Run takes rollouts or an objective, not both")
         if self.objective is not None:
             self.graph_options["objective"] = self.objective.pointer
         if self.rollouts is None:
@@ -692,13 +692,13 @@ class Run:
         finished."""
         steps = operator.index(steps)
         if steps < 0:
-            raise ValueError("train(%d): steps cannot be fewer than none" % steps)
+            raise ValueError("train(%d): steps must be at least 0" % steps)
         return self._train([steps], on_step, notebook.Progress(steps, progress))
 
     def _train(self, portions: Iterable[int], on_step: Optional[Callable[[Step], Any]], bar: notebook.Progress) -> List[Step]:
         """Trains portions of steps, one after another."""
         if not self.plan.call and not self.plan.going.acquire(blocking=False):
-            raise RuntimeError("the run is under way, on another thread or around this callback")
+            raise RuntimeError("the run is in progress, on another thread or around this callback")
         if not self.plan.call:
             self.plan.going.release()
         self.plan.running  # raises if the run is closed
@@ -758,7 +758,7 @@ class Run:
 
     def _evaluate_tokens(self, tokens):
         if tokens.ndim != 2 or tokens.shape[1] < 2:
-            raise ValueError("tokens are rows of two or more, not %s" % list(tokens.shape))
+            raise ValueError("tokens must be rows of at least two, not %s" % list(tokens.shape))
         logits = self.infer(tokens=tokens[:, :-1])["logits"]
         most = logits.max(-1, keepdims=True)
         sums = numpy.log(numpy.exp((logits - most).astype(numpy.float64)).sum(-1)) + most[..., 0]
@@ -767,7 +767,7 @@ class Run:
 
     def _infer(self, arrays, loss, names=False):
         if not arrays:
-            raise TypeError("the data to look at is missing: infer(x=array)")
+            raise TypeError("no data was given: infer(x=array)")
         self.plan.runtime  # the source of the values
         got, keep = collections.defaultdict(list), []
 

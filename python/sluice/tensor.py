@@ -181,7 +181,7 @@ class Tensor(Ops):
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise TypeError("a tensor has no values while the model is made: g.where(mask, a, b) chooses by them")
+        raise TypeError("a tensor has no values while the model is being built: g.where(mask, a, b) chooses by them")
 
     # ---- parts ----------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ def _spread(index: "tuple[Any, ...]", ndim: int) -> "list[Any]":
     given = sum(i is not None and i is not Ellipsis for i in index)
     dots = sum(i is Ellipsis for i in index)
     if given > ndim or dots > 1:
-        raise IndexError("an index of %d for a tensor of %d dims" % (given, ndim))
+        raise IndexError("%d indices for a tensor of %d dims" % (given, ndim))
     out: "list[Any]" = []
     for i in index if dots else index + (Ellipsis,):
         out += [slice(None)] * (ndim - given) if i is Ellipsis else [i]
@@ -269,5 +269,5 @@ def _range(i: Any, length: int, dim: int) -> "tuple[int, int, bool]":
         return at % length, 1, False
     begin, end, step = i.indices(length)
     if step != 1 or end <= begin:
-        raise IndexError("dim %d: a slice has step 1 and is not empty: [%d:%d:%d]" % (dim, begin, end, step))
+        raise IndexError("dim %d: a slice must have step 1 and must not be empty: [%d:%d:%d]" % (dim, begin, end, step))
     return begin, end - begin, True

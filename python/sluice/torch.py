@@ -94,7 +94,7 @@ class Arguments:
         """Returns the arrays of a batch by the names of the program's inputs."""
         leaves, spec = pytree.tree_flatten(self._placed(batch))
         if spec != self.spec:
-            raise TypeError("a batch has other parts than the example of %s: %s, not %s" % (self.forward, spec, self.spec))
+            raise TypeError("a batch has a different structure than the example of %s: %s, not %s" % (self.forward, spec, self.spec))
         tensors = [leaf for leaf, is_tensor in zip(leaves, self.tensors) if is_tensor]
         return dict(zip(self.columns, map(_array, tensors)))
 
@@ -275,7 +275,7 @@ class Batches:
 
     def __init__(self, data: Any, program: Program, seed: Optional[int]) -> None:
         if isinstance(getattr(data, "sampler", None), DistributedSampler):
-            raise TypeError("the loader has a DistributedSampler: every process reads whole batches, which Run shares out itself")
+            raise TypeError("the loader has a DistributedSampler: every process reads whole batches, which Run splits itself")
         self.data, self.program, self.seed = data, program, seed
         self.rows: Optional[int] = None  # rows of the first batch
         self.once = iter(data) is data if not isinstance(data, DataLoader) else False
@@ -334,7 +334,7 @@ def _loader(data: Any, rows: int) -> Any:
     if isinstance(data, Dataset) and not isinstance(data, DataLoader):
         return DataLoader(data, batch_size=rows)
     if not hasattr(data, "__iter__") and not hasattr(data, "__next__"):
-        raise TypeError("data is a DataLoader, a dataset, an iterable of batches, or arrays of all rows; not %r" % (data,))
+        raise TypeError("data must be a DataLoader, a dataset, an iterable of batches, or arrays of all rows; not %r" % (data,))
     return data
 
 
@@ -362,7 +362,7 @@ class Run(base.Run):
     def __init__(self, module: torch.nn.Module, example: Any, *, loss: Optional[Loss] = None, **options: "Unpack[ModuleOptions]") -> None:
         self.closed = True
         if not isinstance(module, torch.nn.Module):
-            raise TypeError("a torch.nn.Module is needed, not %r" % (module,))
+            raise TypeError("expected a torch.nn.Module, not %r" % (module,))
         given: Dict[str, Any] = dict(options)
         own = exported.split(given)
         if "inputs" in own:
@@ -412,12 +412,12 @@ class Run(base.Run):
             raise TypeError("train(%s): on which data? train(loader), or train((ids, labels), steps=%s)" % (
                 "" if steps is None else steps, steps or 100))
         if steps is None:
-            raise TypeError("train(): how many steps?")
+            raise TypeError("train(): steps=N is required")
         return super().train(steps, on_step, progress)
 
     def _steps_of(self, rows: int, epochs: int) -> int:
         if not rows:
-            raise ValueError("no input has rows: steps=N says how long to train")
+            raise ValueError("no input has rows: give steps=N")
         if rows < self.model.batch:
             raise ValueError("%d rows are fewer than the %d of a batch" % (rows, self.model.batch))
         return epochs * rows // self.model.batch
@@ -435,7 +435,7 @@ class Run(base.Run):
         feed = Feed(self.model.columns, batches.arrays(epochs if steps is None else None), first, None if steps is None else first + steps)
         feed.begin()
         if batches.rows is None:
-            raise ValueError("the data has no batch")
+            raise ValueError("the data has no batches")
         self._fit(batches.rows)
         feed.kept.update(getattr(self.model.store, "kept", {}))  # for steps in progress that wait for data
         self.model.store = feed
@@ -454,7 +454,7 @@ class Run(base.Run):
         if rows in (self.model.batch, 0):
             return
         if self.steps != self.first_step or lib.sl_job_processes(self.job) > 1:
-            raise ValueError("batches have %d rows, and the plan is for %d: give Run batch=%d" % (rows, self.model.batch, rows))
+            raise ValueError("batches have %d rows, but the plan is for %d: give Run batch=%d" % (rows, self.model.batch, rows))
         before, self.model.batch = self.model.batch, rows
         values = dict(self.params)
         self.close()
@@ -481,7 +481,7 @@ class Run(base.Run):
             rows = exported.rows_of(self.model.columns, list(part.values())) or 1
             total, count = total + rows * super().evaluate(**part)["loss"], count + rows
         if not count:
-            raise ValueError("the data has no batch")
+            raise ValueError("the data has no batches")
         return {"loss": total / count}
 
     def _parts(self, data: Any) -> Iterator[Dict[str, Any]]:

@@ -44,7 +44,7 @@ class Tuning:
         fit = [p for p in self.frontier if memory is None or p.memory <= memory]
         if memory is not None and not fit:
             least = min(self.points, key=lambda p: p.memory)
-            raise ValueError("nothing fits in %d bytes; %s takes %d" % (
+            raise ValueError("no plan fits in %d bytes; %s takes %d" % (
                 memory, least.schedule, least.memory))
         return fit[-1]
 

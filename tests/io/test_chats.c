@@ -162,23 +162,22 @@ static void bad_lines_are_told_with_their_place(void) {
   refused("", "chats.jsonl has no chats");
   refused("\n \n", "chats.jsonl has no chats");
   refused(CHAT "\n{\"messages\": [}\n", "chats.jsonl:3: ");
-  refused(CHAT "[1]\n",
-          "chats.jsonl:2: no chat: wanted an object in each line, and this is a list");
+  refused(CHAT "[1]\n", "chats.jsonl:2: no chat: each line must be an object, but this is a list");
   refused("{\"instruction\": \"a\", \"output\": \"b\"}",
           "chats.jsonl:1: no chat: it has \"instruction\", \"output\", and neither");
   refused("{\"messages\": {}}",
-          "chats.jsonl:1: messages: wanted a list of messages, and it is an object");
+          "chats.jsonl:1: messages: must be a list of messages, but is an object");
   refused("{\"messages\": []}", "chats.jsonl:1: messages: it is empty");
-  refused("{\"messages\": [7]}", "messages[0]: wanted an object with role and content");
+  refused("{\"messages\": [7]}", "messages[0]: must be an object with role and content");
   refused("{\"messages\": [{\"content\": \"a\"}]}", "messages[0]: it has no \"role\"");
   refused(
       CHAT
       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"asistant\", \"content\": \"b\"}]}",
-      "chats.jsonl:2: messages[1]: its role is \"asistant\"");
+      "chats.jsonl:2: messages[1]: unknown role \"asistant\"");
   refused("{\"messages\": [{\"role\": \"user\"}]}", "messages[0]: it has no \"content\"");
   refused(
       "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"url\": \"x\"}]}]}",
-      "messages[0]: a part of its content is no text");
+      "messages[0]: a part of its content is not text");
   refused(
       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}",
       "messages[1]: the answer is empty");
@@ -189,8 +188,8 @@ static void bad_lines_are_told_with_their_place(void) {
   refused("{\"prompt\": \"a\"}", "it has \"prompt\", and neither");
   refused(
       "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"narrator\", \"value\": \"b\"}]}",
-      "conversations[1]: its role is \"narrator\"");
-  refused("{\"tools\": 7, \"messages\": []}", "tools: wanted a list, and it is a number");
+      "conversations[1]: unknown role \"narrator\"");
+  refused("{\"tools\": 7, \"messages\": []}", "tools: must be a list, but is a number");
   refused("{\"tools\": \"[1\", \"messages\": []}", "chats.jsonl:1: tools");
   refused(
       CHAT CHAT

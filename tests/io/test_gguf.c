@@ -236,7 +236,7 @@ static void tensors_that_cannot_be(void) {
   } cases[] = {{"a missing end", 1, {8}, 0, 0, 31, "truncated: tensor w"},
                {"an offset behind the end", 1, {8}, 0, 1 << 20, 32, "begins at data byte 1048576"},
                {"an offset that overflows", 1, {8}, 0, UINT64_MAX - 31, 32, "truncated: tensor w"},
-               {"a crooked offset", 1, {8}, 0, 4, 64, "no multiple of 32"},
+               {"a crooked offset", 1, {8}, 0, 4, 64, "not a multiple of 32"},
                {"an unknown type", 1, {32}, 77, 0, 64, "type 77"},
                {"a type that was given up", 1, {32}, 4, 0, 64, "type 4"},
                {"a huge type", 1, {32}, UINT32_MAX, 0, 64, "type 4294967295"},
@@ -252,7 +252,7 @@ static void tensors_that_cannot_be(void) {
                 32,
                 "impossible shape"},
                {"bytes that overflow", 1, {1ull << 62}, 0, 0, 32, "impossible shape"},
-               {"a broken block", 2, {33, 2}, 8, 0, 128, "no multiple of 32"},
+               {"a broken block", 2, {33, 2}, 8, 0, 128, "not a multiple of 32"},
                {"blocks that rows would share", 2, {16, 2}, 8, 0, 128, "rows of 16"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     make_one("w", cases[i].ndim, cases[i].dims, cases[i].type, cases[i].offset, cases[i].data);
@@ -273,9 +273,9 @@ static void tensors_that_do_not_agree(void) {
   two_tensors("a", "b", 32);
   check_refused("an overlap", "a and b overlap");
   two_tensors("a", "a", 64);
-  check_refused("a doubled name", "tensor a is there twice");
+  check_refused("a doubled name", "tensor a appears twice");
   two_tensors("output_norm.weight", "model.norm.weight", 64);
-  check_refused("two names of one tensor", "model.norm.weight is there twice");
+  check_refused("two names of one tensor", "model.norm.weight appears twice");
 }
 
 static void begin_key(uint32_t kind) {
@@ -301,7 +301,7 @@ static void keys_that_cannot_be(void) {
   begin_key(GGUF_ARRAY), gguf_u32(&made, GGUF_TEXT), gguf_u64(&made, UINT64_MAX);
   check_refused("an array of texts longer than the file", "within k.y");
   gguf_begin(&made, 0, 2), gguf_key_u32(&made, "k", 1), gguf_key_u32(&made, "k", 1);
-  check_refused("a doubled key", "key k is there twice");
+  check_refused("a doubled key", "key k appears twice");
   gguf_begin(&made, 0, UINT64_MAX);
   check_refused("a lying count of keys", "18446744073709551615 keys");
   gguf_begin(&made, 0, 2), gguf_key_u32(&made, "k", 1);
@@ -323,9 +323,9 @@ static void files_that_are_none(void) {
   made.count = 20;
   check_refused("half a header", "24 bytes");
   made.count = 3;
-  check_refused("three bytes", "no GGUF file");
+  check_refused("three bytes", "not a GGUF file");
   made.count = 0;
-  check_refused("an empty file", "no GGUF file");
+  check_refused("an empty file", "not a GGUF file");
   CHECK(!sli_gguf_is(path) && !sli_gguf_is(place.folder) && !sli_gguf_is("/no/such"),
         "that is none either");
 }

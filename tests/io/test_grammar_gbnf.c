@@ -69,14 +69,14 @@ static const struct {
 
 static const struct {
   const char *grammar, *says;
-} wrong[] = {{"root ::= \"a\n", "line 2: a text has no end"},
+} wrong[] = {{"root ::= \"a\n", "line 2: a string is not closed"},
              {"root ::= x\n", "no rule x"},
              {"a ::= \"x\"\n", "no rule root"},
-             {"root ::= (\"a\"\n", "a bracket has no end"},
-             {"root ::= \"a\"\nroot ::= \"b\"\n", "line 2: the rule is there twice"},
-             {"root ::= \"a\" )", "line 1: a rule must begin here"},
-             {"root ::= \"\\q\"", "backslash"},
-             {"root ::= [a-z", "no end"},
+             {"root ::= (\"a\"\n", "a bracket is not closed"},
+             {"root ::= \"a\"\nroot ::= \"b\"\n", "line 2: the rule is defined twice"},
+             {"root ::= \"a\" )", "line 1: expected a rule"},
+             {"root ::= \"\\q\"", "unknown escape"},
+             {"root ::= [a-z", "is not closed"},
              {"root ::= \"a\"{x}", "repetition"}};
 
 int main(void) {

@@ -50,9 +50,9 @@ static void refuse(const char *pattern, const char *why) {
 }
 
 static void what_is_not_supported_is_refused(void) {
-  refuse("a(?=b)", "looking ahead");
-  refuse("(?<!a)b", "looking behind");
-  refuse("(a)\\1", "references back");
+  refuse("a(?=b)", "lookahead");
+  refuse("(?<!a)b", "lookbehind");
+  refuse("(a)\\1", "backreferences");
   refuse("\\bword", "word boundaries");
   refuse("\\p{Lu}", "classes \\p");
   refuse("a++", "possessive");
@@ -60,12 +60,12 @@ static void what_is_not_supported_is_refused(void) {
   refuse("a)", "a ) without its (");
   refuse("[a", "a [ without its ]");
   refuse("*a", "nothing to repeat");
-  refuse("a{3,2}", "more at least");
+  refuse("a{3,2}", "the minimum is greater");
   refuse("a{99999}", "too many repetitions");
   refuse("[z-a]", "a range");
   refuse("a\\", "a backslash at the end");
   refuse("\\q", "the escape \\q");
-  refuse("a$b", "no text fits");
+  refuse("a$b", "no text matches");
   refuse("((a{99}){99}){99}", "too large");
   refuse("[ab]*a[ab]{40}", "too large");
 }

@@ -59,10 +59,10 @@ static void what_is_not_supported_is_refused(void) {
   refuse("{\"if\":{}}", "if: this keyword");
   refuse("{\"type\":\"strin\"}", "type: must be a type of JSON");
   refuse("{\"uniqueItems\":true}", "uniqueItems: is not supported");
-  refuse("{\"$ref\":\"#/$defs/x\"}", "$ref: \"#/$defs/x\" is no schema");
-  refuse("{\"$ref\":\"http://x.org/y\"}", "$ref: \"http://x.org/y\" is no schema");
+  refuse("{\"$ref\":\"#/$defs/x\"}", "$ref: \"#/$defs/x\" is not a schema");
+  refuse("{\"$ref\":\"http://x.org/y\"}", "$ref: \"http://x.org/y\" is not a schema");
   refuse("{\"format\":\"regex\"}", "format: \"regex\" is not a format");
-  refuse("{\"pattern\":\"(?=a)\"}", "pattern: pattern (?=a): looking ahead");
+  refuse("{\"pattern\":\"(?=a)\"}", "pattern: pattern (?=a): lookahead");
   refuse("{\"minLength\":-1}", "minLength: must be a whole number");
   refuse("{\"maxLength\":1000000}", "maxLength: 1000000 is more than");
   refuse("{\"minimum\":\"1\"}", "minimum: must be a number");
@@ -73,9 +73,9 @@ static void what_is_not_supported_is_refused(void) {
   refuse("{\"type\":\"object\",\"minProperties\":2}", "minProperties above 1 needs");
   refuse("{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
          "oneOf: a value may satisfy number 1 and number 2");
-  refuse("{\"type\":\"string\",\"enum\":[1]}", "no text fits");
-  refuse("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", "no text fits");
-  refuse("false", "no text fits");
+  refuse("{\"type\":\"string\",\"enum\":[1]}", "no text matches");
+  refuse("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", "no text matches");
+  refuse("false", "no text matches");
   refuse("3", "a schema is an object, true or false");
 }
 

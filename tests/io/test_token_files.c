@@ -114,15 +114,15 @@ static void a_user_can_say_it(void) {
   holds(text);
   holds(write_tokens("whole:u32", "", 0, 1)); /* a file name, not a type */
   snprintf(text, sizeof text, "%s:f32", path_of("said.bin"));
-  refused(text, VOCAB, "f32 is no type of tokens; it is one of text, chats, u8");
+  refused(text, VOCAB, "f32 is not a token type; must be one of text, chats, u8");
   refused("no/such:u32", VOCAB, "no/such: No such file");
 }
 
 static void what_is_not_understood_is_refused(void) {
   refused(write_tokens("b.bin", "", 0, 4), VOCAB, "say which with");
   refused(write_tokens("b.ndjson", "{\"messages\":[]}\n", 16, 1), VOCAB,
-          "b.ndjson is no plain text by its name, and .ndjson files are not read");
-  refused(write_tokens("b.dat", "", 0, 4), VOCAB, "b.dat is no text, and its name does not say");
+          "b.ndjson is not plain text by its name, and .ndjson files are not read");
+  refused(write_tokens("b.dat", "", 0, 4), VOCAB, "b.dat is not text, and its name does not say");
   refused(write_tokens("b.u32", "", 0, 2), 100, "b.u32: token 0 is 262145");
   refused(write_file("c.u32", "\1\0\0\0\1\0", 6), VOCAB, "has 6 bytes, no multiple of 4");
   refused(write_file("neg.i32", "\1\0\0\0\xff\xff\xff\xff", 8), VOCAB, "token 1 is -1");

@@ -552,8 +552,8 @@ static void check_refusals(const char *path) {
   static const struct {
     const char *text, *named;
   } bad[] = {
-      {"", "no JSON"},
-      {"{\"model\":", "no JSON"},
+      {"", "not JSON"},
+      {"{\"model\":", "not JSON"},
       {"{}", "no model"},
       {"{\"model\":{}}", "vocab"},
       {"{\"model\":{\"type\":\"WordLevel\"}}", "WordLevel"},
@@ -562,7 +562,7 @@ static void check_refusals(const char *path) {
       {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"},\"post_processor\":"
        "{\"type\":\"BertProcessing\",\"cls\":[\"a\",0]}}",
        "sep"},
-      {"{\"model\":{\"type\":\"Unigram\"}}", "model.vocab is no array"},
+      {"{\"model\":{\"type\":\"Unigram\"}}", "model.vocab is not an array"},
       {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}}", "model.unk_id"},
       {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],\"unk_id\":1}}", "model.unk_id"},
       {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1],[\"b\",\"c\"]],\"unk_id\":0}}",

@@ -46,12 +46,12 @@ class Arguments(unittest.TestCase):
         self.assertIn(says, str(caught.exception))
 
     def test_arrays_have_as_many_rows_as_each_other(self):
-        self.refused("as many rows of each", lambda: sl.Run(pairs(32, 30)))
-        self.refused("as many rows of each", lambda: sl.Run(pairs(16, 32)))
+        self.refused("the same number of rows", lambda: sl.Run(pairs(32, 30)))
+        self.refused("the same number of rows", lambda: sl.Run(pairs(16, 32)))
         held = {"x": X[:16], "y": Y[:8]}
-        self.refused("as many rows of each", lambda: sl.Run(pairs(32, 32, held_out=held), eval_every=1))
+        self.refused("the same number of rows", lambda: sl.Run(pairs(32, 32, held_out=held), eval_every=1))
         with sl.Run(linear) as run:
-            self.refused("as many rows of each", lambda: run.evaluate(x=X, y=Y[:16]))
+            self.refused("the same number of rows", lambda: run.evaluate(x=X, y=Y[:16]))
 
     def test_rows_are_of_the_shape_and_type_they_were_made_for(self):
         def made(function):
@@ -70,18 +70,18 @@ class Arguments(unittest.TestCase):
                       lambda n: np.zeros((n, 3), int)):
             asked.clear()
             with sl.Run(made(later(other))) as run:
-                self.refused("x: rows are wanted as float32[16, 3]", lambda: run.train(1))
+                self.refused("x: rows must be float32[16, 3]", lambda: run.train(1))
         held = {"x": X[:, :2], "y": Y}
-        self.refused("x: rows are wanted as", lambda: sl.Run(pairs(32, 32, held_out=held), eval_every=1))
+        self.refused("x: rows must be", lambda: sl.Run(pairs(32, 32, held_out=held), eval_every=1))
         self.refused("does not fit in float32", lambda: sl.Run(made(X.astype(np.float64) * 1e300)))
-        self.refused("numbers are needed", lambda: sl.Run(made(X.astype(complex))))
+        self.refused("expected numbers", lambda: sl.Run(made(X.astype(complex))))
         self.refused("has no rows", lambda: sl.Run(made(X[:0])))
         self.refused("has no rows", lambda: sl.Run(made(np.float32(3))))
 
     def test_what_inference_is_given_is_what_the_model_reads(self):
         with sl.Run(deep) as run:
             self.refused("no data called z", lambda: run.infer(x=X, z=X))
-            self.refused("label has whole numbers", lambda: run.evaluate(x=X, label=LABEL + 0.5))
+            self.refused("label must have integers", lambda: run.evaluate(x=X, label=LABEL + 0.5))
             self.refused("as an array", lambda: run.infer(x=lambda *_: X))
             self.refused("has no rows", lambda: run.infer(x=X[:0]))
             np.testing.assert_array_equal(run.infer(x=np.ones((4, 3), int))["logits"],
@@ -95,12 +95,12 @@ class Arguments(unittest.TestCase):
             return lambda g: g.mean(g.data(16, x=X), axes=axes)
         for axes in ([2], [-3], [5]):
             self.refused("axis", lambda: sl.Run(reduced(axes)))
-        self.refused("is there twice", lambda: sl.Run(reduced([1, -1])))
+        self.refused("is given twice", lambda: sl.Run(reduced([1, -1])))
         self.refused("", lambda: sl.Run(lambda g: g.param("w", (2.7, 3))))
 
     def test_steps_are_whole_and_not_fewer_than_none(self):
         with sl.Run(linear) as run:
-            self.refused("steps cannot be fewer than none", lambda: run.train(-1))
+            self.refused("steps must be at least 0", lambda: run.train(-1))
             self.refused("integer", lambda: run.train(1.5))
             self.refused("integer", lambda: run.train("3"))
             self.refused("integer", lambda: run.train(float("nan")))
@@ -112,8 +112,8 @@ class Arguments(unittest.TestCase):
         with sl.Run(linear) as run:
             for wrong in (np.zeros((3, 2)), np.zeros(6), 1.0):
                 self.refused("w is [2, 3]", lambda: run.params.__setitem__("w", wrong))
-            self.refused("numbers are needed", lambda: run.params.__setitem__("w", [["a"] * 3] * 2))
-            self.refused("numbers are needed", lambda: run.params.__setitem__("w", np.ones((2, 3), complex)))
+            self.refused("expected numbers", lambda: run.params.__setitem__("w", [["a"] * 3] * 2))
+            self.refused("expected numbers", lambda: run.params.__setitem__("w", np.ones((2, 3), complex)))
             turned = np.arange(6, dtype=np.float32).reshape(3, 2).T
             run.params["w"] = turned
             np.testing.assert_array_equal(run.params["w"], turned)
@@ -141,7 +141,7 @@ class Arguments(unittest.TestCase):
                     except RuntimeError as error:
                         found.append(str(error))
             run.train(1, on_step=step)
-            self.assertIn("under way", found[0])
+            self.assertIn("in progress", found[0])
             self.assertIn("cannot close its run", found[1])
             self.assertEqual(len(run.train(1)), 1)
 

@@ -99,8 +99,8 @@ class Exported(unittest.TestCase):
                 (TypeError, "no data for input labels; the inputs are ids, labels", {"inputs": {"ids": ids}}),
                 (TypeError, "the program has no 'label'; did you mean labels", {"inputs": {"ids": ids, "label": labels}}),
                 (ValueError, r"input ids is rows of \[16\], not \[15\]", {"inputs": {"ids": ids[:, :15], "labels": labels}}),
-                (TypeError, "input ids has whole numbers, not float32", {"inputs": {"ids": ids * 1.0, "labels": labels}}),
-                (ValueError, "as many rows of each are needed, not {'ids': 4, 'labels': 3}", {"inputs": {"ids": ids, "labels": labels[:3]}}),
+                (TypeError, "input ids must have integers, not float32", {"inputs": {"ids": ids * 1.0, "labels": labels}}),
+                (ValueError, "all inputs must have the same number of rows, not {'ids': 4, 'labels': 3}", {"inputs": {"ids": ids, "labels": labels[:3]}}),
                 (ValueError, "does not fit in int32", {"inputs": {"ids": ids + 2 ** 40, "labels": labels}}),
                 (TypeError, "Run has no 'learnin_rate'; did you mean learning_rate", {"inputs": inputs, "learnin_rate": 1})):
             with self.assertRaisesRegex(kind, says):

@@ -154,7 +154,7 @@ class Tunings(unittest.TestCase):
         self.assertEqual(best.seconds, min(p.seconds for p in tuning.points))
         least = tuning.best(memory=tuning.frontier[0].memory)
         self.assertEqual(least, tuning.frontier[0])
-        with self.assertRaisesRegex(ValueError, "nothing fits in 10 bytes"):
+        with self.assertRaisesRegex(ValueError, "no plan fits in 10 bytes"):
             tuning.best(memory=10)
         for point in (best, least):
             with sl.Run(deep, stages=2, **point.options()) as run:

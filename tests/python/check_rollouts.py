@@ -57,7 +57,7 @@ class Rollouts(unittest.TestCase):
                 sl.Run(sl.models.gpt(**SMALL), rollouts=sl.Rollouts(PROMPTS, len, **options))
         with self.assertRaisesRegex(TypeError, "a shipped model"):
             sl.Run(lambda g: None, rollouts=sl.Rollouts(PROMPTS, len))
-        with self.assertRaisesRegex(TypeError, "reward is a function"):
+        with self.assertRaisesRegex(TypeError, "reward must be a function"):
             sl.Rollouts(PROMPTS, 3)
 
 
@@ -114,7 +114,7 @@ class Objectives(unittest.TestCase):
 
     def test_one_thing_is_learned(self):
         pairs = self.lines("pairs.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}])
-        with self.assertRaisesRegex(TypeError, "one thing"):
+        with self.assertRaisesRegex(TypeError, "not both"):
             sl.Run(sl.models.gpt(**SMALL), objective=sl.Preferences(pairs), rollouts=sl.Rollouts(PROMPTS, len))
 
 

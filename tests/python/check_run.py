@@ -112,7 +112,7 @@ class Numbers(unittest.TestCase):
             right = found["logits"].argmax(1) == held_out["label"]
             self.assertAlmostEqual(found["accuracy"], right.mean(), 6)
             self.assertEqual(run.infer(x=X).keys(), {"logits"})
-        with self.assertRaisesRegex(ValueError, r"\['x'\] are held out, of \['x', 'label'\]"):
+        with self.assertRaisesRegex(ValueError, r"cannot hold out \['x'\]: the inputs are \['x', 'label'\]"):
             sl.Graph().data(8, x=X, label=LABEL, held_out={"x": X})
 
     def test_inference_and_evaluation(self):
@@ -123,7 +123,7 @@ class Numbers(unittest.TestCase):
             np.testing.assert_allclose(run.infer(x=x)["out"], out, rtol=1e-5, atol=1e-6)
             found = run.evaluate(x=x, y=out + 1)
             self.assertAlmostEqual(found["loss"], 1, 5)
-            with self.assertRaisesRegex(ValueError, "y is needed"):
+            with self.assertRaisesRegex(ValueError, "y is required"):
                 run.evaluate(x=x)
             with self.assertRaisesRegex(TypeError, "no data called z"):
                 run.infer(z=x)
@@ -167,7 +167,7 @@ class Data(unittest.TestCase):
     def test_numbers_that_do_not_fit(self):
         with self.assertRaisesRegex(ValueError, "does not fit in int32"):
             sl.Run(lambda g: g.data(1, x=np.array([2 ** 40])))
-        with self.assertRaisesRegex(TypeError, "numbers are needed"):
+        with self.assertRaisesRegex(TypeError, "expected numbers"):
             sl.Run(lambda g: g.data(1, x=np.array(["a"])))
 
 

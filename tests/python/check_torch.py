@@ -286,8 +286,8 @@ class Data(unittest.TestCase):
                     (TypeError, "a batch lacks labels, which Words.forward.. takes; it has ids, label; did you mean label", [{"ids": ids, "label": labels}]),
                     (TypeError, "a batch has 1 parts, and the example of Words.forward.. has 2: ids, labels", [ids]),
                     (ValueError, r"input ids is rows of \[6\], not \[5\]", [(ids[:, :5], labels)]),
-                    (TypeError, "input ids has whole numbers, not float32", [(ids.float(), labels)]),
-                    (ValueError, "as many rows of each", [(ids[:4], labels)]),
+                    (TypeError, "input ids must have integers, not float32", [(ids.float(), labels)]),
+                    (ValueError, "the same number of rows", [(ids[:4], labels)]),
                     (ValueError, "has no batch", []), (TypeError, "not 3.5", 3.5),
                     (ValueError, "4 rows are fewer than the 8 of a batch", (ids[:4], labels[:4]))):
                 with self.subTest(says), self.assertRaisesRegex(kind, says):
@@ -379,7 +379,7 @@ class Failures(unittest.TestCase):
             sluice.torch.Run(module, (ids, labels), learnin_rate=1)
         with self.assertRaisesRegex(TypeError, "inputs are for .pt2 files"):
             sluice.torch.Run(module, (ids, labels), inputs={})
-        with self.assertRaisesRegex(TypeError, "a torch.nn.Module is needed"):
+        with self.assertRaisesRegex(TypeError, "expected a torch.nn.Module"):
             sluice.torch.Run(module.forward, (ids, labels))
         with self.assertRaisesRegex(sl.Error, "^Words: .*float64"):
             sluice.torch.Run(module.double(), (ids, labels))

@@ -182,8 +182,8 @@ class Operators(unittest.TestCase):
         g = sl.Graph()
         t = g.data(8, x=X)
         self.assertEqual((len(t), t.ndim, t.size), (8, 2, 24))
-        for wrong, says in ((lambda: t[9], "index 9 of dim 0"), (lambda: t[::2], "step 1"), (lambda: t[0, 0, 0], "index of 3"),
-                            (lambda: t[5:5], "not empty")):
+        for wrong, says in ((lambda: t[9], "index 9 of dim 0"), (lambda: t[::2], "step 1"), (lambda: t[0, 0, 0], "3 indices"),
+                            (lambda: t[5:5], "not be empty")):
             with self.assertRaisesRegex(IndexError, says):
                 wrong()
         self.assertIn("reshape", dir(t))

@@ -54,7 +54,7 @@ elif what == "swap":
     base, = models()
     first = answers(base)
     change("load", 200, lora_name="one", lora_path=sys.argv[3])
-    change("load", 400, "there already", lora_name="one", lora_path=sys.argv[3])
+    change("load", 400, "already exists", lora_name="one", lora_path=sys.argv[3])
     change("load", 400, "the model itself", lora_name=base, lora_path=sys.argv[3])
     change("load", 400, "nowhere", lora_name="two", lora_path="nowhere")
     one = answers("one")

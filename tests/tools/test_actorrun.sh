@@ -97,7 +97,7 @@ for emulate in 0 1; do
   near b1.json r1.json 0.002 || fail "losses in bf16 are near those in fp32"
   if grep -q '"products":.*"f32"' b1.json; then
     [ "$(hexes b1.json)" = "$(hexes r1.json)" ] || fail "without bf16 it is fp32"
-    says "note: --dtype bf16: these devices have no products in bf16, so they are in fp32" err
+    says "note: --dtype bf16: these devices have no bf16 products; fp32 is used" err
   else
     [ "$(hexes b1.json)" != "$(hexes r1.json)" ] || fail "bf16 is something else than fp32"
   fi
@@ -117,7 +117,7 @@ done
 unset SLUICE_CPU_FP32
 near tiles1.json library1.json 1e-6 || fail "losses on tiles are those of the library"
 [ "$(hexes tiles1.json)" != "$(hexes library1.json)" ] || fail "tiles multiply in an order of their own"
-refused 2 "--dtype fp16: it is one of fp32, bf16" --dtype fp16 gpt $small
+refused 2 "--dtype fp16: must be one of fp32, bf16" --dtype fp16 gpt $small
 
 # Weights that are saved, loaded and saved again do not change.
 run 0 --steps 0 --init w.safetensors --save w2.safetensors gpt $small
@@ -157,7 +157,7 @@ run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature
 cp out first
 run 0 --steps 0 --init w.safetensors --generate 10 --prompt "The " --temperature 0 gpt $small
 cmp -s out first || fail "the likeliest text is always the same"
-refused 2 "it is a list of numbers" --steps 0 --generate 2 --prompt words gpt $small --vocab 300
+refused 2 "must be a list of smaller numbers" --steps 0 --generate 2 --prompt words gpt $small --vocab 300
 run 0 --steps 0 --generate 40 --prompt "1 2,299" llama $small --vocab 300
 [ "$(wc -w <out)" -eq 43 ] || fail "numbers for a vocabulary that is not bytes"
 

@@ -54,7 +54,7 @@ refused 2 "--steps -1: must be between" --steps -1 gpt
 refused 2 "gpt: no training data; give --data FILE" gpt
 refused 2 "--devices gpu" --devices gpu gpt $small
 refused 2 "--devices cpu:0" --devices cpu:0 gpt $small
-refused 2 "--schedule 2f2b: it is one of" --schedule 2f2b gpt $small
+refused 2 "--schedule 2f2b: must be one of" --schedule 2f2b gpt $small
 refused 2 "--quota act=0: a register needs at least one slot" --quota act=0 gpt $small
 refused 2 "--quota act: must be NAME=N" --quota act gpt $small
 refused 2 "atc" --quota atc=1 gpt $small
@@ -64,11 +64,11 @@ run 0 --dry-run --stages 4 --microbatches 4 --quota act.b=3,-,1,2 --quota fwd@1=
 says "act.b@0=3" out; says "act.b@1=3" out; says "act.b@2=1" out; says "act.b@3=2" out
 says "fwd@1=5 " out; says "fwd@2=4 " out
 refused 2 "9 stages" --stages 9 gpt $small
-refused 2 "--cut odd: it is one of even, balanced" --cut odd gpt $small
+refused 2 "--cut odd: must be one of even, balanced" --cut odd gpt $small
 refused 2 "pieces asked for" --pieces 4096 gpt $small
 refused 3 "waits for" --pieces 3 --quota act=2 gpt $small
 refused 2 "is not a multiple of --heads" gpt $small --heads 3
-refused 2 "gpt: one model at a time" gpt $small gpt
+refused 2 "gpt: only one model is allowed, and this is not an option" gpt $small gpt
 refused 2 "--memory lots" --memory lots gpt $small
 refused 3 "its budget is 64.0 KiB" --memory 64K gpt $small
 # Options that the error message suggests make the plan fit, with no other change.
@@ -86,7 +86,7 @@ advised 4M --microbatches 4
 advised 5M --data-parallel 4 --microbatches 2
 advised 4M --data-parallel 4 --microbatches 2 --recompute full
 advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # checkpoint parts take memory too
-refused 3 "the least of what was tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
+refused 3 "the smallest plan tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
 refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
 
 # ---- bad files -------------------------------------------------------------------------

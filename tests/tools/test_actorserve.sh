@@ -97,7 +97,7 @@ PY
 told health ok || fail "it is well"
 told metrics '^sluice_ended_total{end="length"} [1-9]' || fail "it counts"
 ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
-grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
+grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen:" err || fail "a port in use is named"
 drained
 grep -qE '^[0-9-]+T[0-9:]+Z 127.0.0.1 "POST /v1/completions" 200 [0-9.]+$' access || fail "the access log: $(head -3 access)"
 grep -qE '"POST /v1/completions" 400 ' access || fail "it has what was refused"
@@ -246,9 +246,9 @@ serve "${deep[@]}" --memory 500K --weights disk --quota weights=1 "${words[@]}"
 [[ "$(ask completions "$greedy" | field '["choices"][0]["text"]')" == "$text" ]] || fail "answers are other ones"
 drained
 ends 2 "$actorserve" --port 0 --quota weights=1 model
-says "--quota weights=1: all weights are in memory" err
+says "--quota weights=1: needs --weights disk" err
 ends 2 "$actorserve" --port 0 --home act=disk model
-says "--home act: of a model that is served weights alone can live elsewhere" err
+says "--home act: a server can move only weights off the device" err
 ends 2 "$actorserve" --port 0 "${deep[@]}" --weights disk --disk nowhere "${words[@]}"
 says "nowhere" err
 
@@ -311,18 +311,18 @@ refused() {
   grep -qF -- "$named" err || fail "the message names $named"
 }
 mkdir empty
-refused "gpt: which weights? --init FILE says" gpt
+refused "gpt: needs weights: give --init FILE" gpt
 refused "actorserve: nosuch.gguf: no such file" nosuch.gguf
 ends 0 "$actorrun" --quiet --steps 1 --save long/ gpt --layers 1 --width 8 --heads 1 --context 256 --data "$reference/text.txt"
 refused "kv=2 is too small: one sequence of 256 tokens needs kv=4; a context of 128 would fit" --quota kv=2 long/
 refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
-refused "--chat-template klingon: it is a file, or one of chatml, " --chat-template klingon model
+refused "--chat-template klingon: must be a file, or one of chatml, " --chat-template klingon model
 refused "--served-model-name a,,b: a name is empty" --served-model-name a,,b model
 ends 1 "$actorserve" --port 0 --access-log /no/such/log model
 grep -qF -- "--access-log /no/such/log: No such file" err || fail "a log that cannot be written is named: $(<err)"
-refused "--tool-parser klingon: it is auto, none, or one of gpt-oss, qwen3-coder, hermes" --tool-parser klingon model
+refused "--tool-parser klingon: must be auto, none, or one of gpt-oss, qwen3-coder, hermes" --tool-parser klingon model
 refused "reasoning-parser" --reasoning-parser klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
 refused "empty/config.json" empty
@@ -330,9 +330,9 @@ refused "cannot read nothing" --replay nothing model
 refused "--memory lots: not a size" --memory lots model
 ends 3 "$actorserve" --port 0 --memory 10K model
 grep -q "budget is 10.0 KiB" err || fail "what does not fit is refused"
-refused "--devices null:1: they hold no values" --devices null:1 model
-refused "--quota act.b=2: of a model that is served" --quota act.b=2 model
-refused "--admit sometimes: it is one of reserve, recompute" --admit sometimes model
+refused "--devices null:1: these devices hold no values" --devices null:1 model
+refused "--quota act.b=2: a server has only the quotas" --quota act.b=2 model
+refused "--admit sometimes: must be one of reserve, recompute" --admit sometimes model
 refused "--host nowhere.invalid" --host nowhere.invalid model
 
 # A write error ends the server with status 1 and a message that names the file; the same holds for

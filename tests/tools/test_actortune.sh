@@ -53,15 +53,15 @@ refused 2 "--microbatches 8..4: not a list" --microbatches 8..4 gpt $small
 refused 2 "--chunks two: not a list" --chunks two gpt $small
 refused 2 "--memory 8G..1G: not a size" --memory 8G..1G gpt $small
 refused 2 "--memory lots: not a size" --memory lots gpt $small
-refused 2 "--schedule 2f2b: it is one of" --schedule 1f1b,2f2b gpt $small
+refused 2 "--schedule 2f2b: must be one of" --schedule 1f1b,2f2b gpt $small
 refused 2 "--schedule auto: actortune is a search itself" --schedule auto gpt $small
-refused 2 "on null devices nothing takes time" --devices null:4 gpt $small
+refused 2 "null devices take no time" --devices null:4 gpt $small
 refused 2 "nowhere.json" --profile nowhere.json gpt $small
 refused 2 "cannot write no/such/f.svg" --svg no/such/f.svg gpt $small
 refused 2 "is not a multiple of --heads" --devices timed:4 gpt $small --heads 3
 refused 2 "60 stages asked for" --devices timed:60 gpt $small
 refused 2 "measuring with actorrun failed: gpt: no training data" --stages 4 gpt
-refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
+refused 3 "no plan fits in 64 KiB per device: the smallest plan found needs" \
   --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
 
 # ---- the small GPT on four CPU devices: commands make the plans, runs need the stated memory --

@@ -67,7 +67,7 @@ refused() { # refused STATUS SAYS ARGUMENT...
   ends "$status" timeout -s KILL 60 "$actorrun" --auto "$@" "${gpt[@]}"
   grep -qF -- "$says" err || fail "$*: does not say $says"
 }
-refused 2 "--auto: plan on cpu devices: how long anything takes there is not known"
+refused 2 "--auto: plan on cpu devices: durations are not known"
 refused 2 "--auto with --schedule gpipe: " --machine one.json --schedule gpipe
-refused 3 "nothing fits in 1.0 KiB: the smallest plan needs" --machine one.json --memory 1K --stages 1
+refused 3 "no plan fits in 1.0 KiB: the smallest plan needs" --machine one.json --memory 1K --stages 1
 refused 2 "--machine here: this machine has not been measured" --machine here

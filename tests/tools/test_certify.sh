@@ -46,7 +46,7 @@ says 'step 3: transformer.h.1.ln_1.weight differs from changed.jsonl, and 0 more
 ends 2 "${run[@]}" --steps 5 --seed 2 --recheck whole.jsonl "${model[@]}"
 says 'step 1: transformer.h.0.attn.c_attn.bias differs from whole.jsonl' err
 ends 2 "${run[@]}" --steps 6 --recheck whole.jsonl "${model[@]}"
-says 'whole.jsonl: it has no step 6' err
+says 'whole.jsonl: has no step 6' err
 echo '{"step": 1' >torn.jsonl
 ends 2 "${run[@]}" --steps 1 --recheck torn.jsonl "${model[@]}"
 says 'torn.jsonl:1: not JSON' err
@@ -55,5 +55,5 @@ says 'absent.jsonl' err
 ends 2 "${run[@]}" --steps 1 --devices timed:1 --certify a.jsonl "${model[@]}"
 says '--certify: timed devices hold no values' err
 ends 2 "${run[@]}" --steps 1 --certify no/such/folder.jsonl "${model[@]}"
-says '--certify no/such/folder.jsonl: cannot be written' err
+says '--certify no/such/folder.jsonl: cannot write the file' err
 echo "--certify: a run is the same step by step, or the difference is named"

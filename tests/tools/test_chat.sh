@@ -89,14 +89,14 @@ refused() {
   grep -qF -- "$named" err || fail "the message names $named"
 }
 chat=(--init model --generate 4 --chat hi)
-refused "--chat-template klingon: it is a file, or one of chatml, " "${chat[@]}" --chat-template klingon llama
+refused "--chat-template klingon: must be a file, or one of chatml, " "${chat[@]}" --chat-template klingon llama
 refused "chat template mistral: it says: it has no system messages" "${chat[@]}" --chat-template mistral --chat-system x llama
 template smollm2
 refused "tokens leave no room for an answer in a context of 16" "${chat[@]}" llama --context 16
-refused "--prompt: not with --chat" "${chat[@]}" --prompt x llama
-refused "--chat-system: of which chat?" --init model --generate 4 --chat-system x llama
-refused "--generate N says" --init model --chat hi llama
-refused "--tokenizer FILE names one" --init "$reference/hf_llama" --generate 4 --chat hi llama
+refused "--prompt: cannot be combined with --chat" "${chat[@]}" --prompt x llama
+refused "--chat-system: needs --chat TEXT" --init model --generate 4 --chat-system x llama
+refused "--chat: needs --generate N, the maximum length of the answer" --init model --chat hi llama
+refused "give --tokenizer FILE" --init "$reference/hf_llama" --generate 4 --chat hi llama
 sed -i "s/endif %}{{'<|im_start/endif %}{{ x | frobnicate }}{{'<|im_start/" model/tokenizer_config.json
 refused "has a chat template that is not understood, line 1 of the template: filter \"frobnicate\" is not known; --chat-template NAME" \
   "${chat[@]}" llama

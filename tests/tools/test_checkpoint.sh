@@ -48,8 +48,8 @@ ends_as() {
 whole() { ls "$1" | grep -cE '^step-[0-9]+$'; }
 
 # ---- the command line ------------------------------------------------------------------
-refused 2 "--resume: of which checkpoints?" --resume
-refused 2 "--every: of which checkpoints?" --every 5
+refused 2 "--resume: needs --checkpoint DIR" --resume
+refused 2 "--every: needs --checkpoint DIR" --every 5
 refused 2 "--every 0: must be between" --checkpoint x --every 0
 refused 2 "--checkpoint: timed devices hold no values" --devices timed:2 --checkpoint x
 refused 2 "--checkpoint: cannot make the folder no/such/x" --checkpoint no/such/x
@@ -69,17 +69,17 @@ done
 # ---- resuming --------------------------------------------------------------------------
 rm -rf c
 run 0 --steps 9 --stages 4 --report a.json --checkpoint c --every 4 --resume
-says "no checkpoint in c yet: starting anew" out
+says "no checkpoint in c yet: starting from step 0" out
 refused 2 "step-9 of an earlier run exists; resume (--resume) to continue from it" --checkpoint c --steps 12
 for stages in "${resumed_on[@]}"; do
   cp -r c c$stages
   run 0 --steps 20 --stages $stages --report b.json --save b.safetensors --checkpoint c$stages \
     --every 4 --resume
-  says "going on from c$stages/step-9, written by 4 stages" out
+  says "resuming from c$stages/step-9, written by 4 stages" out
   same "4 stages resumed on $stages" full.json a.json b.json
   cmp -s full.safetensors b.safetensors || fail "resumed on $stages: its weights are the same"
   run 0 --steps 20 --stages $stages --checkpoint c$stages --resume
-  says "nothing is left to do" out
+  says "nothing left to do" out
 done
 cp -r c more
 for steps in "${again[@]}"; do # repeatedly, each time with another plan
@@ -144,13 +144,13 @@ for harm in "${some[@]}"; do
   cp -r whole c
   $harm 2>err || fail "$harm"
   run 0 --steps 20 --stages 2 --report b.json --checkpoint c --every 4 --resume
-  says "checkpoint step-8 is not whole and not used" err
-  says "going on from c/step-4" out
+  says "checkpoint step-8 is incomplete and is skipped" err
+  says "resuming from c/step-4" out
   ends_as full.json b.json || fail "$harm: not the curve"
   [ -d c/step-8.damaged ] || fail "it is set aside"
 done
 for step in c/step-[0-9]*[0-9]; do : >$step/manifest.json; done
-refused 2 "none of the 2 checkpoints in c is whole" --checkpoint c --resume --steps 30
+refused 2 "none of the 2 checkpoints in c is complete" --checkpoint c --resume --steps 30
 
 # ---- one run at a time; Ctrl-C ---------------------------------------------------------
 rm -rf c

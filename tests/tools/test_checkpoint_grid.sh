@@ -67,7 +67,7 @@ for i in ${!layouts[@]}; do
     [ $k -eq $i ] && continue
     cp -r c$i d
     run ${layouts[k]} --steps 6 --report b.json --checkpoint d --resume
-    says "going on from d/step-4, written by" out
+    says "resuming from d/step-4, written by" out
     near full$i.json b.json || fail "${layouts[i]}, then ${layouts[k]}: far from the curve"
     rm -r d
   done

@@ -66,32 +66,32 @@ refused() {
   ends 2 "$actorrun" --config bad.toml --dry-run gpt "${model[@]}"
   says "$1" err
 }
-refused "bad.toml:2: stpes: there is no such option; is it steps?" 'seed = 1' 'stpes = 3'
-refused "bad.toml:1: steps: a whole number is wanted" 'steps = "3"'
-refused "bad.toml:1: steps: a whole number is wanted" 'steps = 3.5'
-refused "bad.toml:1: steps: a whole number is wanted" 'steps = [1, 2]'
-refused "bad.toml:1: watchdog: a number is wanted" 'watchdog = true'
-refused "bad.toml:3: quiet: true or false is wanted" '# a comment' '' 'quiet = 1'
-refused "bad.toml:1: quota: a string, or an array of strings is wanted" 'quota = 2'
-refused "bad.toml:1: quota: a string, or an array of strings is wanted" 'quota = ["a=1", 2]'
+refused "bad.toml:2: stpes: unknown option; did you mean steps?" 'seed = 1' 'stpes = 3'
+refused "bad.toml:1: steps: must be a whole number" 'steps = "3"'
+refused "bad.toml:1: steps: must be a whole number" 'steps = 3.5'
+refused "bad.toml:1: steps: must be a whole number" 'steps = [1, 2]'
+refused "bad.toml:1: watchdog: must be a number" 'watchdog = true'
+refused "bad.toml:3: quiet: must be true or false" '# a comment' '' 'quiet = 1'
+refused "bad.toml:1: quota: must be a string, or an array of strings" 'quota = 2'
+refused "bad.toml:1: quota: must be a string, or an array of strings" 'quota = ["a=1", 2]'
 refused "bad.toml:1: steps: --steps -1: must be between" 'steps = -1'
-refused "bad.toml:1: help: only the command line can say it" 'help = true'
-refused "bad.toml:1: config: only the command line can say it" 'config = "x"'
-refused "bad.toml:2: model.layer: there is no such option; is it layers?" '[model]' 'layer = 2'
-refused "bad.toml:2: model.layers: a whole number is wanted" '[model]' 'layers = "2"'
-refused "bad.toml:2: model.name: a string is wanted" '[model]' 'name = 2'
-refused "bad.toml:2: other.steps: there is one table, [model]" '[other]' 'steps = 2'
-refused "bad.toml:1: steps: a whole number is wanted" 'steps = 2026-01-01'
-refused "bad.toml:1: prompt: a zero byte in a text" 'prompt = "a\u0000b"'
-refused "bad.toml:1: model.x: there is no such option" '[model.x]' 'layers = 2'
+refused "bad.toml:1: help: allowed only on the command line" 'help = true'
+refused "bad.toml:1: config: allowed only on the command line" 'config = "x"'
+refused "bad.toml:2: model.layer: unknown option; did you mean layers?" '[model]' 'layer = 2'
+refused "bad.toml:2: model.layers: must be a whole number" '[model]' 'layers = "2"'
+refused "bad.toml:2: model.name: must be a string" '[model]' 'name = 2'
+refused "bad.toml:2: other.steps: unknown table; the only table is [model]" '[other]' 'steps = 2'
+refused "bad.toml:1: steps: must be a whole number" 'steps = 2026-01-01'
+refused "bad.toml:1: prompt: the string has a zero byte" 'prompt = "a\u0000b"'
+refused "bad.toml:1: model.x: unknown option" '[model.x]' 'layers = 2'
 refused "bad.toml:1: " 'steps = = 3'
 refused "bad.toml:2: " 'steps = 3' 'steps = 4'
 printf '[model]\nlayers = 2\n' >bad.toml
 ends 2 "$actorrun" --config bad.toml
-says "bad.toml:2: model.layers: no MODEL is named" err
+says "bad.toml:2: model.layers: unknown option, and no MODEL is named" err
 ends 2 "$actorrun" --config none.toml gpt "${model[@]}"
 says "--config none.toml: cannot open none.toml" err
 ends 2 "$actorrun" --config c.toml --config c.toml
-says "one file, and it is c.toml" err
+says "only one file is allowed, and c.toml was given first" err
 ends 2 "$actorrun" --config
 says "--config needs a value" err

@@ -58,7 +58,7 @@ kill "$pid"
 stopped "$pid" "the run"
 same_as_alone
 [[ ! -e $work/sluice-$(id -u)/$pid ]] || fail "the socket is left behind"
-refuse "no run of this user" 2 quota
+refuse "this user has no run with process id" 2 quota
 
 # Impossible requests are rejected.
 "${run[@]}" "${endless[@]}" "${model[@]}" >/dev/null 2>&1 &
@@ -70,10 +70,10 @@ refuse "can have 1 to" 2 quota act=1000
 refuse "at least one slot" 2 quota act.b@2=0
 refuse "must be a number" 2 quota act.b@1=4294967298
 refuse "no quota h2d" 2 quota h2d=2
-refuse "one change at a time" 2 quota act.b=2,3
+refuse "change one quota at a time" 2 quota act.b=2,3
 refuse "no quota nothing" 2 quota nothing=3
 refuse "must be NAME=N" 2 quota act
-refuse "are known" 2 stop
+refuse "unknown command" 2 stop
 kill "$pid"
 wait "$pid" || :
 
@@ -109,7 +109,7 @@ while kill -0 "$launcher" 2>/dev/null; do
     ((changed != 12)) || kill "$launcher" # requests also arrive while the run ends
     [[ $(grep -c "^process" "$work/answer") == 4 ]] || fail "$quota: $(cat "$work/answer")"
   else
-    grep -q "no run of this user\|has not answered\|cannot finish\|wait" "$work/answer" ||
+    grep -q "this user has no run\|has not answered\|does not answer\|cannot finish\|wait" "$work/answer" ||
       fail "$quota: $(cat "$work/answer")"
   fi
   sleep 0.05

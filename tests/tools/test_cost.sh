@@ -49,7 +49,7 @@ for text in F F= F=1: F=:1 F=-1 F=1:x F=1,,B=1 G=1 comm=1:2 F=1e9 F=nan; do
   refused "not a list such as" $text --stages 2
 done
 
-refused "block head is on all stages, so say it stage by stage" F=1,B=1,head.F=1 --stages 2
+refused "block head is on all stages; give one value per stage, such as 1:1:1" F=1,B=1,head.F=1 --stages 2
 refused "no such block is spread" F=1:1,B=1,head.F=1:1 --stages 2
 
 # If all stages are alike, a list equals a single number.

@@ -46,7 +46,7 @@ says '["parts/1.u16", "parts/2.u32"]' <(tr -s ' \t\n' ' ' <other | sed 's/\[ /[/
 ends 2 "$actorrun" "${model[@]}" --data t.bin
 says "t.bin: read as uint16 every second token is next to 0" err
 ends 2 "$actorrun" "${model[@]}" --data t.dat
-says "t.dat is no text, and its name does not say what it holds" err
+says "t.dat is not text, and its name does not say what it holds" err
 ends 2 "$actorrun" "${model[@]}" --data t.u16 --data no.u16
 says "no.u16: No such file" err
 
@@ -100,7 +100,7 @@ kill -9 "$pid"
 wait "$pid" 2>/dev/null || :
 begins "${long[@]}"
 printf '\1\0\1\0' | dd of=changing.u16 conv=notrunc bs=1 seek=64 2>/dev/null
-ends_with 2 "changing.u16 holds other data than when the run began"
+ends_with 2 "changing.u16 has changed since the run began"
 cp t.u16 changing.u16
 if ! grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   begins "${long[@]}"
@@ -108,5 +108,5 @@ if ! grep -q 'SLUICE_SANITIZE:[A-Z]*=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   got=0
   wait "$pid" || got=$?
   ((got == 1 || got == 2)) || fail "status $got of a run whose file was cut off"
-  grep -q "bus error: changing.u16 was cut off\|changing.u16 has become shorter" err || fail "a file that was cut off is not named"
+  grep -q "bus error: changing.u16 was truncated\|changing.u16 has become shorter" err || fail "a file that was cut off is not named"
 fi

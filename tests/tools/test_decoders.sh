@@ -115,12 +115,12 @@ edited() {
 }
 edited gpt_oss '"swiglu_limit": 1.5' '"swiglu_alpha": 2' swiglu_alpha
 edited gpt_oss '"model_type"' '"quantization_config": {"quant_method": "fp8"}, "model_type"' 'quant_method is fp8'
-edited gpt_oss '"sliding_attention",' '"chunked_attention",' 'layer_types is no pattern of windows'
+edited gpt_oss '"sliding_attention",' '"chunked_attention",' 'layer_types must have full_attention in every N-th layer and windows in all others'
 edited deepseek_v3 '"model_type"' '"scoring_func": "softmax", "model_type"' scoring_func
 edited deepseek_v3 '"n_shared_experts": 1' '"n_shared_experts": 0' n_shared_experts
 edited deepseek_v3 '"topk_group": 2' '"topk_group": 9' '--top-groups 9'
 refused "attention_sinks" --steps 1 --pieces 2 gpt-oss "${train[@]}" "${small[@]}"
 refused "experts take all tokens routed to them" --steps 1 gpt-oss "${train[@]}" "${small[@]}" --expert-capacity 2
 refused "--rope-dim 5: must be even" --steps 1 deepseek "${train[@]}" "${small[@]}" --rope-dim 5
-refused "no model of Hugging Face's is as deepseek with these options" --steps 1 --save x/ deepseek "${train[@]}" "${small[@]}"
+refused "no config.json is possible: no Hugging Face model matches deepseek with these options; save the weights alone (--save FILE.safetensors)" --steps 1 --save x/ deepseek "${train[@]}" "${small[@]}"
 echo "decoders: gpt-oss, DeepSeek-V3"

@@ -57,7 +57,7 @@ refused "--qk-norm 1 contradicts $reference/hf_llama/config.json, which says 0 (
   "${train[@]}" --qk-norm
 refused "llama: --qk-norm and --qk-norm-whole exclude each other" --steps 1 llama "${train[@]}" --qk-norm --qk-norm-whole
 refused "llama: --norms here: must be before, after or both" --steps 1 llama "${train[@]}" --norms here
-refused "no model of Hugging Face's is as llama with these options" --steps 1 --save x/ llama "${train[@]}" --qk-norm --norms after
+refused "no config.json is possible: no Hugging Face model matches llama with these options; save the weights alone (--save FILE.safetensors)" --steps 1 --save x/ llama "${train[@]}" --qk-norm --norms after
 # With --exact the bits are the same on any grid.
 exact=("$actorrun" --quiet --exact --steps 2)
 words=(llama --data "$reference/text.txt" --context 64 --batch 4 --layers 2 --width 32 --heads 4 --kv-heads 2 --exact-leaf 32 --packed
@@ -92,17 +92,17 @@ made phi3 --packed --window 9
 made qwen3 --qk-norm --tied --bias attention
 made mistral --window 9
 made llama --theta 500
-refused "of models with a --window only mistral, phi3 and gemma3_text are known" --save made/ llama "${train[@]}" --window 8 --qk-norm
-refused "no model of Hugging Face's is as llama with these options" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2
+refused "no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" --window 8 --qk-norm
+refused "no config.json is possible: no Hugging Face model matches llama with these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2
 refused "llama: --gate relu: must be silu or gelu" --steps 1 llama "${train[@]}" --gate relu
-edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'sees pictures'
+edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'takes images'
 edited gemma3 '"attn_logit_softcapping": null' '"attn_logit_softcapping": 50' attn_logit_softcapping
 edited gemma3 '"use_bidirectional_attention": false' '"use_bidirectional_attention": true' use_bidirectional_attention
 edited gemma3 '"gelu_pytorch_tanh"' '"gelu"' hidden_activation
-edited gemma3 '"num_hidden_layers": 4' '"num_hidden_layers": 3' 'layer_types is no pattern of windows'
-edited gemma3 '"sliding_attention",' '"chunked_attention",' 'layer_types is no pattern of windows'
+edited gemma3 '"num_hidden_layers": 4' '"num_hidden_layers": 3' 'layer_types must have full_attention in every N-th layer and windows in all others'
+edited gemma3 '"sliding_attention",' '"chunked_attention",' 'layer_types must have full_attention in every N-th layer and windows in all others'
 edited gemma3 '"sliding_window": 7' '"sliding_window": null' 'sliding_window is null, but some layers have one'
-edited gemma3 '"rope_type": "default"' '"rope_type": "linear", "factor": 2' 'angles of sliding_attention are stretched'
+edited gemma3 '"rope_type": "default"' '"rope_type": "linear", "factor": 2' 'scaled rotary positions in sliding_attention are not supported'
 edited gemma3 '"full_attention": {' '"chunked_attention": {' chunked_attention
 edited phi3 '"rope_type": "default"' '"rope_type": "longrope", "short_factor": [1], "long_factor": [2]' 'rope_type longrope is not supported'
 edited phi3 '"partial_rotary_factor": 1.0' '"partial_rotary_factor": 0.5' partial_rotary_factor

@@ -50,10 +50,10 @@ refused() {
   ends 2 "$actorrun" --steps 2 --quiet "$@"
   says "$text" err
 }
-refused '--distill: from which model?' --distill kl "${student[@]}"
-refused '--distill js: the only way is kl' --teacher teacher --distill js "${student[@]}"
-refused '--distill top=x: not as KEY=VALUE' --teacher teacher --distill kl:top=x "${student[@]}"
-refused '--teacher nowhere: a Hugging Face folder' --teacher nowhere "${student[@]}"
+refused '--distill: needs --teacher DIR' --distill kl "${student[@]}"
+refused '--distill js: must be kl, as in kl:top=64,temperature=1' --teacher teacher --distill js "${student[@]}"
+refused '--distill top=x: must be KEY=VALUE' --teacher teacher --distill kl:top=x "${student[@]}"
+refused '--teacher nowhere: must be a Hugging Face folder' --teacher nowhere "${student[@]}"
 refused 'the teacher: gpt: --positions 32 is less than --context 64' --teacher teacher "${longer[@]}"
 refused 'with a vocabulary of 256, but the model reads 8 rows of 32 with 300' --teacher teacher "${student[@]}" --vocab 300
-refused '--teacher: not with --preferences' --teacher teacher --preferences x "${student[@]}"
+refused '--teacher: cannot be combined with --preferences: a run has one objective' --teacher teacher --preferences x "${student[@]}"

@@ -138,11 +138,11 @@ for way in nothing evaluated; do
 done
 (($(lanes evaluated.plan) * 2 == $(lanes nothing.plan) * 3)) || fail "$(lanes evaluated.plan) lanes, $(lanes nothing.plan) without"
 
-refused "--patience: of what? --eval FILE says" --patience 3 "${model[@]}"
-refused "--eval-every 100: the run ends before, with --steps 20" --eval x --steps 20 "${model[@]}"
-refused "--eval-every 30: not a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
+refused "--patience: needs --eval FILE, or --eval-every N for rows that the model's data holds out" --patience 3 "${model[@]}"
+refused "--eval-every 100: the run ends earlier, with --steps 20, and would evaluate nothing" --eval x --steps 20 "${model[@]}"
+refused "--eval-every 30: must be a multiple of --every 20" --eval x --eval-every 30 --checkpoint d --every 20 \
   "${model[@]}"
 refused "no.txt: No such file" --eval no.txt "${model[@]}"
 head -c 12 "$train" >small.txt
 refused "small.txt" --eval small.txt "${model[@]}"
-refused "--eval-rows: of what? --eval FILE says" --eval-rows 3 "${model[@]}"
+refused "--eval-rows: needs --eval FILE, or --eval-every N for rows that the model's data holds out" --eval-rows 3 "${model[@]}"

@@ -76,7 +76,7 @@ huge=(gpt --layers 96 --width 12288 --heads 96 --context 2048 --batch 512 --voca
 for what in --dry-run "--steps 1"; do
   # shellcheck disable=SC2086
   ends 3 "$actorrun" $what "${huge[@]}"
-  grep -qE 'the plan needs [0-9.]+ TiB but this host has [0-9.]+ [GT]iB .*; (these would fit|the least of what was tried is)' err ||
+  grep -qE 'the plan needs [0-9.]+ TiB but this host has [0-9.]+ [GT]iB .*; (these would fit|the smallest plan tried is)' err ||
     fail "no numbers: $(cat err)"
 done
 ends 3 "$actorrun" --stages 4 --microbatches 8 --dry-run "${huge[@]}"

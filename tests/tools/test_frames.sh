@@ -93,8 +93,8 @@ sed '4s/"frames": \[/"frames": [-1, /' prompts.jsonl >minus.jsonl
 bad 'prompt 1 has 0 frames, but the model reads 3 per prompt' --prompts none.jsonl "${model[@]}"
 bad 'prompt 2 has frame 999999, but the file has' --prompts many.jsonl "${model[@]}"
 bad 'prompt 3 has 11 placeholders for encoder rows (token 1), but the encoder makes 12' --prompts marks.jsonl "${model[@]}"
-bad 'minus.jsonl:4: "frames" is an array of numbers of frames' --prompts minus.jsonl "${model[@]}"
+bad 'minus.jsonl:4: "frames" must be an array of frame numbers' --prompts minus.jsonl "${model[@]}"
 bad 'tokens.npy: not an array of frames, each f32[4, 16]' "${model[@]}" --frames tokens.npy
 bad 'nothing.npy' "${model[@]}" --frames nothing.npy
 ends 2 "$actorrun" --quiet --steps 1 "${rl[@]:0:10}" gpt --layers 1 --width 16 --heads 2 --vocab 128 --context 20 --batch 16
-says 'prompt 1 has frames, and model gpt reads none' err
+says 'prompt 1 has frames, but model gpt takes none' err

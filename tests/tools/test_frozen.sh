@@ -89,7 +89,7 @@ refused() {
   ends 2 "$actorrun" --steps 1 "$@" llama "${train[@]}"
   says "$named" err
 }
-refused "--frozen stored: as in which file? --init says" --frozen stored "${lora[@]}"
+refused "--frozen stored: needs --init with the stored weights" --frozen stored "${lora[@]}"
 refused "frozen" --frozen half --init "$tiny" "${lora[@]}"
 refused "no frozen weight can keep its file's format" --frozen stored --init "$tiny"
 refused "cannot keep its file's format: devices hold shards of it" --frozen stored --init "$tiny" "${lora[@]}" \

@@ -49,7 +49,7 @@ refused() {
   ends 2 "$actorrun" --quiet "$@"
   grep -qF -- "$named" err || fail "the message names $named: $(<err)"
 }
-refused "--generate: what 2 processes have learned the first one writes with when all have saved it: --save FILE" \
+refused "--generate: with 2 processes, it also needs --save FILE" \
   -n 2 --stages 2 --steps 2 --generate 9 "${model[@]}" --data "$text"
 refused "op layer.0/concat.1 (concat) cannot be served" --steps 2 --generate 9 \
   "$SLUICE_SOURCE/examples/gru.c" --data "$text"

@@ -51,7 +51,7 @@ edited() {
   LC_ALL=C sed "s/$1/$2/" "$tiny" >edited.gguf
   refused "$3" --init edited.gguf llama "${train[@]}"
 }
-edited general.architecture general.architectura 'architecture "" is not known'
+edited general.architecture general.architectura 'unknown architecture ""'
 edited llama.block_count llamb.block_count "has no llama.block_count"
 edited token_embd.weight tokem_embd.weight "has no tensor token_embd.weight"
 edited blk.1.ffn_up.weight blk.1.ffn_op.weight "has no tensor model.layers.1.mlp.up_proj.weight"
@@ -215,7 +215,7 @@ both = open("both.gguf", "r+b")
 both.seek(16)
 both.write(struct.pack("<Q", count + len(keys)))
 PY
-refused "part.gguf is one of the 3 files of a model" --init part.gguf llama "${train[@]}"
+refused "part.gguf is one of 3 split files of a model, and only a single file can be read (llama-gguf-split --merge makes one)" --init part.gguf llama "${train[@]}"
 small=(--layers 1 --width 16 --heads 2 --vocab 700)
 ends 0 "$actorrun" --quiet --report one --tokenizer tokens.gguf --steps 1 llama "${train[@]}" "${small[@]}"
 ends 0 "$actorrun" --quiet --report two --tokenizer "$reference/tokenizers/smollm.json" --steps 1 llama "${train[@]}" "${small[@]}"

@@ -65,6 +65,6 @@ refused() {
   ends 2 "$actorrun" --steps 0 "$@"
   grep -qF -- "$named" err || fail "the message names $named"
 }
-refused "tensors are written as f32, f16, bf16, q8_0, q4_0 or q4_k" --save a.gguf:q3_k "${wide[@]}"
-refused "of gpt with these options there are no GGUF files here" --save a.gguf gpt --data "$reference/text.txt"
-refused "one process writes a GGUF file" --save a.gguf -n 2 --stages 2 llama --layers 2 --data "$reference/text.txt"
+refused "the type must be f32, f16, bf16, q8_0, q4_0 or q4_k" --save a.gguf:q3_k "${wide[@]}"
+refused "gpt with these options cannot be written as GGUF; save to a folder or FILE.safetensors" --save a.gguf gpt --data "$reference/text.txt"
+refused "only a run of one process can write a GGUF file; save to a folder" --save a.gguf -n 2 --stages 2 llama --layers 2 --data "$reference/text.txt"

@@ -169,11 +169,11 @@ refused "h.0/attention_packed.1" --tensor 5 --sbp h.0/attention_packed.1=-,S2 "$
 refused "4 units" --tensor 5 --sbp h.0/attention_packed.1=-,S2 "${gpt[@]}"
 refused "transformer.wte.weight" --tensor 300 --sbp transformer.wte.weight=-,S0 "${gpt[@]}"
 refused "256 units" --tensor 300 --sbp transformer.wte.weight=-,S0 "${gpt[@]}"
-refused "--shard optimizer: among which devices? --data-parallel says" --shard optimizer \
+refused "--shard optimizer: needs several devices per stage, by --data-parallel or --sequence" --shard optimizer \
   "${gpt[@]}"
-refused "--shard half: it is one of nothing, optimizer" --data-parallel 2 --shard half "${gpt[@]}"
-refused "--recompute all: it is one of none, selective, full, whole" --recompute all "${gpt[@]}"
-refused "--grain fine: it is one of pass, layer" --tensor 2 --grain fine "${gpt[@]}"
+refused "--shard half: must be one of nothing, optimizer" --data-parallel 2 --shard half "${gpt[@]}"
+refused "--recompute all: must be one of none, selective, full, whole" --recompute all "${gpt[@]}"
+refused "--grain fine: must be one of pass, layer" --tensor 2 --grain fine "${gpt[@]}"
 refused "no parameter or op is called transformer.wtf.weight; the nearest are transformer.wte" \
   --tensor 2 --sbp transformer.wtf.weight=-,S0 "${gpt[@]}"
 refused "no parameter or op is called h.9/add.1" --data-parallel 2 --sbp h.9/add.1=S0,- "${gpt[@]}"
@@ -196,6 +196,6 @@ refused "4 cpu devices were given, but 2 pipeline stages of 4 devices each need 
 refused "5 processes are too many for 4 pipeline devices" -n 5 --tensor 2 --stages 2 "${gpt[@]}"
 refused "--data-parallel 0: must be between 1 and" --data-parallel 0 "${gpt[@]}"
 refused "at most 65536 devices can share a stage" --data-parallel 65536 --tensor 65536 "${gpt[@]}"
-refused "at most 65536 devices are possible" --data-parallel 65536 --stages 65536 "${gpt[@]}"
-refused "--parallel 2 decides by itself" --parallel 2 --tensor 2 "${gpt[@]}"
+refused "devices each are more than the maximum of 65536 devices" --data-parallel 65536 --stages 65536 "${gpt[@]}"
+refused "--parallel 2 replaces --data-parallel and --tensor: give one or the other" --parallel 2 --tensor 2 "${gpt[@]}"
 echo "grids: fine"

@@ -44,7 +44,7 @@ check() {
     [[ $group == --* ]] || group="--help $group"
     # shellcheck disable=SC2086 # two words
     ends 2 "$@" $group
-    says "there is no such group" err
+    says "unknown group of options" err
     says "$(sed -n 1p groups), $(sed -n 2p groups), " err
     says ", all" err
   done

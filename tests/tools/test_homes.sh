@@ -111,7 +111,7 @@ refused 2 "folder $apart/nosuchdir: No such file" --home act=disk --disk "$apart
 refused 2 "home kv=disk: keys and values move piece by piece, one block after another (--pieces K --piece-order layers)" \
   --home kv=disk --pieces 2
 refused 2 "piece order layers: needs sequences cut into pieces (--pieces K)" --piece-order layers
-refused 2 "--piece-order rows: it is one of tokens, layers" --piece-order rows
+refused 2 "--piece-order rows: must be one of tokens, layers" --piece-order rows
 refused 2 "grain pass: piece order layers runs block by block, which needs grain layer" \
   --grain pass --piece-order layers --pieces 2
 ends 0 "$actorrun" "${job[@]}" --stages 2 --piece-order layers --pieces 2 "${model[@]}"
@@ -152,13 +152,13 @@ ends 0 "${whole[@]}" --memory "$memory" --home auto --home act@h.5=device --reco
   --report auto.json "${large[@]}"
 same kept.json auto.json "-n 2 --home auto"
 
-refused 2 "home auto: of how much memory? --memory SIZE says what a device has" --home auto
-refused 2 "home auto with --schedule auto: one of them at a time" --home auto --memory 1M --schedule auto
+refused 2 "home auto: needs --memory SIZE, the memory of a device" --home auto
+refused 2 "home auto cannot be combined with --schedule auto" --home auto --memory 1M --schedule auto
 refused 2 "--host-memory much: not a size such as 64G" --home act=disk --host-memory much
 refused 2 "recompute full@nope: the model has no block of that name; its last is head" --recompute full@nope
-refused 2 "--recompute all: it is one of none, selective, full, whole" --recompute all@h.1
-refused 3 "home auto: of" --home auto --memory 10K
-says "plans none fits; what takes least of a device, --" err
+refused 2 "--recompute all: must be one of none, selective, full, whole" --recompute all@h.1
+refused 3 "home auto: none of" --home auto --memory 10K
+says "plans fits; the smallest, --" err
 says "(there is 10.0 KiB)" err
 
 # ---- no leftovers -------------------------------------------------------------------------

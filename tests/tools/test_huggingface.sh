@@ -106,9 +106,9 @@ ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'stride' err
 sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor": 2}/' chunked/config.json >one_chunk/config.json
 ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
-says 'dual_chunk_attention_config does not go with rope_type linear' err
+says 'dual_chunk_attention_config cannot be used with rope_type linear' err
 ends 2 "$actorrun" --steps 1 --init chunked --save x.gguf llama "${long[@]}"
-says 'GGUF files know no positions in chunks' err
+says 'GGUF files cannot describe positions in chunks' err
 ends 2 "$actorrun" --steps 1 --pieces 2 --init chunked llama "${long[@]}"
 says '(attention_dual)' err
 ends 2 "$actorrun" --steps 1 --init chunked llama "${long[@]}" --document-end 10
@@ -163,7 +163,7 @@ edited '"rope_type": "default"' '"rope_type": "longrope", "factor": 2' longrope
 edited '"rope_type": "default"' '"rope_type": "yarn", "factor": 2, "mscale": 1' mscale
 edited '"mlp_bias": false' '"sliding_window": 16' "sliding window of 16"
 edited '"vocab_size": 256' '"vocab_size": 300' model.embed_tokens.weight
-edited '^{' '' "no JSON object"
+edited '^{' '' "not a JSON object"
 
 # Known keys have no effect or describe what Sluice does; any other key is rejected.
 python3 - "$reference" <<'PY'
@@ -298,7 +298,7 @@ for how in placed early several; do cmp named.losses $how.losses || fail "a fold
 run placed --steps 1 "$reference/gguf/tiny.gguf" "${train[@]}"
 run early --steps 1 --init "$reference/gguf/tiny.gguf" "${train[@]}"
 cmp placed.losses early.losses || fail "so does a GGUF file"
-refused "no MODEL was given, whose option --data may be" --init "$reference/hf_llama/model.safetensors" "${train[@]}"
+refused "unknown option --data, and no MODEL was given that could have it; see" --init "$reference/hf_llama/model.safetensors" "${train[@]}"
 refused "pointer.gguf is a pointer of git-lfs" pointer.gguf "${train[@]}"
 mkdir gpt
 ends 0 "$actorrun" --quiet --steps 1 gpt --data "$data" --layers 1 --width 8 --heads 1 --context 8
@@ -311,7 +311,7 @@ run steps --steps 15 --lr-schedule cosine:min-lr=0,decay-steps=15 "$reference/hf
 cmp epochs.losses steps.losses || fail "half an epoch is 15 steps"
 [[ $(wc -l <epochs.losses) == 15 ]] || fail "of 114 sequences 57 are 15 steps of 4"
 refused "--steps 7 contradicts --epochs 0.5, which are 15" --epochs 0.5 --steps 7 "$reference/hf_llama" --data "$data" --context 32 --batch 4
-refused "--epochs: pipeline has no --data" --epochs 1 pipeline
+refused "--epochs: pipeline lacks --data" --epochs 1 pipeline
 
 # ---- text through the tokenizer -----------------------------------------------------------------------
 
@@ -356,6 +356,6 @@ XDG_CACHE_HOME=/proc run nowhere --init tokens --steps 2 llama "${train[@]:2}" -
 cmp nowhere.losses fourth.losses || fail "without a place to keep them they are the same"
 
 printf 'abc\xff' >bad.txt
-refused "bad.txt: byte 3 is no UTF-8" --init tokens llama "${train[@]}" --data bad.txt
+refused "bad.txt: byte 3 is not UTF-8" --init tokens llama "${train[@]}" --data bad.txt
 echo '{}' >tokens/tokenizer.json
 refused "tokens/tokenizer.json: there is no model" --init tokens llama "${train[@]}"

@@ -59,7 +59,7 @@ refused() {
   timeout -s KILL 60 "$actorrun" --dry-run --tensor 2 "$@" "${gpt[@]}" >out 2>err && fail "not refused: $*"
   grep -qF -- "$says" err || fail "$*: does not say $says"
 }
-refused "--exchange between: it is one of beside, inline" --exchange between
+refused "--exchange between: must be one of beside, inline" --exchange between
 refused "no parameter or op is called layernrm.*" --sbp 'layernrm.*=-,B'
 "$actorrun" --dry-run --tensor 2 --show-sbp --sbp 'layernorm.*=-,S1' "${gpt[@]}" >out 2>err || fail "patterns"
 [[ $(grep -c 'layernorm.* -> S1' out) == 3 ]] || fail "a pattern speaks of all norms"

@@ -33,13 +33,13 @@ refuse "^actorrun: .*missing.u16" -n 4 "${job[@]}" gpt --data "$work/missing.u16
 refuse "between 1 and" -n 0 "${model[@]}"
 refuse "needs a value" -n
 refuse "heartbeat-timeout 0.5: must be between 1 and" -n 2 --heartbeat-timeout 0.5 "${model[@]}"
-refuse "rdzv-endpoint HOST:PORT says" -n 2 --nnodes 2 "${model[@]}"
+refuse "needs --rdzv-endpoint HOST:PORT" -n 2 --nnodes 2 "${model[@]}"
 refuse "between 0 and 1" --rdzv-endpoint a:1 --nnodes 2 --node-rank 2 "${model[@]}"
 refuse "not HOST:PORT" --rdzv-endpoint a --nnodes 2 "${model[@]}"
 RANK=0 refuse "WORLD_SIZE is not set" "${model[@]}"
 export SLUICE_KEY=0123456789abcdefghij0123456789abcdefghij
 RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 \
-  refuse "torchrun has started" -n 2 "${model[@]}"
+  refuse "that torchrun started" -n 2 "${model[@]}"
 unset SLUICE_KEY
 
 # One process searches for a schedule for all and reports it.
@@ -119,7 +119,7 @@ for _ in $(seq 300); do compgen -G "$work/run/step-*" >/dev/null && break; sleep
 read -r -a pids <<<"$(children "$launcher")"
 kill -9 "${pids[1]}"
 finish 60000 || fail "--restarts: status $?: $(cat "$work/err")"
-grep -q "^actorrun: starting again, 1 of 2, from the newest checkpoint$" "$work/err" ||
+grep -q "^actorrun: restarting, 1 of 2, from the newest checkpoint$" "$work/err" ||
   fail "--restarts: $(cat "$work/err")"
 # The losses after the restart equal the end of the uninterrupted run.
 hexes "$work/restarted.json" >"$work/tail"
@@ -131,4 +131,4 @@ status=0
 "$actorrun" --restarts 2 "${job[@]}" --steps 2 --quiet gpt --data "$work/missing.u16" \
   2>"$work/err" || status=$?
 ((status == 2)) || fail "--restarts with a bad input: status $status"
-if grep -q "starting again" "$work/err"; then fail "a bad input is no reason to start again"; fi
+if grep -q "restarting" "$work/err"; then fail "a bad input is no reason to start again"; fi

@@ -173,7 +173,7 @@ says ' longer than --context cut' out
 show 0 --long-chats drop llama --data chats.jsonl --context 30
 says ' left out' out
 show 2 --long-chats refuse llama --data chats.jsonl --context 30
-says 'tokens, and a row has 30 and the target after it (--context): --long-chats cut or drop' err
+says 'tokens, but a row has room for 30 and the target after it (--context); use --long-chats cut or drop' err
 show 2 --long-chats drop llama --data chats.jsonl --context 10
 says 'no chat is left to learn' err
 show 0 --learn all llama --data chats.jsonl --context 256
@@ -195,10 +195,10 @@ bad() { # LINE WORD...: puts LINE after six good lines
   says "$2" err
 }
 bad '{"messages": [' 'bad.jsonl:7: '
-bad '{"messages": [{"role": "usr", "content": "a"}]}' 'its role is "usr"'
+bad '{"messages": [{"role": "usr", "content": "a"}]}' 'unknown role "usr"'
 bad '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]}' 'the answer is empty'
 bad '{"instruction": "a", "output": "b"}' 'it has "instruction", "output"'
-bad '"text"' 'wanted an object in each line, and this is a text'
+bad '"text"' 'each line must be an object, but this is a text'
 printf '{%% for m in messages %%}{%% if m.content == "boom" %%}{{ raise_exception("not this") }}{%% endif %%}{{ m.content }}{%% endfor %%}' >own.jinja
 run+=(--chat-template own.jinja)
 bad '{"messages": [{"role": "user", "content": "boom"}, {"role": "assistant", "content": "b"}]}' 'it says: not this'
@@ -211,9 +211,9 @@ refused 'chats need the model'"'"'s tokenizer' "$actorrun" --steps 1 llama --dat
 refused 'either all or none are of chats' "${run[@]}" --steps 1 llama --data chats.jsonl --data "$reference/text.txt"
 refused 'both must be chats, or neither' "${run[@]}" --steps 100 --eval "$reference/text.txt" llama --data chats.jsonl --context 72
 refused 'not with chats, each of which is a document already' "${run[@]}" --steps 1 llama --data chats.jsonl --document-end 3
-refused '--learn: of which chats?' "${run[@]}" --steps 1 --learn all llama --data "$reference/text.txt"
-refused '--learn some: it is one of answers, all' "${run[@]}" --steps 1 --learn some llama --data chats.jsonl
-refused '--show-data: of which chats?' "${run[@]}" --show-data llama --data "$reference/text.txt"
+refused '--learn: needs chats:' "${run[@]}" --steps 1 --learn all llama --data "$reference/text.txt"
+refused '--learn some: must be one of answers, all' "${run[@]}" --steps 1 --learn some llama --data chats.jsonl
+refused '--show-data: needs chats:' "${run[@]}" --show-data llama --data "$reference/text.txt"
 cp chats.jsonl table.csv
 cp chats.jsonl list.json
 refused '.csv files are not read' "${run[@]}" --steps 1 llama --data table.csv

@@ -28,12 +28,12 @@ refused() {
 pid=$!
 to_end+=("$pid")
 until "$actorrun" status "$pid" >out 2>err && grep -q "firings" out; do kill -0 "$pid" || fail "the run has ended"; sleep 0.05; done
-refused "no trace is under way" trace off
+refused "trace off: no trace is being recorded" trace off
 ends 1 "$actorrun" ctl "$pid" trace nowhere/live.trace
 ends 0 "$actorrun" ctl "$pid" trace
 [[ $(<out) == off ]] || fail "$(<out)"
 ends 0 "$actorrun" ctl "$pid" trace live.trace
-refused "is under way" trace other.trace
+refused "is still being recorded; end it with trace off" trace other.trace
 ends 0 "$actorrun" ctl "$pid" trace
 [[ $(<out) == */live.trace ]] || fail "$(<out)"
 sleep 0.5

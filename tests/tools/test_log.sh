@@ -89,7 +89,7 @@ run --steps 9 --checkpoint c --resume "${logs[@]}" --report b.json
 compare a.json b.json
 echo "something else" >l.csv
 ends 2 "$actorrun" --steps 12 --checkpoint c --resume --log l.csv "${model[@]}" --microbatches 2
-says "--log l.csv: what is there is no log of a run" err
+says "--log l.csv: the existing file is not a log that a run can continue" err
 ends 2 "$actorrun" --log no/such/l.csv "${model[@]}"
 says "--log: cannot write no/such/l.csv: No such file" err
 

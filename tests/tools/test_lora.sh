@@ -93,7 +93,7 @@ refuses() { # TEXT OPTIONS...
 refuses "lora h.9.attn: matches no weight of a linear map" --lora h.9.attn=4
 refuses "lora h.*.attn: must be PATTERN=RANK" --lora 'h.*.attn'
 refuses "lora h.*.attn=4,beta=1: must be PATTERN=RANK" --lora 'h.*.attn=4,beta=1'
-refuses "--save-adapter: which adapters?" --save-adapter b
+refuses "--save-adapter: needs --lora or --adapter" --save-adapter b
 refuses "adapter_config.json" --adapter nowhere
 refuses "is also read by embedding/embedding.1" --lora wte=4
 

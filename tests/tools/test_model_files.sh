@@ -27,7 +27,7 @@ mkdir @folder in
 for name in @r.c ./@r.c in/@r.c ./-O7.c @folder/model.c; do
   cp model.c "$name"
   look 2 "$name"
-  says "$name: a compiler takes a name that begins with @ or - for options" err
+  says "$name: compilers read a name that begins with @ or - as options; rename the file" err
 done
 look 0 ./@folder/model.c
 rm @folder/model.c

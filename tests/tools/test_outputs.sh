@@ -42,20 +42,20 @@ for option in save report trace plan log logprobs checkpoint save-adapter save-p
   tried "--$option: cannot" "$actorrun" --steps 3 "${lora[@]}" "${more[@]}" "--$option" no/such/place "${model[@]}"
 done
 tried "--save: cannot" "$actorrun" --steps 3 --save no/such/place/ gpt --layers 1 "${model[@]:3}"
-tried "--save x/: no model of Hugging Face's is as qwen-moe" "$actorrun" --steps 3 --save x/ qwen-moe \
+tried "--save x/: no config.json is possible: no Hugging Face model matches qwen-moe with these options; save the weights alone (--save FILE.safetensors)" "$actorrun" --steps 3 --save x/ qwen-moe \
   --layers 1 --width 32 --heads 4 --context 16 --batch 2 --data "$reference/text.txt"
 : >file
-tried "--save-adapter: file is no folder" "$actorrun" --steps 3 "${lora[@]}" --save-adapter file "${model[@]}"
+tried "--save-adapter: file is not a folder" "$actorrun" --steps 3 "${lora[@]}" --save-adapter file "${model[@]}"
 
 for option in report trace plan; do
   full /dev/full "$actorrun" --steps 1 --quiet "--$option" /dev/full "${model[@]}"
 done
 full full.safetensors "$actorrun" --steps 1 --quiet --save full.safetensors "${model[@]}"
 ends 1 "$actorrun" --steps 1 --quiet --log full.csv "${model[@]}"
-says "full.csv could not be written as a whole" err
+says "--log: full.csv could not be written completely" err
 ends 1 "$actorrun" --steps 1 --quiet --log full.jsonl "${model[@]}"
 ends 1 "$actorrun" --steps 1 --quiet --logprobs full.jsonl "${model[@]}"
-says "--logprobs: full.jsonl could not be written as a whole" err
+says "--logprobs: full.jsonl could not be written completely" err
 full_output "$actorrun" --steps 1 "${model[@]}"
 full_output "$actorrun" -n 2 --stages 2 --steps 1 "${patient[@]}" "${model[@]}"
 full_output "$actorrun" --steps 0 --quiet --generate 3 "${model[@]}"

@@ -115,7 +115,7 @@ refuse "must be from 0.0625 to 0.438" --skip 0.6
 refuse "--skip 1.5: must be between 0 and 1" --skip 1.5
 refuse "paths can be given or searched for, not both" --skip 0.2 --paths paths
 refuse "swap: needs skip" --swap
-refuse "--save-paths: which paths?" --save-paths x
+refuse "--save-paths: needs --skip, which searches for paths" --save-paths x
 refuse "--save-paths FILE first" --skip 0.2 --checkpoint d
 refuse "not supported with sequences cut into pieces" --paths paths --pieces 2
 refuse "the vocabulary on all stages" --paths paths --vocab-parallel

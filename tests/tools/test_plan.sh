@@ -44,7 +44,7 @@ python3 -c "import sys; sys.exit(abs($predicted / $found - 1) > 2e-3)" || fail "
 status=0
 plan --memory 1K || status=$?
 [[ $status == 3 ]] || fail "a plan of 1 KiB ends with $status"
-grep -q "nothing fits in 1.0 KiB: the smallest plan needs" err || fail "does not say what the smallest needs"
+grep -q "no plan fits in 1.0 KiB: the smallest plan needs" err || fail "does not say what the smallest needs"
 least=$(sed -E 's/.*smallest plan needs ([0-9.]+) MiB.*/\1/' err)
 more=$(python3 -c "print(int($least * 1.2 * 1048576))")
 plan --memory "$more" || fail "--memory $more"
@@ -207,10 +207,10 @@ refused() {
   timeout -s KILL 200 "$bin/actortune" plan "$@" "${gpt[@]}" >out 2>err && fail "not refused: $*"
   grep -qF -- "$says" err || fail "$*: does not say $says"
 }
-refused "plan on cpu devices: how long anything takes there is not known" --devices cpu:4
-refused "stages is said twice, and not the same" --devices timed:4 --fix stages=2,stages=4
-refused "fewer is no quotas" --devices timed:4 --fix quotas=fewer
-refused "8 devices cannot be some of 4" --devices timed:4 --fix stages=2,tensor=4
+refused "plan on cpu devices: durations are not known" --devices cpu:4
+refused "stages is given twice, with different values" --devices timed:4 --fix stages=2,stages=4
+refused "fewer is not a valid value of quotas" --devices timed:4 --fix quotas=fewer
+refused "takes 8 devices, which must divide 4" --devices timed:4 --fix stages=2,tensor=4
 refused "width=2 is not one of stages=N" --devices timed:4 --fix width=2
-refused "that is 2 devices, not 4" --devices timed:4 --fix stages=2,tensor=1,data=1
-refused "--effort some: it is one of quick, full, all" --devices timed:4 --effort some
+refused "needs 2 devices, not 4" --devices timed:4 --fix stages=2,tensor=1,data=1
+refused "--effort some: must be one of quick, full, all" --devices timed:4 --effort some

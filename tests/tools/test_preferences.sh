@@ -112,7 +112,7 @@ bad '[1]' 'expected an object'
 bad '{"prompt": "", "chosen": "b", "rejected": "b"}' 'the prompt has no tokens'
 bad '{"prompt": "a", "chosen": "", "rejected": "b"}' 'an answer has no tokens'
 bad '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}' 'prompt and chosen answer are 18 tokens, of which a row with a context of 16 has room for 17'
-bad '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}' 'the prompt is a list of messages, and there is no chat template'
+bad '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}' 'the prompt is a list of messages, but there is no chat template'
 line '{"prompt": "é", "chosen": "b", "rejected": "c"}'
 refused 'bad.jsonl:5: token 195 is not in the vocabulary of 128' --preferences bad.jsonl "${model[@]}" --vocab 128
 line '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}'
@@ -121,12 +121,12 @@ says '3 preferences (1 more are longer than the context)' out
 : >none.jsonl
 refused 'none.jsonl: no pairs' --preferences none.jsonl "${model[@]}"
 refused 'cannot open gone.jsonl' --preferences gone.jsonl "${model[@]}"
-refused '--preferences: not with --pieces' "${pairs[@]}" --pieces 2 "${model[@]}"
-refused '--preferences: not with --sequence' "${pairs[@]}" --sequence 2 "${model[@]}"
+refused '--preferences: cannot be combined with --pieces: the loss needs the probabilities of whole answers, over all positions' "${pairs[@]}" --pieces 2 "${model[@]}"
+refused '--preferences: cannot be combined with --sequence: the loss needs the probabilities of whole answers, over all positions' "${pairs[@]}" --sequence 2 "${model[@]}"
 refused '(mean) makes a loss without classes to split over the stages, like losses of preferences' "${pairs[@]}" \
   --vocab-parallel --stages 2 "${model[@]}"
-refused '--preferences: in the place of --data' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
+refused '--preferences: replaces --data; give one of them' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
 refused 'a microbatch must have an even number of rows' "${pairs[@]}" --microbatches 8 "${model[@]}"
-refused '--dpo: of which answers?' --dpo beta=1 "${model[@]}"
-refused '--dpo beta=x: not as KEY=VALUE' --dpo beta=x "${pairs[@]}" "${model[@]}"
-refused '--dpo gamma=1: not as KEY=VALUE,... with the keys beta, smoothing, long' --dpo gamma=1 "${pairs[@]}" "${model[@]}"
+refused '--dpo: needs --preferences FILE' --dpo beta=1 "${model[@]}"
+refused '--dpo beta=x: must be KEY=VALUE' --dpo beta=x "${pairs[@]}" "${model[@]}"
+refused '--dpo gamma=1: must be KEY=VALUE,... with the keys beta, smoothing, long, each in its range' --dpo gamma=1 "${pairs[@]}" "${model[@]}"

@@ -112,9 +112,9 @@ edited() {
   mv edited/new edited/config.json
   refused "$3" --init edited qwen3-next "${train[@]}"
 }
-edited '"linear_attention",' '"full_attention",' 'layer_types: full_attention must be every N-th layer'
-edited '"linear_attention",' '"sliding_attention",' 'layer_types: full_attention must be every N-th layer'
-edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": "1"' 'mlp_only_layers is no list of layers'
+edited '"linear_attention",' '"full_attention",' 'layer_types: every N-th layer must be full_attention, and all others linear_attention'
+edited '"linear_attention",' '"sliding_attention",' 'layer_types: every N-th layer must be full_attention, and all others linear_attention'
+edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": "1"' 'mlp_only_layers is not a list of layers'
 edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": [7]' 'dense-blocks 7'
 edited '"partial_rotary_factor": 0.5' '"partial_rotary_factor": 1.5' 'partial_rotary_factor=1.5 must not exceed 1'
 edited '"linear_num_value_heads": 4' '"linear_num_value_heads": 5' 'value-heads 5 is not a multiple of --key-heads 2'

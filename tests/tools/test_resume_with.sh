@@ -60,7 +60,7 @@ begin
 
 edited ''
 resumes 0
-says "going on from c2/step-3" out
+says "resuming from c2/step-3" out
 edited 's/SL_NORMAL(0.02f)/SL_NORMAL(0.5f)/; s/next byte/byte after it/' # changes without effect on the run
 resumes 0
 edited 's/sl_gelu/sl_relu/'
@@ -82,7 +82,7 @@ refused "--seed is 4, but c2/step-3 was made with 1 (--resume-with microbatches,
 resumes 0 --seed 4 --microbatches 2 --resume-with --seed,microbatches
 refused "--resume-with lrx: no such item" --resume-with seed,lrx
 ends 2 "$actorrun" --resume-with seed m.c --data text.txt
-says "--resume-with: of which checkpoints?" err
+says "--resume-with: needs --checkpoint DIR" err
 
 cp text.txt more.txt
 data=(text.txt --data more.txt)
@@ -127,7 +127,7 @@ manifest["fnv1a64"] = "%016x" % sum
 json.dump(manifest, open(path, "w"))
 END
 resumes 0
-says "an older release wrote it: whether the model is the same cannot be checked" out
+says "an older release wrote it: cannot check whether the model is the same" out
 refused "--shuffle is 3, but c2/step-3 was made with 0" --shuffle 3
 
 # The checkpoint records the parameter slots of the plan, with the blocks of each stage, so the

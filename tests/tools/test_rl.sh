@@ -104,7 +104,7 @@ young = [0, 2] if "updates" in sys.argv[1] else [0]
 for step, value in enumerate(off): assert (value == 0) == (step in young), off' "$how" || fail "$how: ratios"
 done
 ends 2 "${exact[@]}" --rl grpo:group=8,updates=2 --checkpoint d --every 3 "${model[@]}"
-says '--every 3: a rollout has 2 updates' err
+says '--every 3: must be a multiple of the 2 updates per rollout (updates)' err
 ends 2 "${exact[@]}" --rollout-ahead 2 --checkpoint d "${model[@]}"
 says 'not supported with checkpoints, which hold at most two versions of the parameters' err
 # With sequence parallelism each device has logits only where its part has answers; the losses
@@ -144,16 +144,16 @@ ends 0 "$actorrun" --quiet --steps 2 --rl grpo:group=4 "${texts[@]}" --reward le
 # Failing reward programs.
 one=("$actorrun" --quiet --steps 2 "${rl[@]}")
 ends 1 "${one[@]}" --reward 'head -3 >/dev/null; exit 4' "${model[@]}"
-says 'head -3 >/dev/null; exit 4 has ended with status 4, for an answer of step 1' err
+says 'head -3 >/dev/null; exit 4 ended with status 4, for an answer of step 1' err
 ends 1 "${one[@]}" --reward 'while read -r line; do echo well; done' "${model[@]}"
-says 'has written "well" instead of a number, for an answer of step 1' err
+says 'wrote "well" instead of a number, for an answer of step 1' err
 ends 1 "${one[@]}" --reward 'sleep 100' --reward-seconds 0.3 "${model[@]}"
-says 'sleep 100 has taken more than 0.3 seconds, for an answer of step 1' err
+says 'sleep 100 took more than 0.3 seconds, for an answer of step 1' err
 ends 1 "${one[@]}" -n 2 --stages 2 "${patient[@]}" --reward 'exit 4' "${model[@]}"
-says 'exit 4 has ended with status 4' err
+says 'exit 4 ended with status 4' err
 ends 0 "${one[@]}" --reward-failed drop --log drop.csv --reward \
   'n=0; while read -r line; do n=$((n + 1)); [ $n -lt 9 ] || exit 5; echo $n; done' "${model[@]}"
-says 'exit 5; echo $n; done has ended with status 5: an answer of step 1 is dropped' err
+says 'exit 5; echo $n; done ended with status 5: an answer of step 1 is dropped' err
 python3 -c '
 import csv
 for row in csv.DictReader(open("drop.csv")): assert 0 < float(row["dropped"]) < 0.2, row' || fail "what is dropped is not counted"
@@ -176,26 +176,26 @@ wrong() { # TEXT OPTION...
   ends 2 "$actorrun" --steps 1 "${rl[@]}" "$@" "${model[@]}"
   says "$text" err
 }
-wrong '--rl ppo: the method is grpo or distill' --rl ppo
-wrong '--rl: there is no groups; there are group' --rl grpo:groups=3
-wrong '--rl: group=1: it is a whole number from 2' --rl grpo:group=1
+wrong '--rl ppo: the method must be grpo or distill' --rl ppo
+wrong '--rl: unknown key groups; the keys are group' --rl grpo:groups=3
+wrong '--rl: group=1: must be a whole number from 2' --rl grpo:group=1
 wrong 'batch is 32 rows, must be a multiple of group, 5' --rl grpo:group=5
-wrong '--rl: not with --pieces' --pieces 2
-wrong '--rl: not with --eval' --eval prompts.jsonl
+wrong '--rl: cannot be combined with --pieces' --pieces 2
+wrong '--rl: cannot be combined with --eval' --eval prompts.jsonl
 wrong '--reward exact: prompt 1 has no "answer"' --reward exact
-wrong '--reward length:x: length:N is of a whole number of tokens' --reward length:x
-wrong '--reward-failed ignore: it is end or drop' --reward-failed ignore
-wrong '--answers a.txt: it is a file .jsonl or .html' --answers a.txt
+wrong '--reward length:x: N in length:N must be a whole number of tokens' --reward length:x
+wrong '--reward-failed ignore: must be end or drop' --reward-failed ignore
+wrong '--answers a.txt: must end in .jsonl or .html' --answers a.txt
 wrong 'rollouts: not supported with --vocab-parallel' --stages 2 --vocab-parallel
-wrong '--stop: "ab" is 2 tokens, and one ends an answer' --stop ab
+wrong '--stop: "ab" is 2 tokens; it must be a single token' --stop ab
 printf '%s\n' '{"prompt": [1, 2]}' '{"prompt": {}}' >bad.jsonl
-wrong '--prompts bad.jsonl:2: "prompt" is of the wrong kind' --prompts bad.jsonl
+wrong '--prompts bad.jsonl:2: "prompt" has the wrong type' --prompts bad.jsonl
 printf '%s\n' '{"prompt": [1, 99]}' >bad.jsonl
 wrong 'prompt 1 has token 99, but the vocabulary has 16 tokens' --prompts bad.jsonl
 printf '%s\n' '{"prompt": [1' >bad.jsonl
 wrong 'bad.jsonl:1' --prompts bad.jsonl
 : >bad.jsonl
-wrong '--prompts bad.jsonl: it is empty' --prompts bad.jsonl
+wrong '--prompts bad.jsonl: the file is empty' --prompts bad.jsonl
 printf '%s\n' '{"prompt": [1,2,3,4,5,6,7,8,9,10,11,12]}' >bad.jsonl
 wrong 'prompt 1 has 12 tokens: must have at least 1, and fewer than the context of 12' --prompts bad.jsonl
 printf '%s\n' '{"messages": [{"role": "user", "content": "a"}]}' >bad.jsonl
@@ -203,8 +203,8 @@ wrong 'messages need a tokenizer and its chat template' --prompts bad.jsonl
 for alone in "--rollout-ahead 1" "--prompts prompts.jsonl" "--reward exact" "--answers a.jsonl"; do
   # shellcheck disable=SC2086
   ends 2 "$actorrun" --steps 1 $alone "${model[@]}" --data prompts.jsonl
-  says "of which rollouts? --rl METHOD says" err
+  says "needs --rl METHOD" err
 done
 ends 2 "$actorrun" --steps 1 --rl grpo --prompts prompts.jsonl "${model[@]}"
-says '--rl: which answers are good? --reward PROGRAM says' err
+says '--rl: needs --reward PROGRAM' err
 exit 0

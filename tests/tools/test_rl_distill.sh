@@ -80,15 +80,15 @@ wrong() { # TEXT OPTION...
   ends 2 "$actorrun" --steps 1 --prompts prompts.jsonl --max-tokens 3 "$@" "${student[@]}"
   says "$text" err
 }
-wrong '--rl distill: from which model? --teacher DIR says' --rl distill
-wrong '--rl grpo: not with --teacher, from which --rl distill learns' --rl grpo --reward exact --teacher teacher
-wrong 'of which rollouts? --rl METHOD says' --teacher teacher
-wrong '--rl: there is no kl; there are group, top-p, ticks, updates, apart' --rl distill:kl=0.1 --teacher teacher
+wrong '--rl distill: needs --teacher DIR' --rl distill
+wrong '--rl grpo: cannot be combined with --teacher; use --rl distill' --rl grpo --reward exact --teacher teacher
+wrong 'needs --rl METHOD' --teacher teacher
+wrong '--rl: unknown key kl; the keys are group, top-p, ticks, updates, apart' --rl distill:kl=0.1 --teacher teacher
 wrong "only the model's own answers" --rl distill --teacher teacher --distill kl:data=0.5
-wrong '--distill js: the only way is kl' --rl distill --teacher teacher --distill js
-wrong '--preferences: not with --rl' --rl distill --preferences pairs.jsonl
+wrong '--distill js: must be kl, as in kl:top=64,temperature=1' --rl distill --teacher teacher --distill js
+wrong '--preferences: cannot be combined with --rl: a run has one objective' --rl distill --preferences pairs.jsonl
 wrong 'batch is 32 rows, must be a multiple of group, 5' --rl distill:group=5 --teacher teacher
-wrong '--teacher nowhere: a Hugging Face folder' --rl distill --teacher nowhere
+wrong '--teacher nowhere: must be a Hugging Face folder' --rl distill --teacher nowhere
 student+=(--vocab 130)
 wrong 'rows of 8 tokens with a vocabulary of 128, but the model reads 32 rows of 8 with 130' --rl distill --teacher teacher
 exit 0

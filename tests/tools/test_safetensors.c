@@ -169,7 +169,7 @@ static void each_damage_has_its_message(void) {
       {"bytes too many", "{\"a\":" T("[1]", "0", "4") "}", 12, "8 bytes at the end"},
       {"a wrong size", "{\"a\":" T("[3]", "0", "8") "}", 8, "tensor a is F32[3] but has 8 bytes"},
       {"a doubled name", "{\"a\":" T("[1]", "0", "4") ",\"a\":" T("[1]", "4", "8") "}", 8,
-       "tensor a is there twice"},
+       "tensor a appears twice"},
       {"a negative size", "{\"a\":" T("[-1]", "0", "4") "}", 4, "impossible shape"},
       {"a fraction", "{\"a\":" T("[1.5]", "0", "4") "}", 4, "impossible shape"},
       {"a size that overflows", "{\"a\":" T("[4294967296,4294967296,4294967296]", "0", "0") "}", 0,

@@ -55,5 +55,5 @@ refused() { # MESSAGE ARGUMENT...
   ends 2 "$bin/actorserve" --port 0 "${init[@]}" "${@:2}" "${model[@]}"
   says "$1" err
 }
-refused "two is there twice" --adapter two=second --adapter two=second
+refused "the name two is given twice" --adapter two=second --adapter two=second
 refused "nowhere" --adapter two=nowhere

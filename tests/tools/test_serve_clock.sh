@@ -57,7 +57,7 @@ ends 2 "$bin/actortrace" rows --log nowhere told.trace
 says "nowhere" err
 : >nothing
 ends 2 "$bin/actortrace" rows --log nothing told.trace
-says "nothing is of another run" err
+says "nothing belongs to another run" err
 ends 0 "$actorserve" --clock virtual --arrivals come.jsonl --machine h100-sxm-80gb "${small[@]}"
 
 # In real time, on devices that sleep, no request is faster than the devices.
@@ -75,13 +75,13 @@ refused() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   ends 2 "$actorserve" "$@" "${small[@]}"
   grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
 }
-refused "--arrivals FILE says" --clock virtual
-refused "they hold no values" --devices timed
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,-4
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,-5
-refused "not four numbers" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,5,6
+refused "needs --arrivals FILE" --clock virtual
+refused "these devices hold no values" --devices timed
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,-4
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,-5
+refused "must be four numbers of seconds" --clock virtual --arrivals come.jsonl --tick 1,2,3,4,5,6
 refused "--chunks" --clock virtual --arrivals come.jsonl --chunks cut
 refused "nowhere" --clock virtual --arrivals nowhere
 for line in '{' '[1]' '{"prompt":1,"answer":1}' '{"time":-1,"prompt":1,"answer":1}' '{"time":1,"prompt":0,"answer":1}' \

@@ -119,14 +119,14 @@ refused() {
   ends 2 "$actorserve" "$@"
   says "$text" err
 }
-refused "--speculate magic: drafts are of ngram" --speculate magic "${model[@]}"
+refused "--speculate magic: must begin with ngram or draft:PATH" --speculate magic "${model[@]}"
 refused "draft:PATH names the draft model" --speculate draft "${model[@]}"
 echo '{"time": 0, "prompt": 10, "answer": 5}' >arrivals
 refused "not supported on devices that compute nothing" --clock virtual --arrivals arrivals --machine a100-sxm-80gb \
   --speculate draft:small/ "${model[@]}"
-refused "G from 1 to 16" --speculate draft:small/:tokens=0 "${model[@]}"
-refused "G from 1 to 16" --speculate draft:small/:match=3 "${model[@]}"
-refused "G from 1 to 16" --speculate draft:small/:tokens=2,soon "${model[@]}"
+refused "always G must be 1 to 16" --speculate draft:small/:tokens=0 "${model[@]}"
+refused "always G must be 1 to 16" --speculate draft:small/:match=3 "${model[@]}"
+refused "always G must be 1 to 16" --speculate draft:small/:tokens=2,soon "${model[@]}"
 for path in nowhere bytes.safetensors; do
   ends 2 "$actorserve" --speculate "draft:$path" "${model[@]}"
   says "--speculate draft:$path: it is neither a Hugging Face folder nor a GGUF file" err
@@ -135,8 +135,8 @@ ends 0 "$actorrun" --quiet --steps 1 --save other/ gpt --data "$reference/text.t
 refused "the draft model: the vocabularies differ: model gpt has 300 tokens, model gpt has 256" --speculate draft:other/:always "${model[@]}"
 ends 3 "$actorserve" --speculate draft:small/ --memory 350K --rows 8 --sequences 1 --quota kv=4 "${model[@]}"
 says "the draft model: device cpu:0 needs" err
-refused "G from 1 to 16" --speculate ngram:tokens=17 "${model[@]}"
-refused "G from 1 to 16" --speculate ngram:tokens=4,soon "${model[@]}"
+refused "always G must be 1 to 16" --speculate ngram:tokens=17 "${model[@]}"
+refused "always G must be 1 to 16" --speculate ngram:tokens=4,soon "${model[@]}"
 # Two tokenizers of the same size, in which two tokens are swapped.
 for name in words others; do
   ends 0 "$actorrun" --quiet --steps 1 --tokenizer "$reference/tokenizers/smollm.json" --save $name/ llama --data "$reference/text.txt" \

@@ -108,7 +108,7 @@ assert r["pick"] >= 0 and abs(sum(r["spread"]) / len(r["spread"]) - 1) < 1e-6, r
 PY
 ends 0 "$actorserve" --clock virtual --arrivals three.jsonl --tick took.json "${small[@]}"
 ends 2 "$actorserve" --devices timed:2 --stages 2 --measure took.json "${tick[@]}" "${small[@]}"
-says "of one stage" err
+says "needs one stage" err
 ends 2 "$actorserve" --clock virtual --measure took.json "${tick[@]}" "${small[@]}"
 says "--clock virtual" err
 slo --slo ttft=9 --stages 2 --tick ticks.json
@@ -116,9 +116,9 @@ says "--tick ticks.json" out
 
 # No server meets the targets, or fits.
 ends 3 "$actortune" --slo ttft=1ms --arrivals come.jsonl --stages 1 --rows 16 "${tick[@]}" "${small[@]}"
-says "nothing meets --slo ttft=1ms; nearest is --stages 1" err
+says "no server meets --slo ttft=1ms; the nearest is --stages 1" err
 ends 3 "$actortune" --slo ttft=9 --arrivals come.jsonl --stages 1 --memory 1K "${tick[@]}" "${small[@]}"
-says "nothing fits in 1.0 KiB: the smallest needs" err
+says "no server fits in 1.0 KiB: the smallest needs" err
 
 refused() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   local what=$1
@@ -127,14 +127,14 @@ refused() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
 }
 some=(--arrivals come.jsonl "${tick[@]}")
-refused "which levels" --slo "" "${some[@]}"
-refused "e2e=1: what there is is ttft" --slo e2e=1 "${some[@]}"
+refused "needs levels" --slo "" "${some[@]}"
+refused "e2e=1: must be ttft" --slo e2e=1 "${some[@]}"
 refused "ttft: not ttft=SECONDS" --slo ttft "${some[@]}"
-refused "ttft@101=1: no share" --slo ttft@101=1 "${some[@]}"
-refused "tpot=-1: no time above 0" --slo ttft=1,tpot=-1 "${some[@]}"
-refused "ttft@99=2: that is said twice" --slo ttft=1,ttft@99=2 "${some[@]}"
-refused "who comes when" --slo ttft=1 "${tick[@]}"
-refused "how long does a tick take" --slo ttft=1 --arrivals come.jsonl
+refused "ttft@101=1: not a percentage" --slo ttft@101=1 "${some[@]}"
+refused "tpot=-1: not a time above 0" --slo ttft=1,tpot=-1 "${some[@]}"
+refused "ttft@99=2: is given twice" --slo ttft=1,ttft@99=2 "${some[@]}"
+refused "needs --arrivals FILE" --slo ttft=1 "${tick[@]}"
+refused "needs --tick or --machine" --slo ttft=1 --arrivals come.jsonl
 refused "nowhere" --slo ttft=1 --arrivals nowhere "${tick[@]}"
 refused "--sequences" --slo ttft=1 --sequences 8..4 "${some[@]}"
 refused "--groups 65" --slo ttft=1 --groups 65 "${some[@]}"
@@ -145,11 +145,11 @@ refused "one: not JSON" --slo ttft=1 --arrivals come.jsonl --tick one
 echo '{"ticks": 1}' >bad.json
 refused "no \"tick_corners\"" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [2, 1], "seconds": [1, 1], "position": 0, "pair": 0}}' >bad.json
-refused "tick_corners.rows: rows do not ascend" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+refused "tick_corners.rows: rows must increase" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [1], "seconds": [1], "position": 0, "pair": 0, "spread": [1, -1]}}' >bad.json
 refused "tick_corners.spread[1]: expected a number" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": {"rows": [1, 2], "seconds": [1], "position": 0, "pair": 0}}' >bad.json
-refused "tick_corners.seconds: as many as rows has" --slo ttft=1 --arrivals come.jsonl --tick bad.json
+refused "tick_corners.seconds: must have as many numbers as rows" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 echo '{"tick_corners": [1]}' >bad.json
 refused "tick_corners: expected an object" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl

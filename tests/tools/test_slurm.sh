@@ -49,4 +49,4 @@ cmp <(hexes "$work/one.json") <(hexes "$work/four.json") || fail "the losses dif
 status=0
 "${run[@]}" srun -N2 -n4 "$actorrun" --restarts 1 "${model[@]}" >"$work/out" 2>&1 || status=$?
 ((status == 2)) || fail "--restarts under srun: status $status"
-grep -q "only it could start them again" "$work/out" || fail "$(cat "$work/out")"
+grep -q "others of its job, and only it can restart them" "$work/out" || fail "$(cat "$work/out")"

@@ -92,9 +92,9 @@ says 'gk_proj' err
 ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" --init-new 'gk_proj' "${hybrid[@]}"
 says 'gk_proj, which may be absent from the weights, matches no parameter' err
 ends 2 "$actorrun" --steps 1 --init-new '*gk_proj*' "${hybrid[@]}"
-says '--init-new: beside which weights? --init says' err
+says '--init-new: needs --init with the other weights' err
 ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" --init-new '*gk_proj*,*g_norm*' --save x/ "${hybrid[@]}"
-says "no model of Hugging Face's is as hybrid" err
+says "no config.json is possible: no Hugging Face model matches hybrid with these options; save the weights alone (--save FILE.safetensors)" err
 ends 2 "$actorrun" --steps 1 --init "$reference/hf_mistral" "${hybrid[@]}"
 says 'the model should be llama, not hybrid' err
 
@@ -134,5 +134,5 @@ says 'experts.0' err
 ends 2 "$actorrun" --steps 1 --init dense.safetensors --upcycle "${dense[@]}"
 says '--upcycle: hybrid has no experts' err
 ends 2 "$actorrun" --steps 1 --upcycle "${sparse[@]}"
-says '--upcycle: of which dense model?' err
+says '--upcycle: needs --init with a dense model' err
 echo "states: the same numbers on any grid"

@@ -37,7 +37,7 @@ refuse() { # TEXT ARGUMENTS...
 }
 
 status
-says "no job of this user"
+says "this user has no job running on this machine"
 # A socket folder that other users may enter is not trusted, and the output contains no control
 # characters for a terminal.
 need python3
@@ -64,9 +64,9 @@ stranger() { # KIND: acts as process $$
   for _ in $(seq 200); do [[ ! -e $sockets/$$.ready ]] || break; sleep 0.02; done
 }
 stranger json
-refuse "no run of this user with process id $$ listens ($sockets: not a directory of this user alone)" $$
+refuse "this user has no run with process id $$ ($sockets: not a directory that only this user can access)" $$
 status
-says "no job of this user"
+says "this user has no job running on this machine"
 chmod 700 "$sockets"
 status $$ || :
 status
@@ -92,11 +92,11 @@ END
   to_end+=($!)
   for _ in $(seq 200); do [[ ! -S $sockets/$$ ]] || break; sleep 0.02; done
   sleep 0.2
-  refuse "who listens as process $$ is another user" $$
+  refuse "process $$ belongs to another user" $$
   kill -9 $! || :
 fi
 rm -rf "$sockets"
-refuse "no run of this user with process id 1 " 1
+refuse "this user has no run with process id 1 " 1
 refuse "one: not a process id" one
 refuse "Usage: actorrun status" --all
 
@@ -176,4 +176,4 @@ wait "$alone" || :
 status
 [[ ! -e $sockets/$alone ]] || fail "a dead run's socket stays"
 if grep -q "1f1b" "$work/out"; then fail "a dead run is shown: $(cat "$work/out")"; fi
-refuse "no run of this user" "$alone"
+refuse "this user has no run" "$alone"

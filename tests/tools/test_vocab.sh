@@ -125,7 +125,7 @@ refused() { # TEXT ARGUMENTS...
   ends 2 timeout 60 "$actorrun" --quiet --steps 1 "$@"
   says "$text" err
 }
-refused "--vocab-parallel: over which stages?" --vocab-parallel "${gpt[@]}"
+refused "--vocab-parallel: needs several --stages" --vocab-parallel "${gpt[@]}"
 refused "op chunk.1/mse.1 (mse) makes a loss without classes to split over the stages" --vocab-parallel --stages 2 pipeline
 refused "--vocab-barriers 3: must be between 1 and 2" --vocab-parallel --vocab-barriers 3 --stages 2 "${gpt[@]}"
 refused "--vocab-barriers 1: needs --vocab-parallel" --vocab-barriers 1 --stages 2 "${gpt[@]}"

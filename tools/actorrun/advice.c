@@ -226,7 +226,7 @@ void advice_give(const settings *s, const sl_lower_options *run) {
   for (size_t i = 0; i < SLI_COUNT(together) && !t.nfits; i++) try_one(&t, together[i]);
   fclose(t.fits);
   if (t.nfits) sl_fail(SL_E_BUDGET, "%s; these would fit: %s", why, text);
-  else if (t.least) sl_fail(SL_E_BUDGET, "%s; the least of what was tried is %s", why, t.least);
+  else if (t.least) sl_fail(SL_E_BUDGET, "%s; the smallest plan tried is %s", why, t.least);
   else sl_fail(SL_E_BUDGET, "%s", why);
   free(t.least);
   free(text);
@@ -261,7 +261,7 @@ sl_status advice_check_host(const settings *s, const sl_lower_options *run, cons
   else
     sl_fail(SL_E_BUDGET, "the plan's %d devices on this host need %s together but it has %s",
             devices, needs, has);
-  sl_fail(SL_E_BUDGET, "%s (--memory SIZE, of a device, plans for another)", sl_detail());
+  sl_fail(SL_E_BUDGET, "%s (--memory SIZE plans for another budget per device)", sl_detail());
   settings t = *s;
   t.lower.devices.budget_bytes = have / (size_t)devices;
   advice_give(&t, run);

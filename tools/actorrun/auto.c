@@ -83,7 +83,7 @@ static void say(const attempt *a, const attempt *other, const words *w) {
   const planner *p = &a->planner;
   const plan_choice *best = &p->choices[0];
   char *line = words_line(w);
-  printf("chosen: %s\n%s a step, %s a device; %zu plans of %zu looked at in %.1f s", line,
+  printf("chosen: %s\n%s a step, %s a device; %zu of %zu plans examined in %.1f s", line,
          sli_format_seconds(step, best->seconds), sli_format_bytes(memory, (double)best->bytes),
          p->tried, p->count, p->seconds);
   for (int d = 0; d < PLAN_DIMS; d++) say_seconds(p, (plan_dim)d, &before);
@@ -117,7 +117,7 @@ static sl_status begin_anew(const attempt *a, const attempt *other, char *name) 
   argv[0] = name;
   memcpy(argv + 1, w.items, w.count * sizeof *argv);
   execv("/proc/self/exe", argv);
-  sl_status status = sl_fail(SL_E_IO, "--auto: cannot begin anew: %s", strerror(errno));
+  sl_status status = sl_fail(SL_E_IO, "--auto: cannot restart the program: %s", strerror(errno));
   free(argv);
   words_fini(&w);
   return status;

@@ -177,8 +177,7 @@ static sl_status compare(const wanted *w, const certificate *c) {
 static sl_status recheck(const char *path, const certificate *c) {
   wanted w = {.path = path, .step = c->step};
   sl_status status = sli_file_lines(path, read_line, &w);
-  if (!status && !w.found)
-    status = sl_fail(SL_E_INPUT, "%s: it has no step %" PRId64, path, c->step);
+  if (!status && !w.found) status = sl_fail(SL_E_INPUT, "%s: has no step %" PRId64, path, c->step);
   if (!status) status = compare(&w, c);
   if (w.found) sli_json_fini(&w.doc);
   return status;
@@ -219,13 +218,13 @@ sl_status certify_run(job *j, int64_t steps) {
   bool resumes = sl_checkpoints_start(j->checkpoints) > 0;
   FILE *out = path && !j->settings->process ? fopen(path, resumes ? "a" : "w") : NULL;
   if (path && !j->settings->process && !out)
-    return sl_fail(SL_E_USAGE, "--certify %s: cannot be written", path);
+    return sl_fail(SL_E_USAGE, "--certify %s: cannot write the file", path);
   sl_status status = SL_OK;
   for (int64_t i = 0; i < steps && !status; i++) {
     status = sl_job_run(j->processes, 1);
     if (!status) status = certify_step(j, out);
   }
   if (out && fclose(out) && !status)
-    status = sl_fail(SL_E_IO, "%s: the certificate could not be written to its end", path);
+    status = sl_fail(SL_E_IO, "%s: the certificate could not be written completely", path);
   return status;
 }

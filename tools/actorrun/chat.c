@@ -18,17 +18,18 @@ sl_status chat_check(const settings *s) {
   bool other = chat || settings_text(s, "prompts") || sl_arg_given(s->run, "preferences", 0);
   if (settings_text(s, "rl") && !chat && !settings_text(s, "chat-system")) return SL_OK;
   if (sl_arg_given(s->run, "chat-system", 0) && !chat)
-    return sl_fail(SL_E_USAGE, "--chat-system: of which chat? --chat TEXT says");
+    return sl_fail(SL_E_USAGE, "--chat-system: needs --chat TEXT");
   for (size_t i = 0; i < SLI_COUNT(of_data) && !data; i++)
     if (sl_arg_given(s->run, of_data[i], 0) && (i || !other))
-      return sl_fail(SL_E_USAGE, "--%s: of which chats? %s", of_data[i],
-                     i ? "--data FILE.jsonl has some" : "--chat TEXT says, or --data FILE.jsonl");
+      return sl_fail(SL_E_USAGE, "--%s: needs chats: %s", of_data[i],
+                     i ? "--data FILE.jsonl" : "--chat TEXT or --data FILE.jsonl");
   if (!chat) return SL_OK;
-  if (sl_arg_given(s->run, "prompt", 0)) return sl_fail(SL_E_USAGE, "--prompt: not with --chat");
+  if (sl_arg_given(s->run, "prompt", 0))
+    return sl_fail(SL_E_USAGE, "--prompt: cannot be combined with --chat");
   if (!sl_arg_int(s->run, "generate"))
-    return sl_fail(SL_E_USAGE, "--chat: how long may the answer be? --generate N says");
+    return sl_fail(SL_E_USAGE, "--chat: needs --generate N, the maximum length of the answer");
   if (!s->data.tokenizer)
-    return sl_fail(SL_E_USAGE, "--chat: the model has no tokenizer, --tokenizer FILE names one");
+    return sl_fail(SL_E_USAGE, "--chat: the model has no tokenizer; give --tokenizer FILE");
   return SL_OK;
 }
 

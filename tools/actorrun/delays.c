@@ -41,7 +41,6 @@ void job_note_delays(const job *j) {
   job_delayed(j, add_delayed, &d);
   if (d.count)
     sli_log(
-        "note: parameters of stage%s %s have two slots (--quota param=2): steps there use weights that are one update "
-        "older, so this run learns otherwise than one without it",
+        "note: parameters of stage%s %s have two slots (--quota param=2): steps there use weights that are one update old, so results differ from a run without it",
         d.count == 1 ? "" : "s", d.text);
 }

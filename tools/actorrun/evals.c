@@ -81,7 +81,7 @@ static void keep_best(job *j) {
   remove_folder(new);
   if (!access(from, F_OK)) {
     bool good = link_files(from, new) && write_eval(new, e) && replace(new, to);
-    if (!good) sli_log("%s: not kept as the best: %s", from, strerror(errno));
+    if (!good) sli_log("%s: cannot keep the best checkpoint: %s", from, strerror(errno));
   }
   e->pending = false;
   free(from);
@@ -98,7 +98,7 @@ static void read_best(evals *e, const char *dir) {
   sli_json doc = {0};
   sl_status status = access(path, R_OK) ? SL_OK : sli_json_open(path, &doc);
   if (!status && doc.root) status = sli_json_pick(&doc, doc.root, fields, SLI_COUNT(fields));
-  if (status) sli_log("%s; the best so far is not known", sl_detail());
+  if (status) sli_log("%s; the best evaluation so far is not known", sl_detail());
   sli_json_fini(&doc);
   free(path);
 }
@@ -114,15 +114,15 @@ sl_status evals_check(const settings *s) {
   int64_t steps = sl_arg_int(s->run, "steps");
   if (!settings_evaluate(s)) return SL_OK;
   if (every > steps)
-    return sl_fail(SL_E_USAGE,
-                   "--eval-every %lld: the run ends before, with --steps %lld, and would evaluate "
-                   "nothing",
-                   (long long)every, (long long)steps);
+    return sl_fail(
+        SL_E_USAGE,
+        "--eval-every %lld: the run ends earlier, with --steps %lld, and would evaluate nothing",
+        (long long)every, (long long)steps);
   if (!settings_text(s, "checkpoint") || every % checkpoints == 0) return SL_OK;
-  return sl_fail(SL_E_USAGE,
-                 "--eval-every %lld: not a multiple of --every %lld, so the best would be "
-                 "where there is no checkpoint",
-                 (long long)every, (long long)checkpoints);
+  return sl_fail(
+      SL_E_USAGE,
+      "--eval-every %lld: must be a multiple of --every %lld, so that the best evaluation has a checkpoint",
+      (long long)every, (long long)checkpoints);
 }
 
 /* Parses "NAME", "NAME:min" or "NAME:max". The default is min for the loss, and max for all
@@ -143,10 +143,8 @@ static sl_status read_by(evals *e, const char *text) {
     free(names);
     names = longer;
   }
-  sl_status status = sl_fail(SL_E_USAGE,
-                             "--best %s: not one of what is found, %s, with :min or :max "
-                             "behind it or nothing",
-                             text, names);
+  sl_status status = sl_fail(
+      SL_E_USAGE, "--best %s: must be one of %s, optionally followed by :min or :max", text, names);
   free(names);
   return status;
 }

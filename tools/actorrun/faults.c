@@ -70,7 +70,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   if (file) {
     faults_add(&l, ": ");
     faults_add(&l, file);
-    faults_add(&l, " was cut off, or cannot be read,");
+    faults_add(&l, " was truncated, or cannot be read,");
   }
   if (in_call) {
     add_call(&l, current);

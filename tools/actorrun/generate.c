@@ -33,10 +33,10 @@ static sl_status read_numbers(writer *w, const char *text) {
     char *end;
     long long v = strtoll(at, &end, 10);
     if (end == at || v < 0 || v >= w->vocab)
-      return sl_fail(SL_E_USAGE,
-                     "--prompt: with a vocabulary of %lld it is a list of numbers "
-                     "below that, not \"%.20s\"",
-                     (long long)w->vocab, at);
+      return sl_fail(
+          SL_E_USAGE,
+          "--prompt: with a vocabulary of %lld it must be a list of smaller numbers, not \"%.20s\"",
+          (long long)w->vocab, at);
     add_token(w, (int32_t)v);
     at = end;
   }
@@ -74,9 +74,9 @@ static sl_status read_chat(writer *w, const settings *s) {
   sl_status status = chat_prompt(s, &prompt, &end);
   if (!status) status = read_text(w, prompt, false);
   if (!status && (int64_t)w->count >= w->context)
-    status = sl_fail(SL_E_USAGE,
-                     "--chat: its %zu tokens leave no room for an answer in a context of %lld",
-                     w->count, (long long)w->context);
+    status =
+        sl_fail(SL_E_USAGE, "--chat: %zu tokens leave no room for an answer in a context of %lld",
+                w->count, (long long)w->context);
   if (!status) {
     w->end = token_of(w, end);
     free(sli_tokenizer_decode(w->tokenizer, w->tokens, w->count, false, &w->shown));
@@ -286,11 +286,8 @@ sl_status generate_check(const settings *s) {
   writer w;
   if (!sl_arg_int(s->run, "generate")) return SL_OK;
   if (s->lower.parallel.processes > 1 && !generates_only(s) && !settings_text(s, "save"))
-    return sl_fail(
-        SL_E_USAGE,
-        "--generate: what %d processes have learned the first one writes with when all have "
-        "saved it: --save FILE",
-        s->lower.parallel.processes);
+    return sl_fail(SL_E_USAGE, "--generate: with %d processes, it also needs --save FILE",
+                   s->lower.parallel.processes);
   const sl_session_options o = generates_only(s) ? options_of_first(s) : options_of(s);
   sl_status status = open_writer(&w, s, &o);
   close_writer(&w);

@@ -29,8 +29,7 @@ static sl_status upcycling(const settings *s, float *out) {
                 sl_options_find(s->model->options, "shared-ffn") &&
                 sl_options_find(s->model->options, "norm-topk");
   if (!routes || !sl_arg_int(s->model_args, "experts"))
-    return sl_fail(SL_E_USAGE, "--upcycle: %s has no experts, which could begin with a dense half",
-                   s->model->name);
+    return sl_fail(SL_E_USAGE, "--upcycle: %s has no experts", s->model->name);
   *out = (float)cbrt(1 / expected_share(s));
   return SL_OK;
 }

@@ -173,7 +173,7 @@ static sl_status open_behind(log_file *l, int64_t first, const log_columns *own)
   long end = end_of(l->format, text, first, own);
   free(text);
   if (end < 0)
-    return sl_fail(SL_E_USAGE, "--log %s: what is there is no log of a run, to go on with",
+    return sl_fail(SL_E_USAGE, "--log %s: the existing file is not a log that a run can continue",
                    l->path);
   l->stream = fopen(l->path, "r+");
   bool good = l->stream && !ftruncate(fileno(l->stream), end) && !fseek(l->stream, end, SEEK_SET);
@@ -247,7 +247,7 @@ sl_status log_close(run_log *log) {
   for (size_t i = 0; log && i < log->count; i++) {
     log_file *l = &log->files[i];
     bool failed = l->stream && (ferror(l->stream) | fclose(l->stream));
-    if (failed) status = sl_fail(SL_E_IO, "--log: %s could not be written as a whole", l->path);
+    if (failed) status = sl_fail(SL_E_IO, "--log: %s could not be written completely", l->path);
     free(l->path);
   }
   if (log) free(log->files);

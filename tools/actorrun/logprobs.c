@@ -31,6 +31,6 @@ sl_status logprobs_close(job *j) {
   FILE *f = j->logprobs;
   j->logprobs = NULL;
   if (!f || !(ferror(f) | fclose(f))) return SL_OK;
-  return sl_fail(SL_E_IO, "--logprobs: %s could not be written as a whole",
+  return sl_fail(SL_E_IO, "--logprobs: %s could not be written completely",
                  settings_text(j->settings, "logprobs"));
 }

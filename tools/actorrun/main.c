@@ -64,8 +64,7 @@ static sl_status do_job(job *j) {
   if (sharing) {
     if (settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel"))
       printf(
-          "each stage lies on one device: nothing is shared (--data-parallel, --sequence, "
-          "--tensor)\n");
+          "each stage is on one device: nothing is shared (--data-parallel, --sequence, --tensor)\n");
     return SL_OK;
   }
   return dry ? show_plan(j) : job_run(j);
@@ -75,7 +74,7 @@ static sl_status do_job(job *j) {
 static sl_status check_cluster(const settings *s) {
   if (s->lower.parallel.processes == 1) return SL_OK;
   if (s->clock == SL_CLOCK_VIRTUAL)
-    return sl_fail(SL_E_USAGE, "--clock virtual needs no more than one process, not %d",
+    return sl_fail(SL_E_USAGE, "--clock virtual: runs in one process, not %d",
                    s->lower.parallel.processes);
   return SL_OK;
 }

@@ -132,7 +132,7 @@ static sl_status make_and_prove(job *j) {
 static void note_products(const job *j) {
   bool asked = j->settings->lower.numbers.dtype == SL_BF16;
   if (asked && !j->settings->process && !strcmp(sl_lowered_products(j->lowered), "f32"))
-    sli_log("note: --dtype bf16: these devices have no products in bf16, so they are in fp32");
+    sli_log("note: --dtype bf16: these devices have no bf16 products; fp32 is used");
 }
 
 static sl_status write_plan(const job *j) {

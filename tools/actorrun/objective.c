@@ -39,7 +39,7 @@ static sl_status unknown_word(const char *option, const char *text, const word *
     free(names);
     names = more;
   }
-  sl_fail(SL_E_USAGE, "--%s %s: not as KEY=VALUE,... with the keys %s, each in its range", option,
+  sl_fail(SL_E_USAGE, "--%s %s: must be KEY=VALUE,... with the keys %s, each in its range", option,
           text, names);
   free(names);
   return SL_E_USAGE;
@@ -144,12 +144,12 @@ static sl_status count_pairs(const settings *s, struct objective_made *m) {
 static sl_status read_dpo(settings *s, struct objective_made *m) {
   dpo_words w = {.dpo = {.beta = 0.1f}};
   if (find_option(s, "data") && sl_arg_given(s->model_args, "data", 0))
-    return sl_fail(SL_E_USAGE, "--preferences: in the place of --data, not beside it");
+    return sl_fail(SL_E_USAGE, "--preferences: replaces --data; give one of them");
   if (s->pieces > 1 || s->lower.parallel.sequence > 1)
-    return sl_fail(SL_E_USAGE,
-                   "--preferences: not with %s: the loss is of whole answers, whose probabilities "
-                   "are products over all positions",
-                   s->pieces > 1 ? "--pieces" : "--sequence");
+    return sl_fail(
+        SL_E_USAGE,
+        "--preferences: cannot be combined with %s: the loss needs the probabilities of whole answers, over all positions",
+        s->pieces > 1 ? "--pieces" : "--sequence");
   sl_status status = read_words("dpo", sl_arg_text(s->run, "dpo"), dpo_keys, &w);
   if (!status) status = find_chat(m, &w);
   if (status) return status;
@@ -182,8 +182,7 @@ static sl_status read_distill(const char *text, sl_distill *out) {
   *out = (sl_distill){.top = 64, .temperature = 1};
   if (!strcmp(text, "kl")) return SL_OK;
   if (strncmp(text, "kl:", 3))
-    return sl_fail(SL_E_USAGE, "--distill %s: the only way is kl, as in kl:top=64,temperature=1",
-                   text);
+    return sl_fail(SL_E_USAGE, "--distill %s: must be kl, as in kl:top=64,temperature=1", text);
   return read_words("distill", text + 3, distill_keys, out);
 }
 
@@ -214,10 +213,9 @@ static sl_status read_teacher(const settings *s, struct objective_made *m, const
   const char *name = NULL;
   sl_status status = pretrained_model(path, &name);
   if (!status && !name)
-    return sl_fail(SL_E_USAGE,
-                   "--teacher %s: a Hugging Face folder or a GGUF file, which say what model they "
-                   "are of",
-                   path);
+    return sl_fail(
+        SL_E_USAGE,
+        "--teacher %s: must be a Hugging Face folder or a GGUF file, which name the model", path);
   if (!status) status = model_find(name, NULL, out);
   if (!status) status = sl_args_create((*out)->options, &m->teacher_args);
   if (status) return status;
@@ -255,13 +253,15 @@ sl_status objective_load(const settings *s, const sl_lowered *lowered, sl_runtim
 sl_status objective_read(settings *s) {
   bool pairs = sl_arg_given(s->run, "preferences", 0), teacher = settings_text(s, "teacher");
   if (!pairs && sl_arg_given(s->run, "dpo", 0))
-    return sl_fail(SL_E_USAGE, "--dpo: of which answers? --preferences FILE says");
+    return sl_fail(SL_E_USAGE, "--dpo: needs --preferences FILE");
   if (!teacher && sl_arg_given(s->run, "distill", 0))
-    return sl_fail(SL_E_USAGE, "--distill: from which model? --teacher DIR says");
+    return sl_fail(SL_E_USAGE, "--distill: needs --teacher DIR");
   if (pairs && settings_text(s, "rl"))
-    return sl_fail(SL_E_USAGE, "--preferences: not with --rl: a run learns one thing");
+    return sl_fail(SL_E_USAGE,
+                   "--preferences: cannot be combined with --rl: a run has one objective");
   if (pairs && teacher)
-    return sl_fail(SL_E_USAGE, "--teacher: not with --preferences: a run learns one thing");
+    return sl_fail(SL_E_USAGE,
+                   "--teacher: cannot be combined with --preferences: a run has one objective");
   if ((!pairs && !teacher) || !s->model) return SL_OK;
   s->objective_made = sli_calloc(1, sizeof *s->objective_made);
   s->objective_made->settings = s;

@@ -12,17 +12,18 @@ static void print_start(const job *j) {
   if (sl_arg_flag(j->settings->run, "quiet") || j->settings->process) return;
   const cJSON *about = sli_checkpoints_origin(j->checkpoints);
   if (!about) {
-    printf("no checkpoint in %s yet: starting anew\n", sl_arg_text(j->settings->run, "checkpoint"));
+    printf("no checkpoint in %s yet: starting from step 0\n",
+           sl_arg_text(j->settings->run, "checkpoint"));
     return;
   }
   const cJSON *stages = cJSON_GetObjectItem(about, "stages");
   const cJSON *ranks = cJSON_GetObjectItem(about, "devices_per_stage");
-  printf("going on from %s", sl_checkpoints_from(j->checkpoints));
+  printf("resuming from %s", sl_checkpoints_from(j->checkpoints));
   if (cJSON_IsNumber(stages)) printf(", written by %d stages", stages->valueint);
   if (cJSON_IsNumber(ranks)) printf(" of %d devices", ranks->valueint);
   putchar('\n');
   if (!cJSON_GetObjectItem(about, "graph"))
-    printf("an older release wrote it: whether the model is the same cannot be checked\n");
+    printf("an older release wrote it: cannot check whether the model is the same\n");
 }
 
 /* Writes all options in force, for human readers. */

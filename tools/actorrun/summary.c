@@ -25,8 +25,7 @@ static void warn_of_filling(const settings *s) {
       strcmp(sl_arg_text(s->run, "piece-order"), "layers"))
     return;
   sli_log(
-      "warning: with --piece-order layers a stage hands on its first piece when the last of its blocks "
-      "comes to it: the pipeline fills %d times more slowly",
+      "warning: with --piece-order layers a stage sends its first piece only from its last block: the pipeline fills %d times more slowly",
       s->pieces);
 }
 
@@ -154,7 +153,7 @@ void print_end(const job *j) {
   int64_t steps = sl_runtime_steps(j->rt);
   if (p->quiet || !steps) return;
   if (!job_steps_left(j))
-    printf("step %lld of %lld: nothing is left to do\n", (long long)steps, (long long)p->steps);
+    printf("step %lld of %lld: nothing left to do\n", (long long)steps, (long long)p->steps);
   if (j->stopped)
     printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
   if (j->evals.ended)

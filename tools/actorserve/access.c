@@ -16,11 +16,12 @@ static const char variable[] = "SLUICE_API_KEY";
 
 /* Checks that a key fits an HTTP header field. */
 static sl_status check_key(const char *from, const char *key) {
-  if (!*key) return sl_fail(SL_E_INPUT, "%s: its first line is empty, and no key", from);
+  if (!*key) return sl_fail(SL_E_INPUT, "%s: the first line is empty; it must have the key", from);
   for (const char *at = key; *at; at++)
     if (*at <= ' ' || *at >= 127)
       return sl_fail(SL_E_INPUT,
-                     "%s: a key has letters, digits and signs, but no spaces and no others", from);
+                     "%s: a key may have only letters, digits and punctuation, without spaces",
+                     from);
   return SL_OK;
 }
 
@@ -48,7 +49,7 @@ sl_status access_key(const settings *s, char **out) {
              *said = getenv(variable);
   *out = NULL;
   if (option && path)
-    return sl_fail(SL_E_USAGE, "--api-key-file %s: --api-key says a key as well", path);
+    return sl_fail(SL_E_USAGE, "--api-key-file %s: cannot be combined with --api-key", path);
   sl_status status = read_any_key(option, path, said && *said ? said : NULL, out);
   if (!status) return SL_OK;
   free(*out);
@@ -64,7 +65,7 @@ void access_warn(const char *host, const char *key) {
   if (!key && !is_loopback(host))
     fprintf(
         stderr,
-        "actorserve: warning: --host %s without a key: whoever reaches the port may ask (--api-key-file FILE)\n",
+        "actorserve: warning: --host %s without a key: anyone who reaches the port may send requests (--api-key-file FILE)\n",
         host);
 }
 
@@ -87,7 +88,8 @@ sl_status access_check(const settings *s) {
   size_t bytes;
   char *key;
   if (!read_bytes(text, &bytes) || bytes < LEAST)
-    return sl_fail(SL_E_USAGE, "--request-memory %s: not a size from 32M on, such as 256M", text);
+    return sl_fail(SL_E_USAGE, "--request-memory %s: must be a size of at least 32M, such as 256M",
+                   text);
   sl_status status = cors_check(sl_arg_text(s->run, "cors"));
   if (!status) status = access_key(s, &key);
   if (!status) free(key);

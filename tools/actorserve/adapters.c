@@ -64,10 +64,11 @@ bool adapters_name(adapters *a, int i, char out[ADAPTER_NAME]) {
 sl_status adapters_load(adapters *a, const char *name, const char *folder) {
   const engine *e = a->engine;
   int number = 0;
-  if (!e->load_adapter) return sl_fail(SL_E_USAGE, "the server has no places for adapters");
+  if (!e->load_adapter)
+    return sl_fail(SL_E_USAGE, "the server has no room for adapters (--adapter-places)");
   if (!*name || strlen(name) >= ADAPTER_NAME)
     return sl_fail(SL_E_USAGE, "lora_name must have 1 to %d bytes", ADAPTER_NAME - 1);
-  if (adapters_find(a, name)) return sl_fail(SL_E_USAGE, "the model %s is there already", name);
+  if (adapters_find(a, name)) return sl_fail(SL_E_USAGE, "the model %s already exists", name);
   sl_status status = e->load_adapter(e->self, folder, &number);
   if (status) return status;
   pthread_mutex_lock(&a->lock);

@@ -112,8 +112,7 @@ sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
   const char *names = settings_text(s, "served-model-name");
   m->name = names ? sli_strdup(names) : name_of(init);
   m->chat_format = (chat_format){
-      .name = m->name,
-      .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
+      .name = m->name, .no_chat = "the model has no tokenizer: text cannot be turned into tokens"};
   m->chat_format.adapters = (const char *const *)s->adapters.names;
   m->chat_format.nadapters = s->adapters.count;
   if (names && !take_names(m))
@@ -126,8 +125,7 @@ sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
   }
   if (s->data.tokenizer) return read_chat(s, m);
   if (!settings_text(s, "chat-template")) return SL_OK;
-  return sl_fail(SL_E_USAGE,
-                 "--chat-template: the model has no tokenizer, --tokenizer FILE names one");
+  return sl_fail(SL_E_USAGE, "--chat-template: the model has no tokenizer; give --tokenizer FILE");
 }
 
 void chat_format_close(served *m) {

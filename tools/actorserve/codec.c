@@ -59,7 +59,7 @@ void codec_close(codec *c) {
 static sl_status encode_bytes(const codec *c, const char *text, sli_token_row *out) {
   if (c->vocabulary > BYTES)
     return sl_fail(SL_E_USAGE,
-                   "the model has no tokenizer: a prompt is an array of tokens, not a text");
+                   "the model has no tokenizer: the prompt must be an array of tokens, not a text");
   for (; *text && !out->refused; text++) {
     sli_token_row_add(out, (unsigned char)*text);
   }

@@ -33,7 +33,7 @@ sl_status cors_check(const char *allowed) {
   for (const char *at = allowed; *at; at++) plain &= *at > ' ' && *at < 127;
   if (word || plain) return SL_OK;
   return sl_fail(SL_E_USAGE,
-                 "--cors %s: loopback, off, *, or one origin such as https://chat.example",
+                 "--cors %s: must be loopback, off, *, or one origin such as https://chat.example",
                  allowed);
 }
 

@@ -84,7 +84,7 @@ static sl_status compare(const codec *a, const codec *b) {
     size_t n, m;
     char *x = text_of(a, v, &n), *y = text_of(b, v, &m);
     if (n != m || memcmp(x, y, n))
-      status = sl_fail(SL_E_USAGE, "token %d is \"%s\" there, and \"%s\" in the model's tokenizer",
+      status = sl_fail(SL_E_USAGE, "token %d is \"%s\" in its tokenizer, but \"%s\" in the model's",
                        v, x, y);
     free(x);
     free(y);

@@ -18,14 +18,12 @@ static sl_status check_quota(const settings *s, const sl_quota *q) {
   if (!known || q->stage != SL_NONE)
     return sl_fail(
         SL_E_USAGE,
-        "--quota %s=%d: of a model that is served there are kv=N, pages, and weights=N, blocks, on all "
-        "stages",
+        "--quota %s=%d: a server has only the quotas kv=N (pages) and weights=N (blocks), the same on all stages",
         q->name, q->slots);
   if (is_weights(q) && !weights_move(s))
-    return sl_fail(
-        SL_E_USAGE,
-        "--quota weights=%d: all weights are in memory, unless they live elsewhere (--weights disk)",
-        q->slots);
+    return sl_fail(SL_E_USAGE,
+                   "--quota weights=%d: needs --weights disk; otherwise all weights are in memory",
+                   q->slots);
   return SL_OK;
 }
 
@@ -36,8 +34,7 @@ sl_status homes_check(const settings *s) {
     status = check_quota(s, &s->lower.memory.quotas[i]);
   for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
     if (strcmp(s->lower.memory.homes.of[i].name, "weights"))
-      status = sl_fail(SL_E_USAGE,
-                       "--home %s: of a model that is served weights alone can live elsewhere",
+      status = sl_fail(SL_E_USAGE, "--home %s: a server can move only weights off the device",
                        s->lower.memory.homes.of[i].name);
   return status;
 }

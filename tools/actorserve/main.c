@@ -46,8 +46,7 @@ static void print_sizes(const served *m) {
   sl_session_info a = sl_session_about(m->session);
   char of_weights[32], of_device[32];
   sli_log(
-      "%s: weights %s, context %lld tokens, KV cache %lld pages of %d tokens, up to %d answers at "
-      "once; %s on the largest device",
+      "%s: weights %s, context %lld tokens, KV cache %lld pages of %d tokens, up to %d concurrent answers; %s on the largest device",
       m->chat_format.name, sli_format_bytes(of_weights, (double)weights_of(a.plan)),
       (long long)a.context, (long long)a.pages, SL_SESSION_PAGE, a.sequences,
       sli_format_bytes(of_device, (double)a.device_bytes));

@@ -73,7 +73,7 @@ sl_status measure(settings *s, served *m) {
   x.session = m->session;
   x.about = sl_session_about(m->session);
   if (x.about.groups > 1)
-    return sl_fail(SL_E_USAGE, "--measure %s: of one stage, with --groups 1", path);
+    return sl_fail(SL_E_USAGE, "--measure %s: needs one stage and --groups 1", path);
   status = take_all(&x);
   if (!status) status = report_workload(path, s, &x.last);
   sl_session_simulation_fini(&x.last.run);

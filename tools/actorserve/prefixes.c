@@ -23,5 +23,5 @@ sl_status prefixes_read(const settings *s, sl_prefixes *prefixes, sl_kept_pages 
         kept->bytes)
       return SL_OK;
   }
-  return sl_fail(SL_E_USAGE, "--prefix-caching %s: it is on, off, host:SIZE or disk:SIZE", text);
+  return sl_fail(SL_E_USAGE, "--prefix-caching %s: must be on, off, host:SIZE or disk:SIZE", text);
 }

@@ -25,10 +25,10 @@ static sl_status check_embeddings(request *r) {
   r->param = "dimensions";
   if (!params_embeds(r->params.kind)) return SL_OK;
   if (r->params.dimensions > width && width)
-    return sl_fail(SL_E_USAGE, "dimensions is %lld: an embedding has %lld",
+    return sl_fail(SL_E_USAGE, "dimensions is %lld: it must be %lld, the size of an embedding",
                    (long long)r->params.dimensions, (long long)width);
   r->param = NULL;
-  return width ? SL_OK : sl_fail(SL_E_USAGE, "the server makes no embeddings (--pooling)");
+  return width ? SL_OK : sl_fail(SL_E_USAGE, "the server has embeddings turned off (--pooling)");
 }
 
 static sl_status check_model(request *r) {
@@ -223,7 +223,7 @@ static sl_status make_calls(request *r, const sli_token_trie *tokens) {
                             .within = r->within};
   if (!v->answers)
     return sl_fail(SL_E_USAGE,
-                   "tool_choice: how the model calls tools is not known (--tool-parser says it)");
+                   "tool_choice: the model's tool call format is not known (--tool-parser)");
   sl_status status = answer_calls_check(&how);
   r->param = "tools";
   return status ? status

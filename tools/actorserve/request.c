@@ -224,7 +224,7 @@ static void fail(request *r, int status, const char *text) {
 static void fail_for_memory(request *r) {
   fail(
       r, 503,
-      "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
+      "the answers take more memory than one request may have: ask for fewer or shorter ones, or stream");
 }
 
 /* Appends to a text of an unstreamed answer. Returns false if memory ran out. */
@@ -390,8 +390,7 @@ static void note_nonfinite(serving *s) {
   if (s->nonfinite_ns && now - s->nonfinite_ns < pause) return;
   s->nonfinite_ns = now;
   sli_log(
-      "a request has failed: the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with "
-      "this prompt");
+      "a request failed: the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with this prompt");
 }
 
 /* Fails a request after a failure of the model. Either the whole session failed, with a reason, or
@@ -404,7 +403,7 @@ static void fail_model(const choice *c) {
     return;
   }
   if (c->guide && sli_guide_is_stuck(c->guide)) {
-    fail(r, 500, "the answer's grammar takes too much time or memory here: make it simpler");
+    fail(r, 500, "the answer's grammar takes too much time or memory: simplify it");
     return;
   }
   note_nonfinite(r->serving);

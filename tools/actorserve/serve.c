@@ -204,7 +204,7 @@ static void answer_options(serving *s, http_exchange *x, const http_request *req
   const char *origin = http_request_field(request, "origin");
   if (asks && !cors_allows(s->options->cors, origin)) {
     actorserve_serve_refuse(s, x, 403, NULL,
-                            "pages of this origin may not ask: --cors says which may");
+                            "requests from pages of this origin are not allowed (--cors)");
     return;
   }
   http_add_field(x, "Allow", r ? methods(r) : "GET, HEAD, POST, OPTIONS");
@@ -391,8 +391,7 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   (void)number, (void)what;
   serving *s = ctx;
   if (s->draining) event_base_loopbreak(s->base);
-  else if (s->first)
-    fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
+  else if (s->first) fprintf(stderr, "\nfinishing open requests; press Ctrl-C again to quit now\n");
   drain(s);
 }
 

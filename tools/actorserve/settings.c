@@ -7,63 +7,73 @@
 
 /* clang-format off */
 static const tool_option options[] = {
-    {"host", SL_OPTION_TEXT, "127.0.0.1", "`ADDRESS` to listen at; 0.0.0.0: all of this machine's", 0, 0, GROUP_SERVING},
-    {"port", SL_OPTION_INT, "8000", "to listen at; 0: any that is free", 0, 65535, GROUP_SERVING},
-    {"api-key", SL_OPTION_TEXT, "", "`KEY` that requests must have (Authorization: Bearer KEY); anybody may "
-     "ask if not given. Others on this machine can read it there: --api-key-file, or the variable SLUICE_API_KEY, says it as well", 0, 0, GROUP_SERVING},
-    {"api-key-file", SL_OPTION_TEXT, "", "`FILE` with that key in its first line", 0, 0, GROUP_SERVING},
-    {"cors", SL_OPTION_TEXT, "loopback", "`WHOSE` pages may ask from a browser: loopback (those of this machine), one origin such as "
-     "https://chat.example, * (all), or off", 0, 0, GROUP_SERVING},
-    {"request-memory", SL_OPTION_TEXT, "256M", "`SIZE` of what clients make the server hold and compute with, all together", 0, 0, GROUP_MEMORY},
+    {"host", SL_OPTION_TEXT, "127.0.0.1", "`ADDRESS` to listen on; 0.0.0.0: all addresses of this "
+     "machine", 0, 0, GROUP_SERVING},
+    {"port", SL_OPTION_INT, "8000", "port to listen on; 0: any free port", 0, 65535, GROUP_SERVING},
+    {"api-key", SL_OPTION_TEXT, "", "`KEY` that requests must send (Authorization: Bearer KEY); no "
+     "key is required if not given. Other users of this machine can see it: prefer --api-key-file or the variable "
+     "SLUICE_API_KEY", 0, 0, GROUP_SERVING},
+    {"api-key-file", SL_OPTION_TEXT, "", "`FILE` with the key in its first line", 0, 0, GROUP_SERVING},
+    {"cors", SL_OPTION_TEXT, "loopback", "`WHOSE` pages may send requests from a browser: loopback "
+     "(this machine's), one origin such as https://chat.example, * (all), or off", 0, 0, GROUP_SERVING},
+    {"request-memory", SL_OPTION_TEXT, "256M", "`SIZE` of the memory that all clients' requests "
+     "together may use", 0, 0, GROUP_MEMORY},
     SERVING_OPTIONS,
-    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
-     "given, what lies with the weights", 0, 0, GROUP_DATA},
-    {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how a chat becomes a text, in the place of the model's "
-     "own template", 0, 0, GROUP_DATA},
-    {"served-model-name", SL_OPTION_TEXT, "", "`NAME`[,NAME...] that the model has for clients, in the place of its folder's or file's; the first "
-     "is that of answers", 0, 0, GROUP_SERVING},
-    {"access-log", SL_OPTION_TEXT, "", "`FILE` to which a line is added for each request: when, from where, what, status, and seconds; "
-     "- is standard error", 0, 0, GROUP_OUTPUT},
-    {"tool-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format in which answers call tools: hermes, qwen3-coder, llama3, mistral, "
-     "gpt-oss, auto (the one that the chat template shows), or none", 0, 0, GROUP_SERVING},
-    {"reasoning-parser", SL_OPTION_TEXT, "auto", "`NAME` of how reasoning is told from an answer: think (by <think> and </think>), "
-     "auto (if the chat template has <think>), or none", 0, 0, GROUP_SERVING},
-    {"pooling", SL_OPTION_TEXT, "none", "`HOW` hidden states become an embedding, for /v1/embeddings: mean (of all tokens), last (that of the "
-     "last one), or none", 0, 0, GROUP_SERVING},
-    {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
-     "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20, GROUP_SERVING},
-    {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20, GROUP_SERVING},
-    {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64, GROUP_SERVING},
-    {"quota", SL_OPTION_TEXT, "", "`NAME=N`: kv=N: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
-     "if not given, as many as --sequences of the longest need, as far as 512M hold them; weights=N: with --weights disk, of N "
-     "blocks weights are in memory [2]; may be repeated", 0, 0, GROUP_MEMORY},
-    {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are between ticks: memory, or disk, with those of a few blocks in "
-     "memory (--quota weights=N) and tables of tokens (--disk says which disk, --home weights@BLOCK=device what stays)", 0, 0, GROUP_MEMORY},
-    {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
-     "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
-     "again)", 0, 0, GROUP_SERVING},
-    {"prefix-caching", SL_OPTION_TEXT, "on", "`on|off`: prompts that begin with the same tokens share the pages of these, "
-     "whole ones, computed once; host:SIZE or disk:SIZE: on, and pages whose memory others need go there (--disk DIR) and come back", 0, 0, GROUP_SERVING},
-    {"prefix-states", SL_OPTION_INT, "0", "states kept beside pages, of models that have any, so that prompts can begin behind "
-     "these; -1: none; 0: twice as many as --sequences, as far as 512M hold them", -1, 1 << 20, GROUP_SERVING},
-    {"state-every", SL_OPTION_INT, "8", "`N`: the state is kept beside a prompt's last whole page and beside each N-th page", 1,
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` with the tokenizer: a tokenizer.json, or GGUF; the one "
+     "beside the weights if not given", 0, 0, GROUP_DATA},
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of the chat template, instead of the "
+     "model's own", 0, 0, GROUP_DATA},
+    {"served-model-name", SL_OPTION_TEXT, "", "`NAME`[,NAME...] of the model for clients, instead of "
+     "its folder's or file's name; responses have the first", 0, 0, GROUP_SERVING},
+    {"access-log", SL_OPTION_TEXT, "", "`FILE` to append a line to for each request: time, client, "
+     "request, status and seconds; - is standard error", 0, 0, GROUP_OUTPUT},
+    {"tool-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format of tool calls in answers: hermes, "
+     "qwen3-coder, llama3, mistral, gpt-oss, auto (detected from the chat template), or none", 0, 0, GROUP_SERVING},
+    {"reasoning-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format of reasoning in answers: "
+     "think (between <think> and </think>), auto (think if the chat template has <think>), or none", 0, 0, GROUP_SERVING},
+    {"pooling", SL_OPTION_TEXT, "none", "`HOW` /v1/embeddings pools hidden states: mean (of all "
+     "tokens), last (the last token), or none", 0, 0, GROUP_SERVING},
+    {"rows", SL_OPTION_INT, "64", "maximum number of tokens per tick, of prompts and answers "
+     "together: more makes prompts faster, but answers slower in ticks with part of a prompt", 1, 1 << 20, GROUP_SERVING},
+    {"sequences", SL_OPTION_INT, "0", "maximum number of answers generated concurrently; 0: as many "
+     "as --rows, at most 64", 0, 1 << 20, GROUP_SERVING},
+    {"groups", SL_OPTION_INT, "0", "maximum number of ticks in flight; 0: one more than there are "
+     "stages, or 1", 0, 64, GROUP_SERVING},
+    {"quota", SL_OPTION_TEXT, "", "`NAME=N`: kv=N: KV cache pages per stage, each for 64 tokens of a "
+     "sequence; if not given, enough for --sequences of maximum length, up to 512M; weights=N: with --weights "
+     "disk, blocks whose weights are in memory [2]; may be repeated", 0, 0, GROUP_MEMORY},
+    {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are kept between ticks: memory, or disk "
+     "(a few blocks, --quota weights=N, and the token tables stay in memory; --disk names the disk, --home "
+     "weights@BLOCK=device the blocks that stay too)", 0, 0, GROUP_MEMORY},
+    {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is admitted: reserve (when pages for "
+     "its whole answer are free) or recompute (when pages for its prompt are free; if pages run out, the youngest "
+     "request gives up its pages and is recomputed)", 0, 0, GROUP_SERVING},
+    {"prefix-caching", SL_OPTION_TEXT, "on", "`on|off`: prompts that begin with the same tokens "
+     "share the whole pages of these, computed once; host:SIZE or disk:SIZE: on, and evicted pages move there "
+     "(--disk DIR) and come back", 0, 0, GROUP_SERVING},
+    {"prefix-states", SL_OPTION_INT, "0", "recurrent states kept with shared pages, so that prompts "
+     "can start after them; -1: none; 0: twice as many as --sequences, up to 512M", -1, 1 << 20, GROUP_SERVING},
+    {"state-every", SL_OPTION_INT, "8", "`N`: keep the state with a prompt's last whole page and "
+     "with every N-th page", 1,
      1 << 20, GROUP_SERVING},
-    {"speculate", SL_OPTION_TEXT, "", "`ngram[:tokens=G][,match=N]`: up to G next tokens of an answer [6] are guessed, by what followed its newest "
-     "N or more [2] before; draft:PATH[:tokens=G]: by a smaller model, a folder or GGUF file; a tick checks them; done as long as it pays, or "
-     "always with ,always", 0, 0, GROUP_SERVING},
-    {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0, GROUP_OUTPUT},
-    {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
-     "ticks as they were then", 0, 0, GROUP_SERVING},
-    {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what, the newest of it (see actortrace), "
-     "when the server ends", 0, 0, GROUP_OUTPUT},
-    {"report", SL_OPTION_TEXT, "", "`FILE` for what it was and has done, as JSON, when it ends", 0, 0, GROUP_OUTPUT},
+    {"speculate", SL_OPTION_TEXT, "", "`ngram[:tokens=G][,match=N]`: guess up to G next tokens of an "
+     "answer [6] from what followed its newest N or more tokens [2] before; draft:PATH[:tokens=G]: guess with a "
+     "smaller model, a folder or GGUF file; a tick checks the guesses; used while it pays off, or always with "
+     ",always", 0, 0, GROUP_SERVING},
+    {"log", SL_OPTION_TEXT, "", "`FILE` for one line per tick with the rows it took", 0, 0, GROUP_OUTPUT},
+    {"replay", SL_OPTION_TEXT, "", "`FILE` written by --log: repeat its ticks for the same requests "
+     "in the same order", 0, 0, GROUP_SERVING},
+    {"trace", SL_OPTION_TEXT, "", "`FILE` for a trace of what ran last and what it waited for, "
+     "written when the server ends (see actortrace)", 0, 0, GROUP_OUTPUT},
+    {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for a report of the server, written when it ends", 0, 0, GROUP_OUTPUT},
     LAUNCH_OPTIONS,
-    {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
+    {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health "
+     "reports it", 0.1,
      1e6, GROUP_SERVING},
     SERVING_WORKLOAD_OPTIONS,
-    {"measure", SL_OPTION_TEXT, "", "`FILE` for what ticks of the model take here, by how many rows they have, for --tick: runs some, "
-     "and listens nowhere", 0, 0, GROUP_SERVING},
-    {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens, and what it does", 0, 0, GROUP_OUTPUT},
+    {"measure", SL_OPTION_TEXT, "", "`FILE` for measured tick durations by number of rows, for "
+     "--tick; measures instead of listening", 0, 0, GROUP_SERVING},
+    {"quiet", SL_OPTION_FLAG, "0", "print neither the address nor progress", 0, 0, GROUP_OUTPUT},
     {0}};
 /* clang-format on */
 
@@ -79,20 +89,20 @@ bool settings_have_workload(const settings *s) {
 static sl_status check_devices(const settings *s) {
   bool computes = sl_device_computes(s->lower.devices.kind), bounded = settings_have_workload(s);
   if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))
-    return sl_fail(SL_E_USAGE, "--measure %s: nothing takes time on --clock virtual",
+    return sl_fail(SL_E_USAGE, "--measure %s: cannot measure on --clock virtual",
                    settings_text(s, "measure"));
   if (settings_text(s, "measure") && settings_text(s, "arrivals"))
-    return sl_fail(SL_E_USAGE, "--measure %s: has requests of its own, not those of --arrivals",
+    return sl_fail(SL_E_USAGE, "--measure %s: cannot be combined with --arrivals",
                    settings_text(s, "measure"));
   if (s->clock == SL_CLOCK_VIRTUAL && !bounded)
-    return sl_fail(SL_E_USAGE, "--clock virtual: who comes when? --arrivals FILE says");
+    return sl_fail(SL_E_USAGE, "--clock virtual: needs --arrivals FILE");
   if (!computes && !bounded)
-    return sl_fail(SL_E_USAGE, "--devices %s: they hold no values", sl_arg_text(s->run, "devices"));
+    return sl_fail(SL_E_USAGE, "--devices %s: these devices hold no values",
+                   sl_arg_text(s->run, "devices"));
   if (computes && !settings_text(s, "init"))
     return sl_fail(
         SL_E_USAGE,
-        "%s: which weights? --init FILE says, or a Hugging Face folder or GGUF file in the "
-        "place of the model",
+        "%s: needs weights: give --init FILE, or a Hugging Face folder or GGUF file instead of the model",
         s->model_word);
   return SL_OK;
 }
@@ -105,7 +115,7 @@ static sl_status check_parsers(const settings *s) {
                               thinking);
   char *names = answer_format_names();
   sl_status status =
-      sl_fail(SL_E_USAGE, "--tool-parser %s: it is auto, none, or one of %s", name, names);
+      sl_fail(SL_E_USAGE, "--tool-parser %s: must be auto, none, or one of %s", name, names);
   free(names);
   return status;
 }
@@ -130,24 +140,22 @@ static sl_status read_settings(settings *s) {
 }
 
 static const first_option first[] = {
-    {"host", "`ADDRESS` to listen at; 127.0.0.1 if not given"},
-    {"port", "port to listen at; 8000 if not given"},
-    {"api-key-file", "`FILE` with the key that requests must have"},
+    {"host", "`ADDRESS` to listen on; 127.0.0.1 if not given"},
+    {"port", "port to listen on; 8000 if not given"},
+    {"api-key-file", "`FILE` with the key that requests must send"},
     {"devices", "`SPEC`: cpu, cpu:4 or cuda"},
     {"stages", "pipeline stages; one per device if not given"},
     {"tensor", "devices of each stage that share the tensors"},
-    {"memory", "budget of each device, a `SIZE` such as 8G"},
+    {"memory", "memory budget of each device, a `SIZE` such as 8G"},
     {"dtype", "`TYPE` of weights: stored, fp32 or bf16"},
-    {"sequences", "answers under way at once; at most 64 if not given"},
-    {"log", "`FILE` for a line about each tick"},
+    {"sequences", "maximum of concurrent answers; 64 or less if not given"},
+    {"log", "`FILE` for one line per tick"},
     {0}};
 
 const tool actorserve_tool = {
     .name = "actorserve",
     .usage = "       actorserve [options] DIR | FILE.gguf\n",
-    .purpose =
-        "Serves a model over HTTP, as OpenAI's API has it. DIR is a Hugging "
-        "Face folder.",
+    .purpose = "Serves a model by an OpenAI-compatible HTTP API. DIR is a Hugging Face folder.",
     .options = options,
     .first = first,
     .shared = shared,

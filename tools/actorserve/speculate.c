@@ -36,7 +36,7 @@ static sl_status read_ngram(const char *text, char *words, sl_speculation *out) 
   return !words || read_words(words, true, out)
              ? SL_OK
              : refuse_speculation(
-                   text, "ngram:tokens=G,match=N,always has G from 1 to 16, N from 1 to 64");
+                   text, "in ngram:tokens=G,match=N,always G must be 1 to 16, and N 1 to 64");
 }
 
 /* Returns the words after a path, which may itself contain colons, or NULL if there are none. */
@@ -53,7 +53,7 @@ static sl_status read_draft(const char *text, char *path, sl_speculation *out) {
   if (!path || !*path) return refuse_speculation(text, "draft:PATH names the draft model");
   return !words || read_words(words, false, out)
              ? SL_OK
-             : refuse_speculation(text, "draft:PATH:tokens=G,always has G from 1 to 16");
+             : refuse_speculation(text, "in draft:PATH:tokens=G,always G must be 1 to 16");
 }
 
 sl_status speculate_read(const settings *s, speculate *out) {
@@ -67,9 +67,7 @@ sl_status speculate_read(const settings *s, speculate *out) {
   sl_status status = drafts ? read_draft(text, rest, &out->how)
                      : !strcmp(name, "ngram")
                          ? read_ngram(text, rest, &out->how)
-                         : refuse_speculation(text,
-                                              "drafts are of ngram (what was "
-                                              "there before) or of draft:PATH");
+                         : refuse_speculation(text, "must begin with ngram or draft:PATH");
   if (!status && drafts) out->path = sli_strdup(rest);
   free(name);
   return status;

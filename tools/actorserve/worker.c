@@ -67,7 +67,7 @@ sl_status worker_create(worker **out) {
   }
   if (w->fd >= 0) close(w->fd);
   free(w);
-  return sl_fail(SL_E_MEMORY, "no thread to read bodies and texts: %s", strerror(error));
+  return sl_fail(SL_E_MEMORY, "cannot start a thread for reading requests: %s", strerror(error));
 }
 
 void worker_destroy(worker *w) {

@@ -22,42 +22,43 @@ typedef struct command {
 
 static const command commands[] = {
     {"show",
-     "a step as a picture in the terminal, where the time went, what\n"
-     "            held the devices up, the critical path, and which extra slot would help\n"
-     "            most",
+     "a step as a timeline in the terminal, where the time went, what\n"
+     "            held up the devices, the critical path, and which extra slot would\n"
+     "            help most",
      command_show},
-    {"page", "one HTML file to look around in: zoom, search, memory and credits", command_page},
+    {"page", "an interactive HTML page: zoom, search, memory and credits", command_page},
     {"svg", "a step as a figure for a paper", command_svg},
     {"rows",
      "one line per firing, tab-separated, with a header line:\n"
      "            step device class stage chunk microbatch piece start_ns end_ns\n"
-     "            actor; stage along the model, chunk within its device, -1: none",
+     "            actor; stage along the model, chunk within its device, -1 if none",
      command_rows},
     {"reasons",
      "one line per idle time, tab-separated, with a header line:\n"
-     "            step device reason register producer start_ns ns; with the lines of\n"
-     "            busy and other they add up to the line of the span",
+     "            step device reason register producer start_ns ns; idle, busy and\n"
+     "            other lines add up to the span line",
      command_reasons},
-    {"chrome", "trace events in JSON, for chrome://tracing and its relatives", command_chrome},
+    {"chrome", "trace events in JSON, for chrome://tracing and compatible viewers", command_chrome},
     {"perfetto", "a Perfetto trace, for ui.perfetto.dev", command_perfetto}};
 
-static const char purpose[] = "Reads a trace that actorrun --trace FILE has written.";
+static const char purpose[] = "Analyzes a trace written by actorrun --trace FILE.";
 static const char usage[] =
     "actortrace COMMAND [options] FILE\n       actortrace diff [options] FILE FILE\n";
 
 /* clang-format off */
 static const sl_option offered[] = {
-    {"output", SL_OPTION_TEXT, "", "`FILE` to write instead of the standard output; -o FILE for short", 0, 0},
-    {"step", SL_OPTION_INT, "", "this step; else the typical one, or all", 0, 9e15},
-    {"steps", SL_OPTION_INT, "", "svg: so many steps, from --step on", 0, INT32_MAX},
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write instead of standard output; short form: -o FILE", 0, 0},
+    {"step", SL_OPTION_INT, "", "this step only; if not given, the typical one, or all", 0, 9e15},
+    {"steps", SL_OPTION_INT, "", "svg: number of steps, from --step on", 0, INT32_MAX},
     {"device", SL_OPTION_INT, "", "this device only", 0, INT32_MAX},
-    {"log", SL_OPTION_TEXT, "", "`FILE` of actorserve --log: rows of prompts and answers of each tick", 0, 0},
+    {"log", SL_OPTION_TEXT, "", "`FILE` of actorserve --log: adds each tick's rows of prompts and "
+     "answers", 0, 0},
     {"queues", SL_OPTION_FLAG, "0", "show, svg: links, copies, disks and host queues too", 0, 0},
-    {"width", SL_OPTION_INT, "", "show: columns; else the terminal's width, or 100", 0, 10000},
-    {"color", SL_OPTION_FLAG, "0", "show: with colours; if neither is given, as the output is a terminal", 0, 0},
-    {"no-color", SL_OPTION_FLAG, "0", "show: without colours", 0, 0},
-    {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
-    {"help", SL_OPTION_FLAG, "0", "show this", 0, 0},
+    {"width", SL_OPTION_INT, "", "show: columns; if not given, the terminal's width, or 100", 0, 10000},
+    {"color", SL_OPTION_FLAG, "0", "show: with colors; if neither is given, only on a terminal", 0, 0},
+    {"no-color", SL_OPTION_FLAG, "0", "show: without colors", 0, 0},
+    {"version", SL_OPTION_FLAG, "0", "show the version, and exit", 0, 0},
+    {"help", SL_OPTION_FLAG, "0", "show this help", 0, 0},
     {0}};
 /* clang-format on */
 
@@ -67,7 +68,9 @@ static void print_usage(FILE *out) {
     fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].help);
   fputs(
       "  diff      what got slower from the first trace to the second: by actor, by\n"
-      "            reason, by device\n\nOptions:\n",
+      "            reason, by device\n"
+      "\n"
+      "Options:\n",
       out);
   sl_options_print(offered, out);
 }

@@ -109,7 +109,7 @@ static void print_advice(const shower *s) {
   char text[32], title[128];
   if (s->no_advice) {
     show_heading(s, "What more slots would save is not known");
-    fprintf(s->out, "the plan cannot be run again: %s\n", s->no_advice);
+    fprintf(s->out, "the plan cannot be replayed: %s\n", s->no_advice);
     return;
   }
   snprintf(title, sizeof title, "One more slot would save, of the %s a step takes when replayed",

@@ -50,18 +50,18 @@ static sl_status fill_in(const char *path, sl_trace *t, ticks *to) {
     const tick_taken *taken = tick_of(t, to, f);
     if (!taken) continue;
     if (f->rows > 0 && f->rows != taken->rows)
-      return sl_fail(SL_E_INPUT,
-                     "%s is of another run: line %lld has %d rows, and that tick in the trace %d",
-                     path, (long long)f->tick.number + 1, taken->rows, f->rows);
+      return sl_fail(
+          SL_E_INPUT,
+          "%s belongs to another run: line %lld has %d rows, but its tick in the trace has %d",
+          path, (long long)f->tick.number + 1, taken->rows, f->rows);
     f->rows = taken->rows;
     found++;
   }
   t->firings = to->firings;
-  return found
-             ? SL_OK
-             : sl_fail(SL_E_INPUT,
-                       "%s is of another run: it has %zu lines, and none is of a tick in the trace",
-                       path, to->count);
+  return found ? SL_OK
+               : sl_fail(SL_E_INPUT,
+                         "%s belongs to another run: none of its %zu lines is a tick of the trace",
+                         path, to->count);
 }
 
 sl_status ticks_open(const char *path, sl_trace *t, ticks *out) {

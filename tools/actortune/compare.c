@@ -102,7 +102,7 @@ static sl_status read_step(const sli_json *report, step *out) {
   out->devices = (double)sli_json_count(devices);
   if (status || (out->measured > 0 && out->predicted > 0 && devices)) return status;
   return sl_fail(SL_E_INPUT,
-                 "%s: it says nothing of a whole step: the run must have two steps or more",
+                 "%s: has no time of a whole step: the run must have at least two steps",
                  report->name);
 }
 

@@ -8,16 +8,17 @@
 
 /* clang-format off */
 static const tool_option options[] = {
-    {"fix", SL_OPTION_TEXT, "", "`LIST` of what is given, such as stages=8,recompute=full: stages, tensor, data, "
-     "sequence, experts, expert-tensor, "
-     "microbatches, pieces, chunks, schedule, recompute, quotas=own, home, shard", 0, 0, GROUP_SEARCH},
-    {"effort", SL_OPTION_TEXT, "quick", "`HOW` much is looked at: quick, full (more schedules and ways to keep "
-     "less, --sequence and --pieces), all (full, and nothing is left out for its bound)", 0, 0, GROUP_SEARCH},
-    {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 76G; the machine's if not given", 0, 0, GROUP_MEMORY},
-    {"points", SL_OPTION_INT, "5", "plans to show at most", 1, 1000, GROUP_SEARCH},
-    {"json", SL_OPTION_TEXT, "", "write them to `FILE` as JSON, with the words of their commands", 0, 0, GROUP_OUTPUT},
-    {"svg", SL_OPTION_TEXT, "", "draw them to `FILE`, with what second choices cost", 0, 0, GROUP_OUTPUT},
-    {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
+    {"fix", SL_OPTION_TEXT, "", "`LIST` of fixed choices, such as stages=8,recompute=full: stages, "
+     "tensor, data, sequence, experts, expert-tensor, microbatches, pieces, chunks, schedule, recompute, "
+     "quotas=own, home, shard", 0, 0, GROUP_SEARCH},
+    {"effort", SL_OPTION_TEXT, "quick", "`HOW` much to search: quick, full (also more schedules, "
+     "more ways to save memory, --sequence and --pieces), all (full, without pruning by bounds)", 0, 0, GROUP_SEARCH},
+    {"memory", SL_OPTION_TEXT, "", "memory budget of each device, a `SIZE` such as 76G; the "
+     "machine's if not given", 0, 0, GROUP_MEMORY},
+    {"points", SL_OPTION_INT, "5", "maximum number of plans to show", 1, 1000, GROUP_SEARCH},
+    {"json", SL_OPTION_TEXT, "", "`FILE` (JSON) for the plans, with the words of their commands", 0, 0, GROUP_OUTPUT},
+    {"svg", SL_OPTION_TEXT, "", "`FILE` for a plot of the plans, with the cost of second choices", 0, 0, GROUP_OUTPUT},
+    {"threads", SL_OPTION_INT, "0", "threads of the search; 0: one per core", 0, 4096, GROUP_SEARCH},
     {0}};
 /* clang-format on */
 
@@ -29,22 +30,22 @@ static sl_status read_settings(settings *s) {
 static const first_option first[] = {
     {"devices", "`SPEC`, such as cpu:4 or timed:8 (modelled)"},
     {"machine", "`FILE` or name of modelled hardware, or here"},
-    {"memory", "budget of each device, a `SIZE` such as 76G"},
-    {"stages", "pipeline stages, where they are given"},
-    {"microbatches", "parts of a step's batch, where they are given"},
-    {"fix", "`LIST` of what is given, such as stages=8,shard=optimizer"},
-    {"effort", "`HOW` much is looked at: quick, full or all"},
-    {"points", "plans to show at most"},
+    {"memory", "memory budget of each device, a `SIZE` such as 76G"},
+    {"stages", "pipeline stages, if fixed"},
+    {"microbatches", "microbatches per step, if fixed"},
+    {"fix", "`LIST` of fixed choices, such as stages=8,shard=optimizer"},
+    {"effort", "`HOW` much to search: quick, full or all"},
+    {"points", "maximum number of plans to show"},
     {"json", "`FILE` for the plans, with their commands"},
-    {"svg", "`FILE` for the picture"},
+    {"svg", "`FILE` for a plot of the plans"},
     {0}};
 
 static const tool planner_tool = {
     .name = "actortune plan",
     .purpose =
         "Chooses stages, devices that share tensors, sequences, experts and rows,\n"
-        "microbatches, chunks, a schedule, what is computed again, what lives elsewhere\n"
-        "and what is sharded, within the memory of the devices.",
+        "microbatches, chunks, a schedule, what is recomputed, offloaded and sharded,\n"
+        "within the memory of the devices.",
     .options = options,
     .first = first,
     .read = read_settings};

@@ -59,7 +59,7 @@ sl_status tuning_prepare(settings *s, tuning *out) {
   if (!status) status = find_threads(s);
   if (!status) add_configs(&t);
   if (!status && !t.nconfigs)
-    status = sl_fail(SL_E_USAGE, "--chunks %s: none of the schedules is for that",
+    status = sl_fail(SL_E_USAGE, "--chunks %s: no schedule supports this number",
                      sl_arg_text(s->run, "chunks"));
   if (!status) status = configs_add_homes(&t);
   if (!status) status = measure(&t);

@@ -52,7 +52,7 @@ static bool run_team(tuning *t, void (*item)(tuning *t, size_t index), size_t fr
   int n = (int)SLI_MIN((size_t)t->threads, end - from);
   pthread_t *threads = sli_calloc((size_t)n + 1, sizeof *threads);
   for (int i = 0; i < n; i++)
-    SLI_CHECK(!pthread_create(&threads[i], NULL, work, &c), "no thread for the search");
+    SLI_CHECK(!pthread_create(&threads[i], NULL, work, &c), "cannot start a thread for the search");
   for (size_t done;
        !interrupted() && (done = atomic_load_explicit(&c.done, memory_order_relaxed)) < end;) {
     if (t->progress) draw(t, done);
@@ -283,11 +283,11 @@ static sl_status run_rounds(tuning *t) {
 static sl_status nothing_found(const tuning *t) {
   if (smallest_bytes(t) < SIZE_MAX) {
     char need[32], have[32];
-    return sl_fail(SL_E_BUDGET,
-                   "no plan fits in %s a device: the smallest that was found needs "
-                   "%s; more stages, or more and smaller microbatches, would need less",
-                   format_memory(have, (double)t->sweep.most_bytes),
-                   format_memory(need, (double)smallest_bytes(t)));
+    return sl_fail(
+        SL_E_BUDGET,
+        "no plan fits in %s per device: the smallest plan found needs %s; more stages, or more and smaller microbatches, need less",
+        format_memory(have, (double)t->sweep.most_bytes),
+        format_memory(need, (double)smallest_bytes(t)));
   }
   if (interrupted()) return sl_fail(SL_E_STOPPED, "stopped before any plan was tried");
   for (size_t i = 0; i < t->npoints; i++)
@@ -364,5 +364,5 @@ sl_status frontier_confirm(tuning *t, size_t most, frontier *out) {
   for (size_t i = 0; i < f.count; i++) point_confirm(t, &f.points[i]);
   keep_monotone(&f);
   *out = f;
-  return f.count ? SL_OK : sl_fail(SL_E_STUCK, "no plan that was found holds when made again");
+  return f.count ? SL_OK : sl_fail(SL_E_STUCK, "no plan that was found can be reproduced");
 }

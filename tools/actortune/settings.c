@@ -10,36 +10,35 @@
 
 /* clang-format off */
 static const tool_option options[] = {
-    {"chunks", SL_OPTION_TEXT, "", "`LIST` of chunks each device holds; what the schedules are for "
-     "if not given", 0, 0, GROUP_SCHEDULE},
-    {"microbatches", SL_OPTION_TEXT, "1", "`LIST` of parts a step's batch is cut into, such as "
+    {"chunks", SL_OPTION_TEXT, "", "`LIST` of numbers of chunks per device; the schedules' own if "
+     "not given", 0, 0, GROUP_SCHEDULE},
+    {"microbatches", SL_OPTION_TEXT, "1", "`LIST` of numbers of microbatches per step, such as "
      "4,8,16 or 4..8", 0, 0, GROUP_SCHEDULE},
-    {"pieces", SL_OPTION_TEXT, "1", "`LIST` of parts the sequences of a microbatch are cut into, "
-     "along their positions", 0, 0, GROUP_SCHEDULE},
+    {"pieces", SL_OPTION_TEXT, "1", "`LIST` of numbers of pieces that the sequences of a microbatch "
+     "are cut into, along their positions", 0, 0, GROUP_SCHEDULE},
     {"schedule", SL_OPTION_TEXT, "", "`NAMES` of the schedules to start from, such as "
      "1f1b,zb-h1; all those below if not given", 0, 0, GROUP_SCHEDULE},
-    {"memory", SL_OPTION_TEXT, "", "budgets of a device, a `RANGE` such as 1G..8G, or the most, "
-     "such as 8G; any if not given", 0, 0, GROUP_MEMORY},
-    {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, with the first "
-     "--microbatches, a `LIST` such as F=1,B=1,W=1,comm=0; of a device's whole share where plans "
-     "differ in their chunks; estimated from the ops if not given", 0, 0, GROUP_SCHEDULE},
-    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
-     "--report); may be repeated, one for each microbatch size; without it CPU devices are "
-     "measured", 0, 0, GROUP_SCHEDULE},
-    {"measure", SL_OPTION_INT, "5", "steps that are run to measure durations", 2, 1e6, GROUP_SEARCH},
-    {"keep", SL_OPTION_TEXT, "", "keep what was measured for --profile, in files whose names begin "
+    {"memory", SL_OPTION_TEXT, "", "memory budgets of a device, a `RANGE` such as 1G..8G, or the "
+     "maximum, such as 8G; no limit if not given", 0, 0, GROUP_MEMORY},
+    {"cost", SL_OPTION_TEXT, "", "seconds per pass of a chunk on timed devices, with the first "
+     "--microbatches, a `LIST` such as F=1,B=1,W=1,comm=0; per pass of a device's whole share if plans differ in "
+     "chunks; estimated from the ops if not given", 0, 0, GROUP_SCHEDULE},
+    {"profile", SL_OPTION_TEXT, "", "`FILE` with measured op durations: the --report of an earlier "
+     "run; may be repeated, one per microbatch size; CPU devices are measured if not given", 0, 0, GROUP_SCHEDULE},
+    {"measure", SL_OPTION_INT, "5", "steps to run for measuring durations", 2, 1e6, GROUP_SEARCH},
+    {"keep", SL_OPTION_TEXT, "", "save the measurements for --profile, in files whose names begin "
      "with `PREFIX`", 0, 0, GROUP_SEARCH},
-    {"effort", SL_OPTION_INT, "1000", "plans to try at most", 1, 1e9, GROUP_SEARCH},
-    {"points", SL_OPTION_INT, "12", "plans to show at most", 2, 1000, GROUP_SEARCH},
-    {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
-    {"verify", SL_OPTION_INT, "0", "run the `N` fastest plans for real, and show predicted beside "
-     "measured", 0, 1000, GROUP_SEARCH},
-    {"verify-steps", SL_OPTION_INT, "10", "steps of each of these runs", 2, 1e6, GROUP_SEARCH},
-    {"svg", SL_OPTION_TEXT, "", "`FILE` for the picture of step time against memory", 0, 0, GROUP_OUTPUT},
-    {"csv", SL_OPTION_TEXT, "", "`FILE` for the table", 0, 0, GROUP_OUTPUT},
-    {"json", SL_OPTION_TEXT, "", "`FILE` for the table with everything that is known of a plan", 0,
+    {"effort", SL_OPTION_INT, "1000", "maximum number of plans to try", 1, 1e9, GROUP_SEARCH},
+    {"points", SL_OPTION_INT, "12", "maximum number of plans to show", 2, 1000, GROUP_SEARCH},
+    {"threads", SL_OPTION_INT, "0", "threads of the search; 0: one per core", 0, 4096, GROUP_SEARCH},
+    {"verify", SL_OPTION_INT, "0", "run the `N` fastest plans, and compare predicted with measured "
+     "times", 0, 1000, GROUP_SEARCH},
+    {"verify-steps", SL_OPTION_INT, "10", "steps of each --verify run", 2, 1e6, GROUP_SEARCH},
+    {"svg", SL_OPTION_TEXT, "", "`FILE` for a plot of step time against memory", 0, 0, GROUP_OUTPUT},
+    {"csv", SL_OPTION_TEXT, "", "`FILE` for the table of plans", 0, 0, GROUP_OUTPUT},
+    {"json", SL_OPTION_TEXT, "", "`FILE` for the table with all details of each plan", 0,
      0, GROUP_OUTPUT},
-    {"quiet", SL_OPTION_FLAG, "0", "no progress and no picture in the terminal", 0, 0, GROUP_OUTPUT},
+    {"quiet", SL_OPTION_FLAG, "0", "print no progress and no plot in the terminal", 0, 0, GROUP_OUTPUT},
     {0}};
 /* clang-format on */
 
@@ -153,9 +152,7 @@ static sl_status read(settings *s) {
   s->lower.devices.budget_bytes = 0;
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   if (!kind->computes && !kind->modelled)
-    return sl_fail(SL_E_USAGE,
-                   "--devices %s: on %s devices nothing takes time, so there is "
-                   "nothing to tune",
+    return sl_fail(SL_E_USAGE, "--devices %s: %s devices take no time, so there is nothing to tune",
                    sl_arg_text(s->run, "devices"), kind->name);
   return SL_OK;
 }
@@ -163,21 +160,21 @@ static sl_status read(settings *s) {
 static const first_option first[] = {
     {"devices", "`SPEC`: cpu:4, cuda, or timed:8 (modelled)"},
     {"stages", "pipeline stages; one per device if not given"},
-    {"microbatches", "`LIST` of parts of a batch, such as 4,8,16 or 4..8"},
+    {"microbatches", "`LIST` of microbatches per step, such as 4,8,16 or 4..8"},
     {"schedule", "`NAMES` to start from; all if not given"},
-    {"memory", "`RANGE` of budgets of a device, such as 1G..8G"},
+    {"memory", "`RANGE` of memory budgets of a device, such as 1G..8G"},
     {"machine", "`FILE` or name of modelled hardware, or here"},
-    {"profile", "`FILE`: durations that an earlier run measured"},
-    {"effort", "plans to try at most; 1000 if not given"},
-    {"verify", "run the `N` fastest plans for real"},
-    {"svg", "`FILE` for the picture of step time against memory"},
+    {"profile", "`FILE` with durations that an earlier run measured"},
+    {"effort", "maximum number of plans to try; 1000 if not given"},
+    {"verify", "run the `N` fastest plans"},
+    {"svg", "`FILE` for a plot of step time against memory"},
     {0}};
 
 const tool actortune_tool = {
     .name = "actortune",
     .purpose =
         "Searches schedules and quotas on the virtual clock, shows what each byte of\n"
-        "memory buys in time, and gives the actorrun command of every plan worth having.",
+        "memory buys in time, and prints the actorrun command of every plan worth having.",
     .options = options,
     .first = first,
     .commands = "plan machine compare",

@@ -26,7 +26,7 @@ static sl_status read_fields(reading *r, const sli_json *doc) {
   sl_status status = sli_json_pick(doc, doc->root, fields, SLI_COUNT(fields));
   if (status) return status;
   if (r->out.count && a.seconds < r->out.of[r->out.count - 1].seconds)
-    return sl_fail(SL_E_INPUT, "%s: its time is before that of the line before", doc->name);
+    return sl_fail(SL_E_INPUT, "%s: its time is earlier than that of the previous line", doc->name);
   size_t count = (size_t)r->out.count++;
   SLI_GROW(r->out.of, count, r->capacity);
   r->out.of[count] = a;

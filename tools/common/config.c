@@ -71,7 +71,7 @@ static sl_status read_field(const config *c, const config_field *f) {
   if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
   char *value = item ? config_option_text(item) : sli_strdup(missing);
   sl_status status = value ? config_set(c, f->key, f->option, value)
-                           : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, f->key);
+                           : sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, f->key);
   free(value);
   return status;
 }

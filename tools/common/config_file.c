@@ -49,23 +49,24 @@ static sl_status config_file_refuse(const settings *s, const toml_value *v, cons
 
 static sl_status refuse_unknown(const reading *r, const toml_value *v) {
   const char *near = sl_options_nearest(r->options, v->key);
-  char *why = near ? sli_format("there is no such option; is it %s?", near)
-                   : sli_strdup("there is no such option");
+  char *why =
+      near ? sli_format("unknown option; did you mean %s?", near) : sli_strdup("unknown option");
   sl_status status = config_file_refuse(r->s, v, why);
   free(why);
   return status;
 }
 
 static sl_status take_value(reading *r, const toml_value *v) {
-  if (!r->options) return config_file_refuse(r->s, v, "no MODEL is named, whose option it may be");
+  if (!r->options)
+    return config_file_refuse(r->s, v, "unknown option, and no MODEL is named that could have it");
   int i = 0;
   while (r->options[i].name && strcmp(r->options[i].name, v->key)) i++;
   if (!r->options[i].name) return refuse_unknown(r, v);
   if (!r->of_model && is_of_line(v->key))
-    return config_file_refuse(r->s, v, "only the command line can say it");
+    return config_file_refuse(r->s, v, "allowed only on the command line");
   const char *kind = wanted(r->options[i].kind, v);
   if (kind) {
-    char *why = sli_format("%s is wanted", kind);
+    char *why = sli_format("must be %s", kind);
     sl_status status = config_file_refuse(r->s, v, why);
     free(why);
     return status;
@@ -80,9 +81,10 @@ static sl_status read_value(void *ctx, const toml_value *v) {
   reading *r = ctx;
   bool of_model = v->table && !strcmp(v->table, "model"),
        name = of_model && !strcmp(v->key, "name");
-  if (v->table && !of_model) return config_file_refuse(r->s, v, "there is one table, [model]");
+  if (v->table && !of_model)
+    return config_file_refuse(r->s, v, "unknown table; the only table is [model]");
   if (name && (v->kind != TOML_TEXT || v->listed))
-    return config_file_refuse(r->s, v, "a string is wanted");
+    return config_file_refuse(r->s, v, "must be a string");
   if (name && !r->of_model) r->s->config.model = sli_arena_strdup(&r->s->arena, v->text);
   return name || of_model != r->of_model ? SL_OK : take_value(r, v);
 }

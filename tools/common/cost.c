@@ -106,9 +106,10 @@ static sl_status keep_cost(settings *s, const char *text, const cost_lists *all)
   }
   for (int i = 0; i < all->count; i++)
     if (all->lists[i].block && !to->nstages)
-      return sl_fail(SL_E_USAGE,
-                     "--cost %s: block %s is on all stages, so say it stage by stage, 1:1:1", text,
-                     all->lists[i].block);
+      return sl_fail(
+          SL_E_USAGE,
+          "--cost %s: block %s is on all stages; give one value per stage, such as 1:1:1", text,
+          all->lists[i].block);
   to->stages = of_stages(s, all, NULL, to->nstages);
   keep_sharded(s, all);
   return SL_OK;

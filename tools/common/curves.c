@@ -41,7 +41,7 @@ static sl_status read_numbers(const reading *r, const cJSON *item, int *count, c
   sl_status status = sli_json_is(r->doc, item, SLI_JSON_ARRAY);
   size_t n = status ? 0 : count_numbers(item);
   if (!status && (n < 1 || n > MOST_POINTS))
-    status = sli_json_fail(r->doc, item, "wanted 1 to %d numbers, found %zu", MOST_POINTS, n);
+    status = sli_json_fail(r->doc, item, "must have 1 to %d numbers, has %zu", MOST_POINTS, n);
   if (status) return status;
   double *numbers = sli_arena_alloc(r->arena, n * sizeof *numbers), *at = numbers;
   *out = numbers;
@@ -54,12 +54,12 @@ static sl_status read_numbers(const reading *r, const cJSON *item, int *count, c
 static sl_status read_axis(const reading *r, sl_curve_axis axis, const cJSON *item, sl_curve *out) {
   int d = out->ndims++;
   if (d == SL_CURVE_DIMS)
-    return sli_json_fail(r->doc, item, "a curve is over at most %d axes", SL_CURVE_DIMS);
+    return sli_json_fail(r->doc, item, "a curve has at most %d axes", SL_CURVE_DIMS);
   out->axis[d] = axis;
   sl_status status = read_numbers(r, item, &out->count[d], &out->at[d]);
   for (int i = 1; i < out->count[d] && !status; i++)
     if (!(out->at[d][i] > out->at[d][i - 1]))
-      status = sli_json_fail(r->doc, item, "a grid that does not rise: %g follows %g",
+      status = sli_json_fail(r->doc, item, "grid values must increase: %g follows %g",
                              out->at[d][i], out->at[d][i - 1]);
   return status;
 }
@@ -110,10 +110,11 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
   for (const cJSON *at = status ? NULL : item->child; at && !status; at = at->next) {
     if (find_axis(at->string, &axis)) status = read_axis(r, axis, at, out);
     else if (at != seconds)
-      status = sli_json_fail(r->doc, at,
-                             "a curve is over m, n, k, bytes, flops, positions, head or devices");
+      status = sli_json_fail(
+          r->doc, at, "axes of a curve are m, n, k, bytes, flops, positions, head and devices");
   }
-  if (!status && !out->ndims) status = sli_json_fail(r->doc, item, "a curve over no axis");
+  if (!status && !out->ndims)
+    status = sli_json_fail(r->doc, item, "a curve needs at least one axis");
   return status ? status : read_seconds(r, item, seconds, out);
 }
 
@@ -131,7 +132,7 @@ static sl_status read_tile(const reading *r, const cJSON *item, sl_hardware_row 
   const double *of;
   sl_status status = item ? read_numbers(r, item, &count, &of) : SL_OK;
   if (status || !item) return status;
-  if (count != 2) return sli_json_fail(r->doc, item, "wanted two numbers, such as [256, 128]");
+  if (count != 2) return sli_json_fail(r->doc, item, "must be two numbers, such as [256, 128]");
   row->tile_m = of[0], row->tile_n = of[1];
   return SL_OK;
 }
@@ -187,9 +188,9 @@ static sl_status read_algorithm(const reading *r, const cJSON *item, const char 
       *out = (sl_algorithm)a;
       return SL_OK;
     }
-  return !name ? SL_OK
-               : sli_json_fail(r->doc, item,
-                               "its algorithm is one of tree, ring, direct and hierarchical");
+  return !name
+             ? SL_OK
+             : sli_json_fail(r->doc, item, "algorithm must be tree, ring, direct or hierarchical");
 }
 
 /* Reads the curve of an exchange or a link, whose axes are bytes and devices. */
@@ -198,7 +199,7 @@ static sl_status read_link_curve(const reading *r, const cJSON *item, const char
   sl_status status = item ? read_curve(r, item, out) : SL_OK;
   for (int d = 0; d < out->ndims && !status; d++)
     if (out->axis[d] != SL_CURVE_BYTES && out->axis[d] != SL_CURVE_DEVICES)
-      status = sli_json_fail(r->doc, item, "over %s: %s is over bytes and devices",
+      status = sli_json_fail(r->doc, item, "over %s: the axes of %s must be bytes and devices",
                              axes[out->axis[d]], what);
   return status;
 }

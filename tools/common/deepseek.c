@@ -38,8 +38,7 @@ static sl_status set_shared(const config *c) {
   double shared = number_at(c->root, "n_shared_experts", 1);
   double inner = (double)sl_arg_int(c->s->model_args, "expert-ffn");
   if (shared < 1)
-    return sl_fail(SL_E_INPUT, "%s: n_shared_experts is %g; one at least is supported", c->path,
-                   shared);
+    return sl_fail(SL_E_INPUT, "%s: n_shared_experts is %g; must be at least 1", c->path, shared);
   return set_number(c, "n_shared_experts", "shared-ffn", shared * inner);
 }
 

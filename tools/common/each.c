@@ -32,6 +32,7 @@ void each(int threads, bool (*stopped)(void), size_t from, size_t end,
   pthread_t started[MOST_THREADS];
   int n = SLI_MAX(SLI_MIN(threads, MOST_THREADS), 1);
   for (int i = 0; i < n; i++)
-    SLI_CHECK(!pthread_create(&started[i], NULL, work_on, &w), "no thread for the search");
+    SLI_CHECK(!pthread_create(&started[i], NULL, work_on, &w),
+              "cannot start a thread for the search");
   for (int i = 0; i < n; i++) pthread_join(started[i], NULL);
 }

@@ -109,8 +109,8 @@ static sl_status set_by_tensors(const reading *r) {
 static sl_status check_number(const reading *r, const char *key, int64_t wanted, const char *what) {
   const cJSON *item = value_of(r, key);
   if (!item || (cJSON_IsNumber(item) && item->valuedouble == (double)wanted)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s is %g; only that of %s, %lld, is supported", r->config.path,
-                 key_of(r, key), item->valuedouble, what, (long long)wanted);
+  return sl_fail(SL_E_INPUT, "%s: %s is %g; only the value of %s, %lld, is supported",
+                 r->config.path, key_of(r, key), item->valuedouble, what, (long long)wanted);
 }
 
 /* Checks that rotary embedding covers whole heads, and that keys and values have the same head
@@ -240,8 +240,7 @@ static sl_status check_arrays(const reading *r) {
   const char *key;
   for (size_t i = 0; (key = sli_gguf_array_key(r->file, i)); i++)
     if (is_own(r, key))
-      return sl_fail(SL_E_INPUT, "%s: %s is an array, which is not understood", r->config.path,
-                     key);
+      return sl_fail(SL_E_INPUT, "%s: %s is an array, which is not supported", r->config.path, key);
   return SL_OK;
 }
 
@@ -255,11 +254,11 @@ static sl_status check_angles(const reading *r) {
     return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %s",
                    r->config.path, r->architecture);
   if (factors && ((type && !none) || number(r, "rope.scaling.factor", 1) != 1))
-    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight and %s both stretch the angles",
+    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight and %s both scale the rotary positions",
                    r->config.path, key_of(r, type ? "rope.scaling.type" : "rope.scaling.factor"));
   bool yarn = cJSON_IsString(type) && !strcmp(type->valuestring, "yarn");
   if (!yarn && number(r, "rope.scaling.attn_factor", 1) != 1)
-    return sl_fail(SL_E_INPUT, "%s: %s is %g, which is supported for yarn alone", r->config.path,
+    return sl_fail(SL_E_INPUT, "%s: %s is %g, which is supported only for yarn", r->config.path,
                    key_of(r, "rope.scaling.attn_factor"), number(r, "rope.scaling.attn_factor", 1));
   if (none && factor && factor->valuedouble != 1)
     return sl_fail(SL_E_INPUT, "%s: %s is %g, but %s is none", r->config.path,
@@ -311,8 +310,7 @@ static sl_status check_whole(const reading *r) {
   if (!cJSON_IsNumber(files) || files->valuedouble <= 1) return SL_OK;
   return sl_fail(
       SL_E_INPUT,
-      "%s is one of the %d files of a model; only a whole one can be read (llama-gguf-split "
-      "--merge makes it)",
+      "%s is one of %d split files of a model, and only a single file can be read (llama-gguf-split --merge makes one)",
       r->config.path, files->valueint);
 }
 
@@ -325,10 +323,10 @@ static sl_status match(reading *r) {
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
     if (!strcmp(architectures[i].name, name)) r->known = &architectures[i];
   if (!r->known)
-    return sl_fail(SL_E_INPUT,
-                   "%s: architecture \"%.40s\" is not known; gemma3, llama, olmo2, phi3, qwen2 and "
-                   "qwen3 are",
-                   r->config.path, name);
+    return sl_fail(
+        SL_E_INPUT,
+        "%s: unknown architecture \"%.40s\"; known: gemma3, llama, olmo2, phi3, qwen2 and qwen3",
+        r->config.path, name);
   r->architecture = r->known->name;
   if (strcmp(model, "llama"))
     return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s",

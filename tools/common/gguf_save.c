@@ -174,8 +174,7 @@ static sl_status put_json_tokenizer(const char *path, const cJSON *root, int64_t
   if (!name)
     return sl_fail(
         SL_E_UNSUPPORTED,
-        "%s: GGUF files have no name for this tokenizer; those of byte-level BPE that cut "
-        "texts as GPT-2, SmolLM, LLaMA 3 or Qwen 2 can be written",
+        "%s: this tokenizer has no GGUF name; only byte-level BPE that splits text like GPT-2, SmolLM, LLaMA 3 or Qwen 2 can be written",
         path);
   tokens t = read_tokens(root, vocab);
   sli_gguf_put_text(keys, "tokenizer.ggml.model", "gpt2");
@@ -254,11 +253,13 @@ static sl_status put_rope(saving *v) {
   if (!dim) dim = sl_arg_int(args, "width") / sl_arg_int(args, "heads");
   v->pairs = dim / 2;
   if (rope.part > 0 && rope.part < 1)
-    return sl_fail(SL_E_UNSUPPORTED, "--save %s: --rope %s: GGUF files are written of whole heads",
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "--save %s: --rope %s: GGUF files need rotary positions over whole heads",
                    v->path, text);
   if (rope.kind == SL_ROPE_DUAL_CHUNK)
-    return sl_fail(SL_E_UNSUPPORTED, "--save %s: --rope %s: GGUF files know no positions in chunks",
-                   v->path, text);
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "--save %s: --rope %s: GGUF files cannot describe positions in chunks", v->path,
+                   text);
   put_count(v, "rope.dimension_count", dim);
   if (rope.kind == SL_ROPE_LLAMA3) make_factors(v, &rope, sl_arg_float(args, "theta"));
   if (rope.kind != SL_ROPE_LINEAR && rope.kind != SL_ROPE_YARN) return SL_OK;
@@ -350,17 +351,17 @@ sl_status gguf_check(const char *path, const settings *s, int processes) {
   char *type = type_of(path);
   sl_status status = SL_OK;
   if (!sli_gguf_writes(type))
-    status = sl_fail(SL_E_USAGE,
-                     "--save %s: tensors are written as f32, f16, bf16, q8_0, q4_0 or q4_k", path);
-  else if (!family || !gguf_architecture(family, tables))
     status =
-        sl_fail(SL_E_USAGE,
-                "--save %s: of %s with these options there are no GGUF files here; a folder or "
-                "FILE.safetensors takes the weights",
-                path, s->model->name);
+        sl_fail(SL_E_USAGE, "--save %s: the type must be f32, f16, bf16, q8_0, q4_0 or q4_k", path);
+  else if (!family || !gguf_architecture(family, tables))
+    status = sl_fail(
+        SL_E_USAGE,
+        "--save %s: %s with these options cannot be written as GGUF; save to a folder or FILE.safetensors",
+        path, s->model->name);
   else if (processes > 1)
     status = sl_fail(SL_E_USAGE,
-                     "--save %s: one process writes a GGUF file; several write a folder", path);
+                     "--save %s: only a run of one process can write a GGUF file; save to a folder",
+                     path);
   free(type);
   return status;
 }

@@ -26,7 +26,7 @@ static sl_status find_here(const char *word, char *path, size_t size) {
   hardware_here(path, size, strcmp(word, "here") != 0);
   if (!access(path, R_OK)) return SL_OK;
   return sl_fail(SL_E_INPUT,
-                 "--machine %s: this machine has not been measured; actortune machine does it",
+                 "--machine %s: this machine has not been measured; run actortune machine first",
                  word);
 }
 
@@ -164,11 +164,12 @@ static sl_status hardware_check(const sli_json *doc, const sl_hardware *h) {
                {"disk_write_bytes_per_second", h->disk_write_bytes_per_second}};
   for (size_t i = 0; i < SLI_COUNT(homes); i++)
     if (is_too_slow(homes[i].rate))
-      return sl_fail(SL_E_INPUT, "%s: %s is less than a byte a second", doc->name, homes[i].name);
+      return sl_fail(SL_E_INPUT, "%s: %s is less than one byte per second", doc->name,
+                     homes[i].name);
   if (h->flops_per_second < 1 || h->bytes_per_second < 1)
-    return sl_fail(SL_E_INPUT, "%s: a device that computes or moves nothing", doc->name);
+    return sl_fail(SL_E_INPUT, "%s: the device computes nothing or moves nothing", doc->name);
   if (is_too_slow(h->link.bytes_per_second) || is_too_slow(h->host_link.bytes_per_second))
-    return sl_fail(SL_E_INPUT, "%s: a link that moves less than a byte a second", doc->name);
+    return sl_fail(SL_E_INPUT, "%s: a link moves less than one byte per second", doc->name);
   return SL_OK;
 }
 
@@ -207,8 +208,6 @@ bool hardware_is_rough(double spread) {
 void hardware_warn(const char *word, double spread) {
   if (!hardware_is_rough(spread)) return;
   sli_log(
-      "warning: --machine %s: other programs kept the machine busy while it was measured (spread %.2g: the median step "
-      "took %.2g times as long as the fastest): runs may take as much longer than predicted, and another plan may be "
-      "faster; actortune machine, when nothing else runs, measures it again",
+      "warning: --machine %s: other programs kept the machine busy while it was measured (spread %.2g: the median step took %.2g times as long as the fastest): runs may take that much longer than predicted, and another plan may be faster; run actortune machine again when nothing else runs",
       word, spread, 1 + spread);
 }

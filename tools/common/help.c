@@ -15,7 +15,7 @@ const help_group help_groups[OPTION_GROUPS] = {
     [GROUP_DATA] = {"data", "data and tokenizer, generation, chat"},
     [GROUP_OUTPUT] = {"output", "logs, reports, traces, dry runs, watching a run"},
     [GROUP_SERVING] = {"serving", "listening, requests, ticks, pages, replays"},
-    [GROUP_SEARCH] = {"search", "what is looked for, and how long"}};
+    [GROUP_SEARCH] = {"search", "goals and limits of a search"}};
 
 /* ---- groups ---------------------------------------------------------------------- */
 
@@ -60,8 +60,8 @@ sl_status help_refuse_group(const settings *s, const char *word) {
     size_t at = strlen(list);
     snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
   }
-  return sl_fail(SL_E_USAGE, "--help %s: there is no such group of options%s; it is one of %s",
-                 word, s->tool->no_model || s->model ? "" : " or model", list);
+  return sl_fail(SL_E_USAGE, "--help %s: unknown group of options%s; must be one of %s", word,
+                 s->tool->no_model || s->model ? "" : " or model", list);
 }
 
 /* ---- parts of a text --------------------------------------------------------------- */

@@ -418,7 +418,7 @@ static sl_status rope_number(const config *c, const char *kind, const cJSON *ite
     if (!strcmp(item->string, others[i])) return SL_OK;
   if (!strcmp(kind, "none") || sli_key_off(item)) return SL_OK;
   if (!cJSON_IsNumber(item))
-    return sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, item->string);
+    return sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, item->string);
   char *value = config_option_text(item);
   *out = sli_format("%s=%s", item->string, value);
   free(value);
@@ -438,9 +438,10 @@ static sl_status check_rope_type(const config *c, const char *kind) {
   static const char *const known[] = {"none", "linear", "llama3", "yarn"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
     if (!strcmp(known[i], kind)) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "%s: rope_type %.40s is not supported; default, linear, llama3 and yarn are",
-                 c->path, kind);
+  return sl_fail(
+      SL_E_INPUT,
+      "%s: rope_type %.40s is not supported; supported: default, linear, llama3 and yarn", c->path,
+      kind);
 }
 
 /* Appends partial_rotary_factor: the fraction of a head that is rotated. */
@@ -450,7 +451,7 @@ static sl_status add_part(const config *c, const family *f, const cJSON *rope, c
   char *value = said ? config_option_text(said) : sli_strdup(f->part);
   if (!value || cJSON_IsBool(said)) {
     free(value);
-    return sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, key);
+    return sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, key);
   }
   add_to_rope(text, sli_format("%s=%s", key, value));
   free(value);
@@ -487,7 +488,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
             config_keys_rope, f->part ? config_keys_rope_part : config_keys_rope_whole,
             f->fields == deepseek_fields ? config_keys_rope_mscale : NULL, NULL});
   if (!status && type && !cJSON_IsString(type))
-    status = sl_fail(SL_E_INPUT, "%s: %s is no text", c->path, type->string);
+    status = sl_fail(SL_E_INPUT, "%s: %s is not a string", c->path, type->string);
   char *more = NULL;
   cJSON_ArrayForEach(item, from) {
     if (!status) status = rope_number(c, kind, item, &more);
@@ -509,7 +510,7 @@ static sl_status find_rope(const config *c, const cJSON **out) {
               *before = config_at(c->root, "rope_scaling");
   *out = now ? now : before;
   if (*out && !cJSON_IsObject(*out))
-    return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, (*out)->string);
+    return sl_fail(SL_E_INPUT, "%s: %s is not a JSON object", c->path, (*out)->string);
   if (!now || !before || cJSON_Compare(now, before, true)) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: rope_parameters and rope_scaling differ", c->path);
 }
@@ -521,7 +522,7 @@ static sl_status set_theta(const config *c, const cJSON *rope, const char *key, 
   if (!theta) theta = config_at(c->root, key);
   char *value = theta ? config_option_text(theta) : sli_strdup(missing);
   sl_status status = value ? config_set(c, key, option, value)
-                           : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, key);
+                           : sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, key);
   free(value);
   return status;
 }
@@ -579,7 +580,7 @@ static sl_status set_window(const config *c, const family *f) {
   bool none = !f->window || cJSON_IsNull(item);
   char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
   sl_status status = value ? config_set(c, "sliding_window", "window", value)
-                           : sl_fail(SL_E_INPUT, "%s: sliding_window is no number", c->path);
+                           : sl_fail(SL_E_INPUT, "%s: sliding_window is not a number", c->path);
   free(value);
   return status;
 }
@@ -631,7 +632,7 @@ static sl_status read_chunks(const config *c, const family *f, const cJSON *chun
   if (!status) status = rope_text(c, f, rope, &other);
   if (!status && strcmp(other, "none"))
     status =
-        sl_fail(SL_E_INPUT, "%s: %s does not go with rope_type %s", c->path, chunks_key, other);
+        sl_fail(SL_E_INPUT, "%s: %s cannot be used with rope_type %s", c->path, chunks_key, other);
   if (!status) status = chunks_text(c, chunks, &text);
   if (!status) status = config_set(c, chunks_key, "rope", text);
   free(text);
@@ -670,7 +671,7 @@ static sl_status read_layers(const config *c, const family *f) {
   if (types && cJSON_GetArraySize(types) != (int)sl_arg_int(c->s->model_args, "layers")) every = -1;
   if (every < 0 || (!types && every < 1))
     return sl_fail(SL_E_INPUT,
-                   "%s: %s is no pattern of windows with full_attention in every N-th layer",
+                   "%s: %s must have full_attention in every N-th layer and windows in all others",
                    c->path, types ? "layer_types" : "sliding_window_pattern");
   char *value = sli_format("%d", every);
   sl_status status =
@@ -685,7 +686,7 @@ static sl_status read_layers(const config *c, const family *f) {
 static sl_status read_local_rope(const config *c, const family *f, const cJSON *rope) {
   const cJSON *type = config_at(rope, "rope_type");
   if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "default")))
-    return sl_fail(SL_E_INPUT, "%s: angles of sliding_attention are stretched: not supported",
+    return sl_fail(SL_E_INPUT, "%s: scaled rotary positions in sliding_attention are not supported",
                    c->path);
   return set_theta(c, rope, "rope_local_base_freq", "local-theta", f->local_theta);
 }
@@ -828,15 +829,13 @@ static const char *type_of(const cJSON *root) {
 
 static sl_status unknown_type(const char *path, const char *name) {
   if (!strcmp(name, "gemma3"))
-    return sl_fail(SL_E_INPUT,
-                   "%s: model_type gemma3 sees pictures, which is not supported; the text model's "
-                   "is gemma3_text",
-                   path);
+    return sl_fail(
+        SL_E_INPUT,
+        "%s: model_type gemma3 takes images, which is not supported; the text model is gemma3_text",
+        path);
   return sl_fail(
       SL_E_INPUT,
-      "%s: model_type \"%.40s\" is not known; deepseek_v3, gemma3_text, gpt2, gpt_oss, kimi_k2, llama, mamba2, "
-      "mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe and "
-      "qwen3_next are",
+      "%s: unknown model_type \"%.40s\"; known: deepseek_v3, gemma3_text, gpt2, gpt_oss, kimi_k2, llama, mamba2, mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe and qwen3_next",
       path, name);
 }
 
@@ -874,7 +873,7 @@ static sl_status parse(const char *path, cJSON **out) {
   if (cJSON_IsObject(*out)) return SL_OK;
   cJSON_Delete(*out);
   *out = NULL;
-  return sl_fail(SL_E_INPUT, "%s is no JSON object", path);
+  return sl_fail(SL_E_INPUT, "%s is not a JSON object", path);
 }
 
 sl_status huggingface_read(const char *folder, const settings *s) {
@@ -983,16 +982,14 @@ static bool has_config(const settings *s) {
 
 sl_status huggingface_check(const char *folder, const settings *s) {
   if (config_is_shipped(s->model) && has_window(s) && !family_of_model(s))
-    return sl_fail(SL_E_USAGE,
-                   "--save %s: of models with a --window only mistral, phi3 and gemma3_text are "
-                   "known, and none is as these options; a file takes the weights alone "
-                   "(--save FILE.safetensors)",
-                   folder);
+    return sl_fail(
+        SL_E_USAGE,
+        "--save %s: no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)",
+        folder);
   if (!has_config(s))
     return sl_fail(
         SL_E_USAGE,
-        "--save %s: no model of Hugging Face's is as %s with these options, so there would be no "
-        "config.json; a file takes the weights alone (--save FILE.safetensors)",
+        "--save %s: no config.json is possible: no Hugging Face model matches %s with these options; save the weights alone (--save FILE.safetensors)",
         folder, s->model->name);
   return SL_OK;
 }

@@ -32,11 +32,10 @@ static sl_status other_version(const char *shown, int abi) {
   enum { OLDEST = 100 }; /* 0.1.0; earlier models counted interface versions */
   if (abi < OLDEST)
     return sl_fail(SL_E_INPUT,
-                   "%s was built for an earlier version than this program's, %s: build it again",
-                   shown, sl_version());
-  return sl_fail(SL_E_INPUT,
-                 "%s was built for Sluice %d.%d, and this program is %s: build it again", shown,
-                 abi / 10000, abi / 100 % 100, sl_version());
+                   "%s was built for an earlier version than this program's, %s: rebuild it", shown,
+                   sl_version());
+  return sl_fail(SL_E_INPUT, "%s was built for Sluice %d.%d, and this program is %s: rebuild it",
+                 shown, abi / 10000, abi / 100 % 100, sl_version());
 }
 
 static sl_status common_model_load(const char *path, const char *shown, const sl_model **out) {
@@ -47,7 +46,7 @@ static sl_status common_model_load(const char *path, const char *shown, const sl
   if (!object) return sl_fail(SL_E_INPUT, "cannot load %s: %s", shown, dlerror());
   const sl_model *model = dlsym(object, "sl_model_export");
   if (!model)
-    return sl_fail(SL_E_INPUT, "%s exports no model: it needs an SL_MODEL(...) at its end", shown);
+    return sl_fail(SL_E_INPUT, "%s exports no model: add an SL_MODEL(...) at its end", shown);
   if (model->abi != SL_MODEL_ABI) return other_version(shown, model->abi);
   *out = model;
   return SL_OK;
@@ -63,7 +62,7 @@ static sl_status include_folder(char **out) {
   Dl_info info;
   char place[PATH_MAX], *slash;
   if (!dladdr((const void *)sl_version, &info) || !realpath(info.dli_fname, place))
-    return sl_fail(SL_E_IO, "cannot find the library's own place");
+    return sl_fail(SL_E_IO, "cannot find the path of the library");
   while ((slash = strrchr(place, '/'))) {
     *slash = 0;
     char *folder = sli_format("%s/include", place),
@@ -75,7 +74,7 @@ static sl_status include_folder(char **out) {
   }
   return sl_fail(
       SL_E_INPUT,
-      "the header sluice/sluice.h is in no include folder above %s (Debian package libsluice-dev)",
+      "cannot find the header sluice/sluice.h in an include folder above %s (Debian package libsluice-dev)",
       info.dli_fname);
 }
 
@@ -134,8 +133,7 @@ static sl_status check_name(const char *source) {
     return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
   if (!strchr("@-", *name) && *source != '@') return SL_OK;
   return sl_fail(SL_E_INPUT,
-                 "%s: a compiler takes a name that begins with @ or - for options; "
-                 "rename it",
+                 "%s: compilers read a name that begins with @ or - as options; rename the file",
                  source);
 }
 
@@ -225,7 +223,7 @@ static sl_status unknown_model(const char *word, const char *commands) {
   sl_status status = SL_E_USAGE;
   if (is_path(word) && access(word, F_OK)) status = sl_fail(SL_E_INPUT, "%s: no such file", word);
   else if (near) sl_fail(status, "unknown model %s; did you mean %s?", word, near);
-  else sl_fail(status, "unknown model %s: it is one of %s, or a FILE.c or FILE.so", word, list);
+  else sl_fail(status, "unknown model %s: must be one of %s, or a FILE.c or FILE.so", word, list);
   free(others);
   return status;
 }

@@ -14,65 +14,63 @@
 /* Options of plans that are not fields of lowering, or that a parser turns into fields. */
 /* clang-format off */
 static const tool_option other_options[] = {
-    {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; all cores "
-     "are shared out if T is left out), cuda[:N,N,...] (GPUs by number, all if none is named; "
-     "more stages than that take turns), timed:N (modelled durations, no data) or null:N (no "
-     "work at all)", 0, 0, GROUP_PARALLEL},
-    {"nccl", SL_OPTION_TEXT, "auto", "between GPUs of several processes, `WHEN`: auto (where the "
-     "GPUs have different numbers and the library is found), on, or off (over the host)", 0, 0, GROUP_PARALLEL},
-    {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work in whatever way is "
-     "cheapest, rows of data or tensors: instead of --data-parallel and --tensor", 1, 1 << 16, GROUP_PARALLEL},
-    {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter, or what an op makes, lies along "
-     "both axes of a stage's devices: S0, S1, ... (split along that dim), B (broadcast), P (partial "
-     "sums), - (as is best); may be repeated", 0, 0, GROUP_PARALLEL},
+    {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; without xT "
+     "all cores are split evenly), cuda[:N,N,...] (GPUs by number, all if none is named; stages take turns if "
+     "they outnumber the GPUs), timed:N (modelled durations, no data) or null:N (no work at all)", 0, 0, GROUP_PARALLEL},
+    {"nccl", SL_OPTION_TEXT, "auto", "`WHEN` GPUs of different processes communicate over NCCL: auto "
+     "(if their numbers differ and the library is found), on, or off (through host memory)", 0, 0, GROUP_PARALLEL},
+    {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work, by batch rows or by "
+     "tensors, whichever is cheapest; replaces --data-parallel and --tensor", 1, 1 << 16, GROUP_PARALLEL},
+    {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter or an op's output is laid out "
+     "over both axes of a stage's devices: S0, S1, ... (split along that dim), B (broadcast), P (partial sums), - "
+     "(chosen automatically); may be repeated", 0, 0, GROUP_PARALLEL},
     {"optimizer", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]`: adamw, adam, sgd, lion or muon instead of "
-     "the model's, with lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov, adamw-lr", 0, 0, GROUP_TRAINING},
-    {"lr-schedule", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]` of the learning rate: constant, linear, "
-     "cosine or wsd, with warmup, decay-begin, decay-steps, min-lr; the model's if not given", 0, 0, GROUP_TRAINING},
-    {"group", SL_OPTION_TEXT, "", "`PATTERN:lr=N,decay=N,optimizer=NAME`: the peak rate, the decay and the optimizer of parameters "
-     "whose names have such components, as h.*.ln*; may be repeated", 0, 0, GROUP_TRAINING},
-    {"freeze", SL_OPTION_TEXT, "", "`PATTERN` of parameters that are not trained; may be repeated", 0,
+     "the model's optimizer; keys: lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov, adamw-lr", 0, 0, GROUP_TRAINING},
+    {"lr-schedule", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]` of the learning rate schedule: constant, "
+     "linear, cosine or wsd; keys: warmup, decay-begin, decay-steps, min-lr; the model's if not given", 0, 0, GROUP_TRAINING},
+    {"group", SL_OPTION_TEXT, "", "`PATTERN:lr=N,decay=N,optimizer=NAME`: peak learning rate, weight "
+     "decay and optimizer of parameters whose names match, such as h.*.ln*; may be repeated", 0, 0, GROUP_TRAINING},
+    {"freeze", SL_OPTION_TEXT, "", "`PATTERN` of parameters to freeze; may be repeated", 0,
      0, GROUP_TRAINING},
-    {"lora", SL_OPTION_TEXT, "", "`PATTERN=RANK[,alpha=N]`: adapters beside the linear maps of such "
-     "names, trained instead of everything else; alpha is RANK if not given; may be repeated", 0, 0, GROUP_TRAINING},
-    {"adapter", SL_OPTION_TEXT, "", "`DIR` with adapters as PEFT saves them, to start from; actorserve: also NAME=DIR, repeated, as models of these names", 0, 0, GROUP_TRAINING},
-    {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20, GROUP_SCHEDULE},
-    {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
-     "positions", 1, 1 << 20, GROUP_SCHEDULE},
-    {"cut", SL_OPTION_TEXT, "even", "lengths of the pieces, `HOW`: even, or balanced (each takes "
-     "the same time forward)", 0, 0, GROUP_SCHEDULE},
-    {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: N slots for registers of that name (act.b, "
-     "act.w, act for both, pool, param, load), at one stage or at all; N,N,... for one stage after "
-     "another, - for one to leave as it is; may be repeated", 0, 0, GROUP_MEMORY},
+    {"lora", SL_OPTION_TEXT, "", "`PATTERN=RANK[,alpha=N]`: add LoRA adapters of this rank to the "
+     "linear layers whose names match, and train only the adapters; alpha is RANK if not given; may be repeated", 0, 0, GROUP_TRAINING},
+    {"adapter", SL_OPTION_TEXT, "", "`DIR` with PEFT adapters to start from; actorserve: also "
+     "NAME=DIR, a model of that name; may be repeated there", 0, 0, GROUP_TRAINING},
+    {"microbatches", SL_OPTION_INT, "1", "microbatches that a step's batch is cut into", 1, 1 << 20, GROUP_SCHEDULE},
+    {"pieces", SL_OPTION_INT, "1", "pieces that the sequences of a microbatch are cut into, along "
+     "their positions", 1, 1 << 20, GROUP_SCHEDULE},
+    {"cut", SL_OPTION_TEXT, "even", "lengths of the pieces, `HOW`: even, or balanced (equal forward "
+     "time)", 0, 0, GROUP_SCHEDULE},
+    {"quota", SL_OPTION_TEXT, "", "`NAME[@STAGE]=N`: number of slots of the registers of that name "
+     "(act.b, act.w, act for both, pool, param, load), at one stage or at all; N,N,... sets one stage after "
+     "another, - leaves a stage unchanged; may be repeated", 0, 0, GROUP_MEMORY},
     {"home", SL_OPTION_TEXT, "", "`NAME[@BLOCK]=HOME`: where registers of that name (act.b, act.w, "
-     "act for both, kv with --piece-order layers, state, weights), made by blocks of that name (h.31, "
-     "h.*), live while nobody reads them, HOME: device, host (beside GPUs) or disk; may be repeated; or auto: what takes least time "
-     "within --memory, --host-memory and --disk, of whatever is not said", 0, 0, GROUP_MEMORY},
-    {"host-memory", SL_OPTION_TEXT, "", "what each device may take of the memory of the host beside "
-     "it, a `SIZE`", 0, 0, GROUP_MEMORY},
-    {"disk", SL_OPTION_TEXT, "", "`DIR[:SIZE]` for what lives on disk, and how much of it each "
-     "device may take; $TMPDIR, or /var/tmp, if not given", 0, 0, GROUP_MEMORY},
-    {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 512M or 8G", 0, 0, GROUP_MEMORY},
-    {"clock", SL_OPTION_TEXT, "real", "`KIND`: real or virtual (nothing is computed; modelled "
-     "durations, as fast as can be)", 0, 0, GROUP_SCHEDULE},
-    {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, a `LIST` such as "
-     "F=1,B=1,W=1,comm=0, or F=1:1:2,B=2 stage by stage, head.F=1:1:1 of what --vocab-parallel "
-     "spreads of block head; of a device's whole share where "
-     "--schedule auto looks for the number of chunks; estimated from the ops if not given", 0, 0, GROUP_SCHEDULE},
-    {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, or the name of "
-     "a shipped one (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink), or here: this machine, as actortune "
-     "machine has measured it, a device for each core; here-whole: one device with all cores", 0, 0, GROUP_SCHEDULE},
-    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
-     "--report), at the same microbatch size", 0, 0, GROUP_SCHEDULE},
-    {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of what matrix products multiply: fp32, or bf16 "
-     "where the CPU has AMX or AVX512-BF16, and on GPUs, where activations are bf16 as well; "
-     "weights and sums are fp32", 0, 0, GROUP_TRAINING},
-    {"seed", SL_OPTION_INT, "1", "of initial values and sampling", 0, 9e15, GROUP_TRAINING},
-    {"config", SL_OPTION_TEXT, "", "`FILE` (TOML) with options, by their names, and those of the model in its table [model], which has its name too; the "
-     "command line goes before it", 0, 0, GROUP_OUTPUT},
-    {"print-config", SL_OPTION_FLAG, "0", "print such a file, of all that is given, and stop", 0, 0, GROUP_OUTPUT},
-    {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0, GROUP_OUTPUT},
-    {"help", SL_OPTION_FLAG, "0", "show this, or after MODEL its options", 0, 0, GROUP_OUTPUT},
+     "act for both, kv with --piece-order layers, state, weights), made by blocks of that name (h.31, h.*), are "
+     "kept between uses: device, host (with GPUs) or disk; may be repeated; auto chooses the fastest homes within "
+     "--memory, --host-memory and --disk for everything else", 0, 0, GROUP_MEMORY},
+    {"host-memory", SL_OPTION_TEXT, "", "host memory that each device may use, a `SIZE`", 0, 0, GROUP_MEMORY},
+    {"disk", SL_OPTION_TEXT, "", "`DIR[:SIZE]` for data kept on disk, and the space each device may "
+     "use there; $TMPDIR, or /var/tmp, if not given", 0, 0, GROUP_MEMORY},
+    {"memory", SL_OPTION_TEXT, "", "memory budget of each device, a `SIZE` such as 512M or 8G", 0, 0, GROUP_MEMORY},
+    {"clock", SL_OPTION_TEXT, "real", "`KIND`: real, or virtual (computes nothing; modelled "
+     "durations pass as fast as possible)", 0, 0, GROUP_SCHEDULE},
+    {"cost", SL_OPTION_TEXT, "", "seconds per pass of a chunk on timed devices, a `LIST` such as "
+     "F=1,B=1,W=1,comm=0, or F=1:1:2,B=2 stage by stage; head.F=1:1:1 is the part of block head that "
+     "--vocab-parallel spreads; per pass of a device's whole share if --schedule auto chooses the number of "
+     "chunks; estimated from the ops if not given", 0, 0, GROUP_SCHEDULE},
+    {"machine", SL_OPTION_TEXT, "", "modelled hardware for timed devices: a `FILE`, a shipped "
+     "machine (a100-sxm-80gb, h100-sxm-80gb, h100-sxm-80gb-nvlink), here (this machine as measured by actortune "
+     "machine, one device per core) or here-whole (one device with all cores)", 0, 0, GROUP_SCHEDULE},
+    {"profile", SL_OPTION_TEXT, "", "`FILE` with measured op durations: the --report of an earlier "
+     "run with the same microbatch size", 0, 0, GROUP_SCHEDULE},
+    {"dtype", SL_OPTION_TEXT, "fp32", "`TYPE` of the inputs of matrix products: fp32, or bf16 (on "
+     "CPUs with AMX or AVX512-BF16, and on GPUs, where activations are bf16 too); weights and sums stay fp32", 0, 0, GROUP_TRAINING},
+    {"seed", SL_OPTION_INT, "1", "random seed of initial values and sampling", 0, 9e15, GROUP_TRAINING},
+    {"config", SL_OPTION_TEXT, "", "`FILE` (TOML) with options by name; its table [model] has the "
+     "model's name and options; the command line overrides it", 0, 0, GROUP_OUTPUT},
+    {"print-config", SL_OPTION_FLAG, "0", "print all given options as a --config file, and exit", 0, 0, GROUP_OUTPUT},
+    {"version", SL_OPTION_FLAG, "0", "show the version, and exit", 0, 0, GROUP_OUTPUT},
+    {"help", SL_OPTION_FLAG, "0", "show this help, or after MODEL the model's options", 0, 0, GROUP_OUTPUT},
     {0}};
 /* clang-format on */
 
@@ -202,7 +200,7 @@ sl_status options_check_word(const char *option, const char *text, const char *c
     if (**words && at < sizeof list)
       at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *words);
   }
-  return sl_fail(SL_E_USAGE, "--%s %s: it is one of %s%s", option, text, list, meant);
+  return sl_fail(SL_E_USAGE, "--%s %s: must be one of %s%s", option, text, list, meant);
 }
 
 static const struct {

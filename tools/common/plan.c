@@ -15,7 +15,8 @@ enum { ANY_CHUNKS = 6 }; /* divisible into 1, 2 or 3 chunks */
 static sl_status check_stages(const settings *s) {
   enum { MOST = 1 << 16 };
   if ((int64_t)s->lower.parallel.stages * s->lower.schedule.chunks <= MOST) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--stages %d with --chunks %d: a model is cut into at most %d parts",
+  return sl_fail(SL_E_USAGE,
+                 "--stages %d with --chunks %d: a model can be cut into at most %d parts",
                  s->lower.parallel.stages, s->lower.schedule.chunks, MOST);
 }
 

@@ -43,7 +43,7 @@ static sl_status set_interval(const config *c) {
   if (every < 0 || (interval && (!cJSON_IsNumber(interval) || interval->valueint < 1)))
     return sl_fail(
         SL_E_INPUT,
-        "%s: %s: full_attention must be every N-th layer, and linear_attention the others", c->path,
+        "%s: %s: every N-th layer must be full_attention, and all others linear_attention", c->path,
         types ? "layer_types" : "full_attention_interval");
   char *value = sli_format("%d", every);
   sl_status status =
@@ -63,9 +63,9 @@ static sl_status set_dense(const config *c) {
     free(text);
     text = more;
   }
-  sl_status status = good
-                         ? config_set(c, "mlp_only_layers", "dense-blocks", *text ? text : "none")
-                         : sl_fail(SL_E_INPUT, "%s: mlp_only_layers is no list of layers", c->path);
+  sl_status status =
+      good ? config_set(c, "mlp_only_layers", "dense-blocks", *text ? text : "none")
+           : sl_fail(SL_E_INPUT, "%s: mlp_only_layers is not a list of layers", c->path);
   free(text);
   return status;
 }

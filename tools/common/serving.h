@@ -13,27 +13,31 @@
 /* clang-format off */
 #define SERVING_OPTIONS \
   {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0, GROUP_DATA}, \
-      {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (as they lie in the file: bf16, Q8_0, " \
-       "Q5_0 as that, Q4_1, Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0, GROUP_MEMORY}, \
-      {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of keys and values in memory: fp32, or bf16, rounded, in half of it", 0, \
+      {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (bf16, Q8_0, Q4_1 and " \
+       "Q4_0 as in the file, Q5_0 as Q8_0, all others as fp32), fp32 (same answers as stored), or bf16 (rounded)", 0, 0, GROUP_MEMORY}, \
+      {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of the KV cache: fp32, or bf16 (rounded, half the " \
+       "memory)", 0, \
        0, GROUP_MEMORY}, \
-      {"adapter-places", SL_OPTION_INT, "0", "adapters that may be loaded at once, for /v1/load_lora_adapter too; 0: as many as --adapter " \
-       "names", 0, 1024, GROUP_SERVING}, \
-      {"adapter-rank", SL_OPTION_INT, "0", "most rank of such an adapter; 0: the largest of those named, or 16", 0, 4096, GROUP_SERVING}, \
-      {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20, GROUP_SERVING}, { \
-    "chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that is alone is cut, where --tick is given and there are " \
-    "several stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0, GROUP_SERVING \
+      {"adapter-places", SL_OPTION_INT, "0", "maximum number of loaded adapters, including those of " \
+       "/v1/load_lora_adapter; 0: as many as --adapter names", 0, 1024, GROUP_SERVING}, \
+      {"adapter-rank", SL_OPTION_INT, "0", "maximum rank of an adapter; 0: the largest of --adapter, " \
+       "or 16", 0, 4096, GROUP_SERVING}, \
+      {"queue", SL_OPTION_INT, "1024", "maximum number of waiting answers; further requests get 503", 1, 1 << 20, GROUP_SERVING}, { \
+    "chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that runs alone is cut, with --tick and " \
+       "several stages: times (chunks of equal duration) or rows (chunks of --rows tokens)", 0, 0, GROUP_SERVING \
   }
 /* clang-format on */
 
 /* Options for requests that arrive at times given in a file. */
 /* clang-format off */
 #define SERVING_WORKLOAD_OPTIONS \
-  {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} " \
-   "in seconds and tokens: takes these, listens nowhere, and says how they were answered", 0, 0, GROUP_SERVING}, \
-      {"rate", SL_OPTION_FLOAT, "1", "requests come so many times as fast as --arrivals says", 1e-6, 1e6, GROUP_SERVING}, { \
-    "tick", SL_OPTION_TEXT, "", "`A,B,C,D,E`: a stage takes A seconds for a tick, B L + C x + D (2 L x + x x) for x rows behind " \
-    "L positions, and E for each token that is sampled [0]; or a FILE, the report of a run of one stage with --arrivals; as --machine says if not given", 0, 0, GROUP_SERVING \
+  {"arrivals", SL_OPTION_TEXT, "", "`FILE` with one request per line, {\"time\": 0.25, \"prompt\": " \
+       "300, \"answer\": 40} in seconds and tokens: serves these instead of listening, and reports how they were " \
+       "answered", 0, 0, GROUP_SERVING}, \
+      {"rate", SL_OPTION_FLOAT, "1", "requests arrive this many times as fast as --arrivals says", 1e-6, 1e6, GROUP_SERVING}, { \
+    "tick", SL_OPTION_TEXT, "", "`A,B,C,D,E`: a stage takes A seconds per tick, B L + C x + D (2 L x " \
+       "+ x x) for x rows after L positions, and E per sampled token [0]; or a FILE, the report of a one-stage run " \
+       "with --arrivals; derived from --machine if not given", 0, 0, GROUP_SERVING \
   }
 /* clang-format on */
 

@@ -74,7 +74,7 @@ static sl_status take_config(settings *s, int nwords, char **words, int *used) {
   const char *inside = strchr(words[0], '=');
   if (!inside && nwords < 2) return sl_fail(SL_E_USAGE, "--config needs a value");
   if (s->config.path)
-    return sl_fail(SL_E_USAGE, "--config %s: one file, and it is %s",
+    return sl_fail(SL_E_USAGE, "--config %s: only one file is allowed, and %s was given first",
                    inside ? inside + 1 : words[1], s->config.path);
   s->config.path = inside ? inside + 1 : words[1];
   *used = inside ? 1 : 2;
@@ -144,7 +144,8 @@ static sl_status take_early(settings *s, int nwords, char **words) {
   sl_status status = sl_args_take(s->model_args, nwords, words, &used);
   if (status || used == kept) return status;
   if (used)
-    return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0], s->model_word);
+    return sl_fail(SL_E_USAGE, "%s must come after %s: it is the model's option", words[0],
+                   s->model_word);
   const sl_model *model = s->model;
   if (sl_options_nearest(s->offered, words[0] + 2))
     s->model = NULL; /* more likely a mistyped option of the tool */
@@ -199,7 +200,9 @@ static sl_status take_words(settings *s, int nwords, char **words) {
     else if (s->tool->no_model)
       status = sl_fail(SL_E_USAGE, "%s: %s takes options only", words[i], s->tool->name);
     else if (!s->model) status = take_model_and(s, words, i, early, count);
-    else status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
+    else
+      status =
+          sl_fail(SL_E_USAGE, "%s: only one model is allowed, and this is not an option", words[i]);
     if (status) return status;
   }
   sl_status status = take_file(s, nwords, words, early, count);
@@ -207,7 +210,8 @@ static sl_status take_words(settings *s, int nwords, char **words) {
   if (!status) status = config_file_model(s);
   if (status || s->model || !count) return status;
   if (s->tool->takes_weights && settings_text(s, "init"))
-    return sl_fail(SL_E_USAGE, "no MODEL was given, whose option %s may be; %s --help shows how",
+    return sl_fail(SL_E_USAGE,
+                   "unknown option %s, and no MODEL was given that could have it; see %s --help",
                    words[early[0]], s->tool->name);
   return unknown_option(s, words[early[0]]);
 }
@@ -232,7 +236,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
   bool needed =
       !tool->no_model && (!tool->without_model || !sl_arg_flag(out->run, tool->without_model));
   if (!out->model && needed)
-    return sl_fail(SL_E_USAGE, "no MODEL was given; %s --help shows how", tool->name);
+    return sl_fail(SL_E_USAGE, "no MODEL was given; see %s --help", tool->name);
   if (out->model && (status = sl_args_complete(out->model_args))) return status;
   if (out->config.print) return out->done = true, config_file_print(out);
   status = texts_read(out);

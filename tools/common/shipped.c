@@ -69,7 +69,7 @@ static sl_status read_role(const char *word, sli_chat_message *out) {
   static const char *const roles[] = {"system", "user", "assistant", NULL};
   for (int i = 0; roles[i]; i++)
     if (!strcmp(word, roles[i])) return out->role = i, SL_OK;
-  return sl_fail(SL_E_USAGE, "a message of \"%.40s\": its role is system, user or assistant", word);
+  return sl_fail(SL_E_USAGE, "unknown role \"%.40s\": must be system, user or assistant", word);
 }
 
 static sl_status render(const sli_chat_found *f, const char *tokenizer, int n,
@@ -88,7 +88,7 @@ sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const 
                           const char *const *contents, char **prompt, char **end) {
   const char *tokenizer = sl_shipped_tokenizer(m);
   if (!tokenizer)
-    return sl_fail(SL_E_USAGE, "%s has no tokenizer, and no chat template", m->settings.model_word);
+    return sl_fail(SL_E_USAGE, "%s has no tokenizer and no chat template", m->settings.model_word);
   sli_chat_message *messages = sli_calloc((size_t)nmessages + 1, sizeof *messages);
   sl_status status = SL_OK;
   for (int i = 0; i < nmessages && !status; i++) {

@@ -297,10 +297,9 @@ static sl_status nothing_fits(const search *x) {
   if (!t) return SL_E_USAGE; /* plans failed for another reason, which was reported */
   char *said = choice_format(&x->all, &t->choice), needs[256] = "";
   format_needs(x, t, needs, sizeof needs);
-  sl_status status = sl_fail(SL_E_BUDGET,
-                             "home auto: of %zu plans none fits; what takes least of a device, %s, "
-                             "needs %s",
-                             x->count, *said ? said : "everything kept", needs);
+  sl_status status =
+      sl_fail(SL_E_BUDGET, "home auto: none of %zu plans fits; the smallest, %s, needs %s",
+              x->count, *said ? said : "everything kept", needs);
   free(said);
   return status;
 }
@@ -308,13 +307,12 @@ static sl_status nothing_fits(const search *x) {
 static sl_status solver_check(const settings *s) {
   if (!strcmp(s->lower.schedule.name, "auto"))
     return sl_fail(SL_E_USAGE,
-                   "--home auto with --schedule auto: one of them at a time; name a schedule");
+                   "--home auto cannot be combined with --schedule auto; name a schedule");
   if (s->use != USE_TRAINING)
     return sl_fail(SL_E_USAGE,
-                   "--home auto: only training keeps anything that could live elsewhere");
+                   "--home auto: only training keeps data that can be moved off the device");
   if (s->lower.devices.budget_bytes) return SL_OK;
-  return sl_fail(SL_E_USAGE,
-                 "--home auto: of how much memory? --memory SIZE says what a device has");
+  return sl_fail(SL_E_USAGE, "--home auto: needs --memory SIZE, the memory of a device");
 }
 
 static void keep(search *x, settings *s, solved *out) {

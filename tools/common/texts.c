@@ -137,8 +137,9 @@ static sl_status read_named(settings *s, const char *text, bool *named) {
   *named = equals && access(text, F_OK);
   if (!*named) return SL_OK;
   char *name = sli_arena_format(&s->arena, "%.*s", (int)(equals - text), text);
-  if (!*name || !equals[1]) return sl_fail(SL_E_USAGE, "--adapter %s: not as NAME=DIR", text);
-  if (is_known(s, name)) return sl_fail(SL_E_USAGE, "--adapter %s: %s is there twice", text, name);
+  if (!*name || !equals[1]) return sl_fail(SL_E_USAGE, "--adapter %s: must be NAME=DIR", text);
+  if (is_known(s, name))
+    return sl_fail(SL_E_USAGE, "--adapter %s: the name %s is given twice", text, name);
   s->adapters.names[s->adapters.count] = name;
   s->adapters.folders[s->adapters.count++] = equals + 1;
   return SL_OK;
@@ -156,7 +157,8 @@ static sl_status read_folders(settings *s, const char **dir) {
     status = read_named(s, given[i], &named);
     if (status || named || !*given[i]) continue;
     if (*dir)
-      return sl_fail(SL_E_USAGE, "--adapter %s: %s is one without a name too", given[i], *dir);
+      return sl_fail(SL_E_USAGE, "--adapter %s: %s has no name either; give NAME=DIR", given[i],
+                     *dir);
     *dir = given[i];
   }
   return status;
@@ -259,8 +261,7 @@ static sl_status read_grid(settings *s) {
   int parallel = (int)sl_arg_int(s->run, "parallel");
   if (!status && parallel > 1 && s->lower.parallel.data * s->lower.parallel.tensor > 1)
     status = sl_fail(SL_E_USAGE,
-                     "--parallel %d decides by itself what --data-parallel and --tensor "
-                     "would say: not both",
+                     "--parallel %d replaces --data-parallel and --tensor: give one or the other",
                      parallel);
   if (!status) status = check_ranks(s);
   if (status) return status;
@@ -268,9 +269,9 @@ static sl_status read_grid(settings *s) {
   if (s->lower.parallel.free_data) s->lower.parallel.tensor = parallel;
   if (!status && s->lower.parallel.data * s->lower.parallel.sequence == 1 &&
       strcmp(s->lower.memory.shard, "nothing"))
-    status =
-        sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says, or --sequence",
-                s->lower.memory.shard);
+    status = sl_fail(
+        SL_E_USAGE, "--shard %s: needs several devices per stage, by --data-parallel or --sequence",
+        s->lower.memory.shard);
   return status;
 }
 
@@ -280,9 +281,10 @@ static sl_status count_devices(settings *s) {
   int devices = s->lower.devices.count ? s->lower.devices.count : s->lower.devices.nnumbers;
   if (!s->lower.parallel.stages) s->lower.parallel.stages = SLI_MAX(devices / ranks, 1);
   if (s->lower.parallel.stages == 1 && s->lower.vocabulary.parallel)
-    return sl_fail(SL_E_USAGE, "--vocab-parallel: over which stages? --stages says");
+    return sl_fail(SL_E_USAGE, "--vocab-parallel: needs several --stages");
   if ((int64_t)s->lower.parallel.stages * ranks > MOST_DEVICES)
-    return sl_fail(SL_E_USAGE, "%d stages of %d devices each: at most %d devices are possible",
+    return sl_fail(SL_E_USAGE,
+                   "%d stages of %d devices each are more than the maximum of %d devices",
                    s->lower.parallel.stages, ranks, MOST_DEVICES);
   if (!s->lower.devices.count) s->lower.devices.count = s->lower.parallel.stages * ranks;
   if (s->lower.devices.nnumbers > s->lower.devices.count)

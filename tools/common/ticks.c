@@ -29,8 +29,7 @@ static sl_status read_numbers(const char *text, sl_tick_cost *out) {
   if (read_list(text, MOST, x) < LEAST)
     return sl_fail(
         SL_E_USAGE,
-        "--tick %s: not four numbers of seconds, of a tick, a position, a row and a pair, or five, with "
-        "that of a token that is sampled, such as 0.02,1e-7,1e-4,0,1e-3, nor a FILE with a report",
+        "--tick %s: must be four numbers of seconds (per tick, position, row and pair) or five (per sampled token), such as 0.02,1e-7,1e-4,0,1e-3, or a FILE with a report",
         text);
   *out = (sl_tick_cost){.tick = x[0], .position = x[1], .row = x[2], .pair = x[3], .pick = x[4]};
   return SL_OK;
@@ -43,7 +42,7 @@ static sl_status read_array(const sli_json *doc, const cJSON *all, int most, dou
                             int *count) {
   size_t n = sli_json_count(all), i = 0;
   if (n < 1 || n > (size_t)most)
-    return sli_json_fail(doc, all, "wanted 1 to %d numbers, found %zu", most, n);
+    return sli_json_fail(doc, all, "must have 1 to %d numbers, has %zu", most, n);
   sl_status status = SL_OK;
   for (const cJSON *x = all->child; x && !status; x = x->next)
     status = sli_json_number(doc, x, 0, most_seconds, &out[i++]);
@@ -54,11 +53,11 @@ static sl_status read_array(const sli_json *doc, const cJSON *all, int most, dou
 static sl_status check_corners(const sli_json *doc, const cJSON *rows, const cJSON *seconds,
                                const sl_tick_cost *c) {
   if (sli_json_count(rows) != sli_json_count(seconds))
-    return sli_json_fail(doc, seconds, "as many as rows has, %zu, are wanted, found %zu",
+    return sli_json_fail(doc, seconds, "must have as many numbers as rows, %zu, has %zu",
                          sli_json_count(rows), sli_json_count(seconds));
   for (int i = 1; i < c->corners; i++)
     if (!(c->rows[i] > c->rows[i - 1]))
-      return sli_json_fail(doc, rows, "rows do not ascend: %g follows %g", c->rows[i],
+      return sli_json_fail(doc, rows, "rows must increase: %g follows %g", c->rows[i],
                            c->rows[i - 1]);
   return SL_OK;
 }
@@ -88,7 +87,7 @@ static sl_status read_report(const sli_json *doc, sl_tick_cost *out) {
   if (!status && !ticks)
     status = sl_fail(
         SL_E_INPUT,
-        "%s: it has no \"tick_corners\": not a report of actorserve --arrivals on one stage",
+        "%s: not a report of actorserve --arrivals on one stage: it has no \"tick_corners\"",
         doc->name);
   return status ? status : read_corners(doc, ticks, out);
 }

@@ -82,7 +82,8 @@ sl_status toml_read(const char *path, const char *text, size_t bytes, toml_reade
   for (size_t i = 0; i < rows.size() && !status; i++) {
     const row &r = rows[i];
     if (r.key.find('\0') != std::string::npos || r.text.find('\0') != std::string::npos)
-      return sl_fail(SL_E_INPUT, "%s:%d: %s: a zero byte in a text", path, r.line, r.key.c_str());
+      return sl_fail(SL_E_INPUT, "%s:%d: %s: the string has a zero byte", path, r.line,
+                     r.key.c_str());
     const toml_value value = {r.table, r.key.c_str(), r.kind, r.text.c_str(), r.listed, r.line};
     status = read(ctx, &value);
   }

@@ -78,7 +78,7 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
   char *text = read_all(stream);
   fclose(stream);
   if (!*text) {
-    status = sl_fail(SL_E_PEER, "process %ld has not answered: it is stopped, or its run ends",
+    status = sl_fail(SL_E_PEER, "process %ld does not answer: it is stopped, or its run is ending",
                      (long)pid);
   } else if (sscanf(text, "error %d %n", &exit_status, &used) == 1 && used) {
     size_t n = strlen(text);
@@ -109,9 +109,9 @@ static const manual_command command = {
         "actorrun ctl PID quota [NAME[@STAGE]=N]\n"
         "actorrun ctl PID trace [FILE | off]",
     .purpose =
-        "Shows or changes the quotas of a run or a server while it goes on; or traces\n"
-        "from here on until off, and writes the trace as FILE. PID may be any process\n"
-        "of a job, or the actorrun that has started them; all make the change, or none.",
+        "Shows or changes the quotas of a running job or server; or records a trace\n"
+        "from now until off, and writes it to FILE. PID may be any process of a job,\n"
+        "or the actorrun that started it; all processes make the change, or none.",
     .options = options,
     .words = "quota trace"};
 

@@ -119,7 +119,7 @@ static void show_progress(line *l, const cJSON *job) {
   }
   if (has(job, "step"))
     ctl_show_put(l, PLAIN, "step %.0f/%.0f", number_of(job, "step"), number_of(job, "steps"));
-  else ctl_show_put(l, RED, "process 0 is silent, and nobody is heard without it");
+  else ctl_show_put(l, RED, "process 0 is silent, so no other process can be heard");
   if (has(job, "loss"))
     ctl_show_put(l, PLAIN, "  loss %.4f  %.0f %s/s", number_of(job, "loss"),
                  number_of(job, "tokens_per_second"), text_of(job, "items"));

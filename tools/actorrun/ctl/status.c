@@ -152,7 +152,7 @@ static void show_all(bool json) {
     cJSON_Delete(root);
     return;
   }
-  if (!cJSON_GetArraySize(jobs)) printf("no job of this user runs on this machine\n");
+  if (!cJSON_GetArraySize(jobs)) printf("this user has no job running on this machine\n");
   cJSON_ArrayForEach(job, jobs) {
     if (job != jobs->child) printf("\n");
     status_show(job, false, &style, stdout);
@@ -180,9 +180,9 @@ static const manual_command command = {
     .name = "actorrun status",
     .usage = "actorrun status [--json] [PID]",
     .purpose =
-        "Shows the running jobs of this user on this machine, or that of a process in\n"
-        "full: how far it is, its processes, and what each device runs or waits for.\n"
-        "PID may be any process of the job, or the actorrun that has started them.",
+        "Shows this user's running jobs on this machine, or the details of one job:\n"
+        "its progress, its processes, and what each device runs or waits for. PID may\n"
+        "be any process of the job, or the actorrun that started it.",
     .options = options,
     .words = ""};
 

@@ -42,25 +42,24 @@ static void write_line(FILE *f, const rl_prompts *p, const sl_answer *a, double 
 /* ---- page ---------------------------------------------------------------------------------- */
 
 static const char head[] =
-    "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Answers</title>\n<style>\n"
+    "<!doctype html>\n"
+    "<meta charset=\"utf-8\">\n"
+    "<title>Answers</title>\n"
+    "<style>\n"
     ":root { color-scheme: light dark; }\n"
-    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;"
-    " padding: 0 1rem; }\n"
+    "body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }\n"
     "h2 { font-size: 1rem; margin: 2rem 0 .3rem; }\n"
     "h2 small { font-weight: normal; opacity: .7; }\n"
-    "pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; font: 13px/1.45 ui-monospace,"
-    " monospace; }\n"
+    "pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; font: 13px/1.45 ui-monospace, monospace; }\n"
     "blockquote { margin: .3rem 0 .6rem; padding: .3rem .8rem; border-left: 3px solid #8886; }\n"
     "table { border-collapse: collapse; width: 100%; }\n"
-    "td, th { padding: .25rem .6rem; border-top: 1px solid #8884; vertical-align: top;"
-    " text-align: left; }\n"
-    "td:nth-child(-n+3), th:nth-child(-n+3) { text-align: right; white-space: nowrap; width: 5rem;"
-    " font-variant-numeric: tabular-nums; }\n"
+    "td, th { padding: .25rem .6rem; border-top: 1px solid #8884; vertical-align: top; text-align: left; }\n"
+    "td:nth-child(-n+3), th:nth-child(-n+3) { text-align: right; white-space: nowrap; width: 5rem; font-variant-numeric: tabular-nums; }\n"
     "tr.up td:first-child { color: #18794e; } tr.down td:first-child { color: #cd2b31; }\n"
-    "@media (prefers-color-scheme: dark) { tr.up td:first-child { color: #4cc38a; }"
-    " tr.down td:first-child { color: #ff6369; } }\n"
-    "</style>\n<h1>Answers and their rewards</h1>\n"
-    "<p>Of each step the answers to its first prompt, best first.</p>\n";
+    "@media (prefers-color-scheme: dark) { tr.up td:first-child { color: #4cc38a; } tr.down td:first-child { color: #ff6369; } }\n"
+    "</style>\n"
+    "<h1>Answers and their rewards</h1>\n"
+    "<p>The answers to the first prompt of each step, best first.</p>\n";
 
 static void put_text(FILE *f, const char *text) {
   for (; *text; text++) switch (*text) {
@@ -133,7 +132,7 @@ sl_status answers_open(const settings *s, int64_t first, answers_file **out) {
   if (!path) return SL_OK;
   bool page = ends_in(path, ".html");
   if (!page && !ends_in(path, ".jsonl"))
-    return sl_fail(SL_E_USAGE, "--answers %s: it is a file .jsonl or .html", path);
+    return sl_fail(SL_E_USAGE, "--answers %s: must end in .jsonl or .html", path);
   FILE *to = fopen(path, first ? "a" : "w");
   if (!to) return sl_fail(SL_E_USAGE, "--answers: cannot write %s: %s", path, strerror(errno));
   if (page && !ftell(to)) fputs(head, to);
@@ -155,7 +154,7 @@ sl_status answers_close(answers_file *f) {
   if (!f) return SL_OK;
   bool failed = ferror(f->to) | fclose(f->to);
   sl_status status =
-      failed ? sl_fail(SL_E_IO, "--answers: %s could not be written as a whole", f->path) : SL_OK;
+      failed ? sl_fail(SL_E_IO, "--answers: %s could not be written completely", f->path) : SL_OK;
   free(f);
   return status;
 }

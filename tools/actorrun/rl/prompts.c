@@ -38,7 +38,7 @@ static sl_status add_stop(reader *r, const char *text, const char *where) {
     p->stop = sli_realloc(p->stop, (size_t)p->nstop + 1, sizeof *p->stop);
     p->stop[p->nstop++] = row.items[0];
   } else if (!status && where)
-    status = sl_fail(SL_E_USAGE, "%s: \"%s\" is %zu tokens, and one ends an answer", where, text,
+    status = sl_fail(SL_E_USAGE, "%s: \"%s\" is %zu tokens; it must be a single token", where, text,
                      row.count);
   free(row.items);
   return status;
@@ -86,7 +86,7 @@ static sl_status take_numbers(const cJSON *prompt, sli_token_row *row) {
   const cJSON *each;
   cJSON_ArrayForEach(each, prompt) {
     if (!cJSON_IsNumber(each) || each->valuedouble != each->valueint)
-      return sl_fail(SL_E_INPUT, "\"prompt\" is a text, or an array of tokens");
+      return sl_fail(SL_E_INPUT, "\"prompt\" must be a string or an array of tokens");
     sli_token_row_add(row, each->valueint);
   }
   return SL_OK;
@@ -103,7 +103,7 @@ static sl_status take_frames(const cJSON *line, sl_framed *out) {
     good &= cJSON_IsNumber(each) && each->valuedouble == each->valueint && each->valueint >= 0;
     if (good) all[out->count++] = each->valueint;
   }
-  return good ? SL_OK : sl_fail(SL_E_INPUT, "\"frames\" is an array of numbers of frames");
+  return good ? SL_OK : sl_fail(SL_E_INPUT, "\"frames\" must be an array of frame numbers");
 }
 
 static void add(rl_prompts *p, rl_prompt prompt, const sli_token_row *row, sl_framed frames) {
@@ -139,7 +139,7 @@ static sl_status take_object(reader *r, const cJSON *line) {
   sli_token_row row = {0};
   sl_status status = SL_OK;
   if (!cJSON_IsObject(line) || !prompt == !messages)
-    return sl_fail(SL_E_INPUT, "a line is an object with \"prompt\" or \"messages\"");
+    return sl_fail(SL_E_INPUT, "a line must be an object with \"prompt\" or \"messages\"");
   if (cJSON_IsArray(messages)) {
     status = render(r, messages, &p.text);
     if (!status) status = encode(r, p.text, false, &row);
@@ -147,7 +147,7 @@ static sl_status take_object(reader *r, const cJSON *line) {
     p.text = sli_strdup(prompt->valuestring);
     status = encode(r, p.text, true, &row);
   } else if (cJSON_IsArray(prompt)) status = take_numbers(prompt, &row);
-  else status = sl_fail(SL_E_INPUT, "\"%s\" is of the wrong kind", prompt ? "prompt" : "messages");
+  else status = sl_fail(SL_E_INPUT, "\"%s\" has the wrong type", prompt ? "prompt" : "messages");
   if (!status && !row.count) status = sl_fail(SL_E_INPUT, "the prompt is empty");
   if (!status) status = take_frames(line, &frames);
   if (status) {
@@ -199,7 +199,8 @@ static sl_status take_lines(reader *r, const char *path, char *text) {
     line[strcspn(line, "\r")] = 0;
     status = take_line(r, path, number, line, json);
   }
-  if (!status && !r->to->count) status = sl_fail(SL_E_INPUT, "--prompts %s: it is empty", path);
+  if (!status && !r->to->count)
+    status = sl_fail(SL_E_INPUT, "--prompts %s: the file is empty", path);
   return status;
 }
 

@@ -114,7 +114,8 @@ static sl_status choose(rl_rewards *w, const char *what) {
     char *end;
     w->length = strtoll(what + 7, &end, 10);
     if (*end || w->length < 1)
-      return sl_fail(SL_E_USAGE, "--reward %s: length:N is of a whole number of tokens", what);
+      return sl_fail(SL_E_USAGE, "--reward %s: N in length:N must be a whole number of tokens",
+                     what);
     return SL_OK;
   }
   w->program = what;
@@ -132,7 +133,7 @@ static void begin_wait(rl_rewards *w) {
 static sl_status start(rl_rewards *w) {
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
-    return sl_fail(SL_E_IO, "--reward %s: no pipe: %s", w->program, strerror(errno));
+    return sl_fail(SL_E_IO, "--reward %s: cannot create a pipe: %s", w->program, strerror(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to[0], 0);
@@ -220,7 +221,7 @@ static bool fail(rl_rewards *w, const char *why) {
 
 static char *how_it_ended(int how) {
   return WIFSIGNALED(how) ? sli_format("was ended by signal %d", WTERMSIG(how))
-                          : sli_format("has ended with status %d", WEXITSTATUS(how));
+                          : sli_format("ended with status %d", WEXITSTATUS(how));
 }
 
 static bool has_ended(rl_rewards *w) {
@@ -258,12 +259,12 @@ static bool take_number(rl_rewards *w, char *line) {
   char *end;
   double reward = strtod(word, &end);
   if (!n || *end || !isfinite(reward)) {
-    char *why = sli_format("has written \"%.40s\" instead of a number", word);
+    char *why = sli_format("wrote \"%.40s\" instead of a number", word);
     bool good = has_failed(w, why);
     free(why);
     return good;
   }
-  if (!w->sent) return has_failed(w, "has written more numbers than there were answers");
+  if (!w->sent) return has_failed(w, "wrote more numbers than there were answers");
   pending p = oldest(w, true);
   sl_rollouts_reward(w->rollouts, p.id, reward);
   return true;
@@ -283,7 +284,7 @@ static bool take_lines(rl_rewards *w) {
     if (!take_number(w, line)) return false;
     if (w->pid != pid) return true; /* the remaining output is from a failed program */
   }
-  return w->ngot < sizeof w->got || has_failed(w, "has written a line that is no number");
+  return w->ngot < sizeof w->got || has_failed(w, "wrote a line that is not a number");
 }
 
 static bool read_output(rl_rewards *w) {
@@ -318,7 +319,7 @@ static bool watch(rl_rewards *w) {
   if (fds[0].revents) eventfd_read(w->wake, &drop);
   if (fds[1].revents) return read_output(w);
   if (!n || left_ms(w)) return true;
-  char *why = sli_format("has taken more than %g seconds", w->seconds);
+  char *why = sli_format("took more than %g seconds", w->seconds);
   bool good = has_failed(w, why);
   free(why);
   return good;
@@ -381,7 +382,7 @@ static sl_status check_failed(const settings *s, bool *drops) {
   const char *what = sl_arg_text(s->run, "reward-failed");
   *drops = !strcmp(what, "drop");
   if (*drops || !strcmp(what, "end")) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--reward-failed %s: it is end or drop", what);
+  return sl_fail(SL_E_USAGE, "--reward-failed %s: must be end or drop", what);
 }
 
 sl_status rl_rewards_open(const settings *s, const rl_prompts *prompts, rl_rewards **out) {
@@ -404,7 +405,7 @@ void rl_rewards_attach(rl_rewards *w, sl_rollouts *rollouts) {
   if (!w->program) return;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->started = !pthread_create(&w->thread, NULL, run, w);
-  SLI_CHECK(w->started, "no thread for --reward");
+  SLI_CHECK(w->started, "cannot start a thread for --reward");
 }
 
 void rl_rewards_close(rl_rewards *w) {

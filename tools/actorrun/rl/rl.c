@@ -76,7 +76,7 @@ static sl_status unknown_key(int of, const char *name, size_t length) {
     free(all);
     all = more;
   }
-  sl_fail(SL_E_USAGE, "--rl: there is no %.*s; there are %s", (int)length, name, all);
+  sl_fail(SL_E_USAGE, "--rl: unknown key %.*s; the keys are %s", (int)length, name, all);
   free(all);
   return SL_E_USAGE;
 }
@@ -90,7 +90,7 @@ static sl_status set_key(int of, const char *name, size_t length, const char *va
     bool good = end != value && (!*end || *end == ',') && number >= k->least && number <= k->most &&
                 (k->kind != WHOLE || number == (double)(int)number);
     if (!good)
-      return sl_fail(SL_E_USAGE, "--rl: %s=%.*s: it is a%s number from %g to %g", k->name,
+      return sl_fail(SL_E_USAGE, "--rl: %s=%.*s: must be a%s number from %g to %g", k->name,
                      (int)strcspn(value, ","), value, k->kind == WHOLE ? " whole" : "", k->least,
                      k->most);
     if (k->kind == WHOLE) *(int *)at = (int)number;
@@ -107,7 +107,7 @@ static sl_status read_method(const char *text, method *to) {
   sl_status status = SL_OK;
   for (const char *at = text[n] ? text + n + 1 : text + n; *at && !status;) {
     size_t length = strcspn(at, "=,");
-    if (at[length] != '=') return sl_fail(SL_E_USAGE, "--rl: %.*s: it is KEY=N", (int)length, at);
+    if (at[length] != '=') return sl_fail(SL_E_USAGE, "--rl: %.*s: must be KEY=N", (int)length, at);
     status = set_key(way_of(text), at, length, at + length + 1, to);
     at += strcspn(at, ",");
     at += *at == ',';
@@ -119,13 +119,14 @@ static sl_status read_method(const char *text, method *to) {
 static sl_status check_way(const settings *s) {
   bool teacher = settings_text(s, "teacher");
   if (!way(s))
-    return sl_fail(SL_E_USAGE, "--rl %s: the method is grpo or distill", settings_text(s, "rl"));
+    return sl_fail(SL_E_USAGE, "--rl %s: the method must be grpo or distill",
+                   settings_text(s, "rl"));
   if (way(s) == GRPO && teacher)
-    return sl_fail(SL_E_USAGE, "--rl grpo: not with --teacher, from which --rl distill learns");
+    return sl_fail(SL_E_USAGE, "--rl grpo: cannot be combined with --teacher; use --rl distill");
   if (way(s) == GRPO && !settings_text(s, "reward"))
-    return sl_fail(SL_E_USAGE, "--rl: which answers are good? --reward PROGRAM says");
+    return sl_fail(SL_E_USAGE, "--rl: needs --reward PROGRAM");
   if (way(s) == DISTILL && !teacher)
-    return sl_fail(SL_E_USAGE, "--rl distill: from which model? --teacher DIR says");
+    return sl_fail(SL_E_USAGE, "--rl distill: needs --teacher DIR");
   return SL_OK;
 }
 
@@ -135,18 +136,16 @@ sl_status rl_check(const settings *s) {
   static const char *const others[] = {"eval", "epochs", "logprobs", "auto"};
   for (size_t i = 0; i < SLI_COUNT(mine) && !rl_wanted(s); i++)
     if (sl_arg_given(s->run, mine[i], 0))
-      return sl_fail(SL_E_USAGE, "--%s: of which rollouts? --rl METHOD says", mine[i]);
+      return sl_fail(SL_E_USAGE, "--%s: needs --rl METHOD", mine[i]);
   if (!rl_wanted(s)) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(others); i++)
     if (sl_arg_given(s->run, others[i], 0))
-      return sl_fail(SL_E_USAGE, "--rl: not with --%s", others[i]);
-  if (!settings_text(s, "prompts"))
-    return sl_fail(SL_E_USAGE, "--rl: answers to what? --prompts FILE says");
+      return sl_fail(SL_E_USAGE, "--rl: cannot be combined with --%s", others[i]);
+  if (!settings_text(s, "prompts")) return sl_fail(SL_E_USAGE, "--rl: needs --prompts FILE");
   SLI_TRY(check_way(s));
-  if (s->pieces > 1) return sl_fail(SL_E_USAGE, "--rl: not with --pieces");
+  if (s->pieces > 1) return sl_fail(SL_E_USAGE, "--rl: cannot be combined with --pieces");
   if (!sl_options_find(s->model->options, "batch"))
-    return sl_fail(SL_E_USAGE,
-                   "--rl: model %s has no --batch that says how many answers a step has",
+    return sl_fail(SL_E_USAGE, "--rl: model %s has no --batch, the number of answers per step",
                    s->model->name);
   return SL_OK;
 }
@@ -174,10 +173,9 @@ static void take_answer(void *ctx, const sl_answer *answer) {
 static sl_status check_every(const settings *s, int updates) {
   int64_t every = sl_arg_int(s->run, "every");
   if (!settings_text(s, "checkpoint") || updates < 2 || every % updates == 0) return SL_OK;
-  return sl_fail(
-      SL_E_USAGE,
-      "--every %lld: a rollout has %d updates (updates), and a checkpoint comes after the last of them",
-      (long long)every, updates);
+  return sl_fail(SL_E_USAGE,
+                 "--every %lld: must be a multiple of the %d updates per rollout (updates)",
+                 (long long)every, updates);
 }
 
 /* Returns the number of a stage's devices, at most one per answer. */
@@ -240,7 +238,7 @@ sl_status rl_attach(rl *x, const settings *s, int64_t first, sl_runtime *rt) {
   if (!x) return SL_OK;
   for (int64_t i = 0; i < x->prompts.count && !sl_rollouts_frames(x->rollouts); i++)
     if (x->prompts.frames[i].count)
-      return sl_fail(SL_E_INPUT, "--prompts %s: prompt %lld has frames, and model %s reads none",
+      return sl_fail(SL_E_INPUT, "--prompts %s: prompt %lld has frames, but model %s takes none",
                      settings_text(s, "prompts"), (long long)i + 1, s->model->name);
   sl_rollouts_attach(x->rollouts, rt);
   if (s->process) return SL_OK;

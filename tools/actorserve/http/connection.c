@@ -257,7 +257,7 @@ static void connection_refuse(http_exchange *x, http_fault fault) {
 
 static void give_up(http_exchange *x) {
   if (x->state == HTTP_BODY)
-    connection_refuse(x, (http_fault){503, "others need the memory that this request takes"});
+    connection_refuse(x, (http_fault){503, "the memory of this request is needed for others"});
   else http_close(x);
 }
 

@@ -40,7 +40,7 @@ static sl_status listen_at(http *h, const struct addrinfo *address) {
   h->listener = evconnlistener_new_bind(h->base, on_accept, h, flags, BACKLOG, address->ai_addr,
                                         (int)address->ai_addrlen);
   if (!h->listener)
-    return sl_fail(SL_E_IO, "--host %s --port %d: cannot listen there: %s", h->options.host,
+    return sl_fail(SL_E_IO, "--host %s --port %d: cannot listen: %s", h->options.host,
                    h->options.port, strerror(errno));
   evconnlistener_set_error_cb(h->listener, on_accept_error);
   return SL_OK;

@@ -231,12 +231,12 @@ static bool make_key(char key[2 * sizeof(uint64_t) + 1]) {
 sl_status links_measure(int devices, double seconds[LINK_SIZES][2]) {
   int sockets[2], results[2];
   char key[2 * sizeof(uint64_t) + 1];
-  if (!make_key(key)) return sl_fail(SL_E_IO, "no random numbers to measure links with");
+  if (!make_key(key)) return sl_fail(SL_E_IO, "cannot measure links: no random numbers");
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets))
-    return sl_fail(SL_E_IO, "no sockets to measure links with");
+    return sl_fail(SL_E_IO, "cannot measure links: no sockets");
   if (pipe(results)) {
     close(sockets[0]), close(sockets[1]);
-    return sl_fail(SL_E_IO, "no pipe to measure links with");
+    return sl_fail(SL_E_IO, "cannot measure links: no pipe");
   }
   pid_t pids[2];
   for (int self = 0; self < 2; self++)

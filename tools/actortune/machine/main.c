@@ -29,9 +29,10 @@ enum { STEPS = 3, TURNS = 4 };
 
 /* clang-format off */
 static const tool_option options[] = {
-    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given", 0, 0, GROUP_OUTPUT},
-    {"seconds", SL_OPTION_FLOAT, "90", "how long it may take; what there is no time for is drawn from what is "
-     "nearest to it", 1, 1e6, GROUP_SEARCH},
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write, or - for standard output; short form: -o FILE; "
+     "the file of --machine here if not given", 0, 0, GROUP_OUTPUT},
+    {"seconds", SL_OPTION_FLOAT, "90", "time limit in seconds; points without time for a measurement "
+     "are estimated from the nearest ones", 1, 1e6, GROUP_SEARCH},
     {0}};
 /* clang-format on */
 
@@ -71,9 +72,9 @@ static const char *const shared[] = {"devices", "dtype", "config", "print-config
 static const tool machine_tool = {
     .name = "actortune machine",
     .purpose =
-        "Measures the machine it runs on: how long what kernels compute, firings and\n"
-        "wakes between workers take, on one device and with all of them busy. Writes a\n"
-        "machine file for --machine.",
+        "Measures this machine: the durations of kernels, firings and wake-ups between\n"
+        "workers, on one device and with all devices busy. Writes a machine file for\n"
+        "--machine.",
     .options = options,
     .shared = shared,
     .no_model = true,
@@ -434,8 +435,7 @@ static void say_end(const measuring *m) {
       sli_format_seconds(firing, m->firing), 100 * spread, spread);
   if (!hardware_is_rough(spread)) return;
   sli_log(
-      "warning: other programs kept the machine busy: runs beside them may take as much longer than predicted, and other "
-      "plans may be faster; measure again when nothing else runs");
+      "warning: other programs kept the machine busy: runs may take that much longer than predicted, and another plan may be faster; measure again when nothing else runs");
 }
 
 /* Uses one device per core, unless the user says otherwise. */

@@ -34,8 +34,8 @@ static bool read_share(const char **at, double *out) {
 static sl_status add_level(const char *text, const char *word, level l, levels *to) {
   snprintf(l.name, sizeof l.name, "%s@%g", l.between_tokens ? "tpot" : "ttft", l.share * 100);
   for (int i = 0; i < to->count; i++)
-    if (!strcmp(to->of[i].name, l.name)) return bad(text, word, "that is said twice");
-  if (to->count == LEVELS_MOST) return bad(text, word, "there are eight already");
+    if (!strcmp(to->of[i].name, l.name)) return bad(text, word, "is given twice");
+  if (to->count == LEVELS_MOST) return bad(text, word, "at most eight levels are possible");
   to->of[to->count++] = l;
   return SL_OK;
 }
@@ -46,12 +46,12 @@ static sl_status read_level(const char *text, const char *word, levels *to) {
   if (!strchr(word, '='))
     return bad(text, word, "not ttft=SECONDS or tpot=SECONDS, such as ttft=0.5 or tpot@90=50ms");
   if ((!l.between_tokens && strncmp(word, "ttft", 4)) || !strchr("@=", *at))
-    return bad(
-        text, word,
-        "what there is is ttft, the time to the first token, and tpot, the time per token behind it");
-  if (!read_share(&at, &l.share)) return bad(text, word, "no share of the requests, such as @99");
+    return bad(text, word,
+               "must be ttft, the time to first token, or tpot, the time per further token");
+  if (!read_share(&at, &l.share))
+    return bad(text, word, "not a percentage of the requests, such as @99");
   if (!read_seconds(at + 1, &l.seconds))
-    return bad(text, word, "no time above 0, such as 0.5 or 500ms");
+    return bad(text, word, "not a time above 0, such as 0.5 or 500ms");
   return add_level(text, word, l, to);
 }
 
@@ -63,7 +63,7 @@ sl_status levels_read(const char *text, levels *out) {
        word = strtok_r(NULL, ",", &state))
     status = read_level(text, word, out);
   if (!status && !out->count)
-    status = sl_fail(SL_E_USAGE, "--slo: which levels? Such as ttft=0.5,tpot=50ms");
+    status = sl_fail(SL_E_USAGE, "--slo: needs levels, such as ttft=0.5,tpot=50ms");
   free(copy);
   return status;
 }

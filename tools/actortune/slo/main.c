@@ -10,22 +10,24 @@
 
 /* clang-format off */
 static const tool_option options[] = {
-    {"slo", SL_OPTION_TEXT, "", "`LEVELS` that are to be met, such as ttft=500ms,tpot@90=50ms: of so many of the requests [99 %] "
-     "the time to the first token, and per token behind it", 0, 0, GROUP_SEARCH},
-    {"goodput", SL_OPTION_FLAG, "0", "look for the highest rate of requests that meets them, instead of the most tokens a "
-     "second at the rate of --arrivals", 0, 0, GROUP_SEARCH},
+    {"slo", SL_OPTION_TEXT, "", "`LEVELS` to meet, such as ttft=500ms,tpot@90=50ms: time to first "
+     "token and time per further token, for that percentage of requests [99 %]", 0, 0, GROUP_SEARCH},
+    {"goodput", SL_OPTION_FLAG, "0", "find the highest request rate that meets the levels, instead "
+     "of the most tokens per second at the rate of --arrivals", 0, 0, GROUP_SEARCH},
     SERVING_OPTIONS,
     SERVING_WORKLOAD_OPTIONS,
-    {"rows", SL_OPTION_TEXT, "", "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given", 0,
+    {"rows", SL_OPTION_TEXT, "", "`LIST` of maximum tokens per tick, such as 16,64,256; powers of "
+     "two if not given", 0,
      0, GROUP_SERVING},
-    {"sequences", SL_OPTION_TEXT, "", "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "
-     "that, if not given", 0, 0, GROUP_SERVING},
-    {"groups", SL_OPTION_TEXT, "", "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0, 0, GROUP_SERVING},
-    {"quota", SL_OPTION_TEXT, "", "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
-     "from what one sequence needs to what all do", 0, 0, GROUP_MEMORY},
+    {"sequences", SL_OPTION_TEXT, "", "`LIST` of maximum concurrent answers; as many as rows, at "
+     "most 64, and a quarter and a 16th of that, if not given", 0, 0, GROUP_SERVING},
+    {"groups", SL_OPTION_TEXT, "", "`LIST` of maximum ticks in flight; 1, and about the number of "
+     "stages, if not given", 0, 0, GROUP_SERVING},
+    {"quota", SL_OPTION_TEXT, "", "`kv=N` KV cache pages per stage; may be repeated to try several; "
+     "if not given, from the pages for one sequence to those for all", 0, 0, GROUP_MEMORY},
     {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0, GROUP_SERVING},
-    {"points", SL_OPTION_INT, "5", "servers to show at most", 1, 1000, GROUP_SEARCH},
-    {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
+    {"points", SL_OPTION_INT, "5", "maximum number of servers to show", 1, 1000, GROUP_SEARCH},
+    {"threads", SL_OPTION_INT, "0", "threads of the search; 0: one per core", 0, 4096, GROUP_SEARCH},
     {0}};
 /* clang-format on */
 
@@ -34,21 +36,19 @@ static const char *const shared[] = {"devices", "stages",  "memory", "seed",
                                      "version", "help",    NULL};
 
 static sl_status read_settings(settings *s) {
-  if (!settings_text(s, "arrivals"))
-    return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");
+  if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: needs --arrivals FILE");
   if (!settings_text(s, "tick") && !settings_text(s, "machine"))
-    return sl_fail(SL_E_USAGE, "--slo: how long does a tick take? --tick says, or --machine");
+    return sl_fail(SL_E_USAGE, "--slo: needs --tick or --machine for the durations of ticks");
   s->lower.devices.kind = "timed";
   return SL_OK;
 }
 
 static const tool slo_tool = {
     .name = "actortune --slo",
-    .usage = "       with LEVELS behind --slo, and --arrivals FILE\n",
+    .usage = "       with --slo LEVELS and --arrivals FILE\n",
     .purpose =
-        "Looks for the server that answers within given times: stages, ticks under way,\n"
-        "rows, answers under way, pages and when requests are let in, on the virtual\n"
-        "clock.",
+        "Finds the server settings that answer within given times: stages, ticks in\n"
+        "flight, rows, concurrent answers, pages and admission, on the virtual clock.",
     .options = options,
     .shared = shared,
     .takes_weights = true,

@@ -192,7 +192,7 @@ static void show_count(const hunt *h, FILE *out) {
 
 static sl_status say_smallest(const hunt *h, const server *c, const char *said) {
   char bytes[32], budget[32];
-  return sl_fail(SL_E_BUDGET, "nothing fits in %s: the smallest needs %s, %s",
+  return sl_fail(SL_E_BUDGET, "no server fits in %s: the smallest needs %s, %s",
                  sli_format_bytes(budget, (double)h->budget),
                  sli_format_bytes(bytes, (double)c->bytes), said);
 }
@@ -204,7 +204,7 @@ static sl_status say_nearest(const hunt *h, const server *c, const char *said) {
     snprintf(levels + at, sizeof levels - at, "%s%s %.4g s of %.4g", i ? ", " : "",
              h->levels.of[i].name, c->seconds[i], h->levels.of[i].seconds);
   }
-  return sl_fail(SL_E_BUDGET, "nothing meets --slo %s; nearest is %s: %s",
+  return sl_fail(SL_E_BUDGET, "no server meets --slo %s; the nearest is %s: %s",
                  sl_arg_text(h->settings->run, "slo"), said, levels);
 }
 
@@ -213,7 +213,7 @@ static sl_status explain(const hunt *h) {
   const server *c = h->servers;
   if (h->wrong && (!h->count || (!c->tried && hunt_fits(h, c))))
     return sl_fail(h->wrong, "%s", h->why);
-  if (!h->count) return sl_fail(SL_E_STOPPED, "stopped before anything was found");
+  if (!h->count) return sl_fail(SL_E_STOPPED, "stopped before any server was found");
   char *said = said_of(c);
   sl_status status = c->tried ? say_nearest(h, c, said) : say_smallest(h, c, said);
   free(said);

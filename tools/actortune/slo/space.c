@@ -61,10 +61,8 @@ static sl_status read_pages(const hunt *h, numbers *to) {
   const settings *s = h->settings;
   for (int i = 0; i < s->lower.memory.nquotas; i++) {
     if (strcmp(s->lower.memory.quotas[i].name, "kv") || s->lower.memory.quotas[i].stage != SL_NONE)
-      return sl_fail(
-          SL_E_USAGE,
-          "--quota %s: of a model that is served only the pages of all stages can be said, kv=N",
-          sl_arg_given(s->run, "quota", i));
+      return sl_fail(SL_E_USAGE, "--quota %s: must be kv=N, the pages on each stage",
+                     sl_arg_given(s->run, "quota", i));
     numbers_add(to, s->lower.memory.quotas[i].slots);
   }
   return to->count <= SPACE_MOST ? SL_OK
@@ -81,8 +79,8 @@ static sl_status check_groups(const numbers *groups) {
   enum { MOST = 64 };
   for (int i = 0; i < groups->count; i++)
     if (groups->values[i] > MOST)
-      return sl_fail(SL_E_USAGE, "--groups %d: from 1 to %d ticks are under way at once",
-                     groups->values[i], MOST);
+      return sl_fail(SL_E_USAGE, "--groups %d: must be 1 to %d ticks in flight", groups->values[i],
+                     MOST);
   return check_most("groups", groups);
 }
 

@@ -27,7 +27,7 @@ static void show_quotas(const subject *s, FILE *out) {
     if (!is_ours(s, r)) continue;
     int32_t quota = sl_runtime_quota(s->rt, i), slots = sl_runtime_slots(s->rt, i);
     fprintf(out, "%-12s %d of at most %d slots", r->name, quota, r->quota_most);
-    if (slots > quota) fprintf(out, ", %d more until they come back", slots - quota);
+    if (slots > quota) fprintf(out, ", %d more until they are returned", slots - quota);
     fputc('\n', out);
   }
 }
@@ -48,7 +48,7 @@ static sl_status change(const subject *s, const char *text) {
   sl_status status = sli_quota_read(text, &n, &quotas);
   if (status) return status;
   status = n == 1 ? sl_lowered_set_quota(s->lowered, s->rt, quotas)
-                  : sl_fail(SL_E_USAGE, "quota %s: one change at a time", text);
+                  : sl_fail(SL_E_USAGE, "quota %s: change one quota at a time", text);
   free(quotas);
   return status;
 }

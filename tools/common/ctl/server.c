@@ -206,11 +206,13 @@ static void answer_line(control *c, char *line, FILE *out) {
   const topic *topic = c->topics;
   const char *text = NULL;
   while (topic->question && !(text = after(line, topic->word))) topic++;
-  sl_status status = text ? topic->request(c, c->subject, text, out)
-                          : sl_fail(SL_E_USAGE,
-                                    "%s: status, quota, quota NAME[@STAGE]=N, trace FILE and "
-                                    "trace off are known",
-                                    line);
+  sl_status status =
+      text
+          ? topic->request(c, c->subject, text, out)
+          : sl_fail(
+                SL_E_USAGE,
+                "%s: unknown command; use status, quota, quota NAME[@STAGE]=N, trace FILE or trace off",
+                line);
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
 }
 

@@ -27,7 +27,7 @@ static sl_status address_of(pid_t pid, struct sockaddr_un *out) {
   *out = (struct sockaddr_un){.sun_family = AF_UNIX};
   int n = snprintf(out->sun_path, sizeof out->sun_path, "%s/%ld", directory, (long)pid);
   if (n < 0 || (size_t)n >= sizeof out->sun_path)
-    return sl_fail(SL_E_UNSUPPORTED, "%s/%ld: too long for a socket", directory, (long)pid);
+    return sl_fail(SL_E_UNSUPPORTED, "%s/%ld: path is too long for a socket", directory, (long)pid);
   return SL_OK;
 }
 
@@ -37,7 +37,7 @@ static sl_status check_peer(int fd, pid_t pid) {
   struct ucred peer;
   socklen_t size = sizeof peer;
   if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == getuid()) return SL_OK;
-  return sl_fail(SL_E_INPUT, "who listens as process %ld is another user", (long)pid);
+  return sl_fail(SL_E_INPUT, "process %ld belongs to another user", (long)pid);
 }
 
 /* Refuses a directory that belongs to another user or that others may enter. */
@@ -49,7 +49,7 @@ static sl_status check_directory(bool make) {
     return sl_fail(SL_E_IO, "%s: %m", directory);
   if (lstat(directory, &st)) return sl_fail(SL_E_IO, "%s: %m", directory);
   if (!S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
-    return sl_fail(SL_E_IO, "%s: not a directory of this user alone", directory);
+    return sl_fail(SL_E_IO, "%s: not a directory that only this user can access", directory);
   return SL_OK;
 }
 
@@ -58,11 +58,11 @@ sl_status socket_connect(pid_t pid, int *out) {
   sl_status status = check_directory(false);
   if (!status) status = address_of(pid, &address);
   if (status)
-    return sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%s)", (long)pid,
+    return sl_fail(SL_E_INPUT, "this user has no run with process id %ld (%s)", (long)pid,
                    sl_detail());
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) {
-    sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%m)", (long)pid);
+    sl_fail(SL_E_INPUT, "this user has no run with process id %ld (%m)", (long)pid);
     if (fd >= 0) close(fd);
     return SL_E_INPUT;
   }

@@ -278,7 +278,7 @@ static void answer_for_self(const subject *s, sl_blob *own) {
 }
 
 sl_status request_status(control *c, const subject *s, const char *text, FILE *out) {
-  if (*text) return sl_fail(SL_E_USAGE, "status %s: status alone is known", text);
+  if (*text) return sl_fail(SL_E_USAGE, "status %s: status takes no argument", text);
   int n = sl_job_processes(s->processes);
   sl_blob *answers = control_ask(c, &question_status, NULL, 0, PATIENCE_MS);
   answer_for_self(s, &answers[sl_job_process(s->processes)]);

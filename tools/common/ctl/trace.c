@@ -64,7 +64,7 @@ static sl_status add_snapshot(const sl_blob *answer, uint64_t base_ns, int64_t a
   size_t most = answer->bytes < sizeof x ? 0 : (answer->bytes - sizeof x) / sizeof *x.firings;
   if (answer->bytes >= sizeof x) memcpy(&x, answer->data, sizeof x);
   if (answer->bytes < sizeof x || x.nfirings > most)
-    return sl_fail(SL_E_INPUT, "a process's part of a trace is cut off");
+    return sl_fail(SL_E_INPUT, "one process's part of the trace is truncated");
   int64_t shift = (int64_t)(x.base_ns - base_ns) - ahead_ns;
   all->firings = sli_realloc(all->firings, all->nfirings + x.nfirings + 1, sizeof *all->firings);
   sl_trace_firing *f = all->firings + all->nfirings;
@@ -106,7 +106,8 @@ static sl_status try_path(const char *path) {
 static sl_status trace_begin(control *c, const subject *s, const char *path, FILE *out) {
   const char *before = control_tracing(c)->path;
   if (before)
-    return sl_fail(SL_E_USAGE, "trace %s: %s is under way, until trace off", path, before);
+    return sl_fail(SL_E_USAGE, "trace %s: %s is still being recorded; end it with trace off", path,
+                   before);
   sl_status status = try_path(path);
   if (status) return status;
   int n = sl_job_processes(s->processes);
@@ -118,7 +119,8 @@ static sl_status trace_begin(control *c, const subject *s, const char *path, FIL
 }
 
 static sl_status end(control *c, const subject *s, FILE *out) {
-  if (!control_tracing(c)->path) return sl_fail(SL_E_USAGE, "trace off: no trace is under way");
+  if (!control_tracing(c)->path)
+    return sl_fail(SL_E_USAGE, "trace off: no trace is being recorded");
   char *path = sli_strdup(control_tracing(c)->path);
   int n = sl_job_processes(s->processes);
   sl_blob *answers = control_ask(c, &question_trace, NULL, 0, PATIENCE_MS);

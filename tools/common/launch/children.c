@@ -137,7 +137,7 @@ static int make_key_file(const char *key) {
   int fd = memfd_create("sluice-key", MFD_CLOEXEC);
   size_t n = strlen(key);
   SLI_CHECK(fd >= 0 && !fchmod(fd, 0600) && write(fd, key, n) == (ssize_t)n,
-            "no room for the key of the job: %s", strerror(errno));
+            "cannot store the key of the job: %s", strerror(errno));
   return fd;
 }
 

@@ -35,12 +35,12 @@ sl_status launch_check(const settings *s) {
   const char *endpoint = settings_text(s, "rdzv-endpoint");
   for (size_t i = 0; i < SLI_COUNT(need_place); i++)
     if (sl_arg_given(s->run, need_place[i], 0) && !endpoint)
-      return sl_fail(SL_E_USAGE,
-                     "--%s: where do the hosts meet? --rdzv-endpoint HOST:PORT says, "
-                     "with the host of --node-rank 0",
-                     need_place[i]);
+      return sl_fail(
+          SL_E_USAGE,
+          "--%s: needs --rdzv-endpoint HOST:PORT, on the host of --node-rank 0, where the hosts meet",
+          need_place[i]);
   if (number(s, "node-rank") >= number(s, "nnodes"))
-    return sl_fail(SL_E_USAGE, "--node-rank %d: with --nnodes %d it is between 0 and %d",
+    return sl_fail(SL_E_USAGE, "--node-rank %d: with --nnodes %d it must be between 0 and %d",
                    number(s, "node-rank"), number(s, "nnodes"), number(s, "nnodes") - 1);
   if (endpoint && sli_cluster_check_endpoint("--rdzv-endpoint", endpoint)) return SL_E_USAGE;
   const char *id = settings_text(s, "rdzv-id");
@@ -63,11 +63,11 @@ static const char *who_asks(const settings *s) {
 
 static sl_status launch_refuse(const char *option, const sli_cluster *cluster) {
   if (!strcmp(option, "restarts"))
-    return sl_fail(SL_E_USAGE,
-                   "--restarts: %s started this process and the %d others of its job, "
-                   "and only it could start them again",
-                   cluster->starter, cluster->nprocesses - 1);
-  return sl_fail(SL_E_USAGE, "--%s: this is process %d of the %d that %s has started", option,
+    return sl_fail(
+        SL_E_USAGE,
+        "--restarts: %s started this process and the %d others of its job, and only it can restart them",
+        cluster->starter, cluster->nprocesses - 1);
+  return sl_fail(SL_E_USAGE, "--%s: this is already process %d of the %d that %s started", option,
                  cluster->process, cluster->nprocesses, cluster->starter);
 }
 
@@ -84,7 +84,7 @@ static bool is_said_by_model(const settings *s, const char *option) {
 static sl_status make_words(const settings *s, const char *again, words *out) {
   char self[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) return sl_fail(SL_E_IO, "cannot tell which program this is: %s", strerror(errno));
+  if (n < 0) return sl_fail(SL_E_IO, "cannot find the path of this program: %s", strerror(errno));
   words_add(out, "%.*s", (int)n, self);
   for (const sl_option *o = s->options; o->name; o++)
     if (!is_ours(o->name) && !is_said_by_model(s, o->name)) words_given(o, s->run, out);
@@ -205,7 +205,7 @@ static sl_status run_again_and_again(const settings *s, const launch_again *agai
     if (!end.status && end.lost)
       return sl_fail(SL_E_IO, "writing the standard output failed: %s", strerror(end.lost));
     if (end.status != 1 || end.interrupted || incarnation == restarts) return SL_OK;
-    fprintf(stderr, "%s: starting again, %d of %d%s\n", s->tool->name, incarnation + 1, restarts,
+    fprintf(stderr, "%s: restarting, %d of %d%s\n", s->tool->name, incarnation + 1, restarts,
             again->from);
   }
 }

@@ -9,15 +9,15 @@
 /* Options of a tool that starts processes. */
 /* clang-format off */
 #define LAUNCH_OPTIONS \
-  {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N for short", 1, 4096, GROUP_PARALLEL}, \
-      {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed; with --checkpoint DIR from " \
-       "the newest checkpoint there", 0, 1e6, GROUP_PARALLEL}, \
-      {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process that is not heard is lost, and " \
-       "the job with it", 1, 1e6, GROUP_PARALLEL}, \
-      {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, on the host of " \
-       "--node-rank 0; the command is then given on each", 0, 0, GROUP_PARALLEL}, \
-      {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536, GROUP_PARALLEL}, \
-      {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535, GROUP_PARALLEL}, { \
+  {"processes", SL_OPTION_INT, "1", "processes of the job on this machine; short form: -n N", 1, 4096, GROUP_PARALLEL}, \
+      {"restarts", SL_OPTION_INT, "0", "times to restart the job after a failure, with --checkpoint " \
+       "DIR from its newest checkpoint", 0, 1e6, GROUP_PARALLEL}, \
+      {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds without a heartbeat after which a " \
+       "process counts as lost and the job fails", 1, 1e6, GROUP_PARALLEL}, \
+      {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, " \
+       "on the host of --node-rank 0; run the command on every host", 0, 0, GROUP_PARALLEL}, \
+      {"nnodes", SL_OPTION_INT, "1", "number of hosts, each with the same --processes", 1, 65536, GROUP_PARALLEL}, \
+      {"node-rank", SL_OPTION_INT, "0", "number of this host, from 0", 0, 65535, GROUP_PARALLEL}, { \
     "rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not given", 0, 0, GROUP_PARALLEL \
   }
 /* clang-format on */

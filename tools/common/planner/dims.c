@@ -55,9 +55,10 @@ static sl_status fix_one(planner *p, const char *text, const char *word) {
     const char *name = plan_dims[d].name;
     if (strlen(name) != chars || strncmp(word, name, chars)) continue;
     int value = read_value((plan_dim)d, word + chars + 1);
-    if (value < 0) return sl_fail(SL_E_USAGE, "--fix %s: %s is no %s", text, word, name);
+    if (value < 0)
+      return sl_fail(SL_E_USAGE, "--fix %s: %s is not a valid value of %s", text, word, name);
     if (p->fixed[d] >= 0 && p->fixed[d] != value)
-      return sl_fail(SL_E_USAGE, "--fix %s: %s is said twice, and not the same", text, name);
+      return sl_fail(SL_E_USAGE, "--fix %s: %s is given twice, with different values", text, name);
     p->fixed[d] = value;
     return SL_OK;
   }
@@ -72,10 +73,10 @@ static sl_status check_fixed(const planner *p, const char *text) {
     all &= p->fixed[d] > 0 || d == PLAN_SEQUENCE;
   }
   if (p->devices % product)
-    return sl_fail(SL_E_USAGE, "--fix %s: %lld devices cannot be some of %d", text,
+    return sl_fail(SL_E_USAGE, "--fix %s: takes %lld devices, which must divide %d", text,
                    (long long)product, p->devices);
   if (all && product != p->devices)
-    return sl_fail(SL_E_USAGE, "--fix %s: that is %lld devices, not %d", text, (long long)product,
+    return sl_fail(SL_E_USAGE, "--fix %s: needs %lld devices, not %d", text, (long long)product,
                    p->devices);
   return SL_OK;
 }

@@ -65,12 +65,12 @@ static sl_status nothing_fits(const planner *p) {
   const plan_choice *least = &p->smallest;
   char needs[32], has[32];
   if (!least->bytes && planner_stopped(p))
-    return sl_fail(SL_E_STOPPED, "stopped before any plan was made");
+    return sl_fail(SL_E_STOPPED, "stopped before any plan was found");
   if (!least->bytes)
-    return sl_fail(SL_E_USAGE, "none of %zu plans can be: the last said: %s", p->count,
+    return sl_fail(SL_E_USAGE, "none of %zu plans is possible; the last failed with: %s", p->count,
                    sl_detail());
   char *said = planner_said(p, least);
-  sl_fail(SL_E_BUDGET, "nothing fits in %s: the smallest plan needs %s (%s)",
+  sl_fail(SL_E_BUDGET, "no plan fits in %s: the smallest plan needs %s (%s)",
           sli_format_bytes(has, (double)p->budget), sli_format_bytes(needs, (double)least->bytes),
           said);
   free(said);
@@ -180,8 +180,7 @@ sl_status planner_init(planner *p, const settings *s) {
   if (known || kind->modelled) return SL_OK;
   return sl_fail(
       SL_E_USAGE,
-      "plan on %s devices: how long anything takes there is not known; --machine FILE "
-      "says, or --profile REPORT of an earlier run, or actortune machine measures it (--machine here)",
+      "plan on %s devices: durations are not known; give --machine FILE or --profile REPORT of an earlier run, or run actortune machine and give --machine here",
       kind->name);
 }
 

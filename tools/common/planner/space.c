@@ -144,7 +144,6 @@ sl_status planner_list(planner *p) {
   if (p->count) return SL_OK;
   return sl_fail(
       SL_E_USAGE,
-      "no plan for %d devices comes out even: the batch of the model, --fix and the devices "
-      "must divide",
+      "no plan splits evenly over %d devices: the model's batch, --fix and the number of devices must divide",
       p->devices);
 }
