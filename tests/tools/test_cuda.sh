@@ -155,9 +155,9 @@ SLUICE_EMULATED_GPUS=-1 refuse "no NVIDIA driver: install one.* or use --devices
 SLUICE_EMULATED_GPUS=0 refuse "no usable GPU.* or use --devices cpu" --devices cuda
 refuse "there is no GPU 3: there is 1" --devices cuda:0,3
 refuse "3 GPUs for 2 stages" --devices cuda:0,0,0 --stages 2
-refuse "not cpu" --devices cuda:
-refuse "not cpu" --devices cuda:-1
-refuse "not cpu" --devices cuda:0,
+refuse "must be cpu" --devices cuda:
+refuse "must be cpu" --devices cuda:-1
+refuse "must be cpu" --devices cuda:0,
 refuse "unknown quota h2d@7" --devices cuda --quota h2d@7=2
 refuse "unknown quota h2d; this plan of" --quota h2d=2
 refuse "virtual" --devices cuda --clock virtual
