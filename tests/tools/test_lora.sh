@@ -124,8 +124,8 @@ put("bad.lora_embedding_A", more={"base_model.model.transformer.wte.lora_embeddi
 put("bad.lora_magnitude_vector", more={module + ".lora_magnitude_vector": zeros(96)})
 bare = module[len("base_model.model."):]
 put("bad.no_adapter_of_the_model", more={bare + l: tensors[module + l] for l in (".lora_A.weight", ".lora_B.weight")})
-put("bad.no_linear_map", more={"base_model.model.transformer.h.7.attn.c_attn.lora_A.weight": zeros(4, 32),
-                               "base_model.model.transformer.h.7.attn.c_attn.lora_B.weight": zeros(96, 4)})
+put("bad.no_weight_of_a_linear_map", more={"base_model.model.transformer.h.7.attn.c_attn.lora_A.weight": zeros(4, 32),
+                                           "base_model.model.transformer.h.7.attn.c_attn.lora_B.weight": zeros(96, 4)})
 put("bad.without_its_lora_B", gone=[module + ".lora_B.weight"])
 put("bad.without_its_lora_A", gone=[module + ".lora_A.weight"])
 put("bad.init_lora_weights", init_lora_weights="pissa")
