@@ -365,7 +365,7 @@ def has_gpu(o):
     if not there.returncode:
         return True
     said = (there.stderr or there.stdout).strip()
-    if "no NVIDIA driver" not in said and "no GPU" not in said:
+    if not any(why in said for why in ("no NVIDIA driver", "no usable GPU", "no GPU")):
         sys.exit(said)
     print(f"skipped: {said}")
     return False

@@ -132,7 +132,7 @@ def check(run, text, start, full, report):
         return "ended with %d, though step-%d is whole" % (run.returncode, start)
     if "/step-%d, written by" % start not in run.stdout.decode(errors="replace"):
         return "did not go on from step-%d" % start
-    if (start == 4) != ("step-8 is not whole" in text):
+    if (start == 4) != ("step-8 is incomplete" in text):
         return "what is damaged is not named"
     steps = curve(report)
     if not steps or steps != full[-len(steps):] or steps[0][0] != start:

@@ -4,15 +4,22 @@
 #define SLUICE_TESTS_NAMELESS_H
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/test.h"
 
-static inline int nameless_number(void) {
+/* True for the descriptor of an unnamed file that this process opened: an inherited one, such as an
+ * output whose file was removed, is not closed on exec. */
+static inline bool nameless_is(int fd) {
   struct stat s;
+  return !fstat(fd, &s) && S_ISREG(s.st_mode) && !s.st_nlink && (fcntl(fd, F_GETFD) & FD_CLOEXEC);
+}
+
+static inline int nameless_number(void) {
   int fd = 0;
-  while (fstat(fd, &s) || !S_ISREG(s.st_mode) || s.st_nlink) CHECK(fd++ < 256, "there is no file");
+  while (!nameless_is(fd)) CHECK(fd++ < 256, "there is no file");
   return fd;
 }
 

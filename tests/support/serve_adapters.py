@@ -59,7 +59,7 @@ elif what == "swap":
     change("load", 400, "nowhere", lora_name="two", lora_path="nowhere")
     one = answers("one")
     change("load", 200, lora_name="two", lora_path=sys.argv[4])
-    change("load", 503, "no place", lora_name="three", lora_path=sys.argv[4])
+    change("load", 503, "no free place", lora_name="three", lora_path=sys.argv[4])
     check(models() == [base, "one", "two"], "models are", models())
     two = answers("two")
     check(one != two and one != first and two != first, "adapters do nothing")

@@ -226,7 +226,7 @@ for seed in $(seq $kills_wanted); do
     run 0 --steps $length --stages 2 --report full.json
   fi
   run 0 --steps $end --stages 2 --report b.json --checkpoint probe --every 50 --resume
-  grep -q "not whole" err && fail "kill $seed: a checkpoint was damaged"
+  grep -q "is incomplete" err && fail "kill $seed: a checkpoint was damaged"
   # a kill before the new checkpoint is named in `latest` means one step less
   [ "$(curve b.json | paste - - | wc -l)" -ge 4 ] || fail "kill $seed: steps are missing"
   curve b.json | paste - - | grep -qvxFf <(curve full.json | paste - -) && fail "kill $seed: not the curve"

@@ -90,6 +90,6 @@ for line in '{' '[1]' '{"prompt":1,"answer":1}' '{"time":-1,"prompt":1,"answer":
   refused "bad.jsonl, line 2" --clock virtual --arrivals bad.jsonl
 done
 printf '{"time":0,"prompt":65,"answer":1}\n' >long.jsonl
-refused "arrival 1: a prompt of 65 tokens" --clock virtual --arrivals long.jsonl
+refused "arrival 1: the prompt has 65 tokens" --clock virtual --arrivals long.jsonl
 : >empty.jsonl
 refused "nobody comes" --clock virtual --arrivals empty.jsonl

@@ -153,4 +153,4 @@ refused "tick_corners.seconds: must have as many numbers as rows" --slo ttft=1 -
 echo '{"tick_corners": [1]}' >bad.json
 refused "tick_corners: expected an object" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl
-refused "arrival 1: a prompt of 129 tokens" --slo ttft=1 --arrivals long.jsonl "${tick[@]}"
+refused "arrival 1: the prompt has 129 tokens" --slo ttft=1 --arrivals long.jsonl "${tick[@]}"

@@ -58,5 +58,5 @@ for k in -1 nan x; do
   says '--spikes' err
 done
 ends 2 "$actorrun" --quiet --steps 1 --lora '*q_proj*=4' hybrid "${small[@]}" --spikes 3
-says 'lora *q_proj*: model.layers.0.self_attn.q_proj.weight is read by h.0/quantize.1, no linear map' err
+says 'lora *q_proj*: model.layers.0.self_attn.q_proj.weight is read by h.0/quantize.1, which is not a linear map' err
 echo "spikes: as good, and the same numbers on any grid"
