@@ -372,8 +372,8 @@ static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array
 
 /* Records the router of a gradient that is not yet at the experts, for example because the call's
  * output was added to a tensor at the rows' sources. */
-static sl_status note_router(sli_expansion *x, const sli_node *n, const sl_tensor *t,
-                             const sli_layout *want) {
+static sl_status note_gradient_router(sli_expansion *x, const sli_node *n, const sl_tensor *t,
+                                      const sli_layout *want) {
   if (!t || !sli_is_dispatched(want)) return SL_OK;
   const sli_node **router = &x->routers[t->id], *own = x->routers[n->about->out[0]->id];
   if (!*router) *router = own;
@@ -392,7 +392,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   for (int i = 0; i < n->nin && !status; i++) {
     bool unread = sli_bit_on(n->op->unread, i);
     sli_layout want = argument_layout(x, n, i);
-    status = note_router(x, n, n->in[i], &want);
+    status = note_gradient_router(x, n, n->in[i], &want);
     if (!status) status = box_input(x, unread ? NULL : n->in[i], want, moment_of(x, n), &in[i]);
   }
   for (int o = 0; o < n->nout; o++)

@@ -279,7 +279,7 @@ void sli_regroup_sums(sl_graph *g, const sli_choice *experts);
 
 /* ---- expansion ------------------------------------------------------------------------ */
 
-/* What is sharded along the data axis: ZeRO's stages (Rajbhandari et al., arXiv 1910.02054). */
+/* State sharded along the data axis: ZeRO's stages (Rajbhandari et al., arXiv 1910.02054). */
 typedef enum sli_sharding {
   SLI_SHARD_NOTHING,
   SLI_SHARD_OPTIMIZER,

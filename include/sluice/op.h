@@ -107,7 +107,7 @@ sl_type sl_part_type(const sl_type *whole, const sl_part *part);
 /* Copy a part out of, and into, a whole array. Arrays are dense; any thread. */
 void sl_part_take(const sl_type *whole, const sl_part *part, const void *from, void *to);
 void sl_part_put(const sl_type *whole, const sl_part *part, const void *from, void *to);
-/* The same for shards; `whole` is the whole array. */
+/* Type of a shard, and copies of a shard out of, and into, the whole array. */
 sl_type sl_shard_type(const sl_shard *shard);
 void sl_shard_take(const sl_shard *shard, const void *whole, void *to);
 void sl_shard_put(const sl_shard *shard, const void *from, void *whole);

@@ -935,7 +935,7 @@ static void check_join_of_parts(const sl_op *join, int64_t rows, int n) {
   kernel_destroy(&k);
 }
 
-/* The same with weighted rows; every third has weight 0. */
+/* Checks the weighted loss joined from parts; every third row has weight 0. */
 static void check_weighted_loss_of_parts(int64_t rows, int n) {
   sl_type type = F32(rows, 4 * n);
   kernel k = kernel_create(&sl_op_weighted_cross_entropy_join, (sl_attrs){0}, 1, &type, 2);
