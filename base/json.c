@@ -185,13 +185,10 @@ static bool scan_all(scan *s) {
   return s->at == s->end || fail(s, "more than one value");
 }
 
-/* Returns the number of bytes at `at` to show: whole printable characters of one line. */
+/* Returns the bytes of the printable character at `at`. No more is shown: the text may be a secret
+ * in a file that was named by mistake or by a stranger. */
 static int shown_bytes(const scan *s) {
-  enum { MOST = 20 };
-  int n = 0;
-  for (size_t one; s->at + n < s->end && n < MOST; n += (int)one)
-    if (s->at[n] < 0x20 || !(one = utf8_bytes(s->at + n, s->end))) break;
-  return n;
+  return s->at < s->end && *s->at >= 0x20 ? (int)utf8_bytes(s->at, s->end) : 0;
 }
 
 sl_status sli_json_scan(const char *name, const char *text, size_t bytes, size_t most) {
@@ -202,12 +199,12 @@ sl_status sli_json_scan(const char *name, const char *text, size_t bytes, size_t
   for (const unsigned char *at = begin; at < s.at; at++)
     if (*at == '\n') line = at + 1, lines++;
   int shown = shown_bytes(&s);
-  return sl_fail(SL_E_INPUT, "%s: not JSON at line %zu, column %td: %s%s%.*s%s", name, lines,
+  return sl_fail(SL_E_INPUT, "%s: not JSON at line %zu, column %td: %s%s%.*s", name, lines,
                  s.at - line + 1, s.wrong,
                  shown           ? ", found "
                  : s.at == s.end ? ", found the end"
                                  : "",
-                 shown, (const char *)s.at, shown == 20 ? "..." : "");
+                 shown, (const char *)s.at);
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */

@@ -52,12 +52,22 @@ static int open_temporary(sli_atomic_file *file) {
   return fd;
 }
 
+int sli_open_writable(const char *path, int flags) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | flags, 0666);
+  int set = fd < 0 ? -1 : fcntl(fd, F_GETFL);
+  if (set >= 0 && !fcntl(fd, F_SETFL, set & ~O_NONBLOCK)) return fd;
+  int error = errno;
+  if (fd >= 0) close(fd);
+  errno = error;
+  return -1;
+}
+
 /* Opens the file to write to: the temporary file, or a device itself. */
 static int open_for_writing(sli_atomic_file *file) {
   struct stat info;
   bool exists = stat(file->target, &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) return errno = EISDIR, -1;
-  if (exists && !S_ISREG(info.st_mode)) return open(file->target, O_WRONLY | O_CLOEXEC);
+  if (exists && !S_ISREG(info.st_mode)) return sli_open_writable(file->target, 0);
   if (exists && access(file->target, W_OK) != 0) return -1;
   int fd = open_temporary(file);
   /* Fails on file systems without modes, where nothing is lost. */

@@ -40,6 +40,10 @@ sl_status sli_atomic_check(const char *path);
 /* Checks that files can be written in a folder; makes the folder, but not its parents. */
 sl_status sli_atomic_check_folder(const char *path);
 
+/* Opens a path for writing with more flags of open(), without waiting for the reader of a pipe: one
+ * that nobody reads is an error. Returns -1, with errno, on failure. */
+int sli_open_writable(const char *path, int flags);
+
 /* Sync a folder, which makes the names in it durable: an open folder, or the parent of a path.
  * Return false, with errno, on failure. */
 bool sli_sync_folder(int fd);

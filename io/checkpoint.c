@@ -386,19 +386,15 @@ static sl_status read_manifest(sli_checkpoint *c) {
 }
 
 static sl_status hash_file(const char *path, double bytes, uint64_t *out) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat info = {0};
-  void *map = MAP_FAILED;
-  if (fd < 0 || fstat(fd, &info)) sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
-  else if ((double)info.st_size != bytes)
-    sl_fail(SL_E_INPUT, "%s has %lld bytes, not %.0f", path, (long long)info.st_size, bytes);
-  else if ((map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-    sl_fail(SL_E_INPUT, "cannot map %s: %s", path, strerror(errno));
-  if (fd >= 0) close(fd);
-  if (map == MAP_FAILED) return SL_E_INPUT;
-  *out = sli_hash(SLI_HASH_SEED, map, (size_t)info.st_size);
-  munmap(map, (size_t)info.st_size);
-  return SL_OK;
+  void *map;
+  size_t size;
+  sl_status status = sli_file_map(path, &map, &size);
+  if (status) return status;
+  if ((double)size != bytes)
+    status = sl_fail(SL_E_INPUT, "%s has %zu bytes, not %.0f", path, size, bytes);
+  else *out = sli_hash(SLI_HASH_SEED, map, size);
+  if (map) munmap(map, size);
+  return status;
 }
 
 static sl_status open_shard(sli_checkpoint *c, const cJSON *record) {
@@ -408,7 +404,7 @@ static sl_status open_shard(sli_checkpoint *c, const cJSON *record) {
       !cJSON_IsString(sum))
     return sl_fail(SL_E_INPUT, "%s/manifest.json: shard %d is not described", c->path, c->nshards);
   char *path = sli_format("%s/%s", c->path, file->valuestring), text[32];
-  uint64_t hash;
+  uint64_t hash = 0;
   sl_status status = hash_file(path, bytes->valuedouble, &hash);
   if (!status) {
     snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);

@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/base.h"
+#include "io/file.h"
 
 /* Removes cores outside the process's affinity mask; hwloc itself has removed those outside the
  * cgroup. */
@@ -32,9 +32,8 @@ static bool ends_with(const char *text, const char *suffix) {
 static sl_status select_source(hwloc_topology_t topology, const char *description) {
   if (!description) return SL_OK;
   if (ends_with(description, ".xml")) {
-    if (access(description, R_OK))
-      return sl_fail(SL_E_INPUT, "cannot read the machine description %s: %s", description,
-                     strerror(errno));
+    sl_status status = sli_file_probe(description);
+    if (status) return status;
     if (hwloc_topology_set_xml(topology, description))
       return sl_fail(SL_E_INPUT, "%s is not a machine description written by lstopo", description);
     return SL_OK;

@@ -11,10 +11,11 @@
  * Words are in order of events. Requests are numbered in order of submission. A replay's ticks
  * complete at other times than the original's. The log therefore records a cancelled request's
  * token count, and the replay cancels it at exactly that count. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/file.h"
+#include "io/journal.h"
 #include "serve/serve.h"
 
 /* Reads all cancellations of the file before the replay begins. */
@@ -40,23 +41,14 @@ int64_t sli_log_until(const sl_session *s, uint64_t id) {
 sl_status sli_log_open(sl_session *s) {
   const sl_session_options *o = &s->options;
   sli_session_log *l = &s->log;
-  if (o->log && !(l->to = fopen(o->log, "we")))
-    return sl_fail(SL_E_IO, "cannot write %s: %s", o->log, strerror(errno));
-  if (o->replay && !(l->from = fopen(o->replay, "re")))
-    return sl_fail(SL_E_INPUT, "cannot read %s: %s", o->replay, strerror(errno));
+  if (o->log) SLI_TRY(sli_journal_create(o->log, &l->to));
+  if (o->replay) SLI_TRY(sli_file_stream(o->replay, &l->from));
   if (l->from) read_ends(l);
   return SL_OK;
 }
 
-/* Reports a failed write. A log with gaps is useless, so the session ends. */
-static sl_status say(const sl_session *s, int error) {
-  return sl_fail(SL_E_IO, "cannot write %s: %s", s->options.log, strerror(error));
-}
-
 sl_status sli_log_close(sl_session *s) {
-  sl_status status = SL_OK;
-  if (s->log.to && ferror(s->log.to)) status = say(s, s->log.error);
-  if (s->log.to && fclose(s->log.to) && !status) status = say(s, errno);
+  sl_status status = sli_journal_close(s->log.to);
   if (s->log.from) fclose(s->log.from);
   free(s->log.line);
   free(s->log.ends);
@@ -64,9 +56,10 @@ sl_status sli_log_close(sl_session *s) {
 }
 
 static FILE *word(sl_session *s) {
-  if (s->log.within) putc(' ', s->log.to);
+  FILE *to = sli_journal_stream(s->log.to);
+  if (s->log.within) putc(' ', to);
   s->log.within = true;
-  return s->log.to;
+  return to;
 }
 
 void sli_log_yield(sl_session *s, const request *r) {
@@ -89,13 +82,11 @@ void sli_log_draft(sl_session *s, const request *r, int n) {
 
 void sli_log_tick(sl_session *s, const tick *t) {
   if (!s->log.to || !t->count) return;
-  putc('\n', s->log.to);
+  putc('\n', sli_journal_stream(s->log.to));
   s->log.within = false;
-  if (!s->log.error && (fflush(s->log.to) || ferror(s->log.to))) {
-    s->log.error = errno;
-    say(s, errno);
-    sl_runtime_abort(s->about.rt, SL_E_IO, sl_detail());
-  }
+  sl_status status = sli_journal_end(s->log.to);
+  /* A log with gaps is useless, so the session ends. */
+  if (status) sl_runtime_abort(s->about.rt, status, sl_detail());
 }
 
 bool sli_log_next(sl_session *s) {

@@ -162,11 +162,11 @@ typedef struct ticks {
 
 /* Log of the ticks' contents, and the log being replayed. */
 typedef struct sli_session_log {
-  FILE *to, *from; /* or NULL */
-  char *line;      /* current line of `from` */
+  struct sli_journal *to; /* or NULL */
+  FILE *from;             /* or NULL */
+  char *line;             /* current line of `from` */
   size_t capacity;
   bool within;      /* the current line of `to` already has words */
-  int error;        /* errno of the first failed write; 0: none */
   long long number; /* number of the last line read, from 1 */
   const char *at;   /* next word of the line to replay; NULL: between lines */
   size_t nends, ends_capacity;

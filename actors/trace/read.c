@@ -2,13 +2,14 @@
 /* Reads a trace file. */
 #include "actors/trace/format.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "actors/plan/plan.h"
+#include "io/file.h"
 
 struct sli_trace_memory {
   sli_arena arena;
@@ -37,30 +38,6 @@ enum {
   DEVICES_MOST = 1 << 14
 };
 static const int64_t STEPS_MOST = INT64_C(1) << 40;
-
-static sl_status trace_read_load(const char *path, unsigned char **out, size_t *count) {
-  FILE *file = fopen(path, "rb");
-  if (!file) return sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
-  unsigned char *bytes = NULL;
-  size_t used = 0, capacity = 0, got = 1;
-  while (got) {
-    if (used == capacity) {
-      capacity = capacity ? 2 * capacity : (size_t)1 << 16;
-      bytes = sli_realloc(bytes, capacity, 1);
-    }
-    used += got = fread(bytes + used, 1, capacity - used, file);
-  }
-  bool bad = ferror(file);
-  int error = errno;
-  fclose(file);
-  if (bad) {
-    free(bytes);
-    return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(error));
-  }
-  *out = bytes;
-  *count = used;
-  return SL_OK;
-}
 
 static sl_status read_head(reading *r, struct head *head) {
   if (r->count < sizeof trace_magic || memcmp(r->bytes, trace_magic, sizeof trace_magic))
@@ -507,16 +484,16 @@ static sl_status read_all(reading *r) {
 }
 
 sl_status sl_trace_read(const char *path, sl_trace **out) {
-  unsigned char *bytes = NULL;
+  void *bytes = NULL;
   size_t count = 0;
-  sl_status status = trace_read_load(path, &bytes, &count);
+  sl_status status = sli_file_map(path, &bytes, &count);
   if (status) return status;
   sl_trace *trace = sli_calloc(1, sizeof *trace);
   trace->memory = sli_calloc(1, sizeof *trace->memory);
   reading r = {
       .path = path, .bytes = bytes, .count = count, .trace = trace, .arena = &trace->memory->arena};
   status = read_all(&r);
-  free(bytes);
+  if (bytes) munmap(bytes, count);
   if (status) {
     sl_trace_destroy(trace);
     return status;

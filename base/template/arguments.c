@@ -30,6 +30,17 @@ bool sli_arguments_check(sli_values *v, const char *what, const arguments *a, si
   return !v->status;
 }
 
+static size_t steps_of(sli_value value) {
+  if (value.kind == SLI_TEXT) return value.text.bytes / 16;
+  return sli_value_is_row(value) || value.kind == SLI_DICT ? sli_value_count(value) : 0;
+}
+
+bool sli_arguments_step(sli_values *v, sli_value subject, const arguments *a) {
+  size_t steps = 1 + steps_of(subject);
+  for (size_t i = 0; i < a->count; i++) steps += steps_of(a->items[i]);
+  return sli_values_step(v, steps);
+}
+
 sli_value sli_argument(sli_values *v, const arguments *a, size_t place, const char *name) {
   return sli_argument_or(v, a, place, name, sli_value_undefined(name ? name : "an argument"));
 }

@@ -268,6 +268,8 @@ sli_value sli_text_replace(sli_values *v, sli_value text, sli_value from, sli_va
 /* Splits a text at a separator, or at white space if `by` is NULL, at most `most` times; everywhere
  * if `most` is negative. */
 sli_value sli_text_split(sli_values *v, sli_value text, const sli_value *by, int64_t most);
+/* Returns the last occurrence of a text, or NULL if there is none. */
+const char *sli_text_last(sli_values *v, sli_value text, sli_value what);
 sli_value sli_text_rsplit(sli_values *v, sli_value text, sli_value by, int64_t most);
 sli_value sli_text_lines(sli_values *v, sli_value text, bool ends);
 sli_value sli_text_join(sli_values *v, sli_value all, sli_value by, const sli_value *attribute);
@@ -283,6 +285,9 @@ typedef struct arguments {
   sli_dict *named; /* NULL: none */
 } arguments;
 
+/* Counts a call's steps by the size of its subject and arguments: a filter or a method may read all
+ * of them. */
+bool sli_arguments_step(sli_values *v, sli_value subject, const arguments *a);
 /* Fails if there are more than `most` positional arguments, or named ones that are not in
  * `names` (NULL-terminated). */
 bool sli_arguments_check(sli_values *v, const char *what, const arguments *a, size_t most,

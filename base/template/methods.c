@@ -68,7 +68,8 @@ static sli_value strip(sli_values *v, sli_value s, const arguments *a, bool left
   if (!takes(v, "strip", a, 0, 1)) return s;
   if (set.kind != SLI_NONE && set.kind != SLI_TEXT)
     sli_values_fail(v, "cannot strip %s", sli_value_kind(set));
-  if (!sli_values_step(v, s.text.bytes / 64)) return s;
+  size_t each = set.kind == SLI_TEXT ? set.text.bytes : 1; /* compared with every character */
+  if (!sli_values_step(v, s.text.bytes / 16 * each)) return s;
   return sli_text_strip(s, set.kind == SLI_TEXT ? &set : NULL, left, right);
 }
 static sli_value strip_both(sli_values *v, sli_value s, const arguments *a) {
@@ -99,7 +100,7 @@ static sli_value stands_at(sli_values *v, sli_value text, const arguments *a,
   if (with.kind == SLI_TEXT) return sli_value_bool(at(text, with));
   if (with.kind != SLI_TUPLE)
     return sli_values_fail(v, "a prefix must be a text, not %s", sli_value_kind(with)), with;
-  for (size_t i = 0; i < with.list->count; i++)
+  for (size_t i = 0; i < with.list->count && sli_values_step(v, 1 + text.text.bytes / 64); i++)
     found |= with.list->items[i].kind == SLI_TEXT && at(text, with.list->items[i]);
   return sli_value_bool(found);
 }
@@ -138,11 +139,9 @@ static int64_t place_of(sli_values *v, sli_value s, const arguments *a, bool rig
   size_t all = sli_text_characters(s), from = bound(v, a, 1, all, 0), to = bound(v, a, 2, all, all);
   if (to < from) return -1;
   sli_value part = sli_text_part(s, from, to);
-  const char *found = NULL, *at = part.text.at, *end = at + part.text.bytes;
-  while ((at = memmem(at, (size_t)(end - at), what.text.at, what.text.bytes))) {
-    found = at++;
-    if (!right || at > end) break;
-  }
+  const char *found;
+  found = right ? sli_text_last(v, part, what)
+                : memmem(part.text.at, part.text.bytes, what.text.at, what.text.bytes);
   if (!found) return -1;
   size_t before = (size_t)(found - part.text.at);
   return (int64_t)(from + sli_text_characters(sli_value_span(part.text.at, before)));
@@ -172,7 +171,9 @@ static sli_value count_in_text(sli_values *v, sli_value s, const arguments *a) {
   if (!what.text.bytes) return sli_value_int((int64_t)sli_text_characters(s) + 1);
   const char *end = s.text.at + s.text.bytes;
   for (const char *at = s.text.at;
-       (at = memmem(at, (size_t)(end - at), what.text.at, what.text.bytes)); n++)
+       sli_values_step(v, 1 + what.text.bytes / 16) &&
+       (at = memmem(at, (size_t)(end - at), what.text.at, what.text.bytes));
+       n++)
     at += what.text.bytes;
   return sli_value_int(n);
 }
@@ -420,5 +421,5 @@ bool sli_has_method(sli_value of, sli_value name) {
 sli_value sli_call_method(sli_values *v, const char *name, sli_value subject, const arguments *a) {
   template_callable *call = method_of(subject, name, strlen(name));
   if (!call) sli_values_fail(v, "%s has no method \"%.40s\"", sli_value_kind(subject), name);
-  return v->status ? subject : call(v, subject, a);
+  return v->status || !sli_arguments_step(v, subject, a) ? subject : call(v, subject, a);
 }

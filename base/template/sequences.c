@@ -329,5 +329,5 @@ sli_value sli_call_filter(sli_values *v, const char *name, sli_value subject, co
   if (!call) sli_values_fail(v, "filter \"%.40s\" is not known", name);
   else if (a->count > most || (a->named && !most))
     sli_values_fail(v, "%s has too many arguments", name);
-  return v->status ? subject : call(v, subject, a);
+  return v->status || !sli_arguments_step(v, subject, a) ? subject : call(v, subject, a);
 }

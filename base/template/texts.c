@@ -52,7 +52,7 @@ sli_value sli_text_replace(sli_values *v, sli_value text, sli_value from, sli_va
   text_buffer b = {0};
   const char *at = text.text.at, *end = at + text.text.bytes;
   if (!from.text.bytes) return put_between(v, text, to, most);
-  while (most-- && sli_values_step(v, 1)) {
+  while (most-- && sli_values_step(v, 1 + from.text.bytes / 16)) {
     const char *found = memmem(at, (size_t)(end - at), from.text.at, from.text.bytes);
     if (!found) break;
     sli_buffer_add(v, &b, at, (size_t)(found - at));
@@ -93,7 +93,7 @@ static sli_value split_at_space(sli_values *v, sli_value text, int64_t most) {
 sli_value sli_text_split(sli_values *v, sli_value text, const sli_value *by, int64_t most) {
   if (!by) return split_at_space(v, text, most);
   sli_value all = sli_value_list(v);
-  while (most-- && sli_values_step(v, 1)) {
+  while (most-- && sli_values_step(v, 1 + by->text.bytes / 16)) {
     const char *found = memmem(text.text.at, text.text.bytes, by->text.at, by->text.bytes);
     if (!found) break;
     size_t n = (size_t)(found - text.text.at);
@@ -104,18 +104,21 @@ sli_value sli_text_split(sli_values *v, sli_value text, const sli_value *by, int
   return all;
 }
 
-/* Returns the last occurrence of a text before `end`, or NULL if there is none. */
-static const char *last_place(const char *text, size_t end, sli_value what) {
-  for (size_t i = end + 1; i-- > 0;)
-    if (i + what.text.bytes <= end && !memcmp(text + i, what.text.at, what.text.bytes))
-      return text + i;
+const char *sli_text_last(sli_values *v, sli_value text, sli_value what) {
+  size_t bytes = what.text.bytes;
+  if (bytes > text.text.bytes) return NULL;
+  for (size_t i = text.text.bytes - bytes + 1; i-- > 0;) {
+    if (memcmp(text.text.at + i, what.text.at, bytes) == 0) return text.text.at + i;
+    /* Each comparison may go through the whole text that is looked for. */
+    if (i % 16 == 0 && !sli_values_step(v, 1 + bytes / 16)) return NULL;
+  }
   return NULL;
 }
 
 sli_value sli_text_rsplit(sli_values *v, sli_value text, sli_value by, int64_t most) {
   sli_value back = sli_value_list(v), all = sli_value_list(v);
   while (most-- && sli_values_step(v, 1 + text.text.bytes / 64)) {
-    const char *found = last_place(text.text.at, text.text.bytes, by);
+    const char *found = sli_text_last(v, text, by);
     if (!found) break;
     size_t n = (size_t)(found - text.text.at);
     sli_value_add(v, back, rest_from(text, n + by.text.bytes));

@@ -214,7 +214,9 @@ bool sli_value_equal(sli_values *v, sli_value a, sli_value b) {
   switch (a.kind) {
   case SLI_UNDEFINED:
   case SLI_NONE: return true;
-  case SLI_TEXT: return a.text.bytes == b.text.bytes && !memcmp(a.text.at, b.text.at, a.text.bytes);
+  case SLI_TEXT:
+    return a.text.bytes == b.text.bytes && sli_values_step(v, a.text.bytes / 64) &&
+           !memcmp(a.text.at, b.text.at, a.text.bytes);
   case SLI_LIST:
   case SLI_TUPLE: return lists_equal(v, a.list, b.list);
   case SLI_DICT: return dicts_equal(v, a.dict, b.dict);
@@ -247,7 +249,8 @@ int sli_value_compare(sli_values *v, sli_value a, sli_value b) {
     sli_values_fail(v, "%s and %s cannot be ordered", sli_value_kind(a), sli_value_kind(b));
     return 0;
   }
-  int way = memcmp(a.text.at, b.text.at, SLI_MIN(a.text.bytes, b.text.bytes));
+  size_t common = SLI_MIN(a.text.bytes, b.text.bytes);
+  int way = sli_values_step(v, common / 64) ? memcmp(a.text.at, b.text.at, common) : 0;
   return way ? way : (a.text.bytes > b.text.bytes) - (a.text.bytes < b.text.bytes);
 }
 
@@ -273,7 +276,7 @@ bool sli_value_in(sli_values *v, sli_value item, sli_value all) {
 
 static sli_list *characters(sli_values *v, sli_value text) {
   sli_value all = sli_value_list(v);
-  for (size_t at = 0, n; at < text.text.bytes && !v->status; at += n) {
+  for (size_t at = 0, n; at < text.text.bytes && sli_values_step(v, 1); at += n) {
     n = sli_text_step(text, at);
     sli_value_add(v, all, sli_value_span(text.text.at + at, n));
   }

@@ -39,7 +39,7 @@ static sl_status check_private(int fd, const char *path) {
 /* Reads a file of at most `size` bytes; a longer one is an error. SL_E_IO: the file does not
  * exist. */
 static sl_status read_private(const char *path, char *out, size_t size, size_t *bytes) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not make it wait */
   if (fd < 0)
     return sl_fail(errno == ENOENT ? SL_E_IO : SL_E_INPUT, "cannot read %s: %s", path,
                    strerror(errno));

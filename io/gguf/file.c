@@ -29,10 +29,7 @@ struct sli_gguf {
 
 bool sli_gguf_is(const char *path) {
   char magic[4] = {0};
-  FILE *file = fopen(path, "rb");
-  bool is = file && fread(magic, 1, 4, file) == 4 && !memcmp(magic, "GGUF", 4);
-  if (file) fclose(file);
-  return is;
+  return sli_file_begin(path, magic, 4) == 4 && !memcmp(magic, "GGUF", 4);
 }
 
 /* ---- opening ---------------------------------------------------------------- */

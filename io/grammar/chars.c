@@ -14,7 +14,7 @@ int32_t sli_chars_state(sli_grammar *g, sli_chars *a, bool accepts) {
                      SLI_MOST_STATES);
     return 0;
   }
-  if (!SLI_GRAMMAR_GROW(g, a->states, a->count, a->capacity)) return 0;
+  if (!sli_grammar_spend(g, 1) || !SLI_GRAMMAR_GROW(g, a->states, a->count, a->capacity)) return 0;
   a->states[a->count] = (struct sli_chars_state){.accepts = accepts};
   return (int32_t)a->count++;
 }
@@ -67,6 +67,7 @@ bool sli_chars_is_empty(sli_grammar *g, const sli_chars *a) {
   seen[0] = true;
   while (n && !found) {
     const struct sli_chars_state *s = &a->states[todo[--n]];
+    if (!sli_grammar_spend(g, 1 + s->count)) return true;
     found = s->accepts;
     for (size_t i = 0; i < s->count; i++)
       if (!seen[s->edges[i].to]) seen[s->edges[i].to] = true, todo[n++] = s->edges[i].to;
@@ -127,7 +128,7 @@ static int32_t pair(product *p, int32_t a, int32_t b) {
 static void add_range(product *p, int32_t from, const sli_chars_edge *e, int32_t second) {
   const struct sli_chars_state *s = second == SLI_DEAD ? NULL : &p->b->states[second];
   int32_t at = e->low;
-  for (size_t i = 0; s && i < s->count && at <= e->high; i++) {
+  for (size_t i = 0; s && i < s->count && at <= e->high && sli_grammar_spend(p->g, 1); i++) {
     const sli_chars_edge *f = &s->edges[i];
     if (f->high < at || f->low > e->high) continue;
     if (f->low > at && p->without)
@@ -143,7 +144,7 @@ static void add_range(product *p, int32_t from, const sli_chars_edge *e, int32_t
 static void expand(product *p, int32_t number) {
   const struct sli_chars_state *s = &p->a->states[p->pairs[number][0]];
   int32_t second = p->pairs[number][1];
-  for (size_t i = 0; i < s->count && !sli_grammar_failed(p->g); i++)
+  for (size_t i = 0; i < s->count && sli_grammar_spend(p->g, 1); i++)
     add_range(p, number, &s->edges[i], second);
 }
 
@@ -212,6 +213,7 @@ sli_chars *sli_chars_of_texts(sli_grammar *g, const char *const *texts, size_t c
   sli_chars *a = sli_chars_create(g);
   const char **sorted = sli_grammar_alloc(g, count * sizeof *sorted);
   if (!a || !sorted) return NULL;
+  if (!sli_grammar_spend(g, count)) return NULL;
   memcpy(sorted, texts, count * sizeof *sorted);
   qsort(sorted, count, sizeof *sorted, by_text);
   add_texts(g, a, sorted, count, 0);

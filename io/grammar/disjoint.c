@@ -69,13 +69,15 @@ static bool values_differ(sli_schema *s, const sli_accepted *a, const sli_accept
 
 static bool sides_differ(sli_schema *s, size_t n, const cJSON *const *a, size_t m,
                          const cJSON *const *b, int depth) {
+  enum { STEPS = 1024 }; /* to clear both sides */
+  if (!sli_grammar_spend(s->g, STEPS)) return false;
   side *x = sli_grammar_alloc(s->g, 2 * sizeof *x);
   if (!x || depth > MOST_DEPTH) return false;
   sli_schema_expand(s, n, a, take, &x[0]);
   sli_schema_expand(s, m, b, take, &x[1]);
   bool differ = x[0].count <= MOST_SIDE && x[1].count <= MOST_SIDE;
   for (int i = 0; i < x[0].count && differ; i++)
-    for (int k = 0; k < x[1].count && differ; k++)
+    for (int k = 0; k < x[1].count && differ && sli_grammar_spend(s->g, 1); k++)
       differ = values_differ(s, &x[0].of[i], &x[1].of[k], depth);
   return differ;
 }

@@ -34,6 +34,7 @@ static sli_term element(elements *x, int64_t at) {
   for (size_t i = 0; i < x->nlists; i++) {
     const cJSON *first = first_of(x->lists[i]), *own = NULL;
     int count = cJSON_GetArraySize(first);
+    if (!sli_grammar_spend(x->s->g, 1 + (size_t)SLI_MIN(at, count))) return 0;
     own = at < count ? cJSON_GetArrayItem(first, (int)at) : rest_of(x->lists[i]);
     if (own) of[n++] = own;
   }

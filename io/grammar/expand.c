@@ -7,7 +7,7 @@
 
 #include "io/grammar/schema.h"
 
-enum { MOST_ALTERNATIVES = 4096, MOST_PLACES = 12, MOST_MULTIPLE = 4096 };
+enum { MOST_ALTERNATIVES = 4096, MOST_PLACES = 12, MOST_MULTIPLE = 4096, MOST_VALUES = 4096 };
 
 typedef struct expansion {
   sli_schema *s;
@@ -55,9 +55,17 @@ static void read_type(expansion *e, place *p, const cJSON *schema, const cJSON *
   p->v.types &= types;
 }
 
+/* Refuses a list that is too long at once, before any of it is read. */
+static void check_count(const expansion *e, const cJSON *item, size_t most, const char *what) {
+  size_t count = sli_json_count(item);
+  if (count > most)
+    sli_schema_refuse(e->s, item, "has %zu %s; at most %zu can be read", count, what, most);
+}
+
 static void read_enum(expansion *e, place *p, const cJSON *schema, const cJSON *item) {
   (void)schema;
   if (!cJSON_IsArray(item)) want(e, item, "an array");
+  check_count(e, item, MOST_VALUES, "values");
   p->v.fixed = sli_items_add(e->s, p->v.fixed, item);
 }
 
@@ -189,6 +197,7 @@ static void read_map(expansion *e, place *p, const cJSON *schema, const cJSON *i
   if (one ? !is_schema(item) : !cJSON_IsObject(item))
     want(e, item, one ? "a schema" : "an object of schemas");
   else if (!one) check_schemas(e, item);
+  if (!one) check_count(e, item, SLI_MOST_MEMBERS, "members");
   add_once(e, &p->v.maps, schema);
 }
 
@@ -202,6 +211,7 @@ static void read_required(expansion *e, place *p, const cJSON *schema, const cJS
   const cJSON *each;
   (void)schema;
   if (!cJSON_IsArray(item)) want(e, item, "an array of texts");
+  check_count(e, item, SLI_MOST_MEMBERS, "names");
   cJSON_ArrayForEach(each, item) {
     if (!cJSON_IsString(each)) want(e, item, "an array of texts");
     p->v.required = sli_items_add(e->s, p->v.required, each);
@@ -214,6 +224,7 @@ static void read_list(expansion *e, place *p, const cJSON *schema, const cJSON *
   if (several ? rest : prefix || !is_schema(item))
     want(e, item, prefix ? "an array of schemas" : "a schema");
   else if (several) check_schemas(e, item);
+  if (several) check_count(e, item, MOST_VALUES, "schemas");
   add_once(e, &p->v.lists, schema);
 }
 
@@ -229,8 +240,10 @@ static void read_all(expansion *e, place *p, const cJSON *schema, const cJSON *i
   (void)schema;
   if (!cJSON_IsArray(item) || !item->child) want(e, item, "an array of schemas");
   else check_schemas(e, item);
+  check_count(e, item, MOST_VALUES, "schemas");
   /* pushed in reverse, so that the first is read first */
-  for (int i = cJSON_GetArraySize(item); i-- > 0 && (each = cJSON_GetArrayItem(item, i));)
+  for (int i = cJSON_GetArraySize(item); i-- > 0 && (each = cJSON_GetArrayItem(item, i)) &&
+                                         sli_grammar_spend(e->s->g, 1 + (size_t)i);)
     p->todo = sli_items_add(e->s, p->todo, each);
 }
 
@@ -241,6 +254,7 @@ static void read_any(expansion *e, place *p, const cJSON *schema, const cJSON *i
     return;
   }
   check_schemas(e, item);
+  check_count(e, item, MOST_VALUES, "schemas");
   p->branches = sli_items_add(e->s, p->branches, item);
   if (!strcmp(item->string, "oneOf")) e->s->ones = sli_items_add(e->s, e->s->ones, item);
 }
@@ -270,7 +284,7 @@ static const cJSON *follow(const expansion *e, const char *pointer) {
   while (at && *pointer == '/') {
     size_t bytes = strcspn(++pointer, "/");
     const char *token = pointer_token(e, pointer, bytes);
-    if (!token) return NULL;
+    if (!token || !sli_grammar_spend(e->s->g, bytes + sli_json_count(at))) return NULL;
     at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(token))
                            : cJSON_GetObjectItemCaseSensitive(at, token);
     pointer += bytes;
@@ -282,6 +296,7 @@ static void read_ref(expansion *e, place *p, const cJSON *schema, const cJSON *i
   const char *ref = cJSON_IsString(item) ? item->valuestring : "";
   const cJSON *to = *ref == '#' ? follow(e, ref + 1) : NULL;
   (void)schema;
+  if (sli_grammar_failed(e->s->g)) return;
   if (!to || !is_schema(to))
     sli_schema_refuse(e->s, item, "\"%.80s\" is not a schema in this document", ref);
   else p->todo = sli_items_add(e->s, p->todo, to);
@@ -352,8 +367,8 @@ static void read_member(expansion *e, place *p, const cJSON *schema, const cJSON
 
 /* ---- alternatives ---------------------------------------------------------------------------- */
 
-static bool is_seen(const place *p, const cJSON *schema) {
-  for (const sli_items *x = p->seen; x; x = x->next)
+static bool is_seen(const expansion *e, const place *p, const cJSON *schema) {
+  for (const sli_items *x = p->seen; x && sli_grammar_spend(e->s->g, 1); x = x->next)
     if (x->item == schema) return true;
   return false;
 }
@@ -364,9 +379,9 @@ static bool read_schemas(expansion *e, place *p) {
     const cJSON *schema = p->todo->item, *item;
     p->todo = p->todo->next;
     if (cJSON_IsFalse(schema)) return false;
-    if (is_seen(p, schema)) continue;
+    if (is_seen(e, p, schema)) continue;
     p->seen = sli_items_add(e->s, p->seen, schema);
-    cJSON_ArrayForEach(item, schema) if (!sli_grammar_failed(e->s->g))
+    cJSON_ArrayForEach(item, schema) if (sli_grammar_spend(e->s->g, 1))
         read_member(e, p, schema, item);
   }
   return p->v.types && !sli_grammar_failed(e->s->g);

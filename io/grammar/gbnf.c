@@ -190,7 +190,7 @@ static part *make(reader *r, part with) {
 
 /* Returns the rule of a name, and creates it if needed. */
 static rule *rule_of(reader *r, const char *name, size_t bytes) {
-  for (rule *x = r->rules; x; x = x->next)
+  for (rule *x = r->rules; x && sli_grammar_spend(r->g, 1); x = x->next)
     if (strlen(x->name) == bytes && !memcmp(x->name, name, bytes)) return x;
   if (r->count++ == MOST_RULES) return fail(r, "there are more than 4096 rules");
   rule *x = sli_grammar_alloc(r->g, sizeof *x);
@@ -205,7 +205,7 @@ static rule *rule_of(reader *r, const char *name, size_t bytes) {
 
 static rule *rule_at(const reader *r, int32_t number) {
   rule *x = r->rules;
-  while (x->number != number) x = x->next;
+  while (x->number != number && sli_grammar_spend(r->g, 1)) x = x->next;
   return x;
 }
 
@@ -303,6 +303,7 @@ static void take_rule(reader *r) {
 
 static bool is_nullable(const reader *r, const part *p) {
   bool any = false, all = true;
+  if (!sli_grammar_spend(r->g, 1)) return true;
   if (p->kind == PART_TEXT) return p->empty;
   if (p->kind == PART_CHARS) return false;
   if (p->kind == PART_RULE) return rule_at(r, p->rule)->nullable;
@@ -315,7 +316,7 @@ static bool is_nullable(const reader *r, const part *p) {
 }
 
 static void find_nullable(reader *r) {
-  for (bool more = true; more;) {
+  for (bool more = true; more && !sli_grammar_failed(r->g);) {
     more = false;
     for (rule *x = r->rules; x; x = x->next)
       if (!x->nullable && is_nullable(r, x->body)) x->nullable = more = true;
@@ -331,6 +332,7 @@ static int list(reader *r, const part *p, sli_term (*term)(reader *r, const part
   int n = 0;
   size_t count = 1;
   for (const part *x = p; x; x = x->next) count++;
+  if (!sli_grammar_spend(r->g, count)) return *out = NULL, 0;
   *out = sli_grammar_alloc(r->g, count * sizeof **out);
   for (const part *x = p; x && *out; x = x->next) (*out)[n++] = term(r, x);
   return *out ? n : 0;

@@ -18,6 +18,7 @@ enum {
   SLI_RUN_BYTES = 4 << 20,    /* for states and masks of a sealed grammar */
   SLI_MOST_CONFIGS = 1 << 12, /* in a state */
   SLI_MOST_WORK = 1 << 25,    /* steps to find the tokens that may come next */
+  SLI_MOST_STEPS = 1 << 24,   /* steps to make a grammar: a fraction of a second */
   SLI_MOST_REPEATS = 1 << 14
 };
 
@@ -35,6 +36,10 @@ bool sli_grammar_grow(sli_grammar *g, void *array, size_t count, size_t *capacit
 sli_term sli_grammar_fail(sli_grammar *g, sl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool sli_grammar_failed(const sli_grammar *g);
+/* Counts steps of the work on a grammar; fails after SLI_MOST_STEPS. Every loop whose length
+ * depends on the request counts its steps, so no text of a stranger keeps a thread busy. Returns
+ * false once the grammar has failed. */
+bool sli_grammar_spend(sli_grammar *g, size_t steps);
 
 /* ---- automata over characters (chars.c) ------------------------------------------------------ */
 
@@ -209,6 +214,7 @@ struct sli_grammar {
   sli_node_of *nodes;
   sli_edge *edges;
   size_t nterms, terms_room, nrules, rules_room, nnodes, nodes_room, nedges, edges_room;
+  size_t steps;
   int32_t depth;         /* nesting of terms */
   int32_t class_of[256]; /* bytes of one class lead to the same states */
   uint8_t example[256];  /* a byte of each class */

@@ -6,7 +6,7 @@
 
 #include "io/grammar/schema.h"
 
-enum { MOST_NAMES = 2048, MOST_PATTERNS = 6, MOST_RESTS = 1 << 16 };
+enum { MOST_PATTERNS = 6, MOST_RESTS = 1 << 16 };
 
 typedef struct members {
   sli_schema *s;
@@ -55,7 +55,9 @@ static bool may_be_named(sli_schema *s, const sli_accepted *v, const char *name)
 /* Adds what one schema requires of a member. */
 static size_t add_asked(sli_schema *s, const cJSON *map, const char *name, const cJSON **out) {
   size_t n = 0;
-  const cJSON *each, *own = part(part(map, "properties"), name);
+  const cJSON *each, *all = part(map, "properties");
+  if (!sli_grammar_spend(s->g, sli_json_count(map) + sli_json_count(all))) return 0;
+  const cJSON *own = part(all, name);
   if (own) out[n++] = own;
   cJSON_ArrayForEach(each, part(map, "patternProperties")) {
     const sli_chars *chars = sli_schema_pattern(s, each, each->string);
@@ -83,10 +85,11 @@ size_t sli_schema_member(sli_schema *s, const sli_accepted *v, const char *name,
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static void add_name(members *m, const cJSON *at, const char *name) {
+  if (!sli_grammar_spend(m->s->g, m->count)) return;
   for (size_t i = 0; i < m->count; i++)
     if (!strcmp(m->names[i], name)) return;
-  if (m->count >= MOST_NAMES)
-    sli_schema_refuse(m->s, at, "an object has more than %d members", MOST_NAMES);
+  if (m->count >= SLI_MOST_MEMBERS)
+    sli_schema_refuse(m->s, at, "an object has more than %d members", SLI_MOST_MEMBERS);
   if (SLI_GRAMMAR_GROW(m->s->g, m->names, m->count, m->capacity)) m->names[m->count++] = name;
 }
 
@@ -98,7 +101,7 @@ static void find_names(members *m) {
     cJSON_ArrayForEach(each, part(m->maps[i], "properties")) add_name(m, each, each->string);
   for (size_t i = 0; i < n; i++) add_name(m, required[i], required[i]->valuestring);
   m->needed = sli_grammar_alloc(m->s->g, m->count);
-  for (size_t i = 0; i < n && m->needed; i++)
+  for (size_t i = 0; i < n && m->needed && sli_grammar_spend(m->s->g, m->count); i++)
     for (size_t k = 0; k < m->count; k++)
       m->needed[k] |= !strcmp(m->names[k], required[i]->valuestring);
 }
@@ -168,7 +171,7 @@ static int find_patterns(members *m, const cJSON **out) {
   const cJSON *each;
   for (size_t i = 0; i < m->nmaps; i++)
     cJSON_ArrayForEach(each, part(m->maps[i], "patternProperties")) {
-      bool known = false;
+      bool known = !sli_grammar_spend(m->s->g, sli_json_count(m->maps[i]));
       for (int k = 0; k < n; k++) known |= !strcmp(out[k]->string, each->string);
       if (known) continue;
       if (n == MOST_PATTERNS) {
@@ -185,7 +188,7 @@ static int find_patterns(members *m, const cJSON **out) {
 static size_t others_of(const members *m, const cJSON *const *patterns, int npatterns,
                         unsigned matched, const cJSON **out) {
   size_t n = 0;
-  for (size_t i = 0; i < m->nmaps; i++) {
+  for (size_t i = 0; i < m->nmaps && sli_grammar_spend(m->s->g, sli_json_count(m->maps[i])); i++) {
     size_t before = n;
     for (int k = 0; k < npatterns; k++) {
       const cJSON *own = part(part(m->maps[i], "patternProperties"), patterns[k]->string);

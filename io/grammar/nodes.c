@@ -74,7 +74,7 @@ static void emit_kind(sli_grammar *g, const sli_term_of *t, int32_t from, int32_
 /* Adds a term's texts between two nodes. */
 static void emit(sli_grammar *g, sli_term term, int32_t from, int32_t to) {
   sli_term_of t = g->terms[term];
-  if (g->status) return;
+  if (!sli_grammar_spend(g, 1)) return;
   if (++g->depth > MOST_DEPTH) sli_grammar_fail(g, SL_E_USAGE, "a grammar is nested too deeply");
   emit_kind(g, &t, from, to);
   g->depth--;
@@ -96,7 +96,7 @@ static void emit_rules(sli_grammar *g) {
 /* Restricts edges to bytes that are tokens by themselves, so that every text can be spelled. */
 static void cut_bytes(sli_grammar *g) {
   const uint8_t *single = g->tokens->single;
-  for (size_t i = 0, n = g->nedges; i < n && !g->status; i++) {
+  for (size_t i = 0, n = g->nedges; i < n && sli_grammar_spend(g, 1); i++) {
     sli_edge e = g->edges[i];
     if (e.kind != SLI_EDGE_BYTES) continue;
     int low = e.low, high = e.high, from = low;
@@ -123,20 +123,70 @@ static bool leads_on(const sli_grammar *g, const sli_edge *e, const bool *good) 
   return e->kind != SLI_EDGE_RULE || good[g->rules[e->rule].begin];
 }
 
-/* Marks nodes from which the end of their rule can be reached, until no more are found. */
+/* Edges by the nodes that they wait for: the one that they lead to, and for an edge of a rule the
+ * rule's first. */
+typedef struct waiting {
+  sli_grammar *g;
+  bool *good;
+  int32_t *from;             /* [nedges] the node of each edge */
+  int32_t *to, *next_to;     /* [nnodes] first edge to each node; [nedges] next one */
+  int32_t *rule, *next_rule; /* [nrules] first edge of each rule; [nedges] next one */
+  int32_t *begins;           /* [nnodes] the rule that begins at each node; -1 if none */
+  int32_t *todo, ntodo;      /* nodes that are good, but not followed back yet */
+} waiting;
+
+static int32_t *numbers(sli_grammar *g, size_t count) {
+  int32_t *out = sli_grammar_alloc(g, count * sizeof *out);
+  if (out) memset(out, 0xff, count * sizeof *out);
+  return out;
+}
+
+static bool make_waiting(waiting *w) {
+  sli_grammar *g = w->g;
+  w->good = sli_grammar_alloc(g, g->nnodes);
+  w->from = numbers(g, g->nedges);
+  w->to = numbers(g, g->nnodes);
+  w->next_to = numbers(g, g->nedges);
+  w->rule = numbers(g, g->nrules);
+  w->next_rule = numbers(g, g->nedges);
+  w->begins = numbers(g, g->nnodes);
+  w->todo = numbers(g, g->nnodes);
+  if (!sli_grammar_spend(g, g->nnodes + g->nedges + g->nrules)) return false;
+  for (size_t k = 0; k < g->nnodes; k++)
+    for (int32_t i = g->nodes[k].edges; i >= 0; i = g->edges[i].next) {
+      const sli_edge *e = &g->edges[i];
+      w->from[i] = (int32_t)k;
+      w->next_to[i] = w->to[e->to];
+      w->to[e->to] = i;
+      if (e->kind != SLI_EDGE_RULE || e->rule < 0) continue;
+      w->next_rule[i] = w->rule[e->rule];
+      w->rule[e->rule] = i;
+    }
+  for (size_t i = 0; i < g->nrules; i++) w->begins[g->rules[i].begin] = (int32_t)i;
+  return true;
+}
+
+static void mark(waiting *w, int32_t node) {
+  if (w->good[node]) return;
+  w->good[node] = true;
+  w->todo[w->ntodo++] = node;
+}
+
+static void mark_from(waiting *w, int32_t edge) {
+  if (leads_on(w->g, &w->g->edges[edge], w->good)) mark(w, w->from[edge]);
+}
+
+/* Marks nodes from which the end of their rule can be reached. Looks at each edge at most twice. */
 static bool *find_good(sli_grammar *g) {
-  bool *good = sli_grammar_alloc(g, g->nnodes);
-  for (size_t i = 0; good && i < g->nrules; i++) good[g->rules[i].end] = true;
-  for (bool more = good != NULL; more;) {
-    more = false;
-    for (size_t k = g->nnodes; k-- > 0;)
-      for (int32_t e = g->nodes[k].edges; e >= 0 && !good[k]; e = g->edges[e].next)
-        if (leads_on(g, &g->edges[e], good)) good[k] = more = true;
-    for (size_t k = 0; k < g->nnodes && more; k++)
-      for (int32_t e = g->nodes[k].edges; e >= 0 && !good[k]; e = g->edges[e].next)
-        if (leads_on(g, &g->edges[e], good)) good[k] = true;
+  waiting w = {.g = g};
+  if (!make_waiting(&w)) return NULL;
+  for (size_t i = 0; i < g->nrules; i++) mark(&w, g->rules[i].end);
+  while (w.ntodo) {
+    int32_t node = w.todo[--w.ntodo], rule = w.begins[node];
+    for (int32_t i = w.to[node]; i >= 0; i = w.next_to[i]) mark_from(&w, i);
+    for (int32_t i = rule < 0 ? -1 : w.rule[rule]; i >= 0; i = w.next_rule[i]) mark_from(&w, i);
   }
-  return good;
+  return w.good;
 }
 
 static void drop_others(sli_grammar *g, const bool *good) {
@@ -153,18 +203,30 @@ static void drop_others(sli_grammar *g, const bool *good) {
 typedef struct ordering {
   sli_grammar *g;
   uint8_t *nodes, *rules; /* 1: visited; 2, for rules: done */
+  int32_t *todo, ntodo;   /* nodes to visit */
   int32_t next;
 } ordering;
 
 static void order_rule(ordering *o, int32_t rule);
 
-static void order_node(ordering *o, int32_t node) {
-  if (o->nodes[node] || o->g->status) return;
+static void add_node(ordering *o, int32_t node) {
+  if (o->nodes[node]) return;
   o->nodes[node] = 1;
-  for (int32_t i = o->g->nodes[node].edges; i >= 0; i = o->g->edges[i].next) {
-    const sli_edge *e = &o->g->edges[i];
-    if (e->kind == SLI_EDGE_FREE) order_node(o, e->to);
-    if (e->kind == SLI_EDGE_RULE) order_rule(o, e->rule);
+  o->todo[o->ntodo++] = node;
+}
+
+/* Visits the nodes that a node leads to without a byte; a stack, because chains of them are long.
+ */
+static void order_nodes(ordering *o, int32_t begin) {
+  int32_t others = o->ntodo;
+  add_node(o, begin);
+  while (o->ntodo > others && !o->g->status) {
+    int32_t node = o->todo[--o->ntodo];
+    for (int32_t i = o->g->nodes[node].edges; i >= 0; i = o->g->edges[i].next) {
+      const sli_edge *e = &o->g->edges[i];
+      if (e->kind == SLI_EDGE_FREE) add_node(o, e->to);
+      if (e->kind == SLI_EDGE_RULE) order_rule(o, e->rule);
+    }
   }
 }
 
@@ -176,7 +238,7 @@ static void order_rule(ordering *o, int32_t rule) {
     return;
   }
   o->rules[rule] = 1;
-  order_node(o, o->g->rules[rule].begin);
+  order_nodes(o, o->g->rules[rule].begin);
   o->rules[rule] = 2;
   o->g->rules[rule].order = --o->next;
 }
@@ -185,6 +247,7 @@ static void order_rules(sli_grammar *g) {
   ordering o = {.g = g, .next = (int32_t)g->nrules};
   o.nodes = sli_grammar_alloc(g, g->nnodes);
   o.rules = sli_grammar_alloc(g, g->nrules);
+  o.todo = sli_grammar_alloc(g, g->nnodes * sizeof *o.todo);
   for (size_t i = 0; i < g->nrules && !g->status; i++) order_rule(&o, (int32_t)i);
 }
 

@@ -19,6 +19,15 @@ sli_term sli_grammar_fail(sli_grammar *g, sl_status status, const char *format, 
 
 bool sli_grammar_failed(const sli_grammar *g) { return g->status; }
 
+bool sli_grammar_spend(sli_grammar *g, size_t steps) {
+  g->steps += SLI_MIN(steps, (size_t)SLI_MOST_STEPS);
+  if (g->steps > SLI_MOST_STEPS)
+    sli_grammar_fail(g, SL_E_USAGE,
+                     "the grammar or schema is too large: it takes more than %d steps to read",
+                     SLI_MOST_STEPS);
+  return !g->status;
+}
+
 void *sli_grammar_alloc(sli_grammar *g, size_t bytes) {
   void *out = g->status ? NULL : sli_bounded_alloc(&g->memory, SLI_MAX(bytes, 1));
   if (!out && !g->status) sli_grammar_fail(g, SL_E_MEMORY, "there is no memory for a grammar");

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "io/grammar/inner.h"
 
-enum { MOST_PATTERN = 1 << 14, MOST_DEPTH = 100, MOST_PARTS = 1 << 15, MOST_STEPS = 1 << 24 };
+enum { MOST_PATTERN = 1 << 14, MOST_DEPTH = 100, MOST_PARTS = 1 << 15 };
 
 typedef struct range {
   int32_t low, high;
@@ -49,7 +49,8 @@ static tree *add_tree(parser *p, tree t) {
 /* ---- sets of characters ---------------------------------------------------------------------- */
 
 static void add_range(parser *p, set *s, int32_t low, int32_t high) {
-  if (SLI_GRAMMAR_GROW(p->g, s->of, s->count, s->capacity)) s->of[s->count++] = (range){low, high};
+  if (sli_grammar_spend(p->g, 1) && SLI_GRAMMAR_GROW(p->g, s->of, s->count, s->capacity))
+    s->of[s->count++] = (range){low, high};
 }
 
 static int by_low(const void *a, const void *b) {
@@ -360,7 +361,6 @@ typedef struct builder {
   sli_grammar *g;
   part *parts;
   size_t count, capacity;
-  size_t steps;
   sli_chars *out;
   int32_t **sets; /* [out->count] nodes of each state: their number, then the nodes */
   size_t sets_room;
@@ -415,15 +415,9 @@ static int32_t build(builder *b, tree *t, int32_t to) {
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-static void spend(builder *b, size_t steps) {
-  b->steps += steps;
-  if (b->steps > MOST_STEPS) sli_grammar_fail(b->g, SL_E_USAGE, "a pattern is too large");
-}
-
 /* Adds a node, and all nodes that it leads to without a character. */
 static void visit(builder *b, int32_t x, bool at_begin, bool at_end) {
-  if (x < 0 || b->on[x] || sli_grammar_failed(b->g)) return;
-  spend(b, 1);
+  if (x < 0 || b->on[x] || !sli_grammar_spend(b->g, 1)) return;
   const part *p = &b->parts[x];
   b->on[x] = true;
   if (SLI_GRAMMAR_GROW(b->g, b->now, b->nnow, b->now_room)) b->now[b->nnow++] = x;
@@ -495,7 +489,7 @@ static int32_t add_state(builder *b, bool first) {
 
 /* Returns the state of the current nodes. */
 static int32_t state_of_now(builder *b) {
-  if (sli_grammar_failed(b->g) || !grow_table(b)) return 0;
+  if (!sli_grammar_spend(b->g, b->nnow) || !grow_table(b)) return 0;
   qsort(b->now, b->nnow, sizeof *b->now, by_number);
   int32_t *slot = slot_of(b, b->now, b->nnow);
   if (*slot < 0) *slot = add_state(b, false);
@@ -503,8 +497,13 @@ static int32_t state_of_now(builder *b) {
 }
 
 static bool has(const set *s, int32_t character) {
-  for (size_t i = 0; i < s->count && s->of[i].low <= character; i++)
-    if (character <= s->of[i].high) return true;
+  size_t low = 0, high = s->count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (character < s->of[middle].low) high = middle;
+    else if (character > s->of[middle].high) low = middle + 1;
+    else return true;
+  }
   return false;
 }
 
@@ -514,6 +513,7 @@ static size_t find_bounds(builder *b, const int32_t *parts, int32_t **out) {
   size_t count = 0, capacity = 0, n = 0;
   for (int32_t i = 1; i <= parts[0]; i++) {
     const part *p = &b->parts[parts[i]];
+    if (!sli_grammar_spend(b->g, p->kind == AT_SET ? p->set->count : 1)) break;
     for (size_t r = 0; p->kind == AT_SET && r < p->set->count; r++)
       for (int end = 0; end < 2; end++)
         if (SLI_GRAMMAR_GROW(b->g, bounds, count, capacity))
@@ -538,8 +538,7 @@ static void build_edges(builder *b, int32_t state) {
   const int32_t *parts = b->sets[state];
   int32_t *bounds;
   size_t n = find_bounds(b, parts, &bounds);
-  for (size_t i = 0; i + 1 < n && !sli_grammar_failed(b->g); i++) {
-    spend(b, (size_t)parts[0]);
+  for (size_t i = 0; i + 1 < n && sli_grammar_spend(b->g, (size_t)parts[0]); i++) {
     for (int32_t k = 1; k <= parts[0]; k++) {
       const part *p = &b->parts[parts[k]];
       if (p->kind == AT_SET && has(p->set, bounds[i])) visit(b, p->to, false, false);

@@ -42,7 +42,7 @@ static int by_address(const void *a, const void *b) {
 }
 
 static sli_schema_rule *find_rule(const sli_schema *s, size_t count, const cJSON **of) {
-  for (sli_schema_rule *r = s->rules; r; r = r->next)
+  for (sli_schema_rule *r = s->rules; r && sli_grammar_spend(s->g, 1); r = r->next)
     if (r->count == count && (!count || !memcmp(r->of, of, count * sizeof *of))) return r;
   return NULL;
 }
@@ -89,7 +89,8 @@ struct sli_schema_pattern_of {
 };
 
 const sli_chars *sli_schema_pattern(sli_schema *s, const cJSON *at, const char *pattern) {
-  for (const struct sli_schema_pattern_of *p = s->patterns; p; p = p->next)
+  for (const struct sli_schema_pattern_of *p = s->patterns; p && sli_grammar_spend(s->g, 1);
+       p = p->next)
     if (!strcmp(p->text, pattern)) return p->chars;
   const sli_chars *chars = sli_chars_of_regex(s->g, NULL, pattern, true);
   struct sli_schema_pattern_of *p = sli_grammar_alloc(s->g, sizeof *p);

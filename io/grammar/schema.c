@@ -194,7 +194,8 @@ static void make_rule(sli_schema *s, const sli_schema_rule *r) {
 static void check_ones(sli_schema *s) {
   for (const sli_items *x = s->ones; x && !sli_grammar_failed(s->g); x = x->next) {
     bool again = false;
-    for (const sli_items *y = s->ones; y != x && !again; y = y->next) again = x->item == y->item;
+    for (const sli_items *y = s->ones; y != x && !again && sli_grammar_spend(s->g, 1); y = y->next)
+      again = x->item == y->item;
     if (!again) sli_schema_check_one(s, x->item);
   }
 }

@@ -15,7 +15,8 @@ enum {
   SLI_JSON_STRING = 16,
   SLI_JSON_MAP = 32,
   SLI_JSON_LIST = 64,
-  SLI_JSON_TYPES = 127
+  SLI_JSON_TYPES = 127,
+  SLI_MOST_MEMBERS = 2048 /* of an object */
 };
 
 typedef struct sli_items {

@@ -35,19 +35,44 @@ static bool has_string(const sli_accepted *v, const char *text) {
          (!v->chars || sli_chars_match(v->chars, text));
 }
 
-static bool is_fixed(const cJSON *fixed, const cJSON *value) {
+static bool are_equal(sli_schema *s, const cJSON *a, const cJSON *b);
+
+static bool have_equal_parts(sli_schema *s, const cJSON *a, const cJSON *b) {
+  const cJSON *each, *other = b->child;
+  size_t count = sli_json_count(b);
+  if (sli_json_count(a) != count) return false;
+  cJSON_ArrayForEach(each, a) {
+    bool named = cJSON_IsObject(a);
+    if (!sli_grammar_spend(s->g, named ? count : 1)) return false;
+    if (named) other = cJSON_GetObjectItemCaseSensitive(b, each->string);
+    if (!other || !are_equal(s, each, other)) return false;
+    other = other->next;
+  }
+  return true;
+}
+
+/* Returns whether two values are equal; the names of an object have any order. */
+static bool are_equal(sli_schema *s, const cJSON *a, const cJSON *b) {
+  bool whole = cJSON_IsObject(a) || cJSON_IsArray(a);
+  if (!whole || (a->type & 0xff) != (b->type & 0xff)) return cJSON_Compare(a, b, true);
+  return have_equal_parts(s, a, b);
+}
+
+static bool is_fixed(sli_schema *s, const cJSON *fixed, const cJSON *value) {
   const cJSON *each;
-  if (strcmp(fixed->string, "enum") != 0) return cJSON_Compare(fixed, value, true);
-  cJSON_ArrayForEach(each, fixed) if (cJSON_Compare(each, value, true)) return true;
+  if (strcmp(fixed->string, "enum") != 0) return are_equal(s, fixed, value);
+  cJSON_ArrayForEach(each, fixed) {
+    if (!sli_grammar_spend(s->g, 1)) return false;
+    if (are_equal(s, each, value)) return true;
+  }
   return false;
 }
 
 bool sli_values_have(sli_schema *s, const sli_accepted *v, const cJSON *value) {
   char number[32];
-  (void)s;
   if (!(v->types & type_of(value))) return false;
   for (const sli_items *x = v->fixed; x; x = x->next)
-    if (!is_fixed(x->item, value)) return false;
+    if (!is_fixed(s, x->item, value)) return false;
   if (cJSON_IsString(value)) return has_string(v, value->valuestring);
   if (!cJSON_IsNumber(value) || !v->digits) return true;
   return sli_chars_match(v->digits, sli_number_text(value->valuedouble, number));

@@ -196,9 +196,7 @@ static sl_status read_megatron(sli_token_file *f, bool *found) {
   static const char *const of_number[] = {NULL, "u8", "i8", "i16", "i32", "i64", NULL, NULL, "u16"};
   char *path = sli_format("%.*s.idx", (int)(strlen(f->path) - strlen(".bin")), f->path);
   unsigned char head[18] = {0};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  bool read_all = fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head;
-  if (fd >= 0) close(fd);
+  bool read_all = sli_file_begin(path, head, sizeof head) == sizeof head;
   sl_status status = SL_OK;
   if (read_all && !memcmp(head, "MMIDIDX\0", 9)) {
     const char *name = head[17] < SLI_COUNT(of_number) ? of_number[head[17]] : NULL;

@@ -77,16 +77,13 @@ static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
 }
 
 static bool map_kept(const char *path, const void **map, size_t *bytes) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat info;
-  if (fd < 0) return false;
-  bool good =
-      !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
-  void *at = good ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  int fd;
+  if (sli_file_open(path, &fd, bytes)) return false;
+  bool good = *bytes && *bytes % 4 == 0;
+  void *at = good ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   futimens(fd, NULL); /* marks its use; if that fails, the file is recreated one day */
   close(fd);
   *map = at;
-  *bytes = (size_t)info.st_size;
   return at != MAP_FAILED;
 }
 

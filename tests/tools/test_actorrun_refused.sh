@@ -104,8 +104,8 @@ refused 2 "transformer.wpe.weight is F32[32, 32], but the model needs f32[16, 32
   --init "$reference/hf_gpt2/model.safetensors" gpt $small --context 16
 refused 2 "cannot write no/such/folder/w" --save no/such/folder/w gpt $small
 refused 2 "cannot write no/such/report" --report no/such/report gpt $small
-refused 2 "cannot read nowhere.c" nowhere.c
-refused 2 "cannot load nowhere.so" nowhere.so
+refused 2 "cannot open nowhere.c" nowhere.c
+refused 2 "cannot open nowhere.so" nowhere.so
 printf 'int x = ;\n' >bad.c
 run 2 bad.c
 says "compiling bad.c failed" err; says "bad.c:1" err

@@ -326,7 +326,7 @@ refused "--tool-parser klingon: must be auto, none, or one of gpt-oss, qwen3-cod
 refused "reasoning-parser" --reasoning-parser klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
 refused "empty/config.json" empty
-refused "cannot read nothing" --replay nothing model
+refused "cannot open nothing" --replay nothing model
 refused "--memory lots: not a size" --memory lots model
 ends 3 "$actorserve" --port 0 --memory 10K model
 grep -q "budget is 10.0 KiB" err || fail "what does not fit is refused"

@@ -54,6 +54,21 @@ ends 2 "${run[@]}" --steps 1 --recheck absent.jsonl "${model[@]}"
 says 'absent.jsonl' err
 ends 2 "${run[@]}" --steps 1 --devices timed:1 --certify a.jsonl "${model[@]}"
 says '--certify: timed devices hold no values' err
+# A certificate that a full disk cut is an error, and so is one with a gap before the steps of a resumed run. A line
+# that a killed run cut, and steps that a resumed run repeats, are replaced.
+ln -s /dev/full full.jsonl
+ends 1 "${run[@]}" --steps 2 --certify full.jsonl "${model[@]}"
+says 'writing full.jsonl failed: No space left on device' err
+ends 0 "${run[@]}" --steps 4 --checkpoint cut --every 2 --certify parts.jsonl "${model[@]}"
+cp parts.jsonl all.jsonl
+{ head -3 all.jsonl; tail -1 all.jsonl | head -c 50; } >parts.jsonl
+rm -r cut/step-4
+ends 0 "${run[@]}" --steps 4 --checkpoint cut --resume --every 2 --certify parts.jsonl "${model[@]}"
+cmp parts.jsonl all.jsonl || fail "a resumed certificate differs"
+head -1 all.jsonl >parts.jsonl
+rm -r cut/step-4
+ends 2 "${run[@]}" --steps 4 --checkpoint cut --resume --every 2 --certify parts.jsonl "${model[@]}"
+says '--certify: parts.jsonl ends at step 1, but the run continues at step 3; name another file' err
 ends 2 "${run[@]}" --steps 1 --certify no/such/folder.jsonl "${model[@]}"
-says '--certify no/such/folder.jsonl: cannot write the file' err
+says '--certify: cannot write no/such/folder.jsonl: No such file' err
 echo "--certify: a run is the same step by step, or the difference is named"

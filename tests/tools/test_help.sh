@@ -69,4 +69,4 @@ says "--layers" out
 ends 0 "$actorrun" --help --stages 2
 says "Options of a first run" out
 ends 2 "$actorrun" --help ./none.c
-says "cannot read ./none.c" err
+says "cannot open ./none.c" err

@@ -32,7 +32,7 @@ done
 look 0 ./@folder/model.c
 rm @folder/model.c
 look 2 @none.c
-says "cannot read @none.c" err
+says "cannot open @none.c" err
 TMPDIR=@folder look 0 model.c
 [ -z "$(ls -A @folder)" ] || fail "the compiler's files are gone"
 TMPDIR=none look 1 model.c

@@ -52,10 +52,10 @@ for option in report trace plan; do
 done
 full full.safetensors "$actorrun" --steps 1 --quiet --save full.safetensors "${model[@]}"
 ends 1 "$actorrun" --steps 1 --quiet --log full.csv "${model[@]}"
-says "--log: full.csv could not be written completely" err
+says "--log: writing full.csv failed: No space left on device" err
 ends 1 "$actorrun" --steps 1 --quiet --log full.jsonl "${model[@]}"
 ends 1 "$actorrun" --steps 1 --quiet --logprobs full.jsonl "${model[@]}"
-says "--logprobs: full.jsonl could not be written completely" err
+says "--logprobs: writing full.jsonl failed: No space left on device" err
 full_output "$actorrun" --steps 1 "${model[@]}"
 full_output "$actorrun" -n 2 --stages 2 --steps 1 "${patient[@]}" "${model[@]}"
 full_output "$actorrun" --steps 0 --quiet --generate 3 "${model[@]}"
@@ -170,7 +170,7 @@ done
 
 # A server that cannot write its log, trace or report ends with an error that names it.
 served=(gpt --layers 2 --width 16 --heads 2 --context 16)
-for option in log trace report; do
+for option in log trace report access-log; do
   ends 2 "$bin/actorserve" --port 0 --init w.safetensors "--$option" no/such/place "${served[@]}"
   says "--$option: cannot" err
   background "$bin/actorserve" --port 0 --init w.safetensors "--$option" /dev/full "${served[@]}"

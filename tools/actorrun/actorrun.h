@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "comm/job/job.h"
+#include "io/journal.h"
 #include "tools/actorrun/log.h"
 #include "tools/actorrun/fingerprint.h"
 #include "tools/actorrun/rl/rl.h"
@@ -137,7 +138,7 @@ typedef struct job {
   double *last;              /* [figures.count] figures of the last step */
   rl *rl;                    /* --rl, or NULL */
   run_log *log;              /* --log, or NULL */
-  FILE *logprobs;            /* --logprobs, or NULL */
+  sli_journal *logprobs;     /* --logprobs, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* time to build, lower and prove */
   bool stopped;              /* the user stopped the run before the last step */

@@ -11,8 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "io/file.h"
+#include "io/journal.h"
 #include "io/json.h"
 
 /* A step's hashes by name, of all processes. */
@@ -116,7 +119,6 @@ static void write_line(FILE *out, const certificate *c) {
     cJSON_Delete(name);
   }
   fputs("}}\n", out);
-  fflush(out);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------ */
@@ -129,22 +131,29 @@ typedef struct wanted {
   sli_json doc;
 } wanted;
 
+/* Reads the step of a line, and the whole line unless `doc` is NULL. */
+static sl_status read_step(const char *path, int line, const char *text, size_t length,
+                           int64_t *step, sli_json *doc) {
+  sli_json read = {0};
+  char *name = sli_format("%s:%d", path, line);
+  sl_status status = sli_json_read(name, text, length, 0, &read);
+  free(name);
+  const sli_json_field field = {"step",     SLI_JSON_WHOLE, step,
+                                .least = 0, .most = 1e15,   .needed = true};
+  if (!status) status = sli_json_pick(&read, read.root, &field, 1);
+  if (doc && !status) *doc = read;
+  else sli_json_fini(&read);
+  return status;
+}
+
 static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   wanted *w = ctx;
   int64_t step;
-  sli_json doc;
   if (w->found) return SL_OK;
-  char *name = sli_format("%s:%d", w->path, line);
-  sl_status status = sli_json_read(name, text, length, 0, &doc);
-  free(name);
-  if (status) return status;
-  const sli_json_field field = {"step",     SLI_JSON_WHOLE, &step,
-                                .least = 0, .most = 1e15,   .needed = true};
-  status = sli_json_pick(&doc, doc.root, &field, 1);
-  w->found = !status && step == w->step;
-  if (w->found) w->doc = doc;
-  else sli_json_fini(&doc);
-  return status;
+  SLI_TRY(read_step(w->path, line, text, length, &step, &w->doc));
+  w->found = step == w->step;
+  if (!w->found) sli_json_fini(&w->doc);
+  return SL_OK;
 }
 
 static const char *text_of(const cJSON *of, const char *key) {
@@ -199,32 +208,79 @@ sl_status certify_check(const settings *s) {
   return in ? sli_file_fingerprint(in, &bytes, &hash) : SL_OK;
 }
 
-static sl_status certify_step(job *j, FILE *out) {
+static sl_status certify_step(job *j, sli_journal *out) {
   certificate c = {.step = -1};
   sl_status status = collect(j, &c);
   if (!status && !j->settings->process && j->progress.count) {
     const sl_step_report *last = &j->progress.records[j->progress.count - 1].report;
     const char *in = settings_text(j->settings, "recheck");
     c.step = last->step + 1, c.loss = last->loss;
-    if (out) write_line(out, &c);
-    if (in) status = recheck(in, &c);
+    if (out) write_line(sli_journal_stream(out), &c), status = sli_journal_end(out);
+    if (in && !status) status = recheck(in, &c);
   }
   certificate_fini(&c);
   return status;
 }
 
-sl_status certify_run(job *j, int64_t steps) {
+/* ---- continuing ----------------------------------------------------------------------------- */
+
+/* Finds the end of the last line up to step `first` of an earlier run's certificate. A line that a
+ * killed process cut is left out, and so are steps that this run repeats. */
+static sl_status find_end(const char *path, const char *text, size_t size, int64_t first,
+                          int64_t *bytes) {
+  int64_t step = first;
+  const char *at = text, *end = text + size, *newline;
+  for (int line = 1; at < end && (newline = memchr(at, '\n', (size_t)(end - at))); line++) {
+    int64_t of_line;
+    SLI_TRY(read_step(path, line, at, (size_t)(newline - at), &of_line, NULL));
+    if (of_line > first) break;
+    step = of_line;
+    at = newline + 1;
+  }
+  *bytes = at - text;
+  if (step == first) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "%s ends at step %" PRId64 ", but the run continues at step %" PRId64
+                 "; name another file",
+                 path, step, first + 1);
+}
+
+static sl_status continue_file(const char *path, int64_t first, sli_journal **out) {
+  void *map = NULL;
+  size_t size = 0;
+  int64_t bytes = 0;
+  if (access(path, F_OK)) return sli_journal_create(path, out);
+  SLI_TRY(sli_file_map(path, &map, &size));
+  sl_status status = map ? find_end(path, map, size, first, &bytes) : SL_OK;
+  if (map) munmap(map, size);
+  return status ? status : sli_journal_continue(path, bytes, out);
+}
+
+static sl_status open_certificate(const job *j, sli_journal **out) {
   const char *path = settings_text(j->settings, "certify");
-  bool resumes = sl_checkpoints_start(j->checkpoints) > 0;
-  FILE *out = path && !j->settings->process ? fopen(path, resumes ? "a" : "w") : NULL;
-  if (path && !j->settings->process && !out)
-    return sl_fail(SL_E_USAGE, "--certify %s: cannot write the file", path);
-  sl_status status = SL_OK;
+  int64_t first = sl_checkpoints_start(j->checkpoints);
+  *out = NULL;
+  if (!path || j->settings->process) return SL_OK;
+  sl_status status = first ? continue_file(path, first, out) : sli_journal_create(path, out);
+  return status ? sl_fail(SL_E_USAGE, "--certify: %s", sl_detail()) : SL_OK;
+}
+
+/* Closes the certificate; an earlier error counts more than one of the file. */
+static sl_status close_certificate(sl_status status, sli_journal *out) {
+  char *detail = sli_strdup(status ? sl_detail() : "");
+  sl_status closed = sli_journal_close(out);
+  if (status) sl_fail(status, "%s", detail);
+  else if (closed) sl_fail(closed, "--certify: %s", sl_detail());
+  free(detail);
+  return status ? status : closed;
+}
+
+sl_status certify_run(job *j, int64_t steps) {
+  sli_journal *out;
+  sl_status status = open_certificate(j, &out);
   for (int64_t i = 0; i < steps && !status; i++) {
     status = sl_job_run(j->processes, 1);
     if (!status) status = certify_step(j, out);
   }
-  if (out && fclose(out) && !status)
-    status = sl_fail(SL_E_IO, "%s: the certificate could not be written completely", path);
-  return status;
+  return close_certificate(status, out);
 }

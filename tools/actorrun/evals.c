@@ -52,15 +52,18 @@ static bool write_eval(const char *folder, const evals *e) {
   const eval_record *best = &e->records[0];
   for (size_t i = 0; i < e->count; i++)
     if (e->records[i].step == e->best_step) best = &e->records[i];
-  FILE *file = fopen(path, "w");
-  if (file) fprintf(file, "{\"step\": %lld", (long long)best->step);
-  for (int i = 0; i < e->nvalues && file; i++)
-    if (isfinite(best->values[i])) fprintf(file, ", \"%s\": %.17g", e->names[i], best->values[i]);
-  if (file) fprintf(file, "}\n");
-  bool good = file && !ferror(file);
-  if (file) good &= !fclose(file);
+  sli_atomic_file file;
+  sl_status status = sli_atomic_open(path, &file);
+  if (!status) {
+    fprintf(file.stream, "{\"step\": %lld", (long long)best->step);
+    for (int i = 0; i < e->nvalues; i++)
+      if (isfinite(best->values[i]))
+        fprintf(file.stream, ", \"%s\": %.17g", e->names[i], best->values[i]);
+    fprintf(file.stream, "}\n");
+    status = sli_atomic_commit(&file);
+  }
   free(path);
-  return good;
+  return !status;
 }
 
 /* Replaces the previous folder atomically. */

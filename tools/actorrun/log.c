@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
+#include "io/journal.h"
 #include "tools/actorrun/events.h"
 
 /* Number of columns after the step. */
@@ -125,14 +126,13 @@ bool log_is_folder(const char *path) { return !format_of(path)->suffix; }
 typedef struct log_file {
   const format *format;
   char *path;
-  FILE *stream;
+  sli_journal *to;
 } log_file;
 
 struct run_log {
   size_t count, capacity;
   log_file *files;
   log_columns own; /* columns after those that every run has */
-  uint64_t flushed_ns;
 };
 
 /* Returns the offset after the last line up to step `first`, or -1 if the file has another
@@ -175,15 +175,13 @@ static sl_status open_behind(log_file *l, int64_t first, const log_columns *own)
   if (end < 0)
     return sl_fail(SL_E_USAGE, "--log %s: the existing file is not a log that a run can continue",
                    l->path);
-  l->stream = fopen(l->path, "r+");
-  bool good = l->stream && !ftruncate(fileno(l->stream), end) && !fseek(l->stream, end, SEEK_SET);
-  return good ? SL_OK : cannot_write(l->path);
+  status = sli_journal_continue(l->path, end, &l->to);
+  return status ? sl_fail(SL_E_USAGE, "--log: %s", sl_detail()) : SL_OK;
 }
 
 static sl_status open_new(log_file *l, const log_columns *own) {
-  l->stream = fopen(l->path, l->format->suffix ? "w" : "wx"); /* a file in a folder is always new */
-  if (!l->stream) return cannot_write(l->path);
-  if (l->format->begin) l->format->begin(l->stream, own);
+  if (sli_journal_create(l->path, &l->to)) return sl_fail(SL_E_USAGE, "--log: %s", sl_detail());
+  if (l->format->begin) l->format->begin(sli_journal_stream(l->to), own);
   return SL_OK;
 }
 
@@ -224,30 +222,29 @@ sl_status log_open(const sl_args *args, int64_t first, log_columns own, run_log 
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-static const uint64_t flush_ns = 500000000;
-
+/* log_close() reports a lost line. */
 void log_step(run_log *log, const log_line *line) {
-  if (!log) return;
-  uint64_t now = sli_now_ns();
-  bool due = now - log->flushed_ns > flush_ns;
-  for (size_t i = 0; i < log->count; i++) {
-    log->files[i].format->write(log->files[i].stream, &log->own, line);
-    if (due) fflush(log->files[i].stream);
+  for (size_t i = 0; log && i < log->count; i++) {
+    const log_file *l = &log->files[i];
+    l->format->write(sli_journal_stream(l->to), &log->own, line);
+    sli_journal_end(l->to);
   }
-  if (due) log->flushed_ns = now;
 }
 
 void log_eval(run_log *log, int64_t step, const double *values) {
-  for (size_t i = 0; log && i < log->count; i++)
-    log->files[i].format->eval(log->files[i].stream, step, &log->own, values);
+  for (size_t i = 0; log && i < log->count; i++) {
+    const log_file *l = &log->files[i];
+    l->format->eval(sli_journal_stream(l->to), step, &log->own, values);
+    sli_journal_end(l->to);
+  }
 }
 
 sl_status log_close(run_log *log) {
   sl_status status = SL_OK;
   for (size_t i = 0; log && i < log->count; i++) {
     log_file *l = &log->files[i];
-    bool failed = l->stream && (ferror(l->stream) | fclose(l->stream));
-    if (failed) status = sl_fail(SL_E_IO, "--log: %s could not be written completely", l->path);
+    sl_status closed = sli_journal_close(l->to);
+    if (closed) status = sl_fail(closed, "--log: %s", sl_detail());
     free(l->path);
   }
   if (log) free(log->files);

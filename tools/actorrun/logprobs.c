@@ -8,29 +8,30 @@
 void job_logprobs(void *ctx, const sl_logprobs_report *r) {
   const job *j = ctx;
   const float *of = r->logprobs;
-  for (int64_t i = 0; i < r->rows && j->logprobs; i++) {
-    fprintf(j->logprobs, "{\"step\": %" PRId64 ", \"row\": %" PRId64 ", \"logprobs\": [",
-            r->step + 1, i);
+  FILE *to = j->logprobs ? sli_journal_stream(j->logprobs) : NULL;
+  for (int64_t i = 0; i < r->rows && to; i++) {
+    fprintf(to, "{\"step\": %" PRId64 ", \"row\": %" PRId64 ", \"logprobs\": [", r->step + 1, i);
     for (int64_t t = 0; t < r->length; t++, of++) {
-      if (t) fputs(", ", j->logprobs);
-      if (isfinite(*of)) fprintf(j->logprobs, "%.9g", (double)*of);
-      else fputs("null", j->logprobs);
+      if (t) fputs(", ", to);
+      if (isfinite(*of)) fprintf(to, "%.9g", (double)*of);
+      else fputs("null", to);
     }
-    fputs("]}\n", j->logprobs);
+    fputs("]}\n", to);
+    sli_journal_end(j->logprobs); /* logprobs_close() reports a lost line */
   }
 }
 
 sl_status logprobs_open(job *j) {
   const char *path = settings_text(j->settings, "logprobs");
   if (!path || j->settings->process) return SL_OK;
-  j->logprobs = fopen(path, sl_checkpoints_start(j->checkpoints) ? "a" : "w");
-  return j->logprobs ? SL_OK : sl_fail(SL_E_USAGE, "--logprobs: cannot write %s", path);
+  bool resumes = sl_checkpoints_start(j->checkpoints) > 0;
+  sl_status status =
+      resumes ? sli_journal_append(path, &j->logprobs) : sli_journal_create(path, &j->logprobs);
+  return status ? sl_fail(SL_E_USAGE, "--logprobs: %s", sl_detail()) : SL_OK;
 }
 
 sl_status logprobs_close(job *j) {
-  FILE *f = j->logprobs;
+  sl_status status = sli_journal_close(j->logprobs);
   j->logprobs = NULL;
-  if (!f || !(ferror(f) | fclose(f))) return SL_OK;
-  return sl_fail(SL_E_IO, "--logprobs: %s could not be written completely",
-                 settings_text(j->settings, "logprobs"));
+  return status ? sl_fail(status, "--logprobs: %s", sl_detail()) : SL_OK;
 }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "io/journal.h"
 #include "tools/actorserve/workload.h"
 
 /* Prints the server's URL. */
@@ -57,12 +59,25 @@ static void print_sizes(const served *m) {
           sli_format_bytes(of_device, (double)a.states * (double)a.state_bytes));
 }
 
-static sl_status open_access(const char *path, FILE **out) {
-  *out = !path ? NULL : strcmp(path, "-") ? fopen(path, "ae") : stderr;
-  return path && !*out ? sl_fail(SL_E_IO, "--access-log %s: %s", path, strerror(errno)) : SL_OK;
+static sl_status open_access(const char *path, sli_journal **out) {
+  *out = NULL;
+  if (!path) return SL_OK;
+  sl_status status = strcmp(path, "-") ? sli_journal_append(path, out)
+                                       : sli_journal_to(STDERR_FILENO, "standard error", out);
+  return status ? sl_fail(status, "--access-log: %s", sl_detail()) : SL_OK;
 }
 
-static sl_status serve_with(const settings *s, served *m, const char *key, FILE *access) {
+/* Closes the access log; the status is that of the server, or else of the log. */
+static sl_status close_access(sl_status status, sli_journal *access) {
+  char *detail = sli_strdup(status ? sl_detail() : "");
+  sl_status closed = sli_journal_close(access);
+  if (status) sl_fail(status, "%s", detail);
+  else if (closed) sl_fail(closed, "--access-log: %s", sl_detail());
+  free(detail);
+  return status ? status : closed;
+}
+
+static sl_status serve_with(const settings *s, served *m, const char *key, sli_journal *access) {
   const serve_options options = {.host = sl_arg_text(s->run, "host"),
                                  .port = (int)sl_arg_int(s->run, "port"),
                                  .key = key,
@@ -88,15 +103,13 @@ static sl_status serve_with(const settings *s, served *m, const char *key, FILE 
 }
 
 static sl_status serve(const settings *s, served *m) {
-  char *key;
-  FILE *access;
+  char *key = NULL;
+  sli_journal *access;
   sl_status status = open_access(settings_text(s, "access-log"), &access);
   if (!status) status = access_key(s, &key);
-  if (status) return status;
-  status = serve_with(s, m, key, access);
-  if (access && access != stderr) fclose(access);
+  if (!status) status = serve_with(s, m, key, access);
   free(key);
-  return status;
+  return close_access(status, access);
 }
 
 /* Waits, in any process but the first. The first process handles requests and ends all
@@ -110,9 +123,9 @@ static sl_status wait_for_first(const served *m) {
 static sl_status serve_here(settings *s) {
   served m = {0};
   static const output written[] = {
-      {"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}};
+      {"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}, {"access-log", NULL}};
   const char *report = settings_text(s, "report");
-  sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), false);
+  sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), true);
   bool measures = settings_text(s, "measure"), bounded = measures || settings_text(s, "arrivals");
   if (!status)
     status = measures ? measure(s, &m) : bounded ? workload_run(s, &m) : model_open(s, &m);

@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "base/descriptors.h"
+#include "io/journal.h"
 #include "tools/actorserve/cors.h"
 #include "tools/actorserve/reply.h"
 #include "tools/actorserve/request.h"
@@ -242,18 +243,26 @@ static void on_gone(void *ctx, void *user) {
   request_gone(user);
 }
 
+/* Reports the first lost line at once, and tries the next ones: the disk may have room again. */
+static void end_line(serving *s) {
+  if (!sli_journal_end(s->options->access)) return;
+  if (!s->line_lost) sli_log("warning: --access-log: %s", sl_detail());
+  s->line_lost = true;
+  sli_journal_retry(s->options->access);
+}
+
 /* Writes a line of the access log. */
 static void on_done(void *ctx, const http_done *done) {
-  const serving *s = ctx;
+  serving *s = ctx;
   char when[32], target[256];
   time_t now = time(NULL);
   struct tm utc;
   gmtime_r(&now, &utc);
   strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
   sli_escape(target, sizeof target, done->target);
-  fprintf(s->options->access, "%s %s \"%s %s\" %d %.3f\n", when, done->client, done->method, target,
-          done->status, done->seconds);
-  fflush(s->options->access);
+  fprintf(sli_journal_stream(s->options->access), "%s %s \"%s %s\" %d %.3f\n", when, done->client,
+          done->method, target, done->status, done->seconds);
+  end_line(s);
 }
 
 static char *error_body(void *ctx, int status, const char *text) {

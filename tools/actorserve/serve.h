@@ -55,9 +55,9 @@ typedef struct serve_options {
   double stuck_seconds;
   /* Time limits of requests and of clients' reads: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
-  rates *rates; /* rates to update; NULL if none */
-  bool quiet;   /* suppress the line about activity every ten seconds */
-  FILE *access; /* file for a line per request; NULL if none */
+  rates *rates;               /* rates to update; NULL if none */
+  bool quiet;                 /* suppress the line about activity every ten seconds */
+  struct sli_journal *access; /* takes a line per request; NULL: none */
 } serve_options;
 enum {
   SERVE_HEAD_SECONDS = 20,
@@ -85,7 +85,8 @@ typedef struct serving {
   progress progress;
   uint64_t requests; /* requests so far */
   bool draining;
-  bool busy; /* requests arrived since memory was last returned */
+  bool line_lost; /* a line of the access log could not be written */
+  bool busy;      /* requests arrived since memory was last returned */
 } serving;
 
 /* Creates a listening server; the arguments must outlive it. SL_E_IO or SL_E_USAGE names host and

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/arrivals.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "io/file.h"
 
 /* ---- files ------------------------------------------------------------------------------ */
 
 typedef struct reading {
   const char *path;
   sli_arena *arena;
-  size_t line, capacity;
+  size_t capacity;
   arrivals out;
 } reading;
 
@@ -33,10 +33,10 @@ static sl_status read_fields(reading *r, const sli_json *doc) {
   return SL_OK;
 }
 
-static sl_status read_line(reading *r, const char *text, size_t bytes) {
-  r->line++;
-  if (strspn(text, " \t\r\n") == bytes) return SL_OK;
-  char *name = sli_format("%s, line %zu", r->path, r->line);
+static sl_status read_line(void *ctx, int line, char *text, size_t bytes) {
+  reading *r = ctx;
+  if (strspn(text, " \t\r") == bytes) return SL_OK;
+  char *name = sli_format("%s, line %d", r->path, line);
   sli_json doc;
   sl_status status = sli_json_read(name, text, bytes, 0, &doc);
   free(name);
@@ -54,20 +54,10 @@ static void keep(reading *r, arrivals *out) {
 
 sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   reading r = {.path = path, .arena = arena};
-  FILE *file = fopen(path, "re");
-  if (!file) return sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
-  char *text = NULL;
-  size_t capacity = 0;
-  sl_status status = SL_OK;
-  for (ssize_t n; !status && (n = getline(&text, &capacity, file)) > 0;)
-    status = read_line(&r, text, (size_t)n);
-  if (!status && ferror(file))
-    status = sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
+  sl_status status = sli_file_lines(path, read_line, &r);
   if (!status && !r.out.count) status = sl_fail(SL_E_INPUT, "%s: nobody comes", path);
   if (!status) keep(&r, out);
   free(r.out.of);
-  free(text);
-  fclose(file);
   return status;
 }
 

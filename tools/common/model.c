@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "io/file.h"
 #include "models/models.h"
 #include "base/tempdir.h"
 
@@ -39,6 +40,7 @@ static sl_status other_version(const char *shown, int abi) {
 }
 
 static sl_status common_model_load(const char *path, const char *shown, const sl_model **out) {
+  SLI_TRY(sli_file_probe(path));
   /* The loader would search its default folders for a name without a slash. */
   char *place = strchr(path, '/') ? sli_strdup(path) : sli_format("./%s", path);
   void *object = dlopen(place, RTLD_NOW | RTLD_LOCAL);
@@ -129,8 +131,7 @@ static sl_status run_program(char **words, const char *folder, bool *good) {
  * base name to its subprograms, which do the same. */
 static sl_status check_name(const char *source) {
   const char *slash = strrchr(source, '/'), *name = slash ? slash + 1 : source;
-  if (access(source, R_OK))
-    return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
+  SLI_TRY(sli_file_probe(source));
   if (!strchr("@-", *name) && *source != '@') return SL_OK;
   return sl_fail(SL_E_INPUT,
                  "%s: compilers read a name that begins with @ or - as options; rename the file",

@@ -26,10 +26,7 @@ sl_status pretrained_read(settings *s) {
 /* Refuses a git-lfs pointer, which is stored in place of a file that was not downloaded. */
 static sl_status check_pointer(const char *path) {
   char begin[128] = "";
-  FILE *file = fopen(path, "rbe");
-  size_t bytes = file ? fread(begin, 1, sizeof begin, file) : 0;
-  if (file) fclose(file);
-  return sli_file_check(path, begin, bytes);
+  return sli_file_check(path, begin, sli_file_begin(path, begin, sizeof begin));
 }
 
 sl_status pretrained_model(const char *path, const char **out) {

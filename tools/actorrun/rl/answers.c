@@ -2,15 +2,15 @@
 #include "tools/actorrun/rl/answers.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/journal.h"
+
 struct answers_file {
-  const char *path;
-  FILE *to;
+  sli_journal *to;
   bool page;
 };
 
@@ -133,28 +133,27 @@ sl_status answers_open(const settings *s, int64_t first, answers_file **out) {
   bool page = ends_in(path, ".html");
   if (!page && !ends_in(path, ".jsonl"))
     return sl_fail(SL_E_USAGE, "--answers %s: must end in .jsonl or .html", path);
-  FILE *to = fopen(path, first ? "a" : "w");
-  if (!to) return sl_fail(SL_E_USAGE, "--answers: cannot write %s: %s", path, strerror(errno));
-  if (page && !ftell(to)) fputs(head, to);
+  sli_journal *to;
+  sl_status status = first ? sli_journal_append(path, &to) : sli_journal_create(path, &to);
+  if (status) return sl_fail(SL_E_USAGE, "--answers: %s", sl_detail());
+  if (page && !sli_journal_bytes(to)) fputs(head, sli_journal_stream(to));
   answers_file *f = *out = sli_calloc(1, sizeof *f);
-  *f = (answers_file){path, to, page};
+  *f = (answers_file){to, page};
   return SL_OK;
 }
 
 void answers_step(answers_file *f, const rl_prompts *p, const sl_rollouts_report *report, int n,
                   const sl_answer *answers, const double *rewards, const double *advantages) {
   if (!f) return;
-  if (f->page) write_section(f->to, p, report, n, answers, rewards, advantages);
-  for (int i = 0; i < n && !f->page; i++)
-    write_line(f->to, p, &answers[i], rewards[i], advantages[i]);
-  fflush(f->to);
+  FILE *to = sli_journal_stream(f->to);
+  if (f->page) write_section(to, p, report, n, answers, rewards, advantages);
+  for (int i = 0; i < n && !f->page; i++) write_line(to, p, &answers[i], rewards[i], advantages[i]);
+  sli_journal_end(f->to); /* answers_close() reports a lost step */
 }
 
 sl_status answers_close(answers_file *f) {
   if (!f) return SL_OK;
-  bool failed = ferror(f->to) | fclose(f->to);
-  sl_status status =
-      failed ? sl_fail(SL_E_IO, "--answers: %s could not be written completely", f->path) : SL_OK;
+  sl_status status = sli_journal_close(f->to);
   free(f);
-  return status;
+  return status ? sl_fail(status, "--answers: %s", sl_detail()) : SL_OK;
 }
