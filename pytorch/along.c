@@ -5,10 +5,20 @@
 
 #include "pytorch/emit.h"
 
+/* Finds the first argument as f32. Numbers that the call converts to integers first lose their
+ * fractions. */
 static sl_tensor *self_f32(sli_import *m, const sli_pt_node *n, int *ndim) {
   const sli_pt_value *x = sli_pt_first(n);
+  sli_pt_dtype dtype = sli_pt_type_arg(n, "dtype");
+  bool whole = x && dtype && sli_pt_floats(x->type.dtype) && !sli_pt_floats(dtype);
   *ndim = x ? x->type.ndim : 0;
-  return sli_pt_f32(m, x);
+  sl_tensor *t = sli_pt_f32(m, x);
+  if (!whole) return t;
+  if (dtype == SLI_PT_BOOL) {
+    sli_pt_refuse(m, n, "sums of bool are not supported");
+    return NULL;
+  }
+  return sl_cast_at(m->at, m->g, sl_cast_at(m->at, m->g, t, SL_I32), SL_F32);
 }
 
 /* Drops the given dims, which have length 1. */
@@ -112,10 +122,14 @@ void sli_emit_cumsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
   if (x && sli_made_of(m, x)->ids) { /* the end of each expert's rows */
+    (void)sli_pt_dim(m, n, "dim", 1, 0);
+    (void)sli_pt_type_arg(n, "dtype");
     sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
     return;
   }
-  sl_tensor *t = sli_pt_tensor(m, x);
+  bool floats = sli_pt_floats(n->outs[0]->type.dtype) || sli_pt_floats(x->type.dtype);
+  sl_tensor *t = floats ? self_f32(m, n, &(int){0}) : sli_pt_tensor(m, x);
+  (void)sli_pt_type_arg(n, "dtype");
   sli_pt_out(m, n, 0,
              sl_cumsum_at(m->at, m->g, t, sli_pt_dim(m, n, "dim", x->type.ndim, 0), false, false));
 }

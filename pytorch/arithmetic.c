@@ -5,10 +5,6 @@
 
 #include "pytorch/emit.h"
 
-static void refuse_kind(sli_import *m, const sli_pt_node *n) {
-  sli_pt_refuse(m, n, "these arguments are not supported");
-}
-
 /* ---- one number ---------------------------------------------------------------------------- */
 
 void sli_emit_one(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -135,6 +131,15 @@ static bool number_of(sli_import *m, const sli_pt_node *n, const char *name, con
   return true;
 }
 
+/* Returns one argument plus `by` times another. */
+static sl_tensor *combined(sli_import *m, const sli_pt_node *n, const char *left, const char *right,
+                           double by) {
+  const sli_pt_value *a = sli_pt_arg_value(n, left), *b = sli_pt_arg_value(n, right);
+  sl_tensor *x = sli_pt_narrow(m, sli_pt_operand(m, n, left, b));
+  sl_tensor *y = sli_pt_narrow(m, sli_pt_operand(m, n, right, a));
+  return sl_add_at(m->at, m->g, x, sl_scale_at(m->at, m->g, y, (float)by));
+}
+
 void sli_emit_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double v, alpha = sli_pt_number(m, n, "alpha", 1);
@@ -144,10 +149,7 @@ void sli_emit_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   else if (number_of(m, n, "self", "other", &v) && alpha == 1)
     sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, sli_pt_in(m, n, "other"), (float)v));
   else if (alpha == 1) sli_pt_out(m, n, 0, binary(m, &sl_op_add_broadcast, n, "self", "other"));
-  else {
-    sl_tensor *y = sl_scale_at(m->at, m->g, sli_pt_in(m, n, "other"), (float)alpha);
-    sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, sli_pt_in(m, n, "self"), y));
-  }
+  else sli_pt_out(m, n, 0, combined(m, n, "self", "other", alpha));
 }
 
 void sli_emit_sub(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -160,17 +162,20 @@ void sli_emit_sub(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     sl_tensor *minus = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, sli_pt_in(m, n, "other"));
     sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, minus, (float)v));
   } else if (alpha == 1) sli_pt_out(m, n, 0, binary(m, &sl_op_sub, n, "self", "other"));
-  else refuse_kind(m, n);
+  else sli_pt_out(m, n, 0, combined(m, n, "self", "other", -alpha));
 }
 
-/* rsub(self, other) is other - self. */
+/* rsub(self, other) is other - alpha self. */
 void sli_emit_rsub(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  double v;
+  double v, alpha = sli_pt_number(m, n, "alpha", 1);
   if (number_of(m, n, "other", "self", &v)) {
-    sl_tensor *minus = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, sli_pt_in(m, n, "self"));
+    sl_tensor *x = sli_pt_in(m, n, "self");
+    sl_tensor *minus = alpha == 1 ? sl_op1_at(m->at, m->g, &sl_op_neg, NULL, x)
+                                  : sl_scale_at(m->at, m->g, x, (float)-alpha);
     sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, minus, (float)v));
-  } else sli_pt_out(m, n, 0, binary(m, &sl_op_sub, n, "other", "self"));
+  } else if (alpha != 1) sli_pt_out(m, n, 0, combined(m, n, "other", "self", -alpha));
+  else sli_pt_out(m, n, 0, binary(m, &sl_op_sub, n, "other", "self"));
 }
 
 void sli_emit_mul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -291,7 +296,8 @@ void sli_emit_nothing(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 void sli_emit_dropout(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  double p = sli_pt_flag(n, "train", true) ? sli_pt_number(m, n, "p", 0.5) : 0;
+  double p = sli_pt_number(m, n, "p", 0.5);
+  if (!sli_pt_flag(n, "train", true)) p = 0;
   sl_tensor *x = sli_pt_in(m, n, n->args[0].name);
   sli_pt_out(m, n, 0, p > 0 ? sl_dropout_at(m->at, m->g, x, (float)p) : x);
 }
@@ -325,7 +331,8 @@ void sli_emit_bernoulli(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   const sli_pt_value *self = sli_pt_arg_value(n, "self");
   bool fills = strstr(n->target, "bernoulli_") != NULL && self && sli_constant(m, self);
   sl_tensor *x = fills ? shaped(m, n) : sli_pt_f32(m, self), *p = x;
-  if (x && sli_pt_arg_find(n, "p")) p = sli_pt_filled_like(m, x, sli_pt_number(m, n, "p", 0.5));
+  if (x && (fills || sli_pt_arg_find(n, "p")))
+    p = sli_pt_filled_like(m, x, sli_pt_number(m, n, "p", 0.5));
   sl_tensor *drawn = x ? sl_uniform_at(m->at, m->g, x, 0, 1) : NULL;
   sl_tensor *yes = sl_op2_at(m->at, m->g, &sl_op_lt, NULL, drawn, p);
   sli_pt_out(m, n, 0, yes ? sl_cast_at(m->at, m->g, yes, SL_F32) : NULL);

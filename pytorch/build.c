@@ -30,6 +30,15 @@ static bool makes_tensors(const sli_pt_node *n) {
   return n->nouts > 0;
 }
 
+/* Computes a call. The result is dropped if an argument was not read. */
+static void fold_call(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  const char *wanted;
+  sli_pt_forget_arguments(n);
+  row->fold(m, n, row);
+  if (!sli_pt_unread(n, &wanted)) return;
+  for (int i = 0; i < n->nouts; i++) sli_pt_out_array(m, n, i, NULL);
+}
+
 static void fold_calls(sli_import *m) {
   for (int i = 0; i < m->p->nnodes; i++) {
     const sli_pt_node *n = m->p->nodes[i];
@@ -37,7 +46,7 @@ static void fold_calls(sli_import *m) {
     bool all = row && row->fold && makes_tensors(n);
     for (int k = 0; all && k < n->nargs && !ignores_inputs(row); k++)
       all = is_constant(m, &n->args[k]);
-    if (all) row->fold(m, n, row);
+    if (all) fold_call(m, n, row);
   }
 }
 
@@ -202,6 +211,17 @@ static bool is_whole(const sli_pt_node *n, const sli_pt_call *row) {
   return n->nouts && n->outs[0] && !n->outs[0]->symbol && (!needs || sli_pt_first(n));
 }
 
+/* Refuses a call if one of its arguments was not read and does not have its default. */
+static void check_arguments(sli_import *m, const sli_pt_node *n) {
+  const char *wanted = NULL;
+  const sli_pt_arg *arg = m->g->status ? NULL : sli_pt_unread(n, &wanted);
+  if (!arg) return;
+  if (wanted)
+    sli_pt_refuse(m, n, "argument %s must have its default, %.*s; other values are not supported",
+                  arg->name, (int)strcspn(wanted, " "), wanted);
+  else sli_pt_refuse(m, n, "argument %s is not supported", arg->name);
+}
+
 static void emit_call(sli_import *m, int i) {
   const sli_pt_node *n = m->p->nodes[i];
   m->at = (sl_here){n->file, n->line};
@@ -209,9 +229,12 @@ static void emit_call(sli_import *m, int i) {
   if (m->pattern[i]) sli_pt_out(m, n, 0, m->pattern[i]->emit(m, n, &m->match[i]));
   else {
     const sli_pt_call *row = sli_pt_call_find(n->target);
-    if (is_whole(n, row)) row->emit(m, n, row);
+    bool whole = is_whole(n, row);
+    sli_pt_forget_arguments(n);
+    if (whole) row->emit(m, n, row);
     else sli_pt_refuse(m, n, "arguments are missing");
   }
+  check_arguments(m, n);
   check_outputs(m, n);
 }
 

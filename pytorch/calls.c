@@ -37,7 +37,7 @@ static const sli_pt_call calls[] = {
     ONE("sigmoid.default", sli_fn_sigmoid, sl_op_sigmoid, "sigmoid"),
     ONE("silu.default", sli_fn_silu, sl_op_silu, "silu"),
     ONE("sin.default", sin, sl_op_sin, "sin"),
-    ONE("softplus.default", sli_fn_softplus, sl_op_softplus, "softplus"),
+    OF("softplus.default", sli_fn_softplus, sli_of_softplus, "softplus"),
     ONE("sqrt.default", sqrt, sl_op_sqrt, "sqrt"),
     ONE("tanh.default", tanh, sl_op_tanh, "tanh"),
     {"aten.gelu.default", sli_fold_one, sli_emit_gelu, .one = sli_fn_gelu, .becomes = "gelu, gelu_erf"},

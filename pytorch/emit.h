@@ -88,6 +88,7 @@ sl_tensor *sli_of_sign(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_sinh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_smooth_l1(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_soft_margin(sli_import *m, const sli_pt_node *n);
+sl_tensor *sli_of_softplus(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_softshrink(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_tan(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_threshold(sli_import *m, const sli_pt_node *n);
@@ -98,6 +99,8 @@ sl_tensor *sli_of_trunc(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_pt_window_mean(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_pt_adaptive_mean(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_pt_nearest(sli_import *m, const sli_pt_node *n);
+/* Returns whether an upsampling repeats every position equally often. */
+bool sli_pt_repeats_positions(const sli_import *m, const sli_pt_node *n);
 /* Pads with positions of the tensor itself: "reflect", "replicate", "circular". Returns NULL for
  * another mode. */
 sl_tensor *sli_pt_edges(sli_import *m, const sli_pt_node *n, sl_tensor *x, const char *mode);

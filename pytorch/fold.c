@@ -118,12 +118,13 @@ void sli_fold_two(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_array *a = constant_arg(m, n, "self"), *b = constant_arg(m, n, "other");
   const sli_pt_array *const both[] = {a, b};
   double alpha = sli_pt_number(m, n, "alpha", 1);
+  double left = row->two == sli_fn_rsub ? alpha : 1, right = left == 1 ? alpha : 1;
   const sli_pt_arg *mode = sli_pt_arg_find(n, "rounding_mode");
   sli_pt_array *y = row->two ? make_beside(m, n, 2, both) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index)) {
-    double v = row->two(sli_pt_at(a, sli_pt_broadcast(a, y->type.ndim, index)),
-                        alpha * sli_pt_at(b, sli_pt_broadcast(b, y->type.ndim, index)));
+    double v = row->two(left * sli_pt_at(a, sli_pt_broadcast(a, y->type.ndim, index)),
+                        right * sli_pt_at(b, sli_pt_broadcast(b, y->type.ndim, index)));
     if (mode && mode->kind == SLI_PT_TEXT) v = !strcmp(mode->text, "floor") ? floor(v) : trunc(v);
     sli_pt_set(y, i, v);
   }
@@ -170,10 +171,17 @@ void sli_fold_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 
 /* ---- made from nothing --------------------------------------------------------------------- */
 
+/* Returns the name of the argument that gives the elements. */
+static const char *fill_argument(const sli_pt_node *n) {
+  static const char *const names[] = {"fill_value", "value", "s"};
+  int i = 0;
+  while (i < 2 && !sli_pt_arg_peek(n, names[i])) i++;
+  return names[i];
+}
+
 /* zeros, ones, full, and their _like variants, which ignore the other tensor's elements. */
 void sli_fold_fill(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  double value =
-      row->one ? row->one(0) : sli_pt_number(m, n, "fill_value", sli_pt_number(m, n, "value", 0));
+  double value = row->one ? row->one(0) : sli_pt_number(m, n, fill_argument(n), 0);
   sli_pt_type one = *out_type(n);
   for (int d = 0; d < one.ndim; d++) one.dim[d] = 1;
   sli_pt_array *a = sli_pt_array_make(&m->arena, &one);
@@ -503,6 +511,7 @@ void sli_fold_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
   bool interleaves = strstr(n->target, "interleave") != NULL;
+  (void)sli_pt_arg_find(n, "repeats"); /* the result's dims say how often */
   if (!x || (interleaves && !sli_pt_arg_find(n, "dim"))) return;
   int shift = out_type(n)->ndim - x->type.ndim;
   if (shift < 0 || (interleaves && shift) || !sli_pt_elements(&x->type)) return;
@@ -608,11 +617,17 @@ void sli_fold_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 
 /* ---- along dims ---------------------------------------------------------------------------- */
 
+/* Returns the first argument, converted to the type that the call asks for. */
+static const sli_pt_array *converted(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_array *x = constant_arg(m, n, "self");
+  sli_pt_dtype dtype = sli_pt_type_arg(n, "dtype");
+  return x && dtype && dtype != x->type.dtype ? sli_pt_array_cast(&m->arena, x, dtype) : x;
+}
+
 void sli_fold_cumsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
-  if (!x->type.ndim) return;
+  const sli_pt_array *x = converted(m, n);
+  if (!x || !x->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
   sli_pt_array *y = make_like(m, n, &x->type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
@@ -676,7 +691,7 @@ static void reduced_type(const sli_pt_type *x, uint32_t axes, bool keep, sli_pt_
 
 /* sum, mean, any, all, amax: row->two combines elements, and mean divides. */
 void sli_fold_reduce(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  const sli_pt_array *x = constant_arg(m, n, "self");
+  const sli_pt_array *x = converted(m, n);
   if (!x || !row->two || n->nouts != 1) return;
   uint32_t axes = sli_pt_axes(m, n, "dim", x->type.ndim);
   sli_pt_type type;

@@ -49,6 +49,17 @@ sl_tensor *sli_of_erfc(sli_import *m, const sli_pt_node *n) {
 sl_tensor *sli_of_log_sigmoid(sli_import *m, const sli_pt_node *n) {
   return ONE(neg, ONE(softplus, ONE(neg, self(m, n))));
 }
+/* log(1 + e^(beta x)) / beta; x where beta x is above the threshold. */
+sl_tensor *sli_of_softplus(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  double beta = sli_pt_number(m, n, "beta", 1), top = sli_pt_number(m, n, "threshold", 20);
+  if (beta == 1 && top == 20) return ONE(softplus, x);
+  sl_tensor *scaled = beta == 1 ? x : SCALE(x, beta);
+  sl_tensor *y = SCALE(ONE(softplus, scaled), 1 / beta);
+  if (top == 20 || !x) return y;
+  sl_tensor *above = TWO(gt, scaled, sli_pt_filled_like(m, x, top));
+  return sl_op3_at(m->at, m->g, &sl_op_where, NULL, above, x, y);
+}
 /* log(x / (1 - x)), with x clamped to [eps, 1 - eps]. */
 sl_tensor *sli_of_logit(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);

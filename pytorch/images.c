@@ -48,8 +48,10 @@ static sl_tensor *map_all(sli_import *m, const sli_pt_node *n, fill_fn *fill) {
 /* Returns the distance between positions of the result, in positions of the input, by the exported
  * sizes. */
 static double step_of(const sli_import *m, const sli_pt_node *n, int dim, const map *a) {
+  static const char *const names[] = {"scales_h", "scales_w"};
   const sli_pt_arg *scales = sli_pt_arg_find(n, "scale_factors");
   double v;
+  if (!scales && dim < 2 && (v = sli_pt_number(m, n, names[dim], 0)) > 0) return 1 / v;
   if (sli_pt_flag(n, "align_corners", false))
     return a->to > 1 ? (double)(a->from - 1) / (double)(a->to - 1) : 0;
   if (scales && scales->kind == SLI_PT_LIST && dim < scales->list.count &&
@@ -133,6 +135,17 @@ static bool fill_mean(sli_import *m, const sli_pt_node *n, int dim, map *a) {
     for (int64_t k = from; k < to; k++) a->of[i * a->from + k] = share;
   }
   return true;
+}
+
+bool sli_pt_repeats_positions(const sli_import *m, const sli_pt_node *n) {
+  const sli_pt_type *from = &sli_pt_first(n)->type, *to = &n->outs[0]->type;
+  bool even = true;
+  for (int d = 2; d < from->ndim; d++) {
+    map a = {from->dim[d], to->dim[d], NULL};
+    double times = (double)a.to / (double)a.from;
+    even &= a.to % a.from == 0 && fabs(step_of(m, n, d - 2, &a) * times - 1) < 1e-12;
+  }
+  return even;
 }
 
 void sli_emit_linear_up(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {

@@ -11,13 +11,14 @@
 /* ---- arguments ----------------------------------------------------------------------------- */
 
 sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name) {
-  const sli_pt_arg *arg = sli_pt_arg_find(n, name);
-  return arg && arg->kind == SLI_PT_VALUE && !arg->value->symbol ? arg->value : NULL;
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
+  if (!arg || arg->kind != SLI_PT_VALUE || arg->value->symbol) return NULL;
+  arg->read = true;
+  return arg->value;
 }
 
 sli_pt_value *sli_pt_first(const sli_pt_node *n) {
-  bool tensor = n->nargs && n->args[0].kind == SLI_PT_VALUE && !n->args[0].value->symbol;
-  return tensor ? n->args[0].value : NULL;
+  return n->nargs ? sli_pt_arg_value(n, n->args[0].name) : NULL;
 }
 
 static double size_mul(double a, double b) { return a * b; }
@@ -75,19 +76,32 @@ bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out) {
 
 double sli_pt_number(const sli_import *m, const sli_pt_node *n, const char *name, double absent) {
   double v;
-  return sli_pt_scalar(m, sli_pt_arg_find(n, name), &v) ? v : absent;
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
+  if (!sli_pt_scalar(m, arg, &v)) return absent;
+  arg->read = true;
+  return v;
 }
 
 int64_t sli_pt_whole(const sli_import *m, const sli_pt_node *n, const char *name, int64_t absent) {
-  const sli_pt_arg *arg = sli_pt_arg_find(n, name);
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
   double v;
-  if (arg && arg->kind == SLI_PT_INT) return arg->i;
-  return sli_pt_scalar(m, arg, &v) ? sli_pt_integer(v) : absent;
+  if (!sli_pt_scalar(m, arg, &v)) return absent;
+  arg->read = true;
+  return arg->kind == SLI_PT_INT ? arg->i : sli_pt_integer(v);
 }
 
 bool sli_pt_flag(const sli_pt_node *n, const char *name, bool absent) {
-  const sli_pt_arg *arg = sli_pt_arg_find(n, name);
-  return arg && arg->kind == SLI_PT_FLAG ? arg->flag : absent;
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
+  if (!arg || arg->kind != SLI_PT_FLAG) return absent;
+  arg->read = true;
+  return arg->flag;
+}
+
+sli_pt_dtype sli_pt_type_arg(const sli_pt_node *n, const char *name) {
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
+  if (!arg || arg->kind != SLI_PT_DTYPE) return SLI_PT_NONE;
+  arg->read = true;
+  return (sli_pt_dtype)arg->i;
 }
 
 /* Returns a dim counted from the beginning, clamped to the valid range. */
@@ -127,12 +141,13 @@ int sli_pt_dim(const sli_import *m, const sli_pt_node *n, const char *name, int 
 
 int sli_pt_wholes(const sli_import *m, const sli_pt_node *n, const char *name, int most,
                   int64_t *out) {
-  const sli_pt_arg *arg = sli_pt_arg_find(n, name);
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
   double v;
   if (!arg) return -1;
   if (arg->kind != SLI_PT_LIST)
     return sli_pt_scalar(m, arg, &v) && most > 0 ? (out[0] = sli_pt_whole(m, n, name, 0), 1) : -1;
   if (arg->list.count > most) return -1;
+  arg->read = true;
   for (int i = 0; i < arg->list.count; i++) {
     const sli_pt_arg *one = &arg->list.of[i];
     if (one->kind == SLI_PT_INT) out[i] = one->i;
@@ -527,5 +542,6 @@ const sli_pt_value *sli_pt_peel(const sli_import *m, const sli_pt_value *v) {
 
 const sli_pt_node *sli_pt_made_by(const sli_import *m, const sli_pt_value *v, const char *target) {
   v = sli_pt_peel(m, v);
-  return v && v->def && !strcmp(v->def->target, target) ? v->def : NULL;
+  bool is = v && v->def && !strcmp(v->def->target, target) && sli_pt_plain(v->def);
+  return is ? v->def : NULL;
 }

@@ -145,10 +145,13 @@ void sli_pt_out_array(sli_import *m, const sli_pt_node *n, int i, sli_pt_array *
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-/* Return an argument as a number, or the default if it is absent. */
+/* Return an argument as a number, or the default if it is absent. An argument of another kind
+ * remains unread. */
 double sli_pt_number(const sli_import *m, const sli_pt_node *n, const char *name, double absent);
 int64_t sli_pt_whole(const sli_import *m, const sli_pt_node *n, const char *name, int64_t absent);
 bool sli_pt_flag(const sli_pt_node *n, const char *name, bool absent);
+/* Returns an element type, or SLI_PT_NONE if it is absent. */
+sli_pt_dtype sli_pt_type_arg(const sli_pt_node *n, const char *name);
 /* Returns a dim of a type of `ndim` dims, counted from the beginning. */
 int sli_pt_dim(const sli_import *m, const sli_pt_node *n, const char *name, int ndim, int absent);
 /* Returns the integers of a list (or one integer), at most `most`: their number, or -1 if the
@@ -165,6 +168,14 @@ uint32_t sli_pt_axes(const sli_import *m, const sli_pt_node *n, const char *name
 /* Finds the number that an argument is, if it is a number or a constant with equal elements. */
 bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out);
 
+/* Arguments that are not read must have their defaults. */
+void sli_pt_forget_arguments(const sli_pt_node *n);
+/* Returns an argument that was not read and does not have its default, or NULL. *wanted is its
+ * default, up to a space, or NULL if it has none. */
+const sli_pt_arg *sli_pt_unread(const sli_pt_node *n, const char **wanted);
+/* Returns whether all arguments given by keyword have their defaults. */
+bool sli_pt_plain(const sli_pt_node *n);
+
 /* ---- shapes -------------------------------------------------------------------------------- */
 
 /* Finds the actual dims of a view: `to` is the exported type, x the tensor, `from` its exported
@@ -179,8 +190,8 @@ sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *orde
 /* Skips calls that change nothing: conversions between float types, copies, and dropout with
  * probability 0. */
 const sli_pt_value *sli_pt_peel(const sli_import *m, const sli_pt_value *v);
-/* Returns the call that makes a value, if it has this target. Calls that change nothing are
- * skipped. */
+/* Returns the call that makes a value, if it has this target and defaults for all arguments given
+ * by keyword. Calls that change nothing are skipped. */
 const sli_pt_node *sli_pt_made_by(const sli_import *m, const sli_pt_value *v, const char *target);
 
 /* Refuses a call with its name, its Python line, and the reason. */

@@ -265,6 +265,10 @@ void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sl_tensor *x = sli_pt_tensor(m, self), *at = sli_pt_in_i32(m, n, indices ? "indices" : "index");
   if (!x || !at || !self->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  if (!sli_pt_arg_find(n, "dim") && self->type.ndim > 1) {
+    sli_pt_refuse(m, n, "it needs a dim");
+    return;
+  }
   if (strstr(row->target, "index_select")) {
     sl_type to = {.dtype = SL_I32, .ndim = x->type.ndim};
     for (int d = 0; d < to.ndim; d++) to.dim[d] = d == dim ? at->type.dim[0] : 1;
@@ -313,13 +317,14 @@ void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call
   else sli_pt_out(m, n, 0, sl_scatter_add_at(m->at, m->g, sli_pt_f32(m, self), dim, at, src));
 }
 
-/* index_add(self, dim, index, source): adds rows at their positions, in order. */
+/* index_add(self, dim, index, source, alpha): adds rows at their positions, in order. */
 void sli_emit_index_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *self = sli_pt_first(n);
   sl_tensor *at = sli_pt_in_i32(m, n, "index"), *src = sli_pt_in(m, n, "source");
   if (!at || !src) return;
-  double old = 1;
+  double old = 1, alpha = sli_pt_number(m, n, "alpha", 1);
+  if (alpha != 1) src = sl_scale_at(m->at, m->g, src, (float)alpha);
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
   sl_type to = {.dtype = SL_I32, .ndim = src->type.ndim};
   for (int d = 0; d < to.ndim; d++) to.dim[d] = d == dim ? at->type.dim[0] : 1;
@@ -339,14 +344,48 @@ void sli_emit_one_hot(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 /* ---- experts ------------------------------------------------------------------------------- */
 
+/* Returns the value that the group ends of a call are counted from. */
+static const sli_pt_value *counted(const sli_import *m, const sli_pt_value *v) {
+  static const char *const counts[] = {"aten.cumsum.default", "aten.histc.default",
+                                       "aten.bincount.default", "aten.to.dtype",
+                                       "aten._to_copy.default"};
+  for (bool found = true; found;) {
+    v = sli_pt_peel(m, v);
+    found = false;
+    for (size_t i = 0; v && v->def && !found && i < SLI_COUNT(counts); i++)
+      found = !strcmp(v->def->target, counts[i]);
+    if (found) v = sli_pt_first(v->def);
+  }
+  return v;
+}
+
+/* Returns whether a call sorts the experts of rows: the products of a later call have its groups.
+ */
+static bool sorts_experts(const sli_import *m, const sli_pt_node *n) {
+  const sli_pt_value *x = sli_pt_first(n);
+  if (x->type.ndim != 1 || sli_pt_floats(x->type.dtype) || sli_pt_flag(n, "descending", false))
+    return false;
+  for (int i = 0; i < m->p->nnodes; i++) {
+    const sli_pt_node *later = m->p->nodes[i];
+    const sli_pt_call *row = sli_pt_call_find(later->target);
+    if (!row || row->emit != sli_emit_grouped) continue;
+    const sli_pt_value *from = counted(m, sli_pt_arg_value(later, "offs"));
+    const sli_pt_node *taken = from ? sli_pt_made_by(m, from, "aten.index.Tensor") : NULL;
+    if (taken) from = sli_pt_first(taken);
+    if (from && (from->def == n || sli_pt_peel(m, from) == sli_pt_peel(m, x))) return true;
+  }
+  return false;
+}
+
 /* Sorting the experts of all rows keeps the rows in order. Other sorts are a top-k of all
  * elements. */
 void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_value *x = sli_pt_first(n);
   bool positions = strstr(row->target, "argsort") != NULL;
-  if (x->type.ndim == 1 && !sli_pt_floats(x->type.dtype)) {
+  if (sorts_experts(m, n) || (x->type.ndim == 1 && sli_made_of(m, x)->sorted)) {
     sli_made *order = sli_made_of(m, n->outs[positions ? 0 : 1]);
     order->sorted = true, order->each = 1;
+    (void)sli_pt_dim(m, n, "dim", 1, 0);
     if (positions) return;
     sli_made *values = sli_made_of(m, n->outs[0]);
     values->tensor = sli_pt_i32(m, x);
@@ -369,7 +408,10 @@ void sli_emit_histc(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
   sli_pt_value *ids = x ? sli_made_of(m, x)->ids : NULL;
-  if (!ids) sli_pt_refuse(m, n, "it is supported for the rows of experts alone");
+  double bins = sli_pt_number(m, n, "bins", 0), low = sli_pt_number(m, n, "min", 0),
+         high = sli_pt_number(m, n, "max", bins - 1), most = sli_pt_number(m, n, "minlength", 0);
+  bool each = low == 0 && high == bins - 1 && most >= 0; /* a bin per expert */
+  if (!ids || !each) sli_pt_refuse(m, n, "it is supported for the rows of experts alone");
   else sli_made_of(m, n->outs[0])->ids = ids;
 }
 
@@ -377,8 +419,11 @@ void sli_emit_histc(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 void sli_emit_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
-  const sli_pt_value *at = only_index(n, &dim);
-  if (at && sli_made_of(m, at)->sorted) {
+  const sli_pt_value *at = only_index(n, &dim), *values = sli_pt_arg_value(n, "values");
+  const sli_pt_array *numbers = values ? sli_constant(m, values) : NULL;
+  (void)sli_pt_first(n); /* overwritten as a whole */
+  if (at && sli_made_of(m, at)->sorted && numbers &&
+      counts_along(numbers, 1, at->type.dim[0]) == 0) {
     sli_made *order = sli_made_of(m, n->outs[0]);
     order->sorted = true, order->each = 1;
   } else sli_pt_refuse(m, n, "it is supported for orders of the rows of experts alone");

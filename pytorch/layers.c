@@ -233,7 +233,12 @@ void sli_emit_layer_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
 void sli_emit_rms_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   sl_tensor *x = sli_pt_in(m, n, "input"), *gain = sli_pt_in(m, n, "weight");
+  int64_t shape[SLI_PT_DIMS];
   if (!x) return;
+  if (sli_pt_wholes(m, n, "normalized_shape", SLI_PT_DIMS, shape) != 1) {
+    sli_pt_refuse(m, n, "norms over several dims are not supported");
+    return;
+  }
   double eps = sli_pt_number(m, n, "eps", 0x1p-23);
   sli_pt_out(m, n, 0,
              sl_rmsnorm_at(m->at, m->g, x, or_filled(m, gain, sl_dim(x, -1), 1), (float)eps));
@@ -330,7 +335,9 @@ void sli_emit_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   int dims = x->type.ndim - 2;
   bool largest = row->op == &sl_op_max_pool, ceils = sli_pt_flag(n, "ceil_mode", false);
   sl_window window = {0};
-  if (sli_pt_number(m, n, "dilation", 1) != 1) {
+  int64_t apart[2];
+  read_pair(m, n, "dilation", dims, 1, apart);
+  if ((dims == 2 && apart[0] != 1) || apart[1] != 1) {
     sli_pt_refuse(m, n, "dilation is not supported");
     return;
   }

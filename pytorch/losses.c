@@ -106,9 +106,10 @@ sl_tensor *sli_of_soft_margin(sli_import *m, const sli_pt_node *n) {
 /* e^x - t x, or x - t log(x + eps). */
 sl_tensor *sli_of_poisson_nll(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = first(m, n), *t = target(m, n);
+  double eps = sli_pt_number(m, n, "eps", 1e-8);
   if (sli_pt_flag(n, "full", false)) return NULL;
   if (sli_pt_flag(n, "log_input", true)) return TWO(sub, ONE(exp, x), MUL(t, x));
-  return TWO(sub, x, MUL(t, ONE(log, SHIFT(x, sli_pt_number(m, n, "eps", 1e-8)))));
+  return TWO(sub, x, MUL(t, ONE(log, SHIFT(x, eps))));
 }
 
 /* ---- of distances --------------------------------------------------------------------------- */

@@ -9,13 +9,11 @@
 
 /* Returns a call's argument, if it is a tensor. */
 static const sli_pt_value *tensor_arg(const sli_pt_node *n, int i) {
-  return i < n->nargs && n->args[i].kind == SLI_PT_VALUE && !n->args[i].value->symbol
-             ? n->args[i].value
-             : NULL;
+  return i < n->nargs ? sli_pt_arg_value(n, n->args[i].name) : NULL;
 }
 
 static bool number_arg(const sli_import *m, const sli_pt_node *n, int i, double *out) {
-  return i < n->nargs && sli_pt_scalar(m, &n->args[i], out);
+  return i < n->nargs && sli_pt_scalar(m, sli_pt_arg_find(n, n->args[i].name), out);
 }
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-5 * fabs(b); }
@@ -116,7 +114,8 @@ static const sli_pt_value *half_turned(const sli_import *m, const sli_pt_value *
   int64_t half = x->type.dim[3] / 2;
   bool halves = sli_pt_dim(m, cat, "dim", 4, 0) == 3 && sli_pt_dim(m, high, "dim", 4, 0) == 3 &&
                 sli_pt_dim(m, low, "dim", 4, 0) == 3 && sli_pt_whole(m, high, "start", 0) == half &&
-                sli_pt_whole(m, low, "start", 0) == 0 && sli_pt_whole(m, low, "end", -1) == half;
+                sli_pt_whole(m, low, "start", 0) == 0 && sli_pt_whole(m, low, "end", -1) == half &&
+                sli_pt_whole(m, high, "step", 1) == 1 && sli_pt_whole(m, low, "step", 1) == 1;
   return halves && 2 * half == x->type.dim[3] ? x : NULL;
 }
 
@@ -153,6 +152,7 @@ static bool rotary_base(const sli_pt_array *c, const sli_pt_array *s, double *th
 
 /* x * cos + half_turned(x) * sin, for x [B, H, T, D]. */
 static bool match_rotary(const sli_import *m, const sli_pt_node *n, sli_match *out) {
+  if (!sli_pt_plain(n)) return false;
   for (int i = 0; i < 2; i++) {
     const sli_pt_node *plain = sli_pt_made_by(m, tensor_arg(n, i), "aten.mul.Tensor");
     const sli_pt_node *turned = sli_pt_made_by(m, tensor_arg(n, 1 - i), "aten.mul.Tensor");

@@ -916,8 +916,14 @@ sl_status sli_pt_input_read(const sli_pt_program *p, const sli_pt_input *in, voi
   return status;
 }
 
-const sli_pt_arg *sli_pt_arg_find(const sli_pt_node *n, const char *name) {
+sli_pt_arg *sli_pt_arg_peek(const sli_pt_node *n, const char *name) {
   for (int i = 0; i < n->nargs; i++)
     if (!strcmp(n->args[i].name, name)) return n->args[i].kind ? &n->args[i] : NULL;
   return NULL;
+}
+
+const sli_pt_arg *sli_pt_arg_find(const sli_pt_node *n, const char *name) {
+  sli_pt_arg *arg = sli_pt_arg_peek(n, name);
+  if (arg) arg->read = true;
+  return arg;
 }

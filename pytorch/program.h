@@ -67,6 +67,7 @@ typedef enum sli_pt_kind {
 typedef struct sli_pt_arg {
   const char *name; /* parameter's name; NULL in a list */
   sli_pt_kind kind;
+  bool read; /* since sli_pt_forget_arguments() */
   union {
     sli_pt_value *value;
     int64_t i;
@@ -136,8 +137,10 @@ sl_status sli_pt_input_read(const sli_pt_program *p, const sli_pt_input *in, voi
 /* Reads `count` of these elements, starting at element `first`. Any thread. */
 sl_status sli_pt_input_part(const sli_pt_program *p, const sli_pt_input *in, int64_t first,
                             int64_t count, void *out);
-/* Finds an argument by its parameter's name, or returns NULL. */
+/* Finds an argument by its parameter's name, or returns NULL. It counts as read. */
 const sli_pt_arg *sli_pt_arg_find(const sli_pt_node *n, const char *name);
+/* Finds an argument without reading it. */
+sli_pt_arg *sli_pt_arg_peek(const sli_pt_node *n, const char *name);
 int64_t sli_pt_elements(const sli_pt_type *type);
 
 #endif

@@ -422,13 +422,11 @@ void sli_emit_upsample(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   const sli_pt_type *to = &n->outs[0]->type;
-  for (int d = 2; t && d < x->type.ndim; d++) {
-    if (to->dim[d] % x->type.dim[d]) {
-      sli_pt_out(m, n, 0, sli_pt_nearest(m, n));
-      return;
-    }
-    t = repeat_each(m, t, d, to->dim[d] / x->type.dim[d]);
+  if (!sli_pt_repeats_positions(m, n)) {
+    sli_pt_out(m, n, 0, sli_pt_nearest(m, n));
+    return;
   }
+  for (int d = 2; t && d < x->type.ndim; d++) t = repeat_each(m, t, d, to->dim[d] / x->type.dim[d]);
   sli_pt_out(m, n, 0, t);
 }
 
