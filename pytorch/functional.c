@@ -5,43 +5,10 @@
 #include <string.h>
 
 #include "pytorch/import.h"
-
-/* Views: calls whose result shares its elements with the first argument. `puts`: a write to the
- * view can be converted to a write to the whole. */
-static const struct view {
-  const char *target;
-  bool puts;
-} views[] = {{"aten.slice.Tensor", true},
-             {"aten.select.int", true},
-             {"aten.alias.default", true},
-             {"aten.detach.default", true},
-             {"aten.view.default", true},
-             {"aten.unsqueeze.default", true},
-             {"aten.squeeze.dim", true},
-             {"aten.reshape.default", false},
-             {"aten.transpose.int", false},
-             {"aten.permute.default", false},
-             {"aten.expand.default", false},
-             {"aten.t.default", false},
-             {"aten.split_with_sizes.default", false},
-             {"aten.split.Tensor", false},
-             {"aten.chunk.default", false}};
-
-static const struct view *find_view(const sli_pt_node *n) {
-  for (size_t i = 0; i < SLI_COUNT(views); i++)
-    if (!strcmp(n->target, views[i].target)) return &views[i];
-  return NULL;
-}
+#include "pytorch/sharing.h"
 
 static sli_pt_value *first_value(const sli_pt_node *n) {
   return n->nargs && n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;
-}
-
-/* Returns true for "aten.copy_.default": a method whose name ends with one underscore. */
-static bool writes_in_place(const char *target) {
-  const char *dot = strrchr(target, '.');
-  return dot && dot - target > 2 && dot[-1] == '_' && dot[-2] != '_' &&
-         !strncmp(target, "aten.", 5);
 }
 
 typedef struct rewrite {
@@ -54,16 +21,11 @@ typedef struct rewrite {
   int *written;         /* [values] number of writes to each */
   int *seen;            /* [values] for a view: writes to the whole when the view was made */
   sli_pt_value **same;  /* [values] for a write's result: the tensor that was written; or NULL */
+  const sli_pt_node **lent; /* [values] call whose result may share elements with it; or NULL */
+  bool *shown;              /* [values] a view of it was made */
+  bool *learned;            /* [values] PyTorch keeps a gradient for it */
   size_t room;
 } rewrite;
-
-/* Finds the call that computes the result of an in-place call, or returns the same name if there is
- * none. */
-static const char *with_result(const rewrite *w, const char *target) {
-  const char *dot = strrchr(target, '.');
-  const char *name = sli_arena_format(&w->p->arena, "%.*s%s", (int)(dot - target - 1), target, dot);
-  return sli_pt_call_find(name) ? name : target;
-}
 
 static void make_room(rewrite *w) {
   size_t count = (size_t)w->p->nvalues, old = w->room;
@@ -74,17 +36,35 @@ static void make_room(rewrite *w) {
   w->written = sli_realloc(w->written, w->room, sizeof *w->written);
   w->seen = sli_realloc(w->seen, w->room, sizeof *w->seen);
   w->same = sli_realloc(w->same, w->room, sizeof *w->same);
+  w->lent = sli_realloc(w->lent, w->room, sizeof *w->lent);
+  w->shown = sli_realloc(w->shown, w->room, sizeof *w->shown);
+  w->learned = sli_realloc(w->learned, w->room, sizeof *w->learned);
   memset(w->now + old, 0, (w->room - old) * sizeof *w->now);
   memset(w->whole + old, 0, (w->room - old) * sizeof *w->whole);
   memset(w->written + old, 0, (w->room - old) * sizeof *w->written);
   memset(w->seen + old, 0, (w->room - old) * sizeof *w->seen);
   memset(w->same + old, 0, (w->room - old) * sizeof *w->same);
+  memset(w->lent + old, 0, (w->room - old) * sizeof *w->lent);
+  memset(w->shown + old, 0, (w->room - old) * sizeof *w->shown);
+  memset(w->learned + old, 0, (w->room - old) * sizeof *w->learned);
+}
+
+static bool any_learned(const rewrite *w, const sli_pt_arg *args, int count) {
+  bool any = false;
+  for (int i = 0; i < count && !any; i++)
+    if (args[i].kind == SLI_PT_LIST) any = any_learned(w, args[i].list.of, args[i].list.count);
+    else any = args[i].kind == SLI_PT_VALUE && w->learned[args[i].value->id];
+  return any;
 }
 
 static void append(rewrite *w, sli_pt_node *n) {
   SLI_GROW(w->out, (size_t)w->count, w->capacity);
   n->id = w->count;
   w->out[w->count++] = n;
+  bool learned =
+      !n->no_grad && strcmp(n->target, "aten.detach.default") && any_learned(w, n->args, n->nargs);
+  for (int i = 0; i < n->nouts; i++)
+    if (n->outs[i]) w->learned[n->outs[i]->id] = learned && sli_pt_floats(n->outs[i]->type.dtype);
 }
 
 static sli_pt_value *new_value(rewrite *w, const sli_pt_value *like, sli_pt_node *def) {
@@ -148,6 +128,12 @@ static void renew_args(rewrite *w, sli_pt_arg *args, int count) {
       args[i].value = newest(w, args[i].value);
 }
 
+static sl_status refuse(const rewrite *w, const sli_pt_node *n, const char *what, const char *by) {
+  return sl_fail(
+      SL_E_UNSUPPORTED, "%s: %s at %s:%d %s%s, which is not supported; write out of place",
+      sli_archive_path(w->p->archive), n->target, n->file ? n->file : "?", n->line, what, by);
+}
+
 /* Sets the contents of v, and updates the part of the whole that it is a view of. */
 static sl_status write_back(rewrite *w, const sli_pt_node *n, sli_pt_value *v,
                             sli_pt_value *contents) {
@@ -155,20 +141,10 @@ static sl_status write_back(rewrite *w, const sli_pt_node *n, sli_pt_value *v,
   w->written[v->id]++;
   sli_pt_value *whole = w->whole[v->id];
   if (!whole) return SL_OK;
-  const sli_pt_node *view = v->def;
-  const struct view *known = find_view(view);
-  if (!known || !known->puts)
-    return sl_fail(
-        SL_E_UNSUPPORTED, "%s: %s at %s:%d writes into a view that %s made, which is not supported",
-        sli_archive_path(w->p->archive), n->target, n->file ? n->file : "?", n->line, view->target);
   sli_pt_node *put = sli_arena_alloc(&w->p->arena, sizeof *put);
   *put = *n;
-  put->target = sli_arena_format(&w->p->arena, "put.%s", view->target);
-  put->nargs = view->nargs + 1;
-  put->args = sli_arena_alloc(&w->p->arena, (size_t)(put->nargs + 1) * sizeof *put->args);
-  memcpy(put->args, view->args, (size_t)view->nargs * sizeof *put->args);
-  put->args[0].value = newest(w, whole);
-  put->args[view->nargs] = (sli_pt_arg){.name = "put", .kind = SLI_PT_VALUE, .value = contents};
+  if (!sli_pt_write_through(&w->p->arena, v, newest(w, whole), contents, put))
+    return refuse(w, n, "writes into a view that is made by ", v->def->target);
   put->nouts = 1;
   put->outs = sli_arena_alloc(&w->p->arena, sizeof *put->outs);
   put->outs[0] = new_value(w, whole, put);
@@ -178,26 +154,91 @@ static sl_status write_back(rewrite *w, const sli_pt_node *n, sli_pt_value *v,
   return status;
 }
 
+static sli_pt_value *root(const rewrite *w, sli_pt_value *v) {
+  for (v = variable(w, v); v && w->whole[v->id];) v = variable(w, w->whole[v->id]);
+  return v;
+}
+
+/* Returns whether a view passes no gradient to the whole. */
+static bool without_gradient(const rewrite *w, const sli_pt_value *v) {
+  for (; w->whole[v->id]; v = w->whole[v->id])
+    if (!strcmp(v->def->target, "aten.detach.default")) return true;
+  return false;
+}
+
+static const sli_pt_value *newest_of(const rewrite *w, const sli_pt_value *whole) {
+  return w->now[whole->id] ? w->now[whole->id] : whole;
+}
+
+/* Refuses a write whose effect is not known in full. */
+static sl_status check_write(const rewrite *w, const sli_pt_node *n, const char *target,
+                             sli_pt_value *v) {
+  sli_pt_value *whole = root(w, v);
+  const sli_pt_input *in = whole->input;
+  if (w->lent[whole->id])
+    return refuse(w, n, "writes into a tensor that may share elements with the result of ",
+                  w->lent[whole->id]->target);
+  if (in && (in->role == SLI_PT_PARAM || in->role == SLI_PT_CONSTANT))
+    return refuse(w, n,
+                  in->role == SLI_PT_PARAM ? "writes into parameter " : "writes into constant ",
+                  in->name);
+  if (w->learned[newest_of(w, whole)->id] && (n->no_grad || without_gradient(w, v)))
+    return refuse(w, n, "writes without a gradient into a tensor that has one", "");
+  sli_pt_node in_shape = *n;
+  in_shape.target = target;
+  bool reshapes = sli_pt_sharing_of(&in_shape) == SLI_PT_VIEW;
+  if (reshapes && (w->whole[v->id] || w->shown[v->id]))
+    return refuse(w, n, "changes the shape of a tensor that has views", "");
+  return SL_OK;
+}
+
+static void lend(rewrite *w, const sli_pt_node *n, const sli_pt_arg *args, int count) {
+  for (int i = 0; i < count; i++)
+    if (args[i].kind == SLI_PT_LIST) lend(w, n, args[i].list.of, args[i].list.count);
+    else if (args[i].kind == SLI_PT_VALUE && !args[i].value->symbol)
+      w->lent[root(w, args[i].value)->id] = n;
+}
+
+/* Notes the tensors whose elements the results of a call share. */
+static void note_sharing(rewrite *w, const sli_pt_node *n, sli_pt_value *first) {
+  bool tensors = false;
+  for (int i = 0; i < n->nouts; i++) tensors |= n->outs[i] && !n->outs[i]->symbol;
+  sli_pt_sharing sharing = tensors ? sli_pt_sharing_of(n) : SLI_PT_FRESH;
+  if (sharing == SLI_PT_UNCERTAIN) lend(w, n, n->args, n->nargs);
+  if (sharing == SLI_PT_VIEW) w->shown[first->id] = true;
+  for (int i = 0; sharing != SLI_PT_FRESH && i < n->nouts; i++) {
+    if (!n->outs[i] || n->outs[i]->symbol) continue;
+    if (sharing == SLI_PT_UNCERTAIN) w->lent[n->outs[i]->id] = n;
+    else w->whole[n->outs[i]->id] = first, w->seen[n->outs[i]->id] = writes_to(w, first);
+  }
+}
+
 static sl_status rewrite_node(rewrite *w, sli_pt_node *n) {
   sli_pt_value *first = variable(w, first_value(n));
-  sli_pt_value *target = writes_in_place(n->target) ? first : NULL;
-  if (target) n->target = with_result(w, n->target);
+  if (sli_pt_writes_unseen(n)) return refuse(w, n, "may write into its arguments", "");
+  sli_pt_value *target = sli_pt_writes_in_place(n) ? first : NULL;
+  const char *result = n->target;
+  if (target) {
+    const char *name = sli_pt_out_of_place(&w->p->arena, n->target);
+    sl_status status = check_write(w, n, name, target);
+    if (status) return status;
+    result = name;
+  } else note_sharing(w, n, first);
   renew_args(w, n->args, n->nargs);
   append(w, n);
-  sli_pt_value *of = find_view(n) ? first : NULL;
-  for (int i = 0; of && i < n->nouts; i++) {
-    if (!n->outs[i]) continue;
-    w->whole[n->outs[i]->id] = of;
-    w->seen[n->outs[i]->id] = writes_to(w, of);
-  }
-  if (!target || n->nouts != 1 || !n->outs[0]) return SL_OK;
+  if (!target) return SL_OK;
   w->same[n->outs[0]->id] = target;
-  return write_back(w, n, target, n->outs[0]);
+  sl_status status = write_back(w, n, target, n->outs[0]);
+  n->target = result;
+  return status;
 }
 
 sl_status sli_pt_functional(sli_pt_program *p) {
   rewrite w = {.p = p, .value_capacity = (size_t)p->nvalues};
   make_room(&w);
+  for (int i = 0; i < p->ninputs; i++)
+    w.learned[p->inputs[i].value->id] =
+        p->inputs[i].role == SLI_PT_PARAM && p->inputs[i].value->type.trained;
   sl_status status = SL_OK;
   for (int i = 0; i < p->nnodes && !status; i++) status = rewrite_node(&w, p->nodes[i]);
   for (int i = 0; i < p->nouts && !status; i++) p->outs[i] = newest(&w, p->outs[i]);
@@ -211,6 +252,9 @@ sl_status sli_pt_functional(sli_pt_program *p) {
   free(w.written);
   free(w.seen);
   free(w.same);
+  free(w.lent);
+  free(w.shown);
+  free(w.learned);
   free(p->nodes);
   p->nodes = w.out;
   p->nnodes = w.count;

@@ -63,6 +63,7 @@ struct sli_pt_call {
   const sl_op *op;
   const char *becomes;                                   /* for the documentation */
   sl_tensor *(*of)(sli_import *m, const sli_pt_node *n); /* makes the result; NULL if refused */
+  bool fresh; /* the results share no elements with the arguments */
 };
 /* Returns a row by index, or NULL after the last. */
 const sli_pt_call *sli_pt_call_at(int i);

@@ -49,7 +49,8 @@ typedef struct reader {
   size_t capacity, nodes_capacity;
   size_t *table; /* open addressing: 1 + index in values */
   size_t slots;
-  int depth; /* nesting depth of graphs */
+  int depth;    /* nesting depth of graphs */
+  bool no_grad; /* within torch.no_grad() */
 } reader;
 
 /* Reads a size: a number, or an expression with its value in the example. */
@@ -93,6 +94,20 @@ static sl_status read_type(const reader *r, const cJSON *meta, sli_pt_type *out)
   return SL_OK;
 }
 
+/* Returns whether the strides of a tensor are those of a row-major array. */
+static bool is_dense(const cJSON *meta, const sli_pt_type *type) {
+  const cJSON *strides = cJSON_GetObjectItemCaseSensitive(meta, "strides");
+  int64_t expected = 1;
+  for (int d = type->ndim - 1; d >= 0; d--) {
+    const cJSON *number =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(strides, d), "as_int");
+    if (type->dim[d] == 1) continue;
+    if (!cJSON_IsNumber(number) || number->valuedouble != (double)expected) return false;
+    expected *= type->dim[d];
+  }
+  return true;
+}
+
 /* ---- names --------------------------------------------------------------------------------- */
 
 static size_t name_slot(const reader *r, const char *name) {
@@ -131,6 +146,7 @@ static sl_status read_values(reader *r, const cJSON *graph) {
     sli_pt_value *v = add_value(r, item->string);
     status = read_type(r, item, &v->type);
     if (status) return status;
+    v->dense = is_dense(item, &v->type);
     r->table[name_slot(r, v->name)] = (size_t)v->id + 1;
   }
   cJSON_ArrayForEach(item, r->symbols) {
@@ -371,6 +387,7 @@ static sli_pt_node *add_node(reader *r, const char *target) {
   n->target = target;
   n->module = "";
   n->id = p->nnodes;
+  n->no_grad = r->no_grad;
   SLI_GROW(p->nodes, (size_t)p->nnodes, r->nodes_capacity);
   p->nodes[p->nnodes++] = n;
   return n;
@@ -398,6 +415,7 @@ static sl_status pass_on(reader *r, const cJSON *item, const char *target, sli_p
 typedef struct region {
   const cJSON *graph, *operands, *outputs; /* operands: the first argument after the graph */
   const char *leaves;                      /* target of the calls that pass its results on */
+  bool no_grad;
 } region;
 
 /* Names of an inner graph, which hide those of the outer one while it is read. */
@@ -481,9 +499,12 @@ static sl_status read_region(reader *r, const region *of) {
   }
   if (!status) {
     scope outer = enter_scope(r);
+    const bool no_grad = r->no_grad;
+    r->no_grad = of->no_grad;
     r->depth++;
     status = read_inside(r, of, operands, count, results, outs);
     r->depth--;
+    r->no_grad = no_grad;
     leave_scope(r, &outer);
   }
   free(operands);
@@ -492,17 +513,18 @@ static sl_status read_region(reader *r, const region *of) {
 
 /* Finds the graph of a call that only affects how it is computed: torch.no_grad(), and autocast,
  * whose smaller types are computed as f32. Returns false for any other call. */
-static bool find_region(const char *target, const cJSON *inputs, const cJSON *outputs,
-                        region *out) {
+static bool find_region(const reader *r, const char *target, const cJSON *inputs,
+                        const cJSON *outputs, region *out) {
   bool grad = !strcmp(target, "torch.ops.higher_order.wrap_with_set_grad_enabled");
   if (!grad && strcmp(target, "torch.ops.higher_order.wrap_with_autocast")) return false;
-  *out = (region){.outputs = outputs, .leaves = "aten.alias.default"};
+  *out = (region){.outputs = outputs, .leaves = "aten.alias.default", .no_grad = r->no_grad};
   const cJSON *item;
   cJSON_ArrayForEach(item, inputs) {
     const cJSON *arg = cJSON_GetObjectItemCaseSensitive(item, "arg");
     const cJSON *graph = cJSON_GetObjectItemCaseSensitive(arg, "as_graph");
     const cJSON *flag = cJSON_GetObjectItemCaseSensitive(arg, "as_bool");
-    if (grad && cJSON_IsFalse(flag)) out->leaves = "aten.detach.default";
+    if (grad && flag) out->no_grad = cJSON_IsFalse(flag);
+    if (out->no_grad) out->leaves = "aten.detach.default";
     if (!graph) continue;
     out->graph = cJSON_GetObjectItemCaseSensitive(graph, "graph");
     out->operands = item->next;
@@ -525,7 +547,7 @@ static sl_status read_node(reader *r, const cJSON *item) {
   if (!status && metadata) status = sli_json_pick(&r->doc, metadata, details, SLI_COUNT(details));
   if (status) return status;
   region inner;
-  if (find_region(target, inputs, outputs, &inner)) return read_region(r, &inner);
+  if (find_region(r, target, inputs, outputs, &inner)) return read_region(r, &inner);
   sli_pt_node *n = add_node(r, sli_arena_strdup(&p->arena, plain_target(target)));
   n->module = innermost_module(&p->arena, stack);
   innermost_line(&p->arena, trace, n);
@@ -591,6 +613,10 @@ static sl_status read_output(reader *r, const cJSON *item) {
         p->inputs[i].mutated = v;
     return status;
   }
+  if (!strcmp(only->string, "user_input_mutation")) return SL_OK; /* a step has inputs of its own */
+  if (strcmp(only->string, "user_output") && strcmp(only->string, "loss_output"))
+    return sli_json_fail(&r->doc, item, "an output of a kind that is not supported: %s",
+                         only->string);
   const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(arg, "as_tensor");
   if (!tensor) tensor = cJSON_GetObjectItemCaseSensitive(arg, "name") ? arg : NULL;
   if (!tensor) return SL_OK; /* a number or None among the outputs */

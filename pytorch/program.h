@@ -86,6 +86,7 @@ struct sli_pt_value {
   bool symbol;         /* a number instead of a tensor */
   sli_pt_type type;    /* for a tensor */
   int64_t hint;        /* for a symbol: its value when exported */
+  bool dense;          /* for a tensor: its elements were in row-major order when exported */
   sli_pt_node *def;    /* NULL for an input of the program */
   int output;          /* index among the outputs of def */
   sli_pt_input *input; /* or NULL */
@@ -100,6 +101,7 @@ struct sli_pt_node {
   const char *module; /* path of the innermost module, "model.h.3.attn" */
   const char *file;   /* Python file and line of the call; NULL if unknown */
   int line, id;
+  bool no_grad; /* within torch.no_grad() */
 };
 
 /* Origin of a value that no call makes. */
