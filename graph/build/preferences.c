@@ -108,9 +108,7 @@ static sl_status read_pairs(dpo *d, const char *paths, int64_t context, int64_t 
                                      .vocab = vocab,
                                      .tokenizer = d->from.tokenizer,
                                      .end = d->from.end,
-                                     .render = d->from.render,
-                                     .chat_end = d->from.chat_end,
-                                     .ctx = d->from.ctx,
+                                     .template = d->from.chat_template,
                                      .drop = d->from.drop};
   SLI_TRY(sli_pairs_open(&options, out));
   SLI_GROW(d->read, d->count, d->capacity);

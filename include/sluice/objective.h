@@ -67,17 +67,14 @@ sl_tensor *sl_answer_logprobs(sl_graph *g, sl_tensor *logits, sl_tensor *targets
  * rows. */
 sl_tensor *sl_dpo_loss(sl_graph *g, sl_tensor *own, sl_tensor *reference, const sl_dpo *settings);
 
-/* Preference pairs, read from files of JSON lines, {"prompt", "chosen", "rejected"}. */
+/* Preference pairs, read from files of JSON lines, {"prompt", "chosen", "rejected"}. A prompt of
+ * messages is rendered together with its answer, by a chat template. */
 typedef struct sl_preferences {
-  const char *paths;     /* one per line */
-  const char *tokenizer; /* a tokenizer.json; NULL: bytes are tokens */
-  const char *end;       /* text appended to the answer if the prompt is text; NULL: none */
-  /* Renders messages, a JSON array, as the text that an answer continues; the library frees *text
-   * with free(). NULL: all prompts must be texts. */
-  sl_status (*render)(void *ctx, const char *messages, size_t bytes, char **text);
-  const char *chat_end; /* text appended to the answer if the prompt is messages; NULL: none */
-  void *ctx;
-  bool drop; /* drops pairs longer than the context, instead of failing */
+  const char *paths;         /* one per line */
+  const char *tokenizer;     /* a tokenizer.json; NULL: bytes are tokens */
+  const char *end;           /* text appended to the answer if the prompt is text; NULL: none */
+  const char *chat_template; /* name of a template, or its file; NULL: that of the tokenizer */
+  bool drop;                 /* drops pairs longer than the context, instead of failing */
 } sl_preferences;
 
 /* Creates the objective; the strings must outlive it. Files are read when a model is built. */

@@ -22,7 +22,8 @@ typedef struct chats_job {
   sli_chats *c;
   const chats_line *line;
   size_t count, first; /* messages; those before `first` are a prompt */
-  bool *answers;       /* [count] */
+  bool *answers;       /* [count] is an answer */
+  bool *learned;       /* [count] is learned */
   bool plain, tools;
   char *prompt, *text; /* prompt: the first of two texts; text: the whole text */
   chats_tokens *out;
@@ -118,7 +119,7 @@ static sl_status find_answers(const chats_job *j) {
   set_marks(j, 0, 0, 0);
   for (size_t i = j->first; i < j->count; i++) {
     size_t begin = 0, end = 0;
-    if (!j->answers[i]) continue;
+    if (!j->learned[i]) continue;
     SLI_TRY(find_begin(j, i, &begin));
     SLI_TRY(find_end(j, i, &end));
     set_marks(j, begin, end, 1);
@@ -128,10 +129,10 @@ static sl_status find_answers(const chats_job *j) {
 
 /* ---- marked answers -------------------------------------------------------------------------- */
 
-/* Returns whether a completion consists of answers only. */
+/* Returns whether a completion consists of learned answers only. */
 static bool only_answers(const chats_job *j) {
   size_t i = j->first;
-  while (i < j->count && j->answers[i]) i++;
+  while (i < j->count && j->learned[i]) i++;
   return j->first && i == j->count;
 }
 
@@ -146,9 +147,50 @@ static sl_status keep_completion(const chats_job *j) {
   return SL_OK;
 }
 
+static bool same_span(const char *a, sli_text_span in_a, const char *b, sli_text_span in_b) {
+  size_t bytes = in_a.end - in_a.begin;
+  return in_b.end - in_b.begin == bytes && !memcmp(a + in_a.begin, b + in_b.begin, bytes);
+}
+
+/* Counts the marked answers of the first messages, which must be those of the whole chat. */
+static sl_status count_spans(const chats_job *j, size_t messages, const sli_text_spans *all,
+                             size_t *count) {
+  sli_text_spans some = {0};
+  char *text = NULL;
+  *count = 0;
+  if (!messages) return SL_OK;
+  sl_status status = render(j, messages, true, &some, &text);
+  bool same = some.count <= all->count;
+  for (size_t i = 0; i < some.count && same && !status; i++)
+    same = same_span(text, some.items[i], j->text, all->items[i]);
+  if (!status && !same)
+    status = sl_fail(SL_E_INPUT,
+                     "%s: message %zu is not learned, but the chat template %s renders it in "
+                     "another way within the chat, so it cannot be left out",
+                     j->line->place, messages - 1, sli_chat_name(j->c->chat));
+  *count = some.count;
+  free(some.items);
+  free(text);
+  return status;
+}
+
+/* Removes the marked parts of answers that are not learned. */
+static sl_status drop_unlearned(const chats_job *j, sli_text_spans *all) {
+  for (size_t i = j->count; i-- > 0;) {
+    size_t begin, end;
+    if (!j->answers[i] || j->learned[i] || i < j->first) continue;
+    SLI_TRY(count_spans(j, i, all, &begin));
+    SLI_TRY(count_spans(j, i + 1, all, &end));
+    memmove(all->items + begin, all->items + end, (all->count - end) * sizeof *all->items);
+    all->count -= end - begin;
+  }
+  return SL_OK;
+}
+
 static sl_status take_marks(chats_job *j) {
   sli_text_spans answers = {0};
   sl_status status = render(j, j->count, true, &answers, &j->text);
+  if (!status) status = drop_unlearned(j, &answers);
   if (!status) {
     status = sli_tokenizer_encode_marked(j->c->tokenizer, j->text, strlen(j->text), &answers,
                                          &j->out->tokens, &j->out->marks);
@@ -181,8 +223,11 @@ static sl_status begin(chats_job *j) {
     j->plain = values.plain;
     j->tools = values.of.tools.kind != SLI_NONE;
     j->answers = sli_calloc(j->count + 1, sizeof *j->answers);
-    for (size_t i = 0; i < j->count; i++)
+    j->learned = sli_calloc(j->count + 1, sizeof *j->learned);
+    for (size_t i = 0; i < j->count; i++) {
       j->answers[i] = sli_chats_is_answer(v, sli_value_item(values.of.messages, i));
+      j->learned[i] = sli_value_item(values.learned, i).truth;
+    }
     if (values.plain) join_texts(j, &values);
   }
   sli_values_destroy(v);
@@ -212,6 +257,7 @@ sl_status sli_chats_tokens(sli_chats *c, const chats_line *line, chats_tokens *o
   sl_status status = begin(&j);
   if (!status) status = make_tokens(&j);
   free(j.answers);
+  free(j.learned);
   free(j.prompt);
   free(j.text);
   if (status) sli_chats_tokens_fini(out);

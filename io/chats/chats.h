@@ -52,8 +52,15 @@ enum { SLI_CHATS_LEARNED = INT32_MIN }; /* set in a token that is learned */
  *     {"messages": [{"role": ..., "content": ...}, ...], "tools": [...]}
  *     {"prompt": ..., "completion": ...}, both texts or both lists of messages
  *     {"conversations": [{"from": "human", "value": ...}, ...]}
- * and empty lines are skipped. SL_E_INPUT names the file, the line, and the reason. */
+ * and empty lines are skipped. A message with "weight": 0, "train": false and the like is not
+ * learned; keys that neither the reader nor the template knows are refused. SL_E_INPUT names the
+ * file, the line, and the reason. */
 sl_status sli_chats_encode(sli_chats *c, const char *path, const char *text, size_t bytes,
                            sli_token_row *out);
+/* Appends the tokens of a preference to messages, a line {"prompt", "chosen", "rejected"}: prompt
+ * and answer as the template renders them. `answer` is "chosen" or "rejected". *prompt is the
+ * number of tokens before the answer. */
+sl_status sli_chats_preference(sli_chats *c, const char *place, const char *text,
+                               const char *answer, sli_token_row *out, size_t *prompt);
 
 #endif

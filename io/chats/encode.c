@@ -74,8 +74,9 @@ static sl_status add_chat(const sli_chats *c, const chats_line *line, const chat
   SLI_TRY(check_tokens(c, line, tokens));
   for (size_t i = 1; i < tokens->count; i++) learned |= all || t->marks.items[i];
   if (!learned)
-    return sl_fail(SL_E_INPUT, "%s: nothing to learn: %s", line->place,
-                   all ? "it has no two tokens" : "none of its messages is an answer");
+    return sl_fail(
+        SL_E_INPUT, "%s: nothing to learn: %s", line->place,
+        all ? "it has no two tokens" : "none of its messages is an answer that is learned");
   sli_token_row_add(out, (int32_t)tokens->count);
   for (size_t i = 0; i < tokens->count; i++) {
     bool learn = all || t->marks.items[i];
@@ -84,12 +85,35 @@ static sl_status add_chat(const sli_chats *c, const chats_line *line, const chat
   return SL_OK;
 }
 
+/* Returns a line, with what its reading depends on. */
+static chats_line line_at(const sli_chats *c, const char *place, const char *text, size_t bytes) {
+  return (chats_line){.place = place,
+                      .text = text,
+                      .bytes = bytes,
+                      .template = c->chat ? sli_chat_text(c->chat) : NULL,
+                      .all = c->options.all};
+}
+
 static sl_status encode_line(sli_chats *c, const chats_line *line, sli_token_row *out) {
   chats_tokens t;
   SLI_TRY(sli_json_scan(line->place, line->text, line->bytes, 0));
   SLI_TRY(sli_chats_tokens(c, line, &t));
   sl_status status = add_chat(c, line, &t, out);
   sli_chats_tokens_fini(&t);
+  return status;
+}
+
+sl_status sli_chats_preference(sli_chats *c, const char *place, const char *text,
+                               const char *answer, sli_token_row *out, size_t *prompt) {
+  chats_line line = line_at(c, place, text, strlen(text));
+  sli_token_row row = {0};
+  line.answer = answer;
+  sl_status status = encode_line(c, &line, &row);
+  size_t count = status ? 0 : (size_t)row.items[0], begin = 1;
+  while (begin <= count && row.items[begin] >= 0) begin++;
+  for (size_t i = 1; i <= count; i++) sli_token_row_add(out, row.items[i] & ~SLI_CHATS_LEARNED);
+  *prompt = begin - 1;
+  free(row.items);
   return status;
 }
 
@@ -106,7 +130,7 @@ sl_status sli_chats_encode(sli_chats *c, const char *path, const char *text, siz
     const char *end = memchr(text + at, '\n', bytes - at);
     size_t n = end ? (size_t)(end - text) - at : bytes - at;
     char *place = sli_format("%s:%d", path, number);
-    const chats_line line = {place, text + at, n};
+    const chats_line line = line_at(c, place, text + at, n);
     if (!is_blank(line.text, n)) status = encode_line(c, &line, out);
     free(place);
     at += n + 1;

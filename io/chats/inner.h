@@ -19,13 +19,18 @@ struct sli_chats {
 typedef struct chats_line {
   const char *place, *text;
   size_t bytes;
+  const char
+      *answer; /* key of the answer beside "prompt", "chosen" or "rejected"; NULL: any form */
+  const char *template; /* source of the chat template; NULL if there is none */
+  bool all;             /* all tokens are learned */
 } chats_line;
 
 /* Values of a line. */
 typedef struct chats_values {
   sli_chat_values of;
-  size_t first; /* messages before this one are a prompt, from which nothing is learned */
-  bool plain;   /* two texts instead of messages */
+  sli_value learned; /* for each message whether it is learned */
+  size_t first;      /* messages before this one are a prompt, from which nothing is learned */
+  bool plain;        /* two texts instead of messages */
   sli_value prompt, completion;
 } chats_values;
 
@@ -33,10 +38,27 @@ typedef struct chats_values {
 sli_values *sli_chats_room(const chats_line *line);
 /* Reads a line whose JSON is well-formed. SL_E_INPUT names its location and what is wrong. */
 sl_status sli_chats_line(const chats_line *line, sli_values *v, chats_values *out);
-/* Returns whether a message is an answer. */
-bool sli_chats_is_answer(sli_values *v, sli_value message);
 /* Puts the place before what went wrong. */
 sl_status sli_chats_fail(const chats_line *line, sl_status status);
+
+/* ---- messages (messages.c) ------------------------------------------------------------------- */
+
+/* A list of messages in a line, with its key. */
+typedef struct chats_list {
+  const chats_line *line;
+  const char *name;
+  bool context; /* nothing in it is learned */
+} chats_list;
+
+/* Adds messages in the form that templates get. SL_E_INPUT: a message is not understood. */
+sl_status sli_chats_messages(const chats_list *list, sli_values *v, sli_value from,
+                             chats_values *out);
+/* Returns words for the kind of a value, and the error for a value of the wrong kind. */
+const char *sli_chats_kind(sli_value value);
+sl_status sli_chats_wanted(const chats_line *line, const char *at, const char *what,
+                           sli_value found);
+/* Returns whether a message is an answer. */
+bool sli_chats_is_answer(sli_values *v, sli_value message);
 
 /* ---- answers (answers.c) --------------------------------------------------------------------- */
 

@@ -163,9 +163,9 @@ static void put_rows(const writing *w, int i, const float *values) {
   const sli_tensor_data *t = &c->tensors[i];
   const sli_gguf_type *type = w->types[i];
   bool plus = sli_gguf_plus_one(c->keys->named, t->name);
-  size_t rows = t->ndim > 1 ? (size_t)t->dim[0] : 1, row = elements(t) / rows,
+  int64_t heads = sli_gguf_heads(c->keys->named, t->name);
+  size_t rows = t->ndim > 1 || heads ? (size_t)t->dim[0] : 1, row = elements(t) / rows,
          bytes = row / (size_t)type->numbers * (size_t)type->bytes;
-  int64_t heads = t->ndim > 1 ? sli_gguf_heads(c->keys->named, t->name) : 0;
   unsigned char *packed = sli_calloc(1, bytes);
   float *raised = sli_calloc(row, sizeof *raised);
   for (size_t r = 0; r < rows; r++) {

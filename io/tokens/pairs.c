@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "io/chats/chats.h"
 #include "io/json.h"
 #include "io/tokenizer/tokenizer.h"
 
@@ -26,8 +27,8 @@ struct sli_pairs {
 typedef struct pairs_reading {
   sli_pairs *to;
   sli_tokenizer *tokenizer;
+  sli_chats *chats; /* opened at the first prompt of messages */
   const char *path;
-  bool whole; /* the prompt gets the tokens that begin a text */
 } pairs_reading;
 
 enum { CHOSEN, REJECTED };
@@ -50,23 +51,29 @@ static sl_status check_tokens(const sli_json *doc, const sli_pairs *p, size_t fr
   return SL_OK;
 }
 
-/* Adds prompt and answer. `end` is the text after an answer. */
-static sl_status add_answer(pairs_reading *r, const sli_json *doc, const char *prompt,
-                            const char *text, const char *end, answer *out) {
-  sli_pairs *p = r->to;
-  out->begin = p->tokens.count;
-  sl_status status = add_text(r, prompt, r->whole);
-  out->prompt = p->tokens.count - out->begin;
+/* Adds the place to an error. */
+static sl_status name_place(const sli_json *doc, sl_status status) {
+  if (!status) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(status, "%s: %s", doc->name, why);
+  free(why);
+  return status;
+}
+
+/* Adds the tokens of a prompt, then those of an answer and of the text that ends it. */
+static sl_status add_texts(pairs_reading *r, const char *prompt, const char *text, answer *out) {
+  const char *end = r->to->options.end;
+  sl_status status = add_text(r, prompt, true);
+  out->prompt = r->to->tokens.count - out->begin;
   char *ended = sli_format("%s%s", text, end ? end : "");
   if (!status) status = add_text(r, ended, false);
   free(ended);
+  return status;
+}
+
+/* Notes the tokens that were added to a pair as one of its answers. */
+static sl_status end_answer(const sli_pairs *p, const sli_json *doc, answer *out) {
   out->count = p->tokens.count - out->begin;
-  if (status) {
-    char *why = sli_strdup(sl_detail());
-    status = sl_fail(status, "%s: %s", doc->name, why);
-    free(why);
-    return status;
-  }
   if (!out->prompt)
     return sl_fail(SL_E_INPUT, "%s: the prompt has no tokens, and an answer needs one before it",
                    doc->name);
@@ -77,40 +84,39 @@ static sl_status add_answer(pairs_reading *r, const sli_json *doc, const char *p
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* Returns the text of an answer, given as a text or as one assistant message. */
-static sl_status answer_text(const sli_json *doc, const cJSON *item, const char **out) {
-  if (cJSON_IsString(item)) return *out = item->valuestring, SL_OK;
-  const cJSON *message = cJSON_IsArray(item) && cJSON_GetArraySize(item) == 1 ? item->child : NULL;
-  const cJSON *role = cJSON_GetObjectItemCaseSensitive(message, "role"),
-              *content = cJSON_GetObjectItemCaseSensitive(message, "content");
-  if (!cJSON_IsString(role) || strcmp(role->valuestring, "assistant") || !cJSON_IsString(content))
-    return sli_json_fail(doc, item,
-                         "wanted a text, or an array of one message of the assistant whose content "
-                         "is a text");
-  *out = content->valuestring;
-  return SL_OK;
+/* A line of a file, as text and as JSON. */
+typedef struct pair_line {
+  const char *text;
+  const sli_json *doc;
+  const cJSON *prompt, *answers[2];
+} pair_line;
+
+/* Adds a prompt and an answer that are texts. */
+static sl_status take_texts(pairs_reading *r, const pair_line *line, int which, answer *out) {
+  const cJSON *item = line->answers[which];
+  if (!cJSON_IsString(item))
+    return sli_json_fail(line->doc, item, "wanted a text, like the prompt");
+  return name_place(line->doc, add_texts(r, line->prompt->valuestring, item->valuestring, out));
 }
 
-/* Returns the text of a prompt; the caller frees it. */
-static sl_status prompt_text(pairs_reading *r, const sli_json *doc, const cJSON *item, char **out) {
+/* Opens the reader of chats, which checks tokens again: the largest vocabulary is no limit. */
+static sl_status open_chats(pairs_reading *r, const pair_line *line) {
   const sli_pairs_options *o = &r->to->options;
-  r->whole = !cJSON_IsArray(item);
-  if (cJSON_IsString(item)) return *out = sli_strdup(item->valuestring), SL_OK;
-  if (!cJSON_IsArray(item))
-    return sli_json_fail(doc, item, "wanted a text or an array of messages");
-  if (!o->render)
+  if (r->chats) return SL_OK;
+  if (!o->tokenizer)
     return sl_fail(
         SL_E_INPUT,
         "%s: the prompt is a list of messages, but there is no chat template to format it",
-        doc->name);
-  char *messages = cJSON_PrintUnformatted(item);
-  sl_status status = o->render(o->ctx, messages, strlen(messages), out);
-  cJSON_free(messages);
-  if (!status) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  status = sl_fail(SL_E_INPUT, "%s: %s", doc->name, why);
-  free(why);
-  return status;
+        line->doc->name);
+  return sli_chats_open(&(sli_chats_options){o->tokenizer, o->template, false, o->vocab},
+                        &r->chats);
+}
+
+/* Adds a prompt and an answer as the chat template renders them. */
+static sl_status take_messages(pairs_reading *r, const pair_line *line, int which, answer *out) {
+  SLI_TRY(open_chats(r, line));
+  return sli_chats_preference(r->chats, line->doc->name, line->text, answer_names[which],
+                              &r->to->tokens, &out->prompt);
 }
 
 /* Adds a pair of both answers, or records that it is too long. */
@@ -132,25 +138,23 @@ static sl_status take_pair(pairs_reading *r, const sli_json *doc, const answer f
                  (long long)p->options.context, (long long)p->options.context + 1);
 }
 
-static sl_status read_pair(pairs_reading *r, const sli_json *doc) {
-  const sli_pairs_options *o = &r->to->options;
-  const cJSON *prompt = NULL, *answers[2] = {NULL};
+static sl_status read_pair(pairs_reading *r, const sli_json *doc, const char *text) {
+  pair_line line = {.text = text, .doc = doc};
   const sli_json_field fields[] = {
-      {.key = "prompt", .kind = SLI_JSON_ANY, .out = &prompt, .needed = true},
-      {.key = "chosen", .kind = SLI_JSON_ANY, .out = &answers[CHOSEN], .needed = true},
-      {.key = "rejected", .kind = SLI_JSON_ANY, .out = &answers[REJECTED], .needed = true}};
-  char *text = NULL;
+      {.key = "prompt", .kind = SLI_JSON_ANY, .out = &line.prompt, .needed = true},
+      {.key = "chosen", .kind = SLI_JSON_ANY, .out = &line.answers[CHOSEN], .needed = true},
+      {.key = "rejected", .kind = SLI_JSON_ANY, .out = &line.answers[REJECTED], .needed = true}};
   answer found[2];
-  sl_status status = sli_json_pick(doc, doc->root, fields, SLI_COUNT(fields));
-  if (!status) status = prompt_text(r, doc, prompt, &text);
-  for (int a = 0; a < 2 && !status; a++) {
-    const char *said = NULL;
-    status = answer_text(doc, answers[a], &said);
-    if (!status)
-      status = add_answer(r, doc, text, said, r->whole ? o->end : o->chat_end, &found[a]);
+  SLI_TRY(sli_json_pick(doc, doc->root, fields, SLI_COUNT(fields)));
+  bool texts = cJSON_IsString(line.prompt);
+  if (!texts && !cJSON_IsArray(line.prompt))
+    return sli_json_fail(doc, line.prompt, "wanted a text or an array of messages");
+  for (int a = 0; a < 2; a++) {
+    found[a].begin = r->to->tokens.count;
+    SLI_TRY((texts ? take_texts : take_messages)(r, &line, a, &found[a]));
+    SLI_TRY(end_answer(r->to, doc, &found[a]));
   }
-  free(text);
-  return status ? status : take_pair(r, doc, found);
+  return take_pair(r, doc, found);
 }
 
 static bool is_blank(const char *text) { return !text[strspn(text, " \t\r")]; }
@@ -164,7 +168,7 @@ static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   free(name);
   if (status) return status;
   status = sli_json_is(&doc, doc.root, SLI_JSON_OBJECT);
-  if (!status) status = read_pair(r, &doc);
+  if (!status) status = read_pair(r, &doc, text);
   sli_json_fini(&doc);
   return status;
 }
@@ -192,6 +196,7 @@ sl_status sli_pairs_open(const sli_pairs_options *options, sli_pairs **out) {
       options->tokenizer ? sli_tokenizer_open(options->tokenizer, &r.tokenizer) : SL_OK;
   if (!status) status = read_files(&r, options->paths);
   sli_tokenizer_close(r.tokenizer);
+  sli_chats_close(r.chats);
   if (!status && !p->count)
     status = sl_fail(SL_E_INPUT, "%s: no pairs%s", options->paths,
                      p->dropped ? " that are short enough" : "");

@@ -17,12 +17,8 @@ typedef struct sli_pairs_options {
   int64_t vocab;         /* every token must be less */
   const char *tokenizer; /* a tokenizer.json; NULL: bytes are tokens */
   const char *end;       /* text after the answer to a text; NULL if none */
-  /* Renders messages, a JSON array, as the text that an answer continues; the caller frees it.
-   * NULL: prompts can only be texts. */
-  sl_status (*render)(void *ctx, const char *messages, size_t bytes, char **text);
-  const char *chat_end; /* text after the answer to messages; NULL if none */
-  void *ctx;
-  bool drop; /* pairs longer than a row are left out; otherwise they are errors */
+  const char *template;  /* name or file of a chat template; NULL: that of the tokenizer's files */
+  bool drop;             /* pairs longer than a row are left out; otherwise they are errors */
 } sli_pairs_options;
 
 /* Reads all pairs. SL_E_INPUT names the file and the line. */

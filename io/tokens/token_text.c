@@ -21,8 +21,8 @@
 #include "io/file.h"
 #include "io/tokenizer/tokenizer.h"
 
-/* version of the tokenizer's rules: cached tokens of other versions are ignored */
-enum { RULES = 2 };
+/* version of the rules of tokenizers and chats: cached tokens of other versions are ignored */
+enum { RULES = 3 };
 enum { KEPT_BYTES = 4 << 20, KEPT_SECONDS = 30 * 24 * 3600 };
 
 struct sli_token_text {

@@ -5,13 +5,11 @@
     run = sl.Run(student, objective=sl.Distill(teacher, top=20))"""
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import _library as c
-from . import errors
-from ._library import ffi, lib
+from ._library import lib
 from .models import Model, tools
 
 Path = Union[str, "os.PathLike[str]"]
@@ -33,40 +31,20 @@ class Objective:
 class Preferences(Objective):
     """Direct preference optimization (DPO) on files of JSON lines with `prompt`, `chosen` and `rejected`.
 
-    `model` provides the tokenizer, and the chat template for prompts that are messages. Alternatively `tokenizer` names
-    a tokenizer.json. `end` is the text after the answer to a plain text. `drop` leaves out pairs longer than the
+    `model` provides the tokenizer, with the chat template for prompts that are messages beside it; `chat_template` is
+    another one, a name or a file. Alternatively `tokenizer` names a tokenizer.json. `end` is the text after the answer to a plain text. `drop` leaves out pairs longer than the
     context."""
 
     def __init__(self, paths: Union[Path, Sequence[Path]], *, model: Optional[Model] = None, tokenizer: Optional[Path] = None,
-                 beta: float = 0.1, smoothing: float = 0.0, end: Optional[str] = None, drop: bool = False) -> None:
+                 beta: float = 0.1, smoothing: float = 0.0, end: Optional[str] = None, drop: bool = False,
+                 chat_template: Optional[str] = None) -> None:
         super().__init__()
-        self.model = model
         files = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         given: Dict[str, Any] = {"paths": "\n".join([os.fspath(file) for file in files]), "tokenizer": tokenizer or (model.tokenizer_path if model else None),
-                 "end": end, "drop": drop}
-        if model is not None and model.tokenizer_path:
-            given.update(render=self._render, chat_end=self._chat_end())
+                 "end": end, "drop": drop, "chat_template": chat_template}
         self.pointer = c.owned(lib.sl_dpo_create(c.record("sl_preferences", given, self.keep, "Preferences"),
                                                  c.record("sl_dpo", {"beta": beta, "smoothing": smoothing}, self.keep)),
                                lib.sl_dpo_destroy)
-
-    def _chat_end(self) -> Optional[str]:
-        """Returns the text after the answer to messages, or None if the model has no chat template."""
-        assert self.model is not None
-        try:
-            return self.model.chat([{"role": "user", "content": "a"}])[1]
-        except errors.Error:
-            return None
-
-    def _render(self, _: Any, messages: Any, size: int, text: Any) -> int:
-        """Renders messages as the text that an answer continues."""
-        assert self.model is not None
-        try:
-            said = self.model.chat(json.loads(ffi.buffer(messages, size)[:]))[0].encode()
-        except BaseException:
-            return int(lib.SL_E_INPUT)  # the library names the line
-        text[0] = c.allocated(said)
-        return 0
 
 
 class Distill(Objective):

@@ -246,6 +246,71 @@ static void forms_are_the_same_chat(void) {
        " {\"role\": \"assistant\", \"content\": \"b\"}], \"tools\": null}");
 }
 
+/* ---- keys of messages ------------------------------------------------------------------------ */
+
+#define TURNS(key)                                            \
+  "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}," \
+  "{\"role\": \"assistant\", \"content\": \"BAD\"" key        \
+  "}, {\"role\": \"user\", \"content\": \"c\"},"              \
+  "{\"role\": \"assistant\", \"content\": \"GOOD\"}]}\n"
+static const char marked[] =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}"
+    "{{ m.content }}<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/* Counts the learned tokens of a single chat. */
+static size_t count_learned(const char *template, const char *text) {
+  sli_token_row row = {0};
+  size_t learned = 0;
+  CHECK(!encode(template, false, text, &row), "%s", sl_detail());
+  for (size_t i = 1; i < row.count; i++) learned += row.items[i] < 0;
+  free(row.items);
+  return learned;
+}
+
+static void messages_say_whether_they_are_learned(void) {
+  static const char *const off[] = {TURNS(", \"weight\": 0"),
+                                    TURNS(", \"weight\": 0.0"),
+                                    TURNS(", \"train\": false"),
+                                    TURNS(", \"trainable\": false"),
+                                    TURNS(", \"loss_mask\": 0"),
+                                    TURNS(", \"loss\": false"),
+                                    TURNS(", \"weight\": 1, \"train\": false")};
+  static const char *const on[] = {TURNS(""), TURNS(", \"weight\": 1"), TURNS(", \"train\": null"),
+                                   TURNS(", \"tool_calls\": [], \"refusal\": null")};
+  static const char *const templates[] = {chatml, marked};
+  write_tokenizer("qwen2", NULL);
+  for (size_t t = 0; t < SLI_COUNT(templates); t++) {
+    size_t both = count_learned(templates[t], TURNS("")), one = count_learned(templates[t], off[0]);
+    CHECK(one > 1 && one < both, "%zu and %zu tokens", one, both);
+    for (size_t i = 0; i < SLI_COUNT(off); i++)
+      CHECK(count_learned(templates[t], off[i]) == one, "%s", off[i]);
+    for (size_t i = 0; i < SLI_COUNT(on); i++)
+      CHECK(count_learned(templates[t], on[i]) == both, "%s", on[i]);
+  }
+}
+
+static void keys_that_nobody_reads_are_refused(void) {
+  sli_token_row row = {0};
+  refused(TURNS(", \"weight\": 0.5"), "chats.jsonl:1: messages[1].weight: must be 0 or 1");
+  refused(TURNS(", \"train\": \"no\""), "messages[1].train: must be 0 or 1");
+  refused(TURNS(", \"masked\": true"), "messages[1]: the key \"masked\" is not understood");
+  refused(TURNS(", \"training\": false"), "messages[1]: the key \"training\" is not understood");
+  refused(TURNS(", \"function_call\": {\"name\": \"f\"}"), "the key \"function_call\"");
+  refused(TURNS("}, {\"role\": \"user\", \"content\": \"b\", \"weight\": 1"),
+          "messages[2].weight: is 1, but only answers are learned");
+  refused("{\"system\": \"s\", \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}",
+          "chats.jsonl:1: the key \"system\" is not understood here");
+  refused("{\"messages\": [{\"role\": \"user\", \"content\": [{\"text\": \"a\", \"weight\": 0}]}]}",
+          "messages[0]: the key \"weight\" is not understood");
+  CHECK(encode(chatml, true, TURNS(", \"weight\": 0"), &row) && strstr(sl_detail(), "--learn all"),
+        "%s", sl_detail());
+  CHECK(!encode("{# thinking #}{% for m in messages %}{{ m.content }}{% endfor %}", true,
+                TURNS(", \"thinking\": \"x\""), &row),
+        "the template's own key: %s", sl_detail());
+  free(row.items);
+}
+
 static void all_tokens_are_learned_where_asked(void) {
   sli_token_row row = {0};
   CHECK(!encode(chatml, true, CHAT "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
@@ -275,6 +340,8 @@ int main(void) {
   RUN(bad_lines_are_told_with_their_place);
   RUN(answers_that_cannot_be_found_are_told);
   RUN(forms_are_the_same_chat);
+  RUN(messages_say_whether_they_are_learned);
+  RUN(keys_that_nobody_reads_are_refused);
   RUN(all_tokens_are_learned_where_asked);
   RUN(tokens_beyond_the_vocabulary_are_told);
   char *all[] = {path_of("tokenizer.json"), path_of("tokenizer_config.json")};

@@ -90,7 +90,14 @@ static void check_cuts(const answer_settings *how, const char *text, const char 
 static const char tools[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","
     "\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"},\"zip\":{\"type\":[\"string\","
-    "\"null\"]},\"more\":{\"type\":\"object\"}}}}},{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+    "\"null\"]},\"more\":{\"type\":\"object\"}}}}},{\"type\":\"function\",\"function\":{\"name\":\"now\"}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"typed\",\"parameters\":{\"allOf\":[{\"properties\":{"
+    "\"any\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"ref\":{\"$ref\":\"#/$defs/S~1T\"},"
+    "\"unit\":{\"enum\":[\"1\",\"2\"]},\"five\":{\"const\":\"5\"},\"mixed\":{\"enum\":[\"1\",2]},"
+    "\"list\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\"}]},\"both\":{\"type\":[\"integer\","
+    "\"string\"]},\"loop\":{\"$ref\":\"#/$defs/L\"},\"all\":{\"allOf\":[{},{\"type\":\"string\"}]}}}],"
+    "\"additionalProperties\":{\"type\":\"string\"},\"$defs\":{\"S/T\":{\"type\":\"string\"},"
+    "\"L\":{\"anyOf\":[{\"$ref\":\"#/$defs/L\"},{\"$ref\":\"#/$defs/L\"}]}}}}}]";
 
 enum { THINKS = 1, WITHIN = 2, ONE = 4 };
 
@@ -178,6 +185,32 @@ static const struct row {
      "~~0:now {\"a\": 1}"},
     {"qwen3-coder", 0, "<tool_call><function=now><parameter=a>1</parame", "~~0:now "},
     {"qwen3-coder", 0, "<tool_call><function=no", "<tool_call><function=no~~"},
+    /* Values of parameters under anyOf, $ref, enum, const, lists of types, and other names */
+    {"qwen3-coder", 0,
+     "<tool_call>\n<function=typed>\n<parameter=any>\n12345\n</parameter>\n<parameter=ref>\n77\n</parameter>\n"
+     "<parameter=unit>\n1\n</parameter>\n<parameter=five>\n5\n</parameter>\n<parameter=mixed>\n2\n</parameter>\n"
+     "<parameter=other>\ntrue\n</parameter>\n</function>\n</tool_call>",
+     "~~0:typed {\"any\": \"12345\", \"ref\": \"77\", \"unit\": \"1\", \"five\": \"5\", \"mixed\": 2, \"other\": "
+     "\"true\"}"},
+    {"qwen3-coder", 0,
+     "<tool_call>\n<function=typed>\n<parameter=any>\nNone\n</parameter>\n<parameter=mixed>\n1\n</parameter>\n"
+     "<parameter=list>\n[\"a\"]\n</parameter>\n<parameter=both>\n3\n</parameter>\n<parameter=loop>\n3\n</parameter>\n"
+     "<parameter=all>\n4.5\n</parameter>\n</function>\n</tool_call>",
+     "~~0:typed {\"any\": null, \"mixed\": \"1\", \"list\": [\"a\"], \"both\": 3, \"loop\": 3, \"all\": \"4.5\"}"},
+    /* Closing tags that are missing, and tags that are part of a value */
+    {"qwen3-coder", 0,
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</function>\n</tool_call>",
+     "~~0:get_weather {\"city\": \"Oslo\"}"},
+    {"qwen3-coder", 0,
+     "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n<parameter=days>\n3\n</tool_call>\n<tool_call>\n"
+     "<function=now>\n</function>\n</tool_call>",
+     "~~0:get_weather {\"city\": \"Oslo\", \"days\": 3}1:now {}"},
+    {"qwen3-coder", 0,
+     "<function=get_weather>\n<parameter=city>\na\n<parameter=b>\n</function>\n</tool_call>c\n</parameter>\n</function>",
+     "c\n</parameter>\n</function>~~0:get_weather {\"city\": \"a\\n<parameter=b>\"}"},
+    {"qwen3-coder", 0,
+     "<function=get_weather>\n<parameter=city>\na </function> b </tool_call> c\n</parameter>\n</function>",
+     "~~0:get_weather {\"city\": \"a </function> b </tool_call> c\"}"},
     {"qwen3-coder", 0, "<function=a <b", "<function=a <b~~"},
     {"qwen3-coder", 0, "<tool_call>{\"name\": \"now\"}</tool_call>", "~~0:now {}"},
     /* Llama 3 */
@@ -222,6 +255,15 @@ static const struct row {
      "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.now<|message|><|call|>",
      "I look.~~0:now {}"},
     {"gpt-oss", 0, "<|channel|>commentary to=functions.now<|message|>", "~~0:now {}"},
+    {"gpt-oss", 0,
+     " to=functions.now<|channel|>commentary <|constrain|>json<|message|>{\"a\": 1}<|call|>",
+     "~~0:now {\"a\": 1}"},
+    {"gpt-oss", 0, " to=functions.now<|channel|>commentary<|message|><|call|>", "~~0:now {}"},
+    {"gpt-oss", 0,
+     "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.now<|channel|>commentary "
+     "<|constrain|>json<|message|>{\"a\": 1}<|call|>",
+     "~Hm.~0:now {\"a\": 1}"},
+    {"gpt-oss", 0, "to=be or not", "to=be or not~~"},
     {"gpt-oss", 0, "<|channel|>commentary to=functions.f<|message|>{\"a\": 1", "~~0:f {\"a\": 1"},
     {"gpt-oss", 0, "<|channel|>final<|message|>Hi", "Hi~~"},
     {"gpt-oss", 0, "Hi <|channel|>", "Hi <|channel|>~~"},
@@ -234,7 +276,7 @@ static void answers_are_taken_apart(void) {
   cJSON *json = cJSON_Parse(tools);
   sli_bounded memory = {0};
   answer_functions functions;
-  CHECK(answer_functions_read(json, &memory, &functions) && functions.count == 2, "tools");
+  CHECK(answer_functions_read(json, &memory, &functions) && functions.count == 3, "tools");
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     const struct row *r = &rows[i];
     const answer_settings how = {.format = r->format ? answer_format_named(r->format) : NULL,

@@ -73,7 +73,8 @@ holds "$(last lora.csv preference_accuracy) > 0.6"
 ends 0 "$actorrun" --dry-run --freeze 'h.0' "${pairs[@]}" "${model[@]}"
 says 'and 21,472 of a frozen model' out
 
-# The chat template turns pairs of messages into texts, and ends answers.
+# The chat template renders prompts together with their answers: what it writes around an answer
+# belongs to the answer.
 python3 - <<'PY'
 import json
 ask = lambda text: [{"role": "user", "content": text}]
@@ -84,7 +85,7 @@ with open("chats.jsonl", "w") as f:
 with open("texts.jsonl", "w") as f:
     for i in range(8):
         prompt = f"<|im_start|>user\nWhat is {i}?<|im_end|>\n<|im_start|>assistant\n"
-        print(json.dumps({"prompt": prompt, "chosen": "A number.<|im_end|>", "rejected": "No.<|im_end|>"}), file=f)
+        print(json.dumps({"prompt": prompt, "chosen": "A number.<|im_end|>\n", "rejected": "No.<|im_end|>\n"}), file=f)
 PY
 mkdir plain chat
 cp "$reference/tokenizers/smollm.json" plain/tokenizer.json
@@ -93,6 +94,20 @@ wide=(llama --layers 1 --width 16 --heads 2 --vocab 700 --context 96 --batch 4)
 run --steps 4 --certify chats.c --tokenizer chat/tokenizer.json --chat-template chatml --preferences chats.jsonl "${wide[@]}"
 run --steps 4 --certify texts.c --tokenizer plain/tokenizer.json --preferences texts.jsonl "${wide[@]}"
 cmp -s chats.c texts.c || fail "messages are not the text of their template"
+cat >think.jinja <<'EOT'
+{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.role == 'assistant' and loop.last %}<think>
+
+</think>
+
+{% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}
+EOT
+sed 's/"chosen": "/&<think>\\n\\n<\/think>\\n\\n/; s/"rejected": "/&<think>\\n\\n<\/think>\\n\\n/' texts.jsonl >thoughts.jsonl
+run --steps 4 --certify chats.c --tokenizer chat/tokenizer.json --chat-template think.jinja --preferences chats.jsonl "${wide[@]}"
+run --steps 4 --certify texts.c --tokenizer plain/tokenizer.json --preferences thoughts.jsonl "${wide[@]}"
+cmp -s chats.c texts.c || fail "what the template writes around an answer is left out"
 
 # Errors name the line.
 refused() {
@@ -104,7 +119,7 @@ refused() {
 line() { { head -3 pairs.jsonl; echo; echo "$1"; } >bad.jsonl; }
 bad() { line "$1"; refused "bad.jsonl:5: $2" --preferences bad.jsonl "${model[@]}"; }
 bad '{"prompt": "a", "chosen": "b"}' 'rejected is missing'
-bad '{"prompt": "a", "chosen": 3, "rejected": "b"}' 'chosen: wanted a text, or an array of one message'
+bad '{"prompt": "a", "chosen": 3, "rejected": "b"}' 'chosen: wanted a text, like the prompt'
 bad '{"prompt": "a", "chosen": [{"role": "user", "content": "b"}], "rejected": "b"}' 'chosen: wanted a text'
 bad '{"prompt": 7, "chosen": "b", "rejected": "b"}' 'prompt: wanted a text or an array of messages'
 bad '{"prompt": "a", "chosen"' 'not JSON'
@@ -113,6 +128,15 @@ bad '{"prompt": "", "chosen": "b", "rejected": "b"}' 'the prompt has no tokens'
 bad '{"prompt": "a", "chosen": "", "rejected": "b"}' 'an answer has no tokens'
 bad '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}' 'prompt and chosen answer are 18 tokens, of which a row with a context of 16 has room for 17'
 bad '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}' 'the prompt is a list of messages, but there is no chat template'
+chat_line() {
+  line "$1"
+  refused "bad.jsonl:5: $2" --preferences bad.jsonl --tokenizer chat/tokenizer.json --chat-template chatml "${wide[@]}"
+}
+chat_line '{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "user", "content": "b"}], "rejected": "c"}' \
+  'chosen: must be a text, or one message of the assistant'
+chat_line '{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b", "masked": 1}], "rejected": "c"}' \
+  'chosen[0]: the key "masked" is not understood'
+chat_line '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c", "margin": 2}' 'the key "margin" is not understood'
 line '{"prompt": "é", "chosen": "b", "rejected": "c"}'
 refused 'bad.jsonl:5: token 195 is not in the vocabulary of 128' --preferences bad.jsonl "${model[@]}" --vocab 128
 line '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}'

@@ -17,7 +17,6 @@ struct objective_made {
   sl_objective *dpo, *distill; /* at most one is set; both are NULL with --rl distill */
   int64_t pairs, dropped;
   sli_chat_found found;
-  const sli_chat *chat; /* or NULL */
   const settings *settings;
   char *paths; /* paths of the preference files, one per line */
   sl_args *teacher_args;
@@ -88,32 +87,18 @@ static bool take_long(void *to, const char *value) {
 static const word dpo_keys[] = {
     {"beta", take_beta}, {"smoothing", take_smoothing}, {"long", take_long}, {0}};
 
-static sl_status render(void *ctx, const char *messages, size_t bytes, char **text) {
-  struct objective_made *m = ctx;
-  const settings *s = m->settings;
-  const sli_chat_json json = {.messages = messages, .messages_bytes = bytes};
-  const char *name = settings_text(s, "chat-template");
-  sl_status status =
-      m->chat ? SL_OK : sli_chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
-  return status ? status : sli_chat_render_json(m->chat, &m->found.marks, &json, NULL, text);
-}
-
-/* Finds the chat template and the end tokens in the tokenizer's files. A template is required only
- * if the data has messages. */
+/* Finds the end token and the chat template. A template is required only if the data has
+ * messages. */
 static sl_status find_chat(struct objective_made *m, dpo_words *w) {
   const settings *s = m->settings;
   const char *name = settings_text(s, "chat-template");
+  const sli_chat *chat = NULL;
   if (!s->data.tokenizer) return SL_OK;
-  sl_status status = sli_chat_find(s->data.tokenizer, &m->found);
-  if (!status && (name || m->found.template)) {
-    status = sli_chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
-    if (!name) status = SL_OK;
-  }
-  if (status) return status;
-  w->from.render = render;
-  w->from.ctx = m;
+  SLI_TRY(sli_chat_find(s->data.tokenizer, &m->found));
+  if (name) SLI_TRY(sli_chat_choose(&m->found, s->data.tokenizer, name, &chat));
+  sli_chat_free(chat);
   w->from.end = m->found.marks.end;
-  w->from.chat_end = m->chat ? sli_chat_end(m->chat, &m->found.marks) : NULL;
+  w->from.chat_template = name;
   return SL_OK;
 }
 
@@ -278,7 +263,6 @@ void objective_fini(settings *s) {
   if (!m) return;
   sl_dpo_destroy(m->dpo);
   sl_distill_destroy(m->distill);
-  if (m->chat) sli_chat_free(m->chat);
   sli_chat_found_fini(&m->found);
   sl_args_destroy(m->teacher_args);
   free(m->paths);

@@ -122,6 +122,43 @@ bool config_is_shipped(const sl_model *model) {
   return false;
 }
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+cJSON *config_real(double value) {
+  for (int digits = 1; digits <= 17; digits++) {
+    char text[40];
+    snprintf(text, sizeof text - 2, "%.*g", digits, value);
+    if (strtod(text, NULL) != value && digits < 17) continue;
+    if (!strpbrk(text, ".en")) strcat(text, ".0");
+    return cJSON_CreateRaw(text);
+  }
+  return NULL;
+}
+
+/* Moves to the next number of a JSON text, outside of strings, and returns its length. */
+static size_t next_number(const char **at) {
+  for (bool quoted = false; **at; ++*at) {
+    if (**at == '\\' && quoted && (*at)[1]) ++*at;
+    else if (**at == '"') quoted = !quoted;
+    else if (!quoted && strchr("-0123456789", **at)) return strspn(*at, "+-.0123456789eE");
+  }
+  return 0;
+}
+
+static void keep_reals(cJSON *item, const char **at) {
+  for (; item; item = item->next) {
+    keep_reals(item->child, at);
+    size_t bytes = cJSON_IsNumber(item) ? next_number(at) : 0;
+    if (bytes && strcspn(*at, ".eE") < bytes) {
+      item->valuestring = sli_format("%.*s", (int)bytes, *at);
+      item->type = cJSON_Raw;
+    }
+    *at += bytes;
+  }
+}
+
+void config_keep_reals(cJSON *root, const char *text) { keep_reals(root->child, &text); }
+
 sl_status config_write(const char *path, const cJSON *root) {
   char *text = cJSON_Print(root);
   SLI_CHECK(text, "no memory for %s", path);

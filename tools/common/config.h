@@ -38,6 +38,11 @@ char *config_option_text(const cJSON *item);
 /* Checks that a text is a valid --rope. SL_E_INPUT names the file. */
 sl_status config_check_rope(const config *c, const char *text);
 
+/* Returns a number with a decimal point or an exponent. Readers with types take 7 for an integer,
+ * which is no value of a key of type float. */
+cJSON *config_real(double value);
+/* Gives numbers of a parsed text that are written as reals the same characters again. */
+void config_keep_reals(cJSON *root, const char *text);
 /* Writes JSON as text. SL_E_IO names the file. */
 sl_status config_write(const char *path, const cJSON *root);
 

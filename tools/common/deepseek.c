@@ -93,7 +93,7 @@ void deepseek_describe(cJSON *root, const settings *s, const sl_lowered *lowered
   int64_t dense = rows_of(lowered, "model.layers.0.mlp.gate_proj.weight");
   double all = mscale_all(args);
   cJSON *rope = cJSON_GetObjectItemCaseSensitive(root, "rope_parameters");
-  if (all != 0) cJSON_AddNumberToObject(rope, "mscale_all_dim", all);
+  if (all != 0) cJSON_AddItemToObject(rope, "mscale_all_dim", config_real(all));
   put(root, "q_lora_rank", rank ? cJSON_CreateNumber((double)rank) : cJSON_CreateNull());
   put(root, "intermediate_size", cJSON_CreateNumber((double)(dense ? dense : ffn)));
   put(root, "n_shared_experts",

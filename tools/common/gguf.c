@@ -281,16 +281,21 @@ static sl_status apply_keys(const reading *r) {
   return status ? status : config_apply(&r->config, named);
 }
 
-/* Sets Gemma 3's query scalar, for which there is no key. As in llama.cpp, only the largest model,
- * recognized by its 62 blocks, has a scalar other than the head size. */
-static sl_status set_scalar(const reading *r) {
+/* As in llama.cpp, only the largest Gemma 3, recognized by its 62 blocks, has a scalar other than
+ * the head size. */
+int64_t gguf_query_scalar(const settings *s) {
   enum { LARGEST = 62 };
-  const sl_args *args = r->config.s->model_args;
+  const sl_args *args = s->model_args;
+  int64_t head_dim = sl_arg_int(args, "head-dim"),
+          each = sl_arg_int(args, "width") / sl_arg_int(args, "heads");
+  bool largest = sl_arg_int(args, "layers") == LARGEST && sl_arg_int(args, "full-every");
+  return largest || !head_dim ? each : head_dim;
+}
+
+/* Sets Gemma 3's query scalar, for which there is no key. */
+static sl_status set_scalar(const reading *r) {
   if (strcmp(r->architecture, "gemma3")) return SL_OK;
-  int64_t scalar = sl_arg_int(args, "layers") == LARGEST
-                       ? sl_arg_int(args, "width") / sl_arg_int(args, "heads")
-                       : r->head_dim;
-  char *value = sli_format("%lld", (long long)scalar);
+  char *value = sli_format("%lld", (long long)gguf_query_scalar(r->config.s));
   sl_status status = config_set(&r->config, "attention.key_length", "query-scalar", value);
   free(value);
   return status;

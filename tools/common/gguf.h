@@ -16,6 +16,9 @@ sl_status gguf_read(const char *path, settings *s);
  * which end with {0}. Returns NULL if there is none. */
 const char *gguf_architecture(const char *model_type, const struct config_field *tables[2]);
 
+/* Returns the query scalar that readers of a GGUF file derive from the model's options. */
+int64_t gguf_query_scalar(const settings *s);
+
 /* Writes the file's tokenizer in the format of a Hugging Face folder, if its type is known. SL_E_IO
  * names the file that cannot be written. */
 sl_status gguf_save_tokenizer(const char *path, const char *folder);

@@ -149,14 +149,57 @@ static void put_mark(const tokens *t, const char *which, const char *text, sli_g
   free(key);
 }
 
-/* Returns whether the tokenizer puts a special token before a text. */
-static bool begins_marked(const cJSON *root) {
-  const cJSON *single = at(at(root, "post_processor"), "single");
-  return single && at(single->child, "SpecialToken");
+/* Tokens that a tokenizer puts around a text, -1 if none. */
+typedef struct around {
+  int32_t before, after;
+} around;
+
+/* Finds the tokens around a text. GGUF has room for one on each side. */
+static sl_status find_around(const char *path, around *out) {
+  sli_tokenizer *t;
+  sli_token_row plain = {0}, whole = {0};
+  SLI_TRY(sli_tokenizer_open(path, &t));
+  sl_status status = sli_tokenizer_encode(t, "a", 1, false, &plain);
+  if (!status) status = sli_tokenizer_encode(t, "a", 1, true, &whole);
+  size_t extra = whole.count - plain.count, before = 0;
+  while (before < extra && !status &&
+         memcmp(whole.items + before, plain.items, plain.count * sizeof *plain.items))
+    before++;
+  *out = (around){before ? whole.items[0] : -1, extra > before ? whole.items[whole.count - 1] : -1};
+  if (!status && (before > 1 || extra - before > 1))
+    status = sl_fail(SL_E_UNSUPPORTED,
+                     "%s: the tokenizer puts %zu tokens before a text and %zu behind it; a GGUF "
+                     "file has room for one each",
+                     path, before, extra - before);
+  free(plain.items);
+  free(whole.items);
+  sli_tokenizer_close(t);
+  return status;
+}
+
+/* Writes whether a token is put on one side of texts. That token is the one with the key
+ * bos_token_id or eos_token_id. */
+static sl_status put_side(const char *path, const tokens *t, const char *which, int32_t token,
+                          const char *mark, sli_gguf_keys *keys) {
+  const char *text = token >= 0 && token < t->count ? t->texts[token] : NULL;
+  char *key = sli_format("tokenizer.ggml.add_%s_token", which);
+  sl_status status = SL_OK;
+  sli_gguf_put_flag(keys, key, token >= 0);
+  if (token >= 0 && !mark) put_mark(t, which, text, keys);
+  if (token >= 0 && mark && (!text || strcmp(text, mark)))
+    status = sl_fail(
+        SL_E_UNSUPPORTED,
+        "%s: the tokenizer puts the token %s around texts, but its %s_token is %s; a GGUF file has "
+        "one token for both",
+        path, text ? text : "(unknown)", which, mark);
+  free(key);
+  return status;
 }
 
 static sl_status put_chat(const char *path, const tokens *t, sli_gguf_keys *keys) {
   sli_chat_found found;
+  around around;
+  SLI_TRY(find_around(path, &around));
   SLI_TRY(sli_chat_find(path, &found));
   put_mark(t, "bos", found.marks.begin, keys);
   put_mark(t, "eos", found.marks.end, keys);
@@ -164,8 +207,10 @@ static sl_status put_chat(const char *path, const tokens *t, sli_gguf_keys *keys
   put_mark(t, "padding", found.marks.pad, keys);
   if (found.template) sli_gguf_put_text(keys, "tokenizer.chat_template", found.template);
   if (found.for_tools) sli_gguf_put_text(keys, "tokenizer.chat_template.tool_use", found.for_tools);
+  sl_status status = put_side(path, t, "bos", around.before, found.marks.begin, keys);
+  if (!status) status = put_side(path, t, "eos", around.after, found.marks.end, keys);
   sli_chat_found_fini(&found);
-  return SL_OK;
+  return status;
 }
 
 static sl_status put_json_tokenizer(const char *path, const cJSON *root, int64_t vocab,
@@ -181,7 +226,6 @@ static sl_status put_json_tokenizer(const char *path, const cJSON *root, int64_t
   sli_gguf_put_text(keys, "tokenizer.ggml.pre", name);
   put_tokens(&t, keys);
   put_merges(root, keys);
-  sli_gguf_put_flag(keys, "tokenizer.ggml.add_bos_token", begins_marked(root));
   sl_status status = put_chat(path, &t, keys);
   free(t.texts);
   free(t.kinds);
@@ -299,6 +343,22 @@ static void put_lengths(const saving *v, const sl_lowered *lowered) {
   int64_t positions = sl_arg_int(args, "positions");
   put_count(v, "context_length", positions ? positions : sl_arg_int(args, "context"));
   put_count(v, "feed_forward_length", gate ? gate->type.dim[0] : both->type.dim[0] / 2);
+  if (sl_arg_int(args, "head-dim"))
+    put_count(v, "attention.value_length", sl_arg_int(args, "head-dim"));
+}
+
+/* Checks the scale of attention, for which readers of GGUF files have rules and no key. */
+static sl_status check_scale(const saving *v) {
+  const sl_args *args = v->s->model_args;
+  int64_t head_dim = sl_arg_int(args, "head-dim");
+  double scalar = sl_arg_float(args, "query-scalar"), implied = (double)gguf_query_scalar(v->s);
+  if (scalar == 0)
+    scalar = (double)(head_dim ? head_dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
+  if (scalar == implied) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED,
+                 "--save %s: the query scalar (query_pre_attn_scalar) is %g, but readers of a GGUF "
+                 "file of %s use %g; save to a folder or FILE.safetensors",
+                 v->path, scalar, v->architecture, implied);
 }
 
 static bool is_length(const config_field *f) {
@@ -313,6 +373,7 @@ static sl_status put_keys(saving *v, const sl_lowered *lowered) {
   for (int t = 0; t < 2; t++)
     for (const config_field *f = tables[t]; f->key; f++)
       if (!is_length(f)) put_field(v, f);
+  SLI_TRY(check_scale(v));
   put_lengths(v, lowered);
   put_count(v, "vocab_size", table->type.dim[0]);
   SLI_TRY(put_rope(v));

@@ -863,17 +863,32 @@ static void name_infinity(char *text) {
   }
 }
 
-static sl_status parse(const char *path, cJSON **out) {
+/* Returns whether a text that is no JSON has NaN outside of strings, as Python writes it. */
+static bool has_nan(const char *text) {
+  bool quoted = false;
+  for (; *text; text++) {
+    if (*text == '\\' && quoted && text[1]) text++;
+    else if (*text == '"') quoted = !quoted;
+    else if (!quoted && !strncmp(text, "NaN", 3)) return true;
+  }
+  return false;
+}
+
+/* Parses a file. `keep` keeps reals as they are written. */
+static sl_status parse(const char *path, bool keep, cJSON **out) {
   char *text;
   sl_status status = sli_file_read(path, &text);
   if (status) return status;
   name_infinity(text);
   *out = cJSON_Parse(text);
+  bool nan = !*out && has_nan(text);
+  if (cJSON_IsObject(*out) && keep) config_keep_reals(*out, text);
   free(text);
   if (cJSON_IsObject(*out)) return SL_OK;
   cJSON_Delete(*out);
   *out = NULL;
-  return sl_fail(SL_E_INPUT, "%s is not a JSON object", path);
+  return nan ? sl_fail(SL_E_INPUT, "%s: a value is NaN, which is no number of a model", path)
+             : sl_fail(SL_E_INPUT, "%s is not a JSON object", path);
 }
 
 sl_status huggingface_read(const char *folder, const settings *s) {
@@ -881,7 +896,7 @@ sl_status huggingface_read(const char *folder, const settings *s) {
   cJSON *root = NULL;
   sl_status status = SL_OK;
   if (!access(path, F_OK)) {
-    status = parse(path, &root);
+    status = parse(path, false, &root);
     if (!status) status = match(&(config){path, root, s});
     cJSON_Delete(root);
   }
@@ -892,7 +907,7 @@ sl_status huggingface_read(const char *folder, const settings *s) {
 sl_status huggingface_model(const char *folder, const char **out) {
   char *path = huggingface_file(folder, "config.json");
   cJSON *root = NULL;
-  sl_status status = parse(path, &root);
+  sl_status status = parse(path, false, &root);
   const family *f = status ? NULL : family_of_type(type_of(root));
   if (!status && !f) status = unknown_type(path, type_of(root));
   if (!status) *out = f->model;
@@ -1012,12 +1027,16 @@ static void put_number(cJSON *root, const char *key, double value) {
   huggingface_put(root, key, cJSON_CreateNumber(value));
 }
 
+static void put_real(cJSON *root, const char *key, double value) {
+  huggingface_put(root, key, config_real(value));
+}
+
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered) {
   (void)s;
   static const char *const no_dropout[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
   put_number(root, "n_positions", huggingface_rows_of(lowered, "transformer.wpe.weight"));
   huggingface_put(root, "activation_function", cJSON_CreateString("gelu_new"));
-  for (size_t i = 0; i < SLI_COUNT(no_dropout); i++) put_number(root, no_dropout[i], 0);
+  for (size_t i = 0; i < SLI_COUNT(no_dropout); i++) put_real(root, no_dropout[i], 0);
 }
 
 static cJSON *rope_json(const char *text) {
@@ -1032,7 +1051,9 @@ static cJSON *rope_json(const char *text) {
   while ((word = strsep(&rest, ",")) && *word) {
     char *equals = strchr(word, '=');
     *equals = 0; /* always found: the text was parsed before */
-    cJSON_AddNumberToObject(out, word, strtod(equals + 1, NULL));
+    double value = strtod(equals + 1, NULL);
+    bool count = !strcmp(word, "original_max_position_embeddings") || is_chunked(text);
+    cJSON_AddItemToObject(out, word, count ? cJSON_CreateNumber(value) : config_real(value));
   }
   free(copy);
   return out;
@@ -1064,7 +1085,7 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
   put_number(root, "intermediate_size", gate > 0 ? gate : both / 2);
   put_number(root, "max_position_embeddings",
              positions > 0 ? positions : (double)sl_arg_int(args, "context"));
-  put_number(root, "rope_theta", sl_arg_float(args, "theta"));
+  put_real(root, "rope_theta", sl_arg_float(args, "theta"));
   put_rope(root, sl_arg_text(args, "rope"));
   huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
   if (sl_arg_int(args, "window") > 0)
@@ -1099,7 +1120,7 @@ static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lo
   const sl_args *args = s->model_args;
   double local = sl_arg_float(args, "local-theta");
   describe_gemma(root, s, lowered);
-  put_number(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
+  put_real(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
 }
 
 /* Writes rope_parameters explicitly, for a family whose default rope is another one. */
@@ -1110,7 +1131,7 @@ static void put_rope_parameters(cJSON *root, const sl_args *args) {
     rope = cJSON_CreateObject();
     cJSON_AddStringToObject(rope, "rope_type", "default");
   }
-  put_number(rope, "rope_theta", sl_arg_float(args, "theta"));
+  put_real(rope, "rope_theta", sl_arg_float(args, "theta"));
   cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
   huggingface_put(root, "rope_parameters", rope);
 }
@@ -1182,7 +1203,8 @@ static void describe_qwen3_next(cJSON *root, const settings *s, const sl_lowered
 static cJSON *value_json(const settings *s, const char *name) {
   const sl_option *o = sl_options_find(s->model->options, name);
   if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(s->model_args, name));
-  return cJSON_CreateNumber(number_of(s, name));
+  double value = number_of(s, name);
+  return o->kind == SL_OPTION_FLOAT ? config_real(value) : cJSON_CreateNumber(value);
 }
 
 static cJSON *make_config(const family *f, const settings *s, const sl_lowered *lowered) {
@@ -1203,11 +1225,9 @@ static cJSON *make_config(const family *f, const settings *s, const sl_lowered *
  * fp32. */
 static sl_status edit_config(const char *path, cJSON **out) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
-  sl_status status = parse(path, out);
+  sl_status status = parse(path, true, out);
   for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
     if (config_at(*out, keys[i])) huggingface_put(*out, keys[i], cJSON_CreateString("float32"));
-  /* 0 is the default, but transformers accepts it only as 0.0 */
-  if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "router_jitter_noise");
   /* weights are saved as plain numbers, not in quantized blocks */
   if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "quantization_config");
   return status;

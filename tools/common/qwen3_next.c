@@ -141,8 +141,8 @@ static void put_layers(cJSON *root, const sl_args *args) {
 static void put_rope(cJSON *root, const sl_args *args) {
   sl_rope rope = {0};
   sl_rope_parse(sl_arg_text(args, "rope"), &rope);
-  put(root, "partial_rotary_factor", cJSON_CreateNumber(rope.part > 0 ? rope.part : 1));
-  put(root, "rope_theta", cJSON_CreateNumber(sl_arg_float(args, "theta")));
+  put(root, "partial_rotary_factor", config_real(rope.part > 0 ? rope.part : 1));
+  put(root, "rope_theta", config_real(sl_arg_float(args, "theta")));
 }
 
 void qwen3_next_describe(cJSON *root, const settings *s, const sl_lowered *lowered) {

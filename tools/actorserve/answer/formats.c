@@ -12,6 +12,7 @@ static const answer_format formats[] = {
      .found = "<|channel|>",
      .marks =
          {{"<|channel|>", ANSWER_AT_START, ANSWER_HEADS, true},
+          {"to=", ANSWER_AT_START, ANSWER_HEADS, true}, /* the header continues the prompt's role */
           {"<|start|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_HEADS, true},
           {"<|end|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_DROPS, false},
           {"<|call|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_DROPS, false},

@@ -2,6 +2,7 @@
 /* Messages of an answer with headers, such as
  *   <|channel|>analysis<|message|>...<|end|>
  *   <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}
+ *   <|start|>assistant to=functions.NAME<|channel|>commentary <|constrain|>json<|message|>{...}
  * The channel analysis is reasoning, a message to a function is a call, and others are content. */
 #include "tools/actorserve/answer/inner.h"
 
@@ -38,9 +39,10 @@ static answer_step take_header(answer_parser *p, answer_piece *out) {
   return STEP_GOES;
 }
 
-/* Ends a header without a message: at the answer's end it is dropped, otherwise it is content. */
+/* Ends a header without a message: a mark at the answer's end is dropped, other text is content. */
 static answer_step refuse_header(answer_parser *p, answer_piece *out) {
-  if (p->at < p->bytes) return answer_refuse(p, out);
+  bool mark = p->from < p->bytes && p->text[p->from] == '<';
+  if (p->at < p->bytes || !mark) return answer_refuse(p, out);
   p->from = p->at;
   p->state = IN_TEXT;
   return STEP_GOES;
