@@ -127,7 +127,7 @@ static void begin_behind(sl_session *s, request *r, int64_t shared) {
 /* Admits a request; `shared` is the number of pages that sli_prefixes_find found. */
 static bool let_in(sl_session *s, request *r, int64_t shared) {
   if (s->stats.running >= s->stats.limits.sequences) return false;
-  if (!sli_pages_let_in(s, r, positions_let_in(s, r), shared)) return false;
+  if (!sli_pages_let_in(s, r, positions_let_in(s, r), &shared)) return false;
   begin_behind(s, r, shared);
   r->standing = RUNNING;
   s->stats.queued--;

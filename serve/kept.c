@@ -40,6 +40,7 @@ struct sli_kept {
   uint64_t mask;
   int32_t *first; /* [mask + 1] first page of each hash bucket; -1: none */
   int32_t oldest, newest;
+  int32_t spare; /* first place whose page was lost, linked by `next`; -1: none */
   bool hold;
 };
 
@@ -88,7 +89,7 @@ static void make_tables(sli_kept *k) {
   while ((int64_t)k->mask < k->count) k->mask = 2 * k->mask + 1;
   k->first = sli_calloc(k->mask + 1, sizeof *k->first);
   for (uint64_t i = 0; i <= k->mask; i++) k->first[i] = -1;
-  k->oldest = k->newest = -1;
+  k->oldest = k->newest = k->spare = -1;
 }
 
 static sl_status make_room(sl_session *s) {
@@ -182,6 +183,11 @@ static void forget_kept(sli_kept *k, int32_t i) {
 
 /* Returns a place; if all are taken, evicts the least recently used page. */
 static int32_t take_place(sli_kept *k) {
+  if (k->spare >= 0) {
+    int32_t i = k->spare;
+    k->spare = k->of[i].next;
+    return i;
+  }
   if (k->used < k->count) return k->used++;
   int32_t i = k->oldest;
   forget_kept(k, i);
@@ -237,14 +243,26 @@ void sli_kept_hold(sl_session *s, bool hold) {
   if (s->kept) s->kept->hold = hold;
 }
 
-void sli_kept_read(sl_session *s, int32_t i, int32_t page) {
+static void lose(sli_kept *k, int32_t i) {
+  sli_log("a kept page is computed again: %s", sl_detail());
+  forget_kept(k, i);
+  k->of[i].next = k->spare;
+  k->spare = i;
+}
+
+bool sli_kept_read(sl_session *s, int32_t i, int32_t page) {
   sli_kept *k = s->kept;
   const char *from = k->buffer;
   sl_status status = k->memory->copy(k->buffer, k->room + (size_t)i * k->page_bytes, k->page_bytes);
+  if (status) {
+    lose(k, i);
+    return false;
+  }
   for (int n = 0; n < k->nlayers && !status; from += k->layers[n++].bytes)
     status = sl_runtime_write(s->about.rt, k->layers[n].reg, 0,
                               k->layers[n].offset + (size_t)page * k->layers[n].bytes,
                               k->layers[n].bytes, from);
   s->stats.pages_read++;
   check_copy(s, status);
+  return true;
 }

@@ -21,7 +21,8 @@ void sli_kept_write(sl_session *s, int32_t page, uint64_t name, uint64_t before,
 void sli_kept_hold(sl_session *s, bool hold);
 /* Marks a kept page as the most recently used. */
 void sli_kept_touch(sl_session *s, int32_t kept);
-/* Copies a kept page back into page `page`. */
-void sli_kept_read(sl_session *s, int32_t kept, int32_t page);
+/* Copies a kept page back into page `page`. Returns false if the disk lost it; it is then no longer
+ * kept. */
+bool sli_kept_read(sl_session *s, int32_t kept, int32_t page);
 
 #endif

@@ -101,20 +101,23 @@ bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
   return true;
 }
 
-/* Copies the next kept page of a request's prefix into a newly allocated page. */
-static void fetch(sl_session *s, request *r) {
+/* Copies the next kept page of a request's prefix into a newly allocated page. Returns false if it
+ * is lost. */
+static bool fetch(sl_session *s, request *r) {
   sli_pages *p = s->pages;
   int64_t n = r->npages;
   int32_t kept = ~r->pages[n];
   uint64_t before = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
   add_page(s, r);
-  sli_kept_read(s, kept, r->pages[n]);
+  if (!sli_kept_read(s, kept, r->pages[n])) return false;
   sli_prefixes_restore(p, r->pages[n], sli_kept_name(s, kept), before, r->tokens + n * SL_PAGE);
+  return true;
 }
 
 /* Takes shared pages first, then copies kept pages back. Touches kept pages from last to first, so
- * that the first pages of a prefix count as used most recently. */
-static void share(sl_session *s, request *r, int64_t n) {
+ * that the first pages of a prefix count as used most recently. Returns the number of pages that
+ * are shared: from a lost one on, they are computed again. */
+static int64_t share(sl_session *s, request *r, int64_t n) {
   sli_pages *p = s->pages;
   for (; r->npages < n && r->pages[r->npages] >= 0; r->npages++) {
     int32_t i = r->pages[r->npages];
@@ -122,19 +125,21 @@ static void share(sl_session *s, request *r, int64_t n) {
   }
   for (int64_t i = n; i-- > r->npages;) sli_kept_touch(s, ~r->pages[i]);
   sli_kept_hold(s, true);
-  while (r->npages < n) fetch(s, r);
+  while (r->npages < n)
+    if (!fetch(s, r)) n = r->npages - 1;
   sli_kept_hold(s, false);
   r->named = n;
   r->name = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
+  return n;
 }
 
-bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared) {
-  int64_t more = sli_pages_of(positions) - shared;
-  for (int64_t i = 0; i < shared; i++)
+bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t *shared) {
+  int64_t more = sli_pages_of(positions) - *shared;
+  for (int64_t i = 0; i < *shared; i++)
     more += r->pages[i] < 0 || !s->pages->of[r->pages[i]].holders;
   if (more > free_now(s) || !s->pages->nslots) return false;
   r->slot = s->pages->slots[--s->pages->nslots];
-  share(s, r, shared);
+  *shared = share(s, r, *shared);
   return sli_pages_take(s, r, positions);
 }
 

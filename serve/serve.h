@@ -260,9 +260,10 @@ int64_t sli_pages_of(int64_t positions);
 /* Allocates pages so that a request covers `positions` positions. Returns false, with none
  * allocated, if too few are free. */
 bool sli_pages_take(sl_session *s, request *r, int64_t positions);
-/* Admits a request that has no pages: shares the first `shared` pages listed in r->pages and
- * allocates the rest. Returns false if too few pages or slots are free. */
-bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared);
+/* Admits a request that has no pages: shares the first `*shared` pages listed in r->pages and
+ * allocates the rest. Fewer are shared if a disk lost some. Returns false if too few pages or slots
+ * are free. */
+bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t *shared);
 void sli_pages_free(sl_session *s, request *r);
 
 /* adapters.c: sizes the adapter places from the options. */

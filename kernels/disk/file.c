@@ -143,8 +143,12 @@ static sl_status fill_in(sli_disk_file *f) {
     return sl_fail(SL_E_MEMORY, "no address space for %zu bytes on disk: %s", f->bytes,
                    strerror(errno));
   f->begin = at;
+  f->sums = sli_calloc(f->bytes / SLI_DISK_PAGE, sizeof *f->sums);
   f->direct = make_direct(f->fd);
-  if (!f->direct) say_cached(f->folder);
+  if (!f->direct) {
+    posix_fadvise(f->fd, 0, 0, POSIX_FADV_RANDOM); /* what is read ahead would stay in the cache */
+    say_cached(f->folder);
+  }
   return SL_OK;
 }
 
@@ -191,5 +195,6 @@ void sli_disk_file_destroy(void *memory) {
   close(e->file.fd);
   munmap(e->file.begin, e->file.bytes);
   free(e->file.folder);
+  free(e->file.sums);
   free(e);
 }

@@ -5,6 +5,7 @@
 #ifndef SLUICE_DISK_FILE_H
 #define SLUICE_DISK_FILE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@ typedef struct sli_disk_file {
   int fd;
   bool direct; /* direct I/O: whole pages only, past the page cache */
   char *folder;
+  atomic_uint *sums; /* [bytes / SLI_DISK_PAGE] checksum of each written page; 0: not written */
 } sli_disk_file;
 
 /* Creates a nameless file in the folder, with `bytes` reserved and zero. */

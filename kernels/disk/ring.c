@@ -62,6 +62,7 @@ static void begin_more(sli_disk_ring *r) {
   for (int i = 0; i < DEPTH && r->next < r->end && !r->status; i++) {
     if (r->pieces[i].bytes) continue;
     r->pieces[i] = next_piece(r);
+    sli_disk_sign(&r->pieces[i]);
     r->under_way++;
     ask(r, &r->pieces[i]);
   }
@@ -108,5 +109,6 @@ sl_status sli_disk_ring_go(sli_disk_ring *r, const sli_disk_way *ways, size_t co
     if (r->under_way) take_answers(r);
   } while (r->under_way || (r->next < r->end && !r->status));
   for (size_t i = 0; i < count; i++) sli_disk_forget(&ways[i]);
+  for (size_t i = 0; i < count && !r->status; i++) r->status = sli_disk_verify(&ways[i]);
   return r->status;
 }

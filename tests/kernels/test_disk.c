@@ -278,6 +278,30 @@ static void what_breaks_is_named(const char *how) {
   check_breaks(how, "/dev/null", false, "unexpected end of file");
 }
 
+/* Bits that flip on disk are found when they are read, by the ring, by single transfers, and by
+ * those of parts of pages. */
+static void flipped_bits_are_found(const char *how) {
+  enum { PAGES = 300 }; /* more than one piece of the ring */
+  static _Alignas(PAGE) char data[PAGES * PAGE];
+  setenv("SLUICE_DISK", how, 1);
+  char *disk = disk_create(2 * sizeof data);
+  copies c = {0};
+  void *queue = queue_open();
+  add_copy(&c, 0, 0, sizeof data);
+  CHECK(run(queue, &c, disk, data) && run(queue, &c, data, disk), "%s",
+        sl_queue_disk.failure(queue));
+  nameless_flip();
+  CHECK(!run(queue, &c, data, disk), "%s: flipped bits are read", how);
+  CHECK(strstr(sl_queue_disk.failure(queue), "act.b: the page at 0 of a file in . is damaged"),
+        "%s", sl_queue_disk.failure(queue));
+  CHECK(sl_memory_disk.copy(data, disk + 3 * PAGE + 8, 100) == SL_E_IO, "%s: part of a page", how);
+  CHECK(sl_memory_disk.copy(disk + 10, data, 100) == SL_E_IO, "%s: a page around it", how);
+  CHECK(!sl_memory_disk.copy(disk, data, PAGE) && !sl_memory_disk.copy(data, disk, PAGE),
+        "%s: a page written anew", how);
+  sl_queue_disk.close(queue);
+  sl_memory_disk.destroy(disk, 2 * sizeof data);
+}
+
 /* ---- traces left behind ---------------------------------------------------------------- */
 
 static void write_all(const char *how, char *disk) {
@@ -362,6 +386,7 @@ int main(void) {
     RUN(check_fresh_is_zero);
     RUN(check_copies_within);
     RUN(what_breaks_is_named, ways[i]);
+    RUN(flipped_bits_are_found, ways[i]);
     RUN(the_page_cache_stays_empty, ways[i]);
     RUN(a_kill_leaves_no_file, ways[i]);
   }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/support/nameless.h"
 #include "tests/support/session.h"
 
 static char *const words[] = {"--layers",  "3",          "--width", "48",      "--heads",
@@ -102,6 +103,25 @@ static void those_unused_for_longest_go_first(served *s, sl_space space) {
   sl_session_destroy(s->session);
 }
 
+/* Pages whose bits flipped on disk are not used: they are computed again, with the same bits, and
+ * kept once more. */
+static void damaged_pages_are_computed_again(served *s) {
+  sl_session_options o = options_with(s, 100, SL_SPACE_DISK);
+  served_open(s, &o);
+  outcome first = ask(s->session, text(0), LONG);
+  ask(s->session, text(1), LONG);
+  nameless_flip();
+  outcome again = ask(s->session, text(0), LONG);
+  CHECK(again.cached < FULL * PAGE, "%lld tokens came from damaged pages",
+        (long long)again.cached);
+  same(&again, &first, "with the bits of the first");
+  ask(s->session, text(2), LONG);
+  again = ask(s->session, text(0), LONG);
+  CHECK(again.cached >= FULL * PAGE, "the pages are kept once more");
+  same(&again, &first, "with the same bits");
+  sl_session_destroy(s->session);
+}
+
 static void refused(const char *model, char *const *with, size_t pages, const char *says) {
   served s = {0};
   sl_session *none = NULL;
@@ -126,6 +146,7 @@ int main(void) {
     RUN(beginnings_are_shared, &s, &o);
     RUN(those_unused_for_longest_go_first, &s, spaces[i]);
   }
+  RUN(damaged_pages_are_computed_again, &s);
   s.kv = SL_BF16;
   sl_session_options o = options_with(&s, 100, SL_SPACE_HOST);
   o.lower.parallel.tensor = 2;

@@ -23,6 +23,22 @@ static inline int nameless_number(void) {
   return fd;
 }
 
+/* Flips a bit of each page of the file, as a bad disk would. */
+static inline void nameless_flip(void) {
+  enum { STEP = 4096, PLACE = 1001 };
+  int fd = nameless_number(), flags = fcntl(fd, F_GETFL);
+  off_t size = lseek(fd, 0, SEEK_END);
+  fcntl(fd, F_SETFL, flags & ~O_DIRECT);
+  for (off_t at = PLACE; at < size; at += STEP) {
+    char c;
+    CHECK(pread(fd, &c, 1, at) == 1, "a byte is read");
+    c ^= 4;
+    CHECK(pwrite(fd, &c, 1, at) == 1, "a byte is written");
+  }
+  fsync(fd);
+  fcntl(fd, F_SETFL, flags);
+}
+
 /* Replaces the file with one whose operations fail or do nothing: /dev/full, /dev/null,
  * /proc/self/mem. */
 static inline void nameless_replace(const char *other) {
