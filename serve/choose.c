@@ -2,7 +2,8 @@
 /* The scheduler: chooses the rows of each tick.
  *
  * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk by
- * chunk, oldest request first. Then new requests are admitted in order of arrival. Rows of a prompt
+ * chunk, oldest request first. Then new requests are admitted in turn: in order of
+ * arrival, or client by client. Rows of a prompt
  * depend on no sampled token, so the next chunk can go into the next tick. In a decode-only tick,
  * drafted tokens take the remaining rows (drafts.c). */
 #include <stdlib.h>
@@ -130,6 +131,7 @@ static bool let_in(sl_session *s, request *r, int64_t shared) {
   if (!sli_pages_let_in(s, r, positions_let_in(s, r), &shared)) return false;
   begin_behind(s, r, shared);
   r->standing = RUNNING;
+  s->turn = SLI_MAX(s->turn, r->turn);
   s->stats.queued--;
   s->stats.running++;
   s->stats.requests += !r->begun;

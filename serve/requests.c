@@ -246,10 +246,22 @@ static sl_status check_now(const sl_session *s, const sl_request *q) {
   return sl_fail(SL_E_BUSY, "the queue is full: %d requests are waiting", s->stats.queued);
 }
 
+/* Finds the turn of a request: after the tokens of its client's other requests, and not before that
+ * of any request that was admitted. Clients therefore get equal numbers of tokens while they wait
+ * for each other, and a client alone keeps its order. */
+static double find_turn(const sl_session *s, const request *r) {
+  double turn = s->turn;
+  for (const request *x = s->requests; x; x = x->next)
+    if (x->how.client == r->how.client) turn = SLI_MAX(turn, x->turn + (double)x->most);
+  return turn;
+}
+
 uint64_t sli_session_queue(sl_session *s, request *r) {
   request **at = &s->requests;
-  while (*at) at = &(*at)->next;
+  r->turn = find_turn(s, r);
+  while (*at && ((*at)->standing != QUEUED || (*at)->turn <= r->turn)) at = &(*at)->next;
   if (!s->requests) s->stats.waiting_since_ns = sli_now_ns();
+  r->next = *at;
   *at = r;
   s->stats.queued++;
   pthread_cond_signal(&s->work);

@@ -30,8 +30,9 @@ typedef enum standing {
 } standing;
 
 struct request {
-  request *next; /* next younger request */
+  request *next; /* next request in turn */
   uint64_t id;
+  double turn; /* tokens of its client before it (requests.c) */
   void *user;
   standing standing;
   bool cancelled; /* cancelled while some of its ticks are in flight */
@@ -207,8 +208,9 @@ struct sl_session {
   pthread_mutex_t lock;
   pthread_cond_t work; /* signalled when there may be work, or when the session must end */
   pthread_cond_t idle; /* signalled when requests or the session end, or no tick is in flight */
-  request *requests;   /* requests that have not ended, oldest first */
+  request *requests;   /* requests that have not ended, in turn */
   uint64_t last_id;
+  double turn; /* largest turn of a request that was admitted */
   events events;
   int wake; /* eventfd: 1 while there are events */
   bool draining, closing;

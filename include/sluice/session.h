@@ -275,6 +275,9 @@ typedef struct sl_request {
   float *embedding;
   bool last;
   void *user; /* returned with each event */
+  /* The client that asks. Waiting requests of several clients take turns by their tokens, prompt
+   * and max_tokens; those of one client stay in order. */
+  uint64_t client;
 } sl_request;
 
 /* Submits a request. *id is never 0 and never reused. SL_E_USAGE says what is wrong with the

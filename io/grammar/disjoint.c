@@ -4,7 +4,7 @@
 
 #include "io/grammar/schema.h"
 
-enum { MOST_DEPTH = 6, MOST_SIDE = 256 };
+enum { MOST_DEPTH = SLI_SCHEMA_SIDES - 1, MOST_SIDE = 256 };
 
 /* Alternatives of one schema. */
 typedef struct side {
@@ -69,10 +69,11 @@ static bool values_differ(sli_schema *s, const sli_accepted *a, const sli_accept
 
 static bool sides_differ(sli_schema *s, size_t n, const cJSON *const *a, size_t m,
                          const cJSON *const *b, int depth) {
-  enum { STEPS = 1024 }; /* to clear both sides */
-  if (!sli_grammar_spend(s->g, STEPS)) return false;
-  side *x = sli_grammar_alloc(s->g, 2 * sizeof *x);
-  if (!x || depth > MOST_DEPTH) return false;
+  if (depth > MOST_DEPTH) return false;
+  side *x = s->sides[depth];
+  if (!x) x = s->sides[depth] = sli_grammar_alloc(s->g, 2 * sizeof *x);
+  if (!x) return false;
+  x[0].count = x[1].count = 0;
   sli_schema_expand(s, n, a, take, &x[0]);
   sli_schema_expand(s, m, b, take, &x[1]);
   bool differ = x[0].count <= MOST_SIDE && x[1].count <= MOST_SIDE;

@@ -46,7 +46,7 @@ typedef struct reader {
   int32_t count, depth;
 } reader;
 
-enum { DEEPEST = 64, MOST_RULES = 4096 };
+enum { DEEPEST = 64, MOST_RULES = 4096, STEPS_OF_TERM = 4 };
 
 /* ---- tokens of the notation ------------------------------------------------------------------ */
 
@@ -331,8 +331,9 @@ static int list(reader *r, const part *p, sli_term (*term)(reader *r, const part
                 sli_term **out) {
   int n = 0;
   size_t count = 1;
-  for (const part *x = p; x; x = x->next) count++;
-  if (!sli_grammar_spend(r->g, count)) return *out = NULL, 0;
+  *out = NULL;
+  for (const part *x = p; x && sli_grammar_spend(r->g, STEPS_OF_TERM); x = x->next) count++;
+  if (sli_grammar_failed(r->g)) return 0;
   *out = sli_grammar_alloc(r->g, count * sizeof **out);
   for (const part *x = p; x && *out; x = x->next) (*out)[n++] = term(r, x);
   return *out ? n : 0;
@@ -372,7 +373,7 @@ static sli_term all_texts(reader *r, const part *p) {
 /* Returns the non-empty texts of a row: the parts before the first non-empty one are empty. */
 static sli_term some_row(reader *r, const part *p) {
   sli_term out = 0;
-  for (const part *x = p; x; x = x->next) {
+  for (const part *x = p; x && !sli_grammar_failed(r->g); x = x->next) {
     sli_term term = row_from(r, x, x);
     out = out ? sli_grammar_either(r->g, 2, (sli_term[]){out, term}) : term;
     if (!is_nullable(r, x)) break;

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "io/grammar/inner.h"
 
-enum { MOST_PATTERN = 1 << 14, MOST_DEPTH = 100, MOST_PARTS = 1 << 15 };
+enum { MOST_PATTERN = 1 << 14, MOST_DEPTH = 100, MOST_PARTS = 1 << 15, SORTED_STEPS = 8 };
 
 typedef struct range {
   int32_t low, high;
@@ -489,7 +489,7 @@ static int32_t add_state(builder *b, bool first) {
 
 /* Returns the state of the current nodes. */
 static int32_t state_of_now(builder *b) {
-  if (!sli_grammar_spend(b->g, b->nnow) || !grow_table(b)) return 0;
+  if (!sli_grammar_spend(b->g, SORTED_STEPS * b->nnow) || !grow_table(b)) return 0;
   qsort(b->now, b->nnow, sizeof *b->now, by_number);
   int32_t *slot = slot_of(b, b->now, b->nnow);
   if (*slot < 0) *slot = add_state(b, false);
@@ -513,7 +513,7 @@ static size_t find_bounds(builder *b, const int32_t *parts, int32_t **out) {
   size_t count = 0, capacity = 0, n = 0;
   for (int32_t i = 1; i <= parts[0]; i++) {
     const part *p = &b->parts[parts[i]];
-    if (!sli_grammar_spend(b->g, p->kind == AT_SET ? p->set->count : 1)) break;
+    if (!sli_grammar_spend(b->g, p->kind == AT_SET ? SORTED_STEPS * p->set->count : 1)) break;
     for (size_t r = 0; p->kind == AT_SET && r < p->set->count; r++)
       for (int end = 0; end < 2; end++)
         if (SLI_GRAMMAR_GROW(b->g, bounds, count, capacity))

@@ -16,7 +16,8 @@ enum {
   SLI_JSON_MAP = 32,
   SLI_JSON_LIST = 64,
   SLI_JSON_TYPES = 127,
-  SLI_MOST_MEMBERS = 2048 /* of an object */
+  SLI_MOST_MEMBERS = 2048, /* of an object */
+  SLI_SCHEMA_SIDES = 7     /* depths at which oneOf compares schemas */
 };
 
 typedef struct sli_items {
@@ -55,7 +56,8 @@ typedef struct sli_schema {
   int32_t character;     /* the rule of `plain` */
   const sli_items *ones; /* values of oneOf that are still to be checked */
   struct sli_schema_pattern_of *patterns;
-  int alternatives; /* number so far */
+  int alternatives;              /* number so far */
+  void *sides[SLI_SCHEMA_SIDES]; /* alternatives under comparison, by depth (disjoint.c) */
 } sli_schema;
 
 /* rules.c */

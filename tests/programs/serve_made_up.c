@@ -215,6 +215,7 @@ int main(int argc, char **argv) {
       .key = argc > 5 && *argv[5] ? argv[5] : NULL,
       .stuck_seconds = patience / 6,
       .cors = "loopback",
+      .grace_seconds = 1e6,
       .most_held_bytes = argc > 6 ? (size_t)atol(argv[6]) << 20 : (size_t)256 << 20,
       .head_seconds = patience,
       .body_seconds = patience,

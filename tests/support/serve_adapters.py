@@ -3,6 +3,7 @@
 
 ask: sends requests for all models concurrently, and writes the log-probabilities of each to FILE.MODEL."""
 import json
+import os
 import sys
 import threading
 
@@ -37,6 +38,7 @@ def models():
 def change(verb, status, says="", **fields):
     got, said, _ = Client(port).ask("POST", "/v1/%s_lora_adapter" % verb, fields)
     check(got == status and says in json.dumps(said), verb, fields, "is answered with", got, said)
+    return json.dumps(said)
 
 
 if what == "ask":
@@ -50,13 +52,19 @@ if what == "ask":
         check(name in found, name, "has no answers")
         with open("%s.%s" % (sys.argv[3], name), "w") as out:
             json.dump(found[name], out)
+elif what == "locked":
+    change("load", 400, "--adapter-dir", lora_name="one", lora_path=sys.argv[3])
 elif what == "swap":
     base, = models()
     first = answers(base)
     change("load", 200, lora_name="one", lora_path=sys.argv[3])
     change("load", 400, "already exists", lora_name="one", lora_path=sys.argv[3])
     change("load", 400, "the model itself", lora_name=base, lora_path=sys.argv[3])
-    change("load", 400, "nowhere", lora_name="two", lora_path="nowhere")
+    for path in "nowhere", "../second", os.path.abspath("second"), "away", "one/..", "/etc", ".":
+        change("load", 400, path, lora_name="two", lora_path=path)
+    change("load", 400, "not a regular file", lora_name="two", lora_path="pipe")
+    last = change("load", 400, "not JSON", lora_name="two", lora_path="secret")
+    check("hidden" not in last, "a file's content is quoted:", last)
     one = answers("one")
     change("load", 200, lora_name="two", lora_path=sys.argv[4])
     change("load", 503, "no free place", lora_name="three", lora_path=sys.argv[4])

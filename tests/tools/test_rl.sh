@@ -149,6 +149,10 @@ ends 1 "${one[@]}" --reward 'while read -r line; do echo well; done' "${model[@]
 says 'wrote "well" instead of a number, for an answer of step 1' err
 ends 1 "${one[@]}" --reward 'sleep 100' --reward-seconds 0.3 "${model[@]}"
 says 'sleep 100 took more than 0.3 seconds, for an answer of step 1' err
+ends 1 "${one[@]}" --reward 'exec >&-; sleep 100' "${model[@]}"
+says 'closed its output and did not end, for an answer of step 1' err
+ends 1 "${one[@]}" --reward 'exec <&-; sleep 100' --reward-seconds 0.3 "${model[@]}"
+says 'took more than 0.3 seconds' err
 ends 1 "${one[@]}" -n 2 --stages 2 "${patient[@]}" --reward 'exit 4' "${model[@]}"
 says 'exit 4 ended with status 4' err
 ends 0 "${one[@]}" --reward-failed drop --log drop.csv --reward \

@@ -47,8 +47,17 @@ for way in "" "--stages 2 --rows 7" "--tensor 2" "-n 2 --stages 2"; do
   [[ $way ]] || ask prefixes one
   drained
 done
+mkdir adapters adapters/pipe adapters/secret
+cp -rL "$one" adapters/one
+cp -r second adapters/second
+ln -s "$PWD/second" adapters/away
+mkfifo adapters/pipe/adapter_config.json
+echo 'root:hidden:1' >adapters/secret/adapter_config.json
+serve --adapter-places 2 --adapter-dir adapters
+ask swap one second
+drained
 serve --adapter-places 2
-ask swap "$one" second
+ask locked second
 drained
 
 refused() { # MESSAGE ARGUMENT...

@@ -82,6 +82,12 @@ size_t access_bytes(const settings *s) {
   return bytes;
 }
 
+static sl_status check_adapter_dir(const char *path) {
+  struct stat info;
+  if (!path || (!stat(path, &info) && S_ISDIR(info.st_mode))) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--adapter-dir %s: not a folder", path);
+}
+
 sl_status access_check(const settings *s) {
   enum { LEAST = 32 << 20 };
   const char *text = sl_arg_text(s->run, "request-memory");
@@ -91,6 +97,7 @@ sl_status access_check(const settings *s) {
     return sl_fail(SL_E_USAGE, "--request-memory %s: must be a size of at least 32M, such as 256M",
                    text);
   sl_status status = cors_check(sl_arg_text(s->run, "cors"));
+  if (!status) status = check_adapter_dir(settings_text(s, "adapter-dir"));
   if (!status) status = access_key(s, &key);
   if (!status) free(key);
   return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-origin requests by browsers (CORS). */
+/* Requests by browsers: from pages of other origins (CORS), and to other names of this machine. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_CORS_H
 #define SLUICE_TOOLS_ACTORSERVE_CORS_H
 
@@ -11,5 +11,9 @@ sl_status cors_check(const char *allowed);
 bool cors_allows(const char *allowed, const char *origin);
 /* Adds the CORS header fields to an answer, if the origin is allowed. */
 void cors_add_fields(http_exchange *x, const char *allowed, const http_request *request);
+/* Returns whether a server that listens at an address takes a request with this Host field. Without
+ * a key, a server on loopback takes only this machine's own names: a page that a browser was led to
+ * by another name (DNS rebinding) has no origin that tells it apart. */
+bool cors_takes_host(const char *listens, const char *key, const char *field);
 
 #endif

@@ -83,6 +83,8 @@ static sl_status serve_with(const settings *s, served *m, const char *key, sli_j
                                  .key = key,
                                  .cors = sl_arg_text(s->run, "cors"),
                                  .most_held_bytes = access_bytes(s),
+                                 .grace_seconds = sl_arg_float(s->run, "grace"),
+                                 .adapter_dir = settings_text(s, "adapter-dir"),
                                  .stuck_seconds = sl_arg_float(s->run, "stuck"),
                                  .head_seconds = SERVE_HEAD_SECONDS,
                                  .body_seconds = SERVE_BODY_SECONDS,

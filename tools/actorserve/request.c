@@ -522,7 +522,8 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
                                                                 : -1,
                              .salt = r->salt,
                              .constraint = constraint_of(c),
-                             .user = c};
+                             .user = c,
+                             .client = r->client};
   sl_status status = e->submit(e->self, &wanted, &c->id);
   c->under_way = !status;
   r->under_way += !status;
@@ -684,6 +685,7 @@ static request *create(serving *s, http_exchange *x, params_kind kind) {
   request *r = sli_calloc(1, sizeof *r);
   *r = (request){.serving = s,
                  .x = x,
+                 .client = http_client(x),
                  .created = time(NULL),
                  .start_ns = sli_now_ns(),
                  .number = ++s->requests,
@@ -729,7 +731,8 @@ void request_read(request *r) {
   request_continue(r, r->status);
 }
 
-/* Passes a long body to the reader's thread, so that other requests need not wait. */
+/* Passes a long body, or one with a chat to render, to the reader's thread, so that other requests
+ * need not wait. */
 static void read_apart(request *r, const http_request *from) {
   r->body = hold(r, from->bytes + 1) ? malloc(from->bytes + 1) : NULL;
   if (!r->body) {
@@ -742,9 +745,11 @@ static void read_apart(request *r, const http_request *from) {
   worker_put(r->serving->reader, &r->work);
 }
 
-/* Returns whether a body may ask for a grammar, which takes long to build. */
+/* Returns whether a body may ask for a grammar, which takes long to build. With an escape, a
+ * field's name may be written in another way. */
 static bool may_be_guided(const http_request *from) {
-  static const char *const fields[] = {"\"guided_", "\"response_format\"", "\"tool_choice\""};
+  static const char *const fields[] = {"\"guided_", "\"response_format\"", "\"tool_choice\"",
+                                       "\\u"};
   bool found = false;
   for (size_t i = 0; i < SLI_COUNT(fields); i++) found |= strstr(from->body, fields[i]) != NULL;
   return found;
@@ -754,6 +759,6 @@ void request_begin(serving *s, http_exchange *x, const http_request *from, param
   enum { LONG = 8192 };
   request *r = create(s, x, kind);
   r->params.kind = kind;
-  if (from->bytes > LONG || may_be_guided(from) || kind >= PARAMS_LOAD) read_apart(r, from);
+  if (from->bytes > LONG || kind != PARAMS_TEXTS || may_be_guided(from)) read_apart(r, from);
   else request_continue(r, request_prepare(r, from->body, from->bytes));
 }

@@ -62,6 +62,7 @@ typedef struct encoding {
 typedef struct request {
   serving *serving;
   http_exchange *x; /* NULL once nobody waits for the answer */
+  uint64_t client;  /* number of the client's address */
   work work;        /* work of reading a long body */
   bool reading;     /* true until the body is read */
   char *body;

@@ -223,7 +223,14 @@ static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   const struct route *r = serve_find(request->target);
   bool options = !strcmp(request->method, "OPTIONS");
   cors_add_fields(x, s->options->cors, request);
-  if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
+  const char *host = http_request_field(request, "host");
+  if (!cors_takes_host(s->options->host, s->options->key, host))
+    actorserve_serve_refuse(
+        s, x, 403, "host_not_allowed",
+        "the Host field does not name this machine: a page of another site may "
+        "have sent the request; a server with a key (--api-key-file FILE) takes "
+        "any name");
+  else if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
   else if (!r) actorserve_serve_refuse(s, x, 404, NULL, "there is nothing at this path");
   else if (!has_method(r, request->method)) refuse_method(s, x, r);
   else if (!r->open && !may_ask(s, http_request_field(request, "authorization"))) {
@@ -355,7 +362,7 @@ sl_status serving_create(const serve_options *options, const engine *e, const ch
   serving *s = sli_calloc(1, sizeof *s);
   *s = (serving){.options = options, .engine = e, .chat_format = v, .base = event_base_new()};
   s->out = evbuffer_new();
-  s->adapters = adapters_create(e, v->nadapters, v->adapters);
+  s->adapters = adapters_create(e, options->adapter_dir, v->nadapters, v->adapters);
   SLI_CHECK(s->base && s->out, "no memory for events");
   if (getrandom(&s->secret, sizeof s->secret, 0) < 0) s->secret = sli_now_ns();
   sl_status status = budget_create(options->most_held_bytes, &s->budget);
@@ -402,6 +409,21 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   if (s->draining) event_base_loopbreak(s->base);
   else if (s->first) fprintf(stderr, "\nfinishing open requests; press Ctrl-C again to quit now\n");
   drain(s);
+  s->end_ns = sli_now_ns() + (uint64_t)(s->options->grace_seconds * 1e9);
+}
+
+static int count_open(const serving *s) {
+  int n = 0;
+  for (const request *r = s->first; r; r = r->next) n++;
+  return n;
+}
+
+/* Ends the server when open requests had their time (--grace). */
+static void end_if_late(serving *s) {
+  if (!s->end_ns || sli_now_ns() < s->end_ns) return;
+  sli_log("%d open requests are cut off after %g s (--grace)", count_open(s),
+          s->options->grace_seconds);
+  event_base_loopbreak(s->base);
 }
 
 /* Returns free memory, including that of small blocks, to the system when there are no requests, or
@@ -439,6 +461,7 @@ static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   note_progress(s);
   give_memory_back(s);
   end_if_drained(s);
+  end_if_late(s);
 }
 
 sl_status serving_run(serving *s) {

@@ -50,7 +50,9 @@ typedef struct serve_options {
   int port;
   /* pages that may send requests: an origin, "*", "loopback" (pages of this machine), or "off" */
   const char *cors;
-  size_t most_held_bytes; /* limit of all requests and answers together */
+  size_t most_held_bytes;  /* limit of all requests and answers together */
+  double grace_seconds;    /* time for open requests to end after a signal */
+  const char *adapter_dir; /* folder below which clients may load adapters; NULL: none */
   /* seconds without a tick, while work waits, after which the server is unhealthy */
   double stuck_seconds;
   /* Time limits of requests and of clients' reads: see http_options. */
@@ -85,8 +87,9 @@ typedef struct serving {
   progress progress;
   uint64_t requests; /* requests so far */
   bool draining;
-  bool line_lost; /* a line of the access log could not be written */
-  bool busy;      /* requests arrived since memory was last returned */
+  uint64_t end_ns; /* while draining: when open requests are cut off; 0: never */
+  bool line_lost;  /* a line of the access log could not be written */
+  bool busy;       /* requests arrived since memory was last returned */
 } serving;
 
 /* Creates a listening server; the arguments must outlive it. SL_E_IO or SL_E_USAGE names host and

@@ -27,6 +27,8 @@ static const tool_option options[] = {
      "its folder's or file's name; responses have the first", 0, 0, GROUP_SERVING},
     {"access-log", SL_OPTION_TEXT, "", "`FILE` to append a line to for each request: time, client, "
      "request, status and seconds; - is standard error", 0, 0, GROUP_OUTPUT},
+    {"adapter-dir", SL_OPTION_TEXT, "", "`DIR` below which clients may load adapters while the "
+     "server runs; none if not given", 0, 0, GROUP_SERVING},
     {"tool-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format of tool calls in answers: hermes, "
      "qwen3-coder, llama3, mistral, gpt-oss, auto (detected from the chat template), or none", 0, 0, GROUP_SERVING},
     {"reasoning-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format of reasoning in answers: "
@@ -67,6 +69,8 @@ static const tool_option options[] = {
      "written when the server ends (see actortrace)", 0, 0, GROUP_OUTPUT},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for a report of the server, written when it ends", 0, 0, GROUP_OUTPUT},
     LAUNCH_OPTIONS,
+    {"grace", SL_OPTION_FLOAT, "20", "seconds that open requests have to end after SIGTERM or "
+     "Ctrl-C; the rest are cut off", 0, 1e6, GROUP_SERVING},
     {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health "
      "reports it", 0.1,
      1e6, GROUP_SERVING},

@@ -163,17 +163,35 @@ static sl_status start(rl_rewards *w) {
   return SL_OK;
 }
 
-/* Ends the program and returns its exit status. */
+static void close_pipe(int *fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+/* Waits up to a second for the program to end by itself. A program that closes its output and lives
+ * on does not. */
+static bool ends_itself(const rl_rewards *w) {
+  enum { TRIES = 100, MS = 10 };
+  for (int i = 0; i < TRIES; i++) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid) return true;
+    poll(NULL, 0, MS);
+  }
+  return false;
+}
+
+/* Ends the program and what it started. Returns its exit status, or -1 if it lived on after it had
+ * closed its output. */
 static int stop(rl_rewards *w, bool kills) {
   int how = 0;
-  if (w->in >= 0) close(w->in);
-  if (w->out >= 0) close(w->out);
-  w->in = w->out = -1;
+  close_pipe(&w->in);
+  close_pipe(&w->out);
   if (!w->pid) return 0;
-  if (kills) kill(-w->pid, SIGKILL);
+  bool ended = kills || ends_itself(w);
+  kill(-w->pid, SIGKILL);
   waitpid(w->pid, &how, 0);
   w->pid = 0;
-  return how;
+  return ended ? how : -1;
 }
 
 /* ---- the thread ---------------------------------------------------------------------------- */
@@ -220,6 +238,7 @@ static bool fail(rl_rewards *w, const char *why) {
 }
 
 static char *how_it_ended(int how) {
+  if (how < 0) return sli_strdup("closed its output and did not end");
   return WIFSIGNALED(how) ? sli_format("was ended by signal %d", WTERMSIG(how))
                           : sli_format("ended with status %d", WEXITSTATUS(how));
 }
@@ -239,7 +258,7 @@ static bool has_failed(rl_rewards *w, const char *why) {
 /* Sends pending answers until the pipe is full. */
 static void send_lines(rl_rewards *w) {
   pthread_mutex_lock(&w->lock);
-  while (w->sent < w->count) {
+  while (w->in >= 0 && w->sent < w->count) {
     const pending *p = &w->of[w->sent];
     ssize_t n = write(w->in, p->line + w->within, p->bytes - w->within);
     if (n < 0) break; /* full or closed: reading will tell */
@@ -310,13 +329,14 @@ static bool watch(rl_rewards *w) {
     return false;
   }
   if (w->pid) send_lines(w);
-  bool sends = w->pid && w->sent < n;
+  bool sends = w->pid && w->in >= 0 && w->sent < n;
   struct pollfd fds[] = {{.fd = w->wake, .events = POLLIN},
                          {.fd = w->pid ? w->out : -1, .events = POLLIN},
                          {.fd = sends ? w->in : -1, .events = POLLOUT}};
   poll(fds, 3, n ? left_ms(w) : -1);
   eventfd_t drop;
   if (fds[0].revents) eventfd_read(w->wake, &drop);
+  if (fds[2].revents & POLLERR) close_pipe(&w->in); /* it reads no more, but may still write */
   if (fds[1].revents) return read_output(w);
   if (!n || left_ms(w)) return true;
   char *why = sli_format("took more than %g seconds", w->seconds);

@@ -58,6 +58,18 @@ static void client_of(const http_exchange *x, char *out, size_t bytes) {
     snprintf(out, bytes, "-");
 }
 
+uint64_t http_client(const http_exchange *x) {
+  enum { NETWORK = 8 }; /* bytes of an IPv6 address that name a network */
+  struct sockaddr_storage a = {0};
+  socklen_t size = sizeof a;
+  if (getpeername(bufferevent_getfd(x->stream), (struct sockaddr *)&a, &size)) return 0;
+  const struct sockaddr_in *four = (const void *)&a;
+  const struct sockaddr_in6 *six = (const void *)&a;
+  if (a.ss_family == AF_INET)
+    return sli_hash(SLI_HASH_SEED, &four->sin_addr, sizeof four->sin_addr);
+  return sli_hash(SLI_HASH_SEED, &six->sin6_addr, NETWORK);
+}
+
 /* Records a request, for the call of on_done. */
 static void begin_request(http_exchange *x, const char *method, const char *target) {
   if (!x->server->options.on_done || x->begin_ns) return;

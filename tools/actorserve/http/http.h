@@ -78,6 +78,8 @@ typedef struct http_counts {
 } http_counts;
 http_counts http_count_all(const http *h);
 
+/* Returns a number for the client's address; IPv6 clients have one for their network. */
+uint64_t http_client(const http_exchange *x);
 /* Sets the argument that on_gone gets for this exchange; initially NULL. */
 void http_set_user(http_exchange *x, void *user);
 /* Adds a header field to the answer, before it begins. */
