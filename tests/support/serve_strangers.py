@@ -30,7 +30,8 @@ def names():
     """A page that a browser was led to by another name gets no answer."""
     for host, status in (("localhost", 200), ("LocalHost:%d" % port, 200), ("127.0.0.1:%d" % port, 200),
                          ("127.1.2.3", 200), ("[::1]:80", 200), ("chat.localhost", 200), ("evil.example", 403),
-                         ("127.0.0.1.evil.example", 403), ("localhost.evil.example:80", 403), ("[::2]", 403)):
+                         ("127.0.0.1.evil.example", 403), ("localhost.evil.example:80", 403), ("sluice", 200),
+                         ("EVIL.EXAMPLE.:80", 403)):
         got, text, _ = ask({"prompt": [1], "max_tokens": 1}, host=host)
         check(got == status, host, "is answered with", got, text)
         check(status == 200 or "--api-key-file" in text, text)

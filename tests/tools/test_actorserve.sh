@@ -320,8 +320,8 @@ refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
 refused "--chat-template klingon: must be a file, or one of chatml, " --chat-template klingon model
 refused "--served-model-name a,,b: a name is empty" --served-model-name a,,b model
-ends 1 "$actorserve" --port 0 --access-log /no/such/log model
-grep -qF -- "--access-log /no/such/log: No such file" err || fail "a log that cannot be written is named: $(<err)"
+ends 2 "$actorserve" --port 0 --access-log /no/such/log model
+grep -qF -- "--access-log: cannot write /no/such/log: No such file" err || fail "a log that cannot be written is named: $(<err)"
 refused "--tool-parser klingon: must be auto, none, or one of gpt-oss, qwen3-coder, hermes" --tool-parser klingon model
 refused "reasoning-parser" --reasoning-parser klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"

@@ -58,20 +58,21 @@ void cors_add_fields(http_exchange *x, const char *allowed, const http_request *
 
 /* ---- the Host field -------------------------------------------------------------------------- */
 
-/* Returns whether the host of a Host field, of `n` bytes, is this machine's own name for itself. */
-static bool is_own(const char *host, size_t n) {
-  static const char *const names[] = {"localhost", "[::1]", "::1"};
+/* Returns whether a host of `n` bytes is no name of the internet's DNS: an address, a name without
+ * a dot, or one below localhost. */
+static bool is_local(const char *host, size_t n) {
   static const char below[] = ".localhost";
   size_t m = sizeof below - 1;
-  for (size_t i = 0; i < SLI_COUNT(names); i++)
-    if (strlen(names[i]) == n && !strncasecmp(host, names[i], n)) return true;
-  if (n > m && !strncasecmp(host + n - m, below, m)) return true;
-  return !strncmp(host, "127.", 4) && strspn(host, "0123456789.") >= n;
+  if (*host == '[' || strspn(host, "0123456789.") >= n || !memchr(host, '.', n)) return true;
+  return n > m && !strncasecmp(host + n - m, below, m);
+}
+
+static bool listens_locally(const char *host) {
+  return !strncmp(host, "127.", 4) || !strcmp(host, "localhost") || !strcmp(host, "::1");
 }
 
 bool cors_takes_host(const char *listens, const char *key, const char *field) {
-  if (key || !is_own(listens, strlen(listens)) || !field) return true;
-  size_t n = *field == '[' ? strcspn(field, "]") + 1 : strcspn(field, ":");
-  n = SLI_MIN(n, strlen(field));
-  return is_own(field, n) || (strlen(listens) == n && !strncasecmp(field, listens, n));
+  if (key || !listens_locally(listens) || !field) return true;
+  size_t n = *field == '[' ? strlen(field) : strcspn(field, ":");
+  return is_local(field, n) || (strlen(listens) == n && !strncasecmp(field, listens, n));
 }

@@ -12,8 +12,8 @@ bool cors_allows(const char *allowed, const char *origin);
 /* Adds the CORS header fields to an answer, if the origin is allowed. */
 void cors_add_fields(http_exchange *x, const char *allowed, const http_request *request);
 /* Returns whether a server that listens at an address takes a request with this Host field. Without
- * a key, a server on loopback takes only this machine's own names: a page that a browser was led to
- * by another name (DNS rebinding) has no origin that tells it apart. */
+ * a key, a server on loopback takes no names of the internet: a site can lead a browser here by its
+ * own name (DNS rebinding), and its page then has the server's origin. */
 bool cors_takes_host(const char *listens, const char *key, const char *field);
 
 #endif

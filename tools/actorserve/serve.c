@@ -223,20 +223,18 @@ static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   const struct route *r = serve_find(request->target);
   bool options = !strcmp(request->method, "OPTIONS");
   cors_add_fields(x, s->options->cors, request);
-  const char *host = http_request_field(request, "host");
-  if (!cors_takes_host(s->options->host, s->options->key, host))
-    actorserve_serve_refuse(
-        s, x, 403, "host_not_allowed",
-        "the Host field does not name this machine: a page of another site may "
-        "have sent the request; a server with a key (--api-key-file FILE) takes "
-        "any name");
-  else if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
+  if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
   else if (!r) actorserve_serve_refuse(s, x, 404, NULL, "there is nothing at this path");
   else if (!has_method(r, request->method)) refuse_method(s, x, r);
   else if (!r->open && !may_ask(s, http_request_field(request, "authorization"))) {
     http_add_field(x, "WWW-Authenticate", "Bearer");
     actorserve_serve_refuse(s, x, 401, "invalid_api_key",
                             "a valid API key is needed: Authorization: Bearer KEY");
+  } else if (!r->open && !cors_takes_host(s->options->host, s->options->key,
+                                          http_request_field(request, "host"))) {
+    actorserve_serve_refuse(s, x, 403, "host_not_allowed",
+                            "the Host field has another site's name: its page may have sent the "
+                            "request; a server with a key (--api-key-file FILE) takes any name");
   } else return true;
   return false;
 }
