@@ -138,7 +138,7 @@ def run_options():
     """Returns the options of Run by keyword, including those of an exported program and its optimizer, which a .pt2
     file takes."""
     known = optimizer()
-    fields = dict({name: known[name] for name in settings()}, inputs="Mapping[str, Any]", held_out="Any", batch="int", block="str")
+    fields = dict({name: known[name] for name in settings()}, inputs="Mapping[str, Any]", held_out="Any", batch="int", block="str", rows_in_constants="bool")
     for name, path in LOWER_NAMES.items():
         ctype = ffi.typeof("sl_lower_options")
         for part in path.split("."):

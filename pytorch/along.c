@@ -23,10 +23,8 @@ static sl_tensor *self_f32(sli_import *m, const sli_pt_node *n, int *ndim) {
 
 /* Drops the given dims, which have length 1. */
 static sl_tensor *without_axes(sli_import *m, sl_tensor *x, uint32_t axes) {
-  sl_type to = {.dtype = x->type.dtype};
-  for (int d = 0; d < x->type.ndim; d++)
-    if (!(axes >> d & 1)) to.dim[to.ndim++] = x->type.dim[d];
-  return to.ndim ? sli_pt_reshape(m, x, &to) : sl_sum_at(m->at, m->g, x, 0, false);
+  uint32_t all = (1u << x->type.ndim) - 1;
+  return ~axes & all ? sli_pt_drop_dims(m, x, axes) : sl_sum_at(m->at, m->g, x, 0, false);
 }
 
 /* Sums over dims. A sum over all dims that keeps none is an f64 scalar, as losses are. */

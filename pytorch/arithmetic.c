@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pytorch/emit.h"
+#include "pytorch/rows.h"
 
 /* ---- one number ---------------------------------------------------------------------------- */
 
@@ -95,7 +96,7 @@ sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
   if (!a) return sli_pt_f32(m, v);
   sl_tensor *beside = other ? sli_pt_tensor(m, other) : NULL;
   if (!beside) return NULL;
-  sl_tensor *t = sli_pt_constant_beside(m, a, &other->type, &beside->type);
+  sl_tensor *t = sli_pt_constant_beside(m, a, &other->type, beside);
   return t && t->type.dtype == SL_I32 ? sl_cast_at(m->at, m->g, t, SL_F32) : t;
 }
 
@@ -308,10 +309,12 @@ static sl_tensor *shaped(sli_import *m, const sli_pt_node *n) {
   sl_type type = {.dtype = SL_F32, .ndim = to->ndim}, rows = {.dtype = SL_F32, .ndim = to->ndim};
   if (to->ndim > SL_MAX_DIMS) return NULL;
   memcpy(type.dim, to->dim, sizeof type.dim);
-  if (!to->ndim || to->dim[0] != m->exported) return sl_filled_at(m->at, m->g, type, 0, NULL);
+  if (!to->ndim || !sli_pt_may_be_rows(m, to, 0) || to->dim[0] != m->exported)
+    return sl_filled_at(m->at, m->g, type, 0, NULL);
   for (int d = 0; d < to->ndim; d++) rows.dim[d] = d ? 1 : m->rows;
   type.dim[0] = m->rows;
-  sl_tensor *zeros = sli_pt_reshape(m, sli_pt_row_zeros(m), &rows);
+  const sli_rows first = {.dim = {{1, 1, false}}};
+  sl_tensor *zeros = sli_pt_reshape_rows(m, sli_pt_row_zeros(m), &rows, &first);
   return zeros ? sl_expand_at(m->at, m->g, zeros, type) : NULL;
 }
 

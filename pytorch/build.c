@@ -9,6 +9,8 @@
 #include "pytorch/emit.h"
 #include "pytorch/fold.h"
 #include "pytorch/import.h"
+#include "pytorch/rows.h"
+#include "pytorch/sizes.h"
 
 /* ---- calls on constants -------------------------------------------------------------------- */
 
@@ -177,13 +179,19 @@ static void enter_block(sli_import *m, blocks *b, int i) {
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-/* Returns whether a tensor has the exported dims, apart from rows. */
-static bool has_dims(const sli_import *m, const sl_tensor *t, const sli_pt_type *type) {
-  bool same = t->type.ndim == type->ndim;
-  for (int d = 0; same && d < type->ndim; d++)
-    same =
-        t->type.dim[d] == type->dim[d] || t->type.dim[d] == 1 ||
-        (m->exported && (__int128)t->type.dim[d] * m->exported == (__int128)type->dim[d] * m->rows);
+/* Returns whether a tensor has the exported dims, with the rows where they were followed, and where
+ * the program says. */
+static bool has_dims(sli_import *m, const sl_tensor *t, const sli_pt_value *v) {
+  const sli_rows *rows = sli_rows_of(m, t);
+  bool same = t->type.ndim == v->type.ndim;
+  for (int d = 0; same && d < v->type.ndim; d++) {
+    int64_t length = v->type.dim[d], factor = rows->dim[d].outer * rows->dim[d].inner;
+    if (factor) same = length == factor * m->exported && t->type.dim[d] == factor * m->rows;
+    else if (m->p->rows && sli_pt_size(m->p, v, d, m->rows, &length))
+      same = t->type.dim[d] == length || t->type.dim[d] == 1;
+    else same = t->type.dim[d] == length || t->type.dim[d] == 1 || rows->lost;
+    if (factor && m->p->rows) same &= v->type.rows >> d & 1;
+  }
   return same;
 }
 
@@ -193,7 +201,7 @@ static void check_outputs(sli_import *m, const sli_pt_node *n) {
   for (int k = 0; k < n->nouts && !m->g->status; k++) {
     const sli_made *made = n->outs[k] ? sli_made_of(m, n->outs[k]) : NULL;
     if (!made || n->outs[k]->symbol) continue;
-    if (made->tensor && !has_dims(m, made->tensor, &n->outs[k]->type))
+    if (made->tensor && !has_dims(m, made->tensor, n->outs[k]))
       sli_pt_refuse(m, n, "its result %s is %s, and the program says another shape",
                     n->outs[k]->name, sl_type_format(text, &made->tensor->type));
     else if (made->needed && !made->tensor && !made->array && !made->sorted && !made->ids)
@@ -226,15 +234,16 @@ static void emit_call(sli_import *m, int i) {
   const sli_pt_node *n = m->p->nodes[i];
   m->at = (sl_here){n->file, n->line};
   m->emitted[i] = true;
+  const sli_pt_call *row = sli_pt_call_find(n->target);
+  sli_rows_enter(m, n, row, m->pattern[i] ? &m->match[i] : NULL);
+  const sli_pt_node *as = m->pattern[i] ? n : sli_rows_constants(m, n);
+  bool whole = m->pattern[i] || is_whole(n, row);
+  if (!m->pattern[i]) sli_pt_forget_arguments(as);
   if (m->pattern[i]) sli_pt_out(m, n, 0, m->pattern[i]->emit(m, n, &m->match[i]));
-  else {
-    const sli_pt_call *row = sli_pt_call_find(n->target);
-    bool whole = is_whole(n, row);
-    sli_pt_forget_arguments(n);
-    if (whole) row->emit(m, n, row);
-    else sli_pt_refuse(m, n, "arguments are missing");
-  }
-  check_arguments(m, n);
+  else if (whole) row->emit(m, as, row);
+  else sli_pt_refuse(m, n, "arguments are missing");
+  check_arguments(m, as);
+  sli_rows_leave(m, n);
   check_outputs(m, n);
 }
 
@@ -328,7 +337,7 @@ static void mark_learned(sli_import *m, const sli_pt_value *loss) {
 
 static sli_import *begin(sl_graph *g, sli_pt_program *p, int64_t exported, int64_t rows) {
   sli_import *m = sl_graph_alloc(g, sizeof *m);
-  *m = (sli_import){.g = g, .p = p, .exported = exported, .rows = rows};
+  *m = (sli_import){.g = g, .p = p, .exported = exported, .rows = rows, .any_order = true};
   m->made = sl_graph_alloc(g, ((size_t)p->nvalues + 1) * sizeof *m->made);
   m->pattern = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->pattern);
   m->note = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->note);
@@ -383,9 +392,13 @@ static void follow_buffers(sli_import *m) {
 
 sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
   sli_import *m = begin(g, of->program, of->exported, of->rows);
+  m->constants = of->constants;
+  sli_rows_begin(m);
   load_constants(m);
-  for (int i = 0; i < of->ninputs && !g->status; i++)
+  for (int i = 0; i < of->ninputs && !g->status; i++) {
     sli_made_of(m, of->inputs[i]->value)->tensor = of->tensors[i];
+    if (of->counts[i]) sli_rows_set_first(m, of->tensors[i]);
+  }
   if (!g->status) fold_calls(m);
   sli_pt_value *out = of->program->loss < 0 ? NULL : of->program->outs[of->program->loss];
   if (!g->status && !out) refuse_loss(m);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include <sluice/graph.h>
+#include <sluice/pytorch.h>
 
 #include "pytorch/program.h"
 
@@ -15,9 +16,11 @@ typedef struct sli_pt_use {
   int ninputs;
   sli_pt_input *const *inputs; /* [ninputs] inputs of the user */
   sl_tensor *const *tensors;   /* [ninputs] their data */
+  const bool *counts;          /* [ninputs] dim 0 counts the rows */
   const char *block;           /* module pattern of blocks, or NULL */
   const sl_optimizer *optimizer;
   FILE *show; /* receives what became of each call; or NULL */
+  sl_rows_in_constants constants;
 } sli_pt_use;
 
 /* Builds the graph. Errors are recorded in it, and its status is returned. */

@@ -9,6 +9,7 @@
 #include "pytorch/build.h"
 #include "pytorch/import.h"
 #include "pytorch/inputs.h"
+#include "pytorch/sizes.h"
 
 enum { MOST_ROWS = 1 << 20 };
 
@@ -26,7 +27,7 @@ struct sl_exported {
 /* ---- opening ------------------------------------------------------------------------------- */
 
 /* Collects the tensor arguments of forward(). Dim 0 of the first one with dims counts the rows of a
- * batch; inputs of the same length have rows. */
+ * batch; inputs of the same length have rows. If dim 0 of an input is symbolic, it counts them. */
 static sl_status find_inputs(sl_exported *e) {
   sli_pt_program *p = e->program;
   e->inputs = sli_calloc((size_t)p->ninputs + 1, sizeof *e->inputs);
@@ -41,13 +42,13 @@ static sl_status find_inputs(sl_exported *e) {
         (type->dtype >= SLI_PT_C32 && type->dtype <= SLI_PT_C128))
       return sl_fail(SL_E_UNSUPPORTED, "%s: input %s is %s, which is not supported",
                      sli_archive_path(p->archive), in->name, sli_pt_dtype_name(type->dtype));
-    if (type->ndim && !e->rows) e->rows = type->dim[0];
+    bool counts = p->rows ? type->rows & 1 : type->ndim && (!e->rows || type->dim[0] == e->rows);
+    if (counts && !e->rows) e->rows = type->dim[0];
     if (e->rows > MOST_ROWS)
       return sl_fail(SL_E_INPUT, "%s: input %s has %lld rows, more than a batch may have",
                      sli_archive_path(p->archive), in->name, (long long)e->rows);
     e->of[e->ninputs] = in;
-    e->inputs[e->ninputs++] =
-        (sl_exported_input){in->name, as, type->ndim && type->dim[0] == e->rows};
+    e->inputs[e->ninputs++] = (sl_exported_input){in->name, as, counts};
   }
   if (e->ninputs) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: forward() takes no tensor", sli_archive_path(p->archive));
@@ -158,6 +159,15 @@ static sl_status build_files(const sl_exported *e, sl_graph *g, const sl_args *a
   return sli_pt_inputs(g, e->ninputs, e->inputs, files, rows, inputs);
 }
 
+/* Reads --rows-in-constants. */
+static sl_status read_constants(sl_graph *g, const char *text, sl_rows_in_constants *out) {
+  static const char *const names[] = {
+      [SL_ROWS_ASK] = "", [SL_ROWS_NO] = "no", [SL_ROWS_YES] = "yes"};
+  for (size_t i = 0; i < SLI_COUNT(names); i++)
+    if (!strcmp(text, names[i])) return *out = (sl_rows_in_constants)i, SL_OK;
+  return sl_graph_fail(g, SL_E_USAGE, "--rows-in-constants %s: must be yes or no", text);
+}
+
 static sl_status build_model(const sl_model *model, sl_graph *g, const sl_args *args) {
   const sl_exported *e = model->ctx;
   if (sl_graph_infer(g))
@@ -179,10 +189,12 @@ static sl_status build_model(const sl_model *model, sl_graph *g, const sl_args *
                          model->name, list_inputs(e, g));
   sl_status status =
       tokens ? build_tokens(e, g, args, rows, inputs) : build_files(e, g, args, rows, inputs);
+  sl_rows_in_constants constants = SL_ROWS_ASK;
+  if (!status) status = read_constants(g, sl_arg_text(args, "rows-in-constants"), &constants);
   sl_optimizer optimizer = sl_arg_optimizer(args);
   const char *block = sl_arg_text(args, "block");
   const sl_exported_options options = {inputs, *block ? block : NULL, &optimizer,
-                                       sl_arg_flag(args, "show-import") ? stdout : NULL};
+                                       sl_arg_flag(args, "show-import") ? stdout : NULL, constants};
   return status ? status : sl_exported_build(e, g, &options);
 }
 
@@ -197,6 +209,9 @@ static void make_model(sl_exported *e, const char *path) {
       {"block", SL_OPTION_TEXT, "",
        "`PATTERN` modules that are blocks, between which a pipeline is cut (\"h.*\"); empty: "
        "found",
+       0, 0},
+      {"rows-in-constants", SL_OPTION_TEXT, "",
+       "`yes|no` whether numbers beside sums over rows are the number of rows; asked if they may be",
        0, 0},
       {"show-import", SL_OPTION_FLAG, "0", "print what became of each call", 0, 0},
       {"batch", SL_OPTION_INT, "1", "rows per step", 1, MOST_ROWS},
@@ -224,6 +239,7 @@ sl_status sl_exported_open(const char *path, sl_exported **out) {
   sl_status status = sli_pt_program_read(path, &e->program);
   if (!status) status = check_types(e->program);
   if (!status) status = sli_pt_functional(e->program);
+  if (!status) status = sli_pt_sizes_find_rows(e->program);
   if (!status) status = find_inputs(e);
   if (!status) make_model(e, path);
   if (status) sl_exported_close(e);
@@ -277,14 +293,18 @@ sl_status sl_exported_build(const sl_exported *e, sl_graph *g, const sl_exported
   int64_t rows = rows_of(e, options);
   check_inputs(e, g, options, rows);
   if (sl_graph_status(g)) return sl_graph_status(g);
+  bool *counts = sl_graph_alloc(g, ((size_t)e->ninputs + 1) * sizeof *counts);
+  for (int i = 0; i < e->ninputs; i++) counts[i] = e->inputs[i].rows;
   const sli_pt_use of = {.program = e->program,
                          .exported = e->rows,
                          .rows = rows,
                          .ninputs = e->ninputs,
                          .inputs = e->of,
                          .tensors = options->inputs,
+                         .counts = counts,
                          .block = options->block,
                          .optimizer = options->optimizer,
-                         .show = options->show};
+                         .show = options->show,
+                         .constants = options->rows_in_constants};
   return sli_pt_build(g, &of);
 }

@@ -7,7 +7,7 @@
  * 4. calls.c       is the table of calls: what each one becomes
  *
  * Constants are computed at the exported batch size. Tensors have the rows of a microbatch, which
- * may be different: a dim whose length differs from the exported one is a dim of rows. */
+ * may be different. rows.c follows how the rows enter the dims of each tensor. */
 #ifndef SLUICE_PYTORCH_IMPORT_H
 #define SLUICE_PYTORCH_IMPORT_H
 
@@ -17,8 +17,19 @@
 #include "graph/graph.h"
 #include "pytorch/array.h"
 #include "pytorch/program.h"
+#include <sluice/pytorch.h>
 
 typedef struct sli_import sli_import;
+typedef struct sli_rows sli_rows; /* rows.h */
+
+/* Which dims must have all of their positions. */
+typedef enum sli_repeats {
+  REPEATS_PASS,    /* none */
+  REPEATS_DIM,     /* the dims that the call names; all if it names none */
+  REPEATS_PRODUCT, /* dims that a product sums over */
+  REPEATS_SUM,     /* all, for a loss that is a sum */
+  REPEATS_ALL
+} sli_repeats;
 
 /* State of a value of the program. At most one of array and tensor is set. */
 typedef struct sli_made {
@@ -88,6 +99,16 @@ struct sli_import {
   const char **note;           /* [nodes of p] what a layer became, if that depends on arguments */
   bool *emitted;               /* [nodes of p] */
   sl_tensor *zeros;            /* [rows], or NULL until needed */
+  /* rows.c */
+  sli_rows **row; /* [nrows] by a tensor's id, or NULL */
+  int nrows, followed;
+  int64_t symbol;            /* a number of rows that divides no other length */
+  const sli_pt_node *now;    /* the current call */
+  bool any_order;            /* it may read dims with the rows first */
+  int repeats;               /* which repeated dims it must read whole (row_calls.c) */
+  const sli_pt_node *met;    /* a call whose constant may be the rows, and meets a sum over rows */
+  const sli_pt_node *scales; /* the current call, if its constant may be the rows */
+  sl_rows_in_constants constants;
 };
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -120,10 +141,10 @@ sl_tensor *sli_pt_in_i32(sli_import *m, const sli_pt_node *n, const char *name);
 sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name);
 /* Returns the first argument, if it is a tensor, as it is for most emitted calls. */
 sli_pt_value *sli_pt_first(const sli_pt_node *n);
-/* Makes a constant to be combined with a tensor of the given exported and actual dims. Dims of rows
- * in which it is constant have length 1. */
+/* Makes a constant to be combined with a tensor of this exported type. Dims of rows in which it is
+ * constant have length 1. */
 sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sli_pt_type *exported,
-                                  const sl_type *type);
+                                  const sl_tensor *beside);
 /* Converts the f64 scalar of a sum or loss to f32; keeps other tensors. */
 sl_tensor *sli_pt_narrow(sli_import *m, sl_tensor *t);
 /* Makes a dense constant of an array. */
@@ -139,6 +160,12 @@ sl_tensor *sli_pt_row_zeros(sli_import *m);
 sl_tensor *sli_pt_take(sli_import *m, sl_tensor *x, int dim, int64_t count, const int64_t *at);
 /* Returns the tensor of a value to be sliced along its rows: a constant is expanded to all rows. */
 sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v);
+/* Expands the given dims of length 1 that stand for all positions of the exported type. */
+sl_tensor *sli_pt_expand_repeated(sli_import *m, sl_tensor *t, const sli_pt_type *type,
+                                  uint32_t dims);
+/* Returns whether the rows may enter a dim of an exported type: whether they do, if the program was
+ * exported with a symbolic batch dim. */
+bool sli_pt_may_be_rows(const sli_import *m, const sli_pt_type *type, int d);
 /* Expands dims of length 1 to the lengths of `like`, except dim `but` (-1: none). */
 sl_tensor *sli_pt_widen(sli_import *m, sl_tensor *t, sl_tensor *like, int but);
 void sli_pt_out(sli_import *m, const sli_pt_node *n, int i, sl_tensor *t);
@@ -179,14 +206,15 @@ bool sli_pt_plain(const sli_pt_node *n);
 
 /* ---- shapes -------------------------------------------------------------------------------- */
 
-/* Finds the actual dims of a view: `to` is the exported type, x the tensor, `from` its exported
- * type. Returns false if a dim of rows would be split where it cannot be. */
-bool sli_pt_view_dims(const sl_type *x, const sli_pt_type *from, const sli_pt_type *to,
-                      sl_type *out);
-/* Reshapes a tensor. Reshapes that undo each other are removed. */
+/* Reshapes a tensor. Reshapes that undo each other are removed. The second gives the rows in the
+ * new dims. */
 sl_tensor *sli_pt_reshape(sli_import *m, sl_tensor *x, const sl_type *to);
+sl_tensor *sli_pt_reshape_rows(sli_import *m, sl_tensor *x, const sl_type *to,
+                               const sli_rows *rows);
 /* Adds a dim of length 1 before dim `dim`. Returns NULL if there are too many dims. */
 sl_tensor *sli_pt_add_dim(sli_import *m, sl_tensor *x, int dim);
+/* Drops dims of length 1. */
+sl_tensor *sli_pt_drop_dims(sli_import *m, sl_tensor *x, uint32_t dims);
 sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *order);
 /* Skips calls that change nothing: conversions between float types, copies, and dropout with
  * probability 0. */

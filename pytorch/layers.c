@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pytorch/emit.h"
+#include "pytorch/rows.h"
 
 /* ---- products ------------------------------------------------------------------------------ */
 
@@ -25,7 +26,9 @@ static sl_tensor *linear(sli_import *m, sl_tensor *x, sl_tensor *w, sl_tensor *b
   if (!y || from == x) return y;
   sl_type to = x->type;
   to.dim[to.ndim - 1] = sl_dim(y, -1);
-  return sli_pt_reshape(m, y, &to);
+  sli_rows rows = *sli_rows_of(m, x);
+  rows.dim[to.ndim - 1] = (sli_dim_rows){0};
+  return sli_pt_reshape_rows(m, y, &to, &rows);
 }
 
 void sli_emit_linear(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -534,7 +537,7 @@ static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_ten
     if (!sum) return NULL;
     a = sum;
   }
-  if (a) return sli_pt_constant_beside(m, a, exported, &scores->type);
+  if (a) return sli_pt_constant_beside(m, a, exported, scores);
   sl_tensor *t = sli_pt_tensor(m, v);
   if (v->type.dtype != SLI_PT_BOOL) return sli_pt_f32(m, v);
   if (t && t->type.dtype == SL_I32) t = sl_cast_at(m->at, m->g, t, SL_F32);

@@ -69,6 +69,22 @@ static sl_status read_size(const reader *r, const cJSON *item, int64_t *out) {
   return sli_json_whole(&r->doc, number, 0, INT64_C(1) << 40, out);
 }
 
+/* Returns the expression of a symbolic size, or NULL. */
+static const char *size_text(const reader *r, const cJSON *item) {
+  const cJSON *expr = cJSON_GetObjectItemCaseSensitive(item, "as_expr");
+  const cJSON *text = cJSON_GetObjectItemCaseSensitive(expr, "expr_str");
+  return cJSON_IsString(text) ? sli_arena_strdup(&r->p->arena, text->valuestring) : NULL;
+}
+
+/* Keeps the expressions of a value's sizes. */
+static void read_size_texts(const reader *r, const cJSON *meta, sli_pt_value *v) {
+  const cJSON *sizes = cJSON_GetObjectItemCaseSensitive(meta, "sizes"), *size;
+  int d = 0;
+  v->size = sli_arena_alloc(&r->p->arena, SLI_PT_DIMS * sizeof *v->size);
+  if (v->symbol) v->size[0] = size_text(r, meta);
+  cJSON_ArrayForEach(size, sizes) if (d < SLI_PT_DIMS) v->size[d++] = size_text(r, size);
+}
+
 static sl_status read_type(const reader *r, const cJSON *meta, sli_pt_type *out) {
   int64_t dtype = 0;
   bool trained = false;
@@ -147,6 +163,7 @@ static sl_status read_values(reader *r, const cJSON *graph) {
     status = read_type(r, item, &v->type);
     if (status) return status;
     v->dense = is_dense(item, &v->type);
+    read_size_texts(r, item, v);
     r->table[name_slot(r, v->name)] = (size_t)v->id + 1;
   }
   cJSON_ArrayForEach(item, r->symbols) {
@@ -155,6 +172,7 @@ static sl_status read_values(reader *r, const cJSON *graph) {
     v->symbol = true;
     status = read_size(r, item, &v->hint);
     if (status) return status;
+    read_size_texts(r, item, v);
     r->table[name_slot(r, v->name)] = (size_t)v->id + 1;
   }
   return SL_OK;

@@ -40,6 +40,7 @@ typedef struct sli_pt_type {
   bool trained; /* has a gradient */
   int ndim;
   int64_t dim[SLI_PT_DIMS]; /* as exported; for a symbol, its example value */
+  uint32_t rows; /* bit d: the symbolic number of rows enters dim d; see sli_pt_sizes_find_rows */
 } sli_pt_type;
 
 static inline bool sli_pt_same_dims(const sli_pt_type *a, const sli_pt_type *b) {
@@ -87,6 +88,7 @@ struct sli_pt_value {
   sli_pt_type type;    /* for a tensor */
   int64_t hint;        /* for a symbol: its value when exported */
   bool dense;          /* for a tensor: its elements were in row-major order when exported */
+  const char **size;   /* [dims, or 1 for a symbol] expression of a symbolic size, or NULL */
   sli_pt_node *def;    /* NULL for an input of the program */
   int output;          /* index among the outputs of def */
   sli_pt_input *input; /* or NULL */
@@ -128,6 +130,7 @@ typedef struct sli_pt_program {
   sli_pt_input *inputs;
   sli_pt_value **outs; /* results of forward(), without mutations */
   int loss; /* index of the loss: the output marked as loss, or the first scalar; -1 if none */
+  const char *rows; /* name of the symbolic number of rows; NULL: the batch size is a number */
 } sli_pt_program;
 
 /* Reads the program of an archive, which it then owns. SL_E_INPUT names the file and the location

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "pytorch/emit.h"
+#include "pytorch/rows.h"
 
 void sli_emit_same(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
@@ -14,6 +15,36 @@ void sli_emit_same(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   to->ids = from->ids;
 }
 
+/* Returns the dims of length 1 that squeeze drops, or 0 if the call is another. */
+static uint32_t squeezed_dims(const sli_import *m, const sli_pt_node *n, const sli_pt_type *x) {
+  uint32_t ones = 0;
+  if (strncmp(n->target, "aten.squeeze.", 13) != 0) return 0;
+  for (int d = 0; d < x->ndim; d++) ones |= (x->dim[d] == 1 ? 1u : 0u) << d;
+  return sli_pt_arg_find(n, "dim") ? ones & sli_pt_axes(m, n, "dim", x->ndim) : ones;
+}
+
+/* Makes a view, which may need all positions of dims that are the same for all rows. */
+static sl_tensor *viewed(sli_import *m, const sli_pt_node *n, sl_tensor *t, const sli_pt_value *x) {
+  const sli_pt_type *to = &n->outs[0]->type;
+  const char *why;
+  uint32_t squeezed = squeezed_dims(m, n, &x->type);
+  for (int d = 0; d < x->type.ndim; d++)
+    if (sli_has_rows(sli_rows_of(m, t), d)) squeezed &= ~(1u << d);
+  if (squeezed && to->ndim + __builtin_popcount(squeezed) == x->type.ndim)
+    return sli_pt_drop_dims(m, t, squeezed);
+  if (!strcmp(n->target, "aten.unsqueeze.default"))
+    return sli_pt_add_dim(m, t, sli_pt_dim(m, n, "dim", to->ndim, 0));
+  sl_tensor *y = sli_pt_view(m, t, &x->type, to, &why);
+  if (!y && !m->g->status) {
+    sl_tensor *whole = sli_pt_expand_repeated(m, t, &x->type, ~0u);
+    if (whole && whole != t) y = sli_pt_view(m, whole, &x->type, to, &why);
+  }
+  if (!y && !m->g->status)
+    sli_pt_refuse(
+        m, n, "%s; export with torch.export.Dim, or with a batch size that no other dim has", why);
+  return y;
+}
+
 /* Calls that only change the shape. The exported dims of the outputs give the new shape. */
 void sli_emit_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
@@ -23,18 +54,12 @@ void sli_emit_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
     return;
   }
   sl_tensor *t = sli_pt_tensor(m, x);
-  sl_type to;
   if (!t) return;
   if (t->type.dtype == SL_F64 && !t->type.ndim && !n->outs[0]->type.ndim) {
     sli_pt_out(m, n, 0, t);
     return;
   }
-  if (!sli_pt_view_dims(&t->type, &x->type, &n->outs[0]->type, &to))
-    sli_pt_refuse(m, n,
-                  "the exported batch of %lld rows cannot be told from other dims of this "
-                  "length; export with a batch size that no other dim has",
-                  (long long)m->exported);
-  else sli_pt_out(m, n, 0, sli_pt_reshape(m, t, &to));
+  sli_pt_out(m, n, 0, viewed(m, n, t, x));
 }
 
 /* Expands dims of length 1, except rows: a tensor that is the same for all rows keeps length 1
@@ -48,7 +73,7 @@ static sl_tensor *expand_to(sli_import *m, sl_tensor *t, const sli_pt_type *from
   if (to->ndim) t = sli_pt_narrow(m, t);
   for (int d = 0; t && d < to->ndim; d++) {
     bool old = d >= shift && (from->dim[d - shift] != 1 || to->dim[d] == 1);
-    bool rows = !old && d == 0 && m->exported && to->dim[d] == m->exported;
+    bool rows = !old && sli_pt_may_be_rows(m, to, d);
     dims.dim[d] = old ? t->type.dim[d - shift] : rows ? 1 : to->dim[d];
     same &= old || (rows && d >= shift);
   }
@@ -159,11 +184,7 @@ void sli_emit_movedim(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 /* Drops a dim of length 1. */
 static sl_tensor *drop_dim(sli_import *m, sl_tensor *t, int dim) {
-  if (!t) return NULL;
-  sl_type to = t->type;
-  memmove(to.dim + dim, to.dim + dim + 1, (size_t)(to.ndim - dim - 1) * sizeof *to.dim);
-  to.ndim--;
-  return sli_pt_reshape(m, t, &to);
+  return sli_pt_drop_dims(m, t, 1u << dim);
 }
 
 void sli_emit_select(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -324,9 +345,9 @@ void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
     if (repeats[d] < 1 || repeats[d] > SLI_PT_MOST) return;
   for (int shift = count - x->type.ndim; t && shift > 0; shift--) t = sli_pt_add_dim(m, t, 0);
   for (int d = 0; t && d < count; d++) {
-    int64_t times =
-        repeats[d] == m->exported && d == 0 && t->type.dim[0] == 1 ? m->rows : repeats[d];
-    if (times == 1) continue;
+    int64_t times = repeats[d];
+    bool rows = t->type.dim[d] == 1 && sli_pt_may_be_rows(m, &n->outs[0]->type, d);
+    if (times == 1 || rows) continue;
     if (t->type.dim[d] == 1) {
       sl_type dims = t->type;
       dims.dim[d] = times;
@@ -466,9 +487,8 @@ void sli_emit_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   if (!new_part) return;
   bool slices = strstr(n->target, "slice") != NULL, selects = strstr(n->target, "select") != NULL;
   if (!slices && !selects) { /* a view of the whole */
-    sl_type to;
-    if (sli_pt_view_dims(&new_part->type, &part->type, &whole->type, &to))
-      sli_pt_out(m, n, 0, sli_pt_reshape(m, new_part, &to));
+    const char *why;
+    sli_pt_out(m, n, 0, sli_pt_view(m, new_part, &part->type, &whole->type, &why));
     return;
   }
   int dim = sli_pt_dim(m, n, "dim", whole->type.ndim, 0);

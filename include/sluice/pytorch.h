@@ -41,6 +41,14 @@ int64_t sl_exported_rows(const sl_exported *e);
  * the model. */
 const sl_model *sl_exported_model(const sl_exported *e);
 
+/* Constants of a program that was exported without a symbolic batch dim, that may be its number of
+ * rows, and that meet a sum over rows: `loss.sum() / 6`. */
+typedef enum sl_rows_in_constants {
+  SL_ROWS_ASK, /* refused, if a microbatch has another number of rows */
+  SL_ROWS_NO,  /* plain numbers */
+  SL_ROWS_YES  /* the number of rows, which becomes that of a microbatch */
+} sl_rows_in_constants;
+
 typedef struct sl_exported_options {
   sl_tensor *const *inputs;      /* [number of inputs] data, with the rows of a microbatch */
   const char *block;             /* pattern of modules to make blocks ("h.*"); NULL: found
@@ -48,6 +56,7 @@ typedef struct sl_exported_options {
   const sl_optimizer *optimizer; /* NULL: the default */
   FILE *show;                    /* receives a report of how each call was translated; may be
                                     NULL */
+  sl_rows_in_constants rows_in_constants;
 } sl_exported_options;
 /* Builds the program into a graph, on the caller's data. A graph for inference has the output
  * "loss". Errors are recorded in the graph. */

@@ -20,7 +20,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 # Options of Run that belong to a program.
-OWN = ("inputs", "batch", "block", "held_out")
+OWN = ("inputs", "batch", "block", "held_out", "rows_in_constants")
 
 
 def settings() -> List[str]:
@@ -138,11 +138,13 @@ class Program:
 
     `inputs` has an array for each argument of forward(), with rows for consecutive steps. `held_out` has the same
     arrays with rows for evaluation (eval_every). A step takes `batch` rows, by default as many as were exported.
-    `block` is the pattern of modules that stay together ("h.*"). All other settings are the optimizer's."""
+    `block` is the pattern of modules that stay together ("h.*"). `rows_in_constants` says whether numbers beside sums
+    over rows are the number of rows, which is asked if they may be. All other settings are the optimizer's."""
     keywords = KEYWORDS
 
     def __init__(self, path: Path, inputs: Optional[Mapping[str, Any]] = None, *, batch: Optional[int] = None,
-                 block: Optional[str] = None, held_out: Optional[Mapping[str, Any]] = None, **settings: Any) -> None:
+                 block: Optional[str] = None, held_out: Optional[Mapping[str, Any]] = None, rows_in_constants: Optional[bool] = None,
+                 **settings: Any) -> None:
         self.path, self.keep = os.fspath(path), []  # type: str, List[Any]
         self.__name__ = os.path.basename(self.path)
         out = ffi.new("sl_exported **")
@@ -154,6 +156,7 @@ class Program:
         self.batch = self.exported if batch is None else operator.index(batch)
         self.rows = 0  # rows of a microbatch, once there is a plan
         self.block, self.settings = block, optimizer_fields(settings)
+        self.rows_in_constants = 0 if rows_in_constants is None else 2 if rows_in_constants else 1  # sl_rows_in_constants
         self.store: Any = Table(self.columns, inputs) if inputs else Nothing()
         self.held_out = Table(self.columns, held_out) if held_out else None
 
@@ -186,7 +189,7 @@ class Program:
         lib.sl_data_at(c.here(g._kept), g.pointer, source.record, outs)
         g.check()
         record = c.record("sl_optimizer", self.settings, g._kept, "train") if self.settings else ffi.NULL
-        options = {"inputs": outs, "block": self.block, "optimizer": record}
+        options = {"inputs": outs, "block": self.block, "optimizer": record, "rows_in_constants": self.rows_in_constants}
         c.check(lib.sl_exported_build(self.pointer, g.pointer, c.record("sl_exported_options", options, g._kept)))
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ forward() returns the loss, a tuple that begins with it, or a dict or an object 
 computes it from what forward() returns and from a target, the last of the example inputs."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -180,10 +181,33 @@ def _losing(module: torch.nn.Module, arguments: Arguments, loss: Optional[Loss])
     return other
 
 
+def _symbolic_rows(arguments: Arguments) -> Any:
+    """Returns dynamic_shapes of torch.export: dim 0 of every input with the rows of the first one is a symbol. None: a
+    batch of one row cannot be one."""
+    leaves = pytree.tree_leaves((arguments.args, arguments.kwargs))
+    rows = next((len(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()), 0)
+    if rows < 2:
+        return None
+    symbol = torch.export.Dim("rows")
+
+    def dims(leaf: Any) -> Any:
+        return {0: symbol} if isinstance(leaf, torch.Tensor) and leaf.dim() and len(leaf) == rows else None
+    return pytree.tree_map(dims, arguments.kwargs or arguments.args)
+
+
+def _exported(module: torch.nn.Module, arguments: Arguments, rows: Any) -> Any:
+    with torch.enable_grad():
+        return torch.export.export(module, arguments.args, arguments.kwargs or None, dynamic_shapes=rows, strict=False)
+
+
 def _export(module: torch.nn.Module, arguments: Arguments, loss: Optional[Loss]) -> Any:
+    """Exports with a symbol for the rows, or, if forward() is written for one number of rows, with that number."""
+    rows = _symbolic_rows(arguments)
+    if rows is not None:
+        with contextlib.suppress(Exception):
+            return _exported(_losing(module, arguments, loss), arguments, rows)
     try:
-        with torch.enable_grad():
-            return torch.export.export(_losing(module, arguments, loss), arguments.args, arguments.kwargs or None, strict=False)
+        return _exported(_losing(module, arguments, loss), arguments, None)
     except Exception as error:
         if isinstance(error, TypeError) and traceback.extract_tb(error.__traceback__)[-1].name == "_loss_of":
             raise TypeError(str(error)) from None
