@@ -146,6 +146,25 @@ static void same_values(sli_rows *to, const sli_rows *from) {
   to->reduced = from->reduced, to->summed = from->summed, to->scaled = from->scaled;
 }
 
+sl_tensor *sli_pt_true_order(sli_import *m, sl_tensor *x) {
+  sli_rows rows = x ? *sli_rows_of(m, x) : (sli_rows){0};
+  sli_factors f;
+  if (!x || !any_first(&rows) || !sli_factors_find(m, &x->type, &rows, NULL, &f)) return x;
+  if (!sli_factors_share(&f, x->type.dim, x->type.ndim)) return x;
+  for (int d = 0; d < x->type.ndim; d++) rows.dim[d].first = false;
+  return rearrange(m, x, &f, &x->type, &rows);
+}
+
+/* Views a tensor with the rows of the exported batch by its lengths alone: the rows are lost.
+ * Returns NULL for other numbers of rows. */
+static sl_tensor *as_exported(sli_import *m, sl_tensor *x, const sli_pt_type *to) {
+  sl_type dims = {.dtype = x->type.dtype, .ndim = to->ndim};
+  memcpy(dims.dim, to->dim, sizeof dims.dim);
+  if (m->rows != m->exported || sl_type_elements(&dims) != sl_type_elements(&x->type)) return NULL;
+  const sli_rows lost = {.lost = true};
+  return sli_pt_reshape_rows(m, sli_pt_true_order(m, x), &dims, &lost);
+}
+
 sl_tensor *sli_pt_view(sli_import *m, sl_tensor *x, const sli_pt_type *from, const sli_pt_type *to,
                        const char **why) {
   sli_factors f;
@@ -154,25 +173,13 @@ sl_tensor *sli_pt_view(sli_import *m, sl_tensor *x, const sli_pt_type *from, con
   from_rows = *sli_rows_of(m, x);
   *why = "the rows of a batch enter its argument in a way that is not followed";
   if (x->type.ndim != from->ndim || to->ndim > SL_MAX_DIMS) return NULL;
-  if (from_rows.lost) {
-    memcpy(dims.dim, to->dim, sizeof dims.dim);
-    return m->rows == m->exported ? sli_pt_reshape(m, x, &dims) : NULL;
-  }
-  if (!sli_factors_find(m, &x->type, &from_rows, from, &f)) return NULL;
+  if (from_rows.lost || !sli_factors_find(m, &x->type, &from_rows, from, &f))
+    return as_exported(m, x, to);
   *why = "it divides the rows of a batch";
-  if (!sli_factors_share(&f, to->dim, to->ndim)) return NULL;
+  if (!sli_factors_share(&f, to->dim, to->ndim)) return as_exported(m, x, to);
   *why = "it merges the rows of a batch with themselves, or with what is repeated";
-  if (!sli_factors_dims(&f, &dims, &rows)) return NULL;
+  if (!sli_factors_dims(&f, &dims, &rows)) return as_exported(m, x, to);
   same_values(&rows, &from_rows);
   if (any_first(&from_rows) || any_first(&rows)) return rearrange(m, x, &f, &dims, &rows);
   return sli_pt_reshape_rows(m, x, &dims, &rows);
-}
-
-sl_tensor *sli_pt_true_order(sli_import *m, sl_tensor *x) {
-  sli_rows rows = x ? *sli_rows_of(m, x) : (sli_rows){0};
-  sli_factors f;
-  if (!x || !any_first(&rows) || !sli_factors_find(m, &x->type, &rows, NULL, &f)) return x;
-  if (!sli_factors_share(&f, x->type.dim, x->type.ndim)) return x;
-  for (int d = 0; d < x->type.ndim; d++) rows.dim[d].first = false;
-  return rearrange(m, x, &f, &x->type, &rows);
 }

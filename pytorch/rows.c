@@ -96,6 +96,21 @@ static bool like_input(sli_import *m, const sli_node *n, int64_t factor, int fro
   return found && agree;
 }
 
+/* Follows the rows through an op on elements with arguments of one shape, of which some have one
+ * position for all rows: with one row, they are as long as the others. */
+static bool follow_elements(sli_import *m, const sli_node *n, sli_rows *out) {
+  if (m->rows != 1 || n->op->pieces != SL_PIECES_ELEMENTS || n->nout != 1) return false;
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i] || !sl_type_equal(&n->in_type[i], &n->in_type[0])) return false;
+    for (int d = 0; d < n->in_type[i].ndim; d++) {
+      const sli_dim_rows *r = &get(m, n->in[i])->dim[d];
+      if (r->outer && out->dim[d].outer && !same_dim(r, &out->dim[d])) return false;
+      if (r->outer) out->dim[d] = *r;
+    }
+  }
+  return true;
+}
+
 /* Follows the rows through the shape rule, evaluated with the symbol. */
 static void follow_shape(sli_import *m, const sli_node *n, sli_rows *out) {
   int types = SLI_MAX(SLI_MAX(n->nin, n->op->max_in), 1);
@@ -105,6 +120,7 @@ static void follow_shape(sli_import *m, const sli_node *n, sli_rows *out) {
     in[i] =
         i < n->nin && n->in[i] ? symbolic(m, n->in[i], get(m, n->in[i])) : *sl_tensor_type(NULL);
   bool known = !n->op->infer(&n->attrs, n->nin, in, to);
+  if (!known && follow_elements(m, n, out)) return;
   for (int o = 0; o < n->nout; o++) {
     if (!n->out[o]) continue;
     const sl_type *type = &n->out[o]->type;
