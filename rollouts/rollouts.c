@@ -141,8 +141,11 @@ static int64_t answers_of(const sli_rollout_device *d) {
 
 static sl_status embed(sli_rollout_device *d, int ticks) {
   const sl_session_options o = session_options(d->of, answers_of(d));
-  const sl_session_steps steps = {
-      .ticks = ticks, .begin = sli_rollouts_begin, .note = sli_rollouts_note, .ctx = d};
+  const sl_session_steps steps = {.ticks = ticks,
+                                  .temperature = sli_policy_temperature(&d->of->options),
+                                  .begin = sli_rollouts_begin,
+                                  .note = sli_rollouts_note,
+                                  .ctx = d};
   SLI_TRY(sl_session_embed(&o, &steps, &d->lower, &d->session));
   d->lower.ahead = d->of->options.ahead;
   return SL_OK;

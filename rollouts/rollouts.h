@@ -51,6 +51,12 @@ typedef struct sli_rollout_device {
   sl_rollout_options lower;
 } sli_rollout_device;
 
+/* Returns the temperature of the policy that is learned, softmax(logits / temperature), or 0 if the
+ * loss does not depend on the sampling temperature: answers are greedy, or a teacher's. */
+static inline float sli_policy_temperature(const sl_rollouts_options *o) {
+  return o->distill ? 0 : o->temperature;
+}
+
 enum { SLI_ROLLOUTS_PLACES = 2 }; /* index of the places in `data` */
 
 struct sl_rollouts {

@@ -25,7 +25,7 @@ static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step
   const sl_request request = {.prompt = p->tokens,
                               .nprompt = p->count,
                               .max_tokens = o->max_tokens,
-                              .temperature = o->temperature,
+                              .temperature = sli_policy_temperature(o) > 0 ? 1 : o->temperature,
                               .top_p = o->top_p,
                               .seed = seed_of(d->of, step, row),
                               .stop = o->stop,

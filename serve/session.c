@@ -191,6 +191,14 @@ static sl_status find_vocabulary(sl_session *s) {
                                        s->options.model->name);
 }
 
+/* Divides the logits by the temperature of the training that embeds the session. */
+static void settle_temperature(sl_session *s) {
+  sl_graph *g = s->graph;
+  for (int i = 0; i < g->noutputs && s->steps.temperature > 0 && s->steps.temperature != 1; i++)
+    if (!strcmp(g->outputs[i].name, "logits"))
+      g->outputs[i].tensor = sl_scale(g, g->outputs[i].tensor, 1 / s->steps.temperature);
+}
+
 /* Makes each tick carry the mask of allowed next tokens. */
 static void settle_constraints(sl_session *s) {
   if (!s->options.constraints || is_modelled(s)) return;
@@ -208,6 +216,8 @@ static sl_status build(sl_session *s) {
   sl_status status = sl_model_build(o->model, s->graph, o->args);
   sl_status misuse = sl_args_status(o->args);
   if (misuse) return misuse;
+  if (!status) status = sl_graph_status(s->graph);
+  if (!status) settle_temperature(s);
   if (!status) status = sl_graph_status(s->graph);
   if (!status) status = find_vocabulary(s);
   if (!status) settle_constraints(s);

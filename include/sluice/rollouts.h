@@ -96,7 +96,8 @@ typedef struct sl_rollouts_options {
   uint64_t shuffle;   /* seed of the prompts' order, which differs in each epoch; 0: as listed */
   int64_t max_tokens; /* maximum tokens of an answer [256]; prompt and answer together fit in the
                          context */
-  float temperature;  /* [1] */
+  float temperature;  /* answers are drawn from, and GRPO learns, softmax(logits / temperature); 0:
+                         the most likely tokens */
   float top_p;        /* 0 or 1: any token */
   uint64_t seed;
   const int32_t *stop; /* [nstop] tokens that end an answer, as its last token */

@@ -352,6 +352,9 @@ int sl_session_fd(const sl_session *s);
  * with SL_END_CANCELLED. */
 typedef struct sl_session_steps {
   int ticks; /* ticks per step */
+  /* Divides the model's logits, so that events have log-probabilities of softmax(logits /
+   * temperature), from which requests of temperature 1 draw. [1] */
+  float temperature;
   /* Called before the first tick of each step, to submit the step's requests. They should use the
    * step as salt, since pages of earlier steps were computed with other parameters. */
   void (*begin)(void *ctx, int64_t step);

@@ -55,6 +55,33 @@ assert eval(sys.argv[2], {}, {"in_place": of["in_place_bytes"], "copied": of["co
 }
 weights learned.json 'copied == 0 and in_place == 4 * '"$(stored learned.safetensors)"
 
+# The policy of --temperature T is softmax(logits / T): answers, loss and gradients have the bits of a model
+# whose classifier is T times smaller (T a power of two), and ratios are 1.
+llama=(llama --layers 1 --width 16 --heads 2 --vocab 16 --context 12 --batch 16)
+warm=(--quiet --exact --steps 1 --rl grpo:group=8,kl=0.5 --prompts prompts.jsonl --max-tokens 6
+  --reward "python3 reward.py" --freeze lm_head)
+ends 0 "$actorrun" --quiet --steps 0 "${rl[@]}" --save plain.safetensors "${llama[@]}"
+python3 - <<'PY' || fail "the classifier was not divided"
+import json, struct
+f = open("plain.safetensors", "rb").read()
+size = struct.unpack("<Q", f[:8])[0]
+head, data = json.loads(f[8:8 + size]), bytearray(f[8 + size:])
+begin, end = head["lm_head.weight"]["data_offsets"]
+values = struct.unpack("<%df" % ((end - begin) // 4), data[begin:end])
+data[begin:end] = struct.pack("<%df" % len(values), *(value / 2 for value in values))
+open("halved.safetensors", "wb").write(f[:8 + size] + data)
+PY
+ends 0 "$actorrun" "${warm[@]}" --init plain.safetensors --temperature 2 --log warm.csv --answers warm.jsonl "${llama[@]}"
+ends 0 "$actorrun" "${warm[@]}" --init halved.safetensors --log halved.csv --answers halved.jsonl "${llama[@]}"
+cmp warm.jsonl halved.jsonl || fail "--temperature 2 does not draw from softmax(logits / 2)"
+python3 - <<'PY' || fail "--temperature 2 does not learn softmax(logits / 2)"
+import csv
+warm, halved = (next(csv.DictReader(open(name))) for name in ("warm.csv", "halved.csv"))
+assert float(warm["ratio_off"]) == 0 and float(warm["grad_norm"]) > 0, warm
+for column in "loss", "grad_norm", "entropy", "kl":
+    assert warm[column] == halved[column], (column, warm, halved)
+PY
+
 # With --exact the hash is the same on any grid.
 exact=("$actorrun" --quiet --exact --steps 4 "${rl[@]}")
 ends 0 "${exact[@]}" --certify one.jsonl --answers one.answers.jsonl --log one.csv "${model[@]}"
