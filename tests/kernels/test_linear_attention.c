@@ -208,7 +208,7 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   int64_t starts[MOST_LENGTH + 1], n = 0;
   sli_linear_shape sizes = sli_linear_shape_of(&s->attrs, s->in);
   sl_type record = SL_TYPE(SL_F32, s->batch, sizes.v_heads, s->dk * s->dv);
-  sl_type carries = SL_TYPE(SL_F32, s->batch, sli_linear_carry(&sizes));
+  sl_type carries = SL_TYPE(SL_I32, s->batch, sli_linear_carry(&sizes));
   void *state = array_create(&record), *carry = array_create(&carries);
   void *before[MOST_LENGTH], *o = array_create(&s->in[4]), *gradients[4];
   for (int i = 0; i < 4; i++) gradients[i] = array_create(&s->in[i]);
