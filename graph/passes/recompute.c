@@ -213,15 +213,23 @@ static bool has_inputs(const pass *p, const sli_node *n) {
  * it. */
 static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates, o); }
 
+/* True if the call has an output that it updates; an op's further outputs may be absent. */
+static bool keeps_record(const sli_node *n) {
+  for (int o = 0; o < n->nout; o++)
+    if (is_record(n, o)) return true;
+  return false;
+}
+
+/* Returns the op that computes a call again, or NULL if none does. */
 static const sl_op *rematerialized_op(const sli_node *n) {
-  return n->op->updates ? n->op->rematerialized : n->op;
+  return keeps_record(n) ? n->op->rematerialized : n->op;
 }
 
 static bool can_repeat(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
   bool exchange = is_exchanged_again(p, n);
-  if (most >= PART && n->op->updates) return false;
-  if (!exchange && (n->cls != SL_CLASS_F || n->rule || !rematerialized_op(n))) return false;
+  if (!rematerialized_op(n) || (most >= PART && keeps_record(n))) return false;
+  if (!exchange && (n->cls != SL_CLASS_F || n->rule)) return false;
   if (most == NONE || (!exchange && most == SELECTIVE && !n->op->cheap)) return false;
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !is_record(n, o) && p->shared[n->out[o]->id]) return false;
@@ -230,7 +238,7 @@ static bool can_repeat(const pass *p, const sli_node *n) {
 
 /* True if the node reads its input a when it is recomputed. */
 static bool reads_again(const sli_node *n, int a) {
-  return !n->op->updates || !sli_bit_on(n->op->rematerialized->unread, a);
+  return !keeps_record(n) || !sli_bit_on(rematerialized_op(n)->unread, a);
 }
 
 static void want(pass *p, const sl_tensor *t) {
