@@ -39,6 +39,7 @@ struct sl_tensor {
   const sl_shard *shard;   /* if a stage has several devices: the part of the whole that this
                               parameter or optimizer state holds; NULL: all. All parts of one whole
                               have the same name */
+  const char *lies;        /* layout on the devices, as text; NULL: not noted (sl_graph.skips) */
   const char *frozen;      /* for a parameter of a frozen model (objective.h): its name in that
                               model */
   /* parameters only: */
@@ -206,6 +207,7 @@ struct sl_graph {
   const bool *rows;        /* dim 0 is the rows of the data */
   const int8_t *positions; /* sequence dim, -1 if none; NULL: not determined */
   int64_t leaf;            /* positions of a leaf; 0: whole sequences */
+  bool skips;              /* microbatches skip stages, so layouts must fit all stages */
   bool repeats_heads;      /* key and value heads are repeated for devices (passes/heads.c) */
   char *detail;            /* text of the error */
   int nnodes, ntensors, nblocks, nparams;

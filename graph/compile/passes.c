@@ -67,6 +67,7 @@ static sl_status encode(compilation *c) {
 /* Measures blocks on one device, so that a path skips the same blocks on every grid. */
 static sl_status cut_paths(compilation *c) {
   sli_inputs *in = c->in;
+  in->g->skips = true;
   double *seconds = sli_block_seconds(in->g, NULL);
   size_t n = (size_t)sli_blocks_in_line(in->g) + 1;
   in->block_seconds =

@@ -23,6 +23,7 @@
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Buffers that stages write for the next stage, in one direction. */
 typedef struct flow {
@@ -192,40 +193,47 @@ static const sl_tensor *tensor_in(const sli_lowering *l, int buffer, int *after)
   return NULL;
 }
 
-static bool are_alike(const sli_lowering *l, int a, int b) {
+/* True if tensors have the same type and, on a grid, are the same part of the whole. */
+static bool is_alike(const sli_lowering *l, const sl_tensor *x, const sl_tensor *y) {
+  bool same_layout = l->in->ranks == 1 || (x->lies && y->lies && !strcmp(x->lies, y->lies));
+  return same_layout && sl_type_equal(&x->type, &y->type) &&
+         l->spots[x->id].offset == l->spots[y->id].offset;
+}
+
+/* Finds the first tensors of two buffers that differ, NULL if a buffer has no more. Returns false
+ * if all are alike. */
+static bool find_unlike(const sli_lowering *l, int a, int b, const sl_tensor **x,
+                        const sl_tensor **y) {
   int at_a = 0, at_b = 0;
-  const sl_tensor *x, *y;
   do {
-    x = tensor_in(l, a, &at_a);
-    y = tensor_in(l, b, &at_b);
-    if (x && y &&
-        (x->type.dtype != y->type.dtype || sl_type_bytes(&x->type) != sl_type_bytes(&y->type) ||
-         l->spots[x->id].offset != l->spots[y->id].offset))
-      return false;
-  } while (x && y);
-  return x == y;
+    *x = a == SL_NONE ? NULL : tensor_in(l, a, &at_a);
+    *y = b == SL_NONE ? NULL : tensor_in(l, b, &at_b);
+  } while (*x && *y && is_alike(l, *x, *y));
+  return *x != *y;
 }
 
-/* Describes the first tensor, "h.1/add.2 f32[2, 16, 32]", or returns "nothing". */
-static const char *text_of(sli_lowering *l, int buffer) {
-  int at = 0;
-  const sl_tensor *t = buffer == SL_NONE ? NULL : tensor_in(l, buffer, &at);
+/* Describes a tensor, "h.1/add.2 f32[2, 16, 32] (tensor S1)"; NULL: "nothing". */
+static const char *text_of(sli_lowering *l, const sl_tensor *t) {
   char type[SL_TYPE_TEXT];
-  return t ? sli_arena_format(&l->arena, "%s %s", t->name, sl_type_format(type, &t->type))
-           : "nothing";
+  if (!t) return "nothing";
+  sl_type_format(type, &t->type);
+  return t->lies && *t->lies ? sli_arena_format(&l->arena, "%s %s (%s)", t->name, type, t->lies)
+                             : sli_arena_format(&l->arena, "%s %s", t->name, type);
 }
 
-/* Checks that all stages except the last (backward: the first) write a flow of the same shape. */
+/* Checks that all stages except the last (backward: the first) write a flow of the same shape, in
+ * the same layout. */
 static sl_status check_fit(sli_lowering *l, const flow *f) {
   int first = f->backward, last = l->stages - 2 + f->backward;
   for (int s = first; s <= last; s++) {
-    if (f->made[s] == SL_NONE || f->made[first] == SL_NONE ||
-        !are_alike(l, f->made[first], f->made[s]))
-      return sl_fail(
-          SL_E_UNSUPPORTED,
-          "paths: stage %d passes %s %s, but stage %d %s: all stages must pass on the same shape",
-          s, f->backward ? "back" : "on", text_of(l, f->made[s]), first,
-          text_of(l, f->made[first]));
+    const sl_tensor *was, *is;
+    bool unlike = find_unlike(l, f->made[first], f->made[s], &was, &is);
+    if (unlike || f->made[s] == SL_NONE)
+      return sl_fail(SL_E_UNSUPPORTED,
+                     "paths: stage %d passes %s %s, but stage %d %s: all stages must pass on the "
+                     "same shape%s",
+                     s, f->backward ? "back" : "on", text_of(l, is), first, text_of(l, was),
+                     l->in->ranks > 1 ? ", in the same layout (--sbp)" : "");
     sl_status status = check_flow(l, &l->buffers[f->made[s]]);
     if (status) return status;
   }

@@ -516,6 +516,15 @@ static bool stays_sharded(const sli_array *from, const sli_array *to, sli_along 
   return reader || sli_is_stage_sharded(&to->lies);
 }
 
+/* Moves boxing nodes of a weight's gradient, W, into the pass of the inputs' gradient, B, which
+ * also reads their result and must not wait for W. */
+static void move_to_b(const sl_tensor *t) {
+  sli_node *n = t ? t->producer : NULL;
+  if (!n || n->rule || sli_is_forward(n) || (n->cls != SL_CLASS_W && n->cls != SL_CLASS_C)) return;
+  if (n->cls == SL_CLASS_W) n->cls = SL_CLASS_B;
+  for (int i = 0; i < n->nin; i++) move_to_b(n->in[i]);
+}
+
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
                   sli_array **out) {
   sli_array *have = x->arrays[t->id];
@@ -536,6 +545,8 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
     }
     have = to;
   }
+  for (int r = 0; r < x->ranks && at.cls == SL_CLASS_B && (*out)->made.cls == SL_CLASS_W; r++)
+    move_to_b((*out)->on[r]);
   return SL_OK;
 }
 

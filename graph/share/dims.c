@@ -87,12 +87,37 @@ static void tie(pass *p, const sli_node *n, const sl_signature *s) {
   }
 }
 
+/* True for a parameter, or a tensor computed from parameters alone. */
+static bool is_weight(const sl_tensor *t) {
+  const sli_node *n = t->producer;
+  bool weight = t->param || (n && sli_is_forward(n) && n->nin);
+  for (int i = 0; i < (t->param ? 0 : n ? n->nin : 0) && weight; i++)
+    weight = !n->in[i] || is_weight(n->in[i]);
+  return weight;
+}
+
+/* Ties a weight to the result of an op whose gradient is the identity, which is then the gradient
+ * of both. */
+static void tie_identities(pass *p, const sli_node *n) {
+  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof && sli_is_forward(n); r++) {
+    const sl_grad_rule *rule = &n->op->grad[r];
+    for (int j = 0; j < sli_rule_gradients(rule, n->nin) && !rule->op; j++) {
+      const sl_tensor *in = n->in[sli_rule_of(rule, j)];
+      for (int d = 0; in && is_weight(in) && n->out[0] && d < in->type.ndim; d++) {
+        unite(p->tied, slot_of(in, d), slot_of(n->out[0], d));
+        unite(p->alike, slot_of(in, d), slot_of(n->out[0], d));
+      }
+    }
+  }
+}
+
 static void tie_all(pass *p) {
   sl_signature all[SLI_SIGNATURES_RAW];
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
     int count = sli_signatures_raw(n, all);
     for (int s = 0; s < count; s++) tie(p, n, &all[s]);
+    tie_identities(p, n);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
 #include "ops/ops.h"
+#include "ops/splice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,16 +45,19 @@ static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
 }
 
 /* Returns the moment at which a tensor is boxed for a reader. A parameter is boxed once at the
- * start of each step, or for each read if ZeRO shards the parameters. */
-static sli_moment reading(const sli_expansion *x, const sl_tensor *t, sli_moment at) {
-  if (t->param && x->sharding != SLI_SHARD_PARAMETERS) at.phase = SLI_PHASE_PACK;
+ * start of each step, or for each read if ZeRO shards the parameters. Encoders of prompts (spans)
+ * run once a step, too. */
+static sli_moment reading(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
+  sli_moment at = moment_of(x, n);
+  if (t->param && (x->sharding != SLI_SHARD_PARAMETERS || n->op == &sl_op_span))
+    at.phase = SLI_PHASE_PACK;
   return at;
 }
 
-static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
+static sl_status box_input(sli_expansion *x, const sli_node *n, const sl_tensor *t, sli_layout want,
                            sli_array **out) {
   *out = NULL;
-  return t ? sli_box(x, t, want, reading(x, t, at), out) : SL_OK;
+  return t ? sli_box(x, t, want, reading(x, n, t), out) : SL_OK;
 }
 
 /* True for an optional input that all devices have but only one may add: on the other devices it is
@@ -81,7 +85,7 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
     const sl_tensor *t = n->in[i];
-    status = box_input(x, t, wanted_layout(x, n, i), moment_of(x, n), &in[i]);
+    status = box_input(x, n, t, wanted_layout(x, n, i), &in[i]);
   }
   return status;
 }
@@ -393,7 +397,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
     bool unread = sli_bit_on(n->op->unread, i);
     sli_layout want = argument_layout(x, n, i);
     status = note_gradient_router(x, n, n->in[i], &want);
-    if (!status) status = box_input(x, unread ? NULL : n->in[i], want, moment_of(x, n), &in[i]);
+    if (!status) status = box_input(x, n, unread ? NULL : n->in[i], want, &in[i]);
   }
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
@@ -447,8 +451,7 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
   for (int a = 0; a < SLI_AXES && sli_is_exact(x->g); a++)
     if (lies.axis[a].kind == SL_PARTIAL) lies.axis[a] = broadcast;
   sl_status status = SL_OK;
-  for (int i = 0; i < n->nin && !status; i++)
-    status = box_input(x, n->in[i], lies, moment_of(x, n), &in[i]);
+  for (int i = 0; i < n->nin && !status; i++) status = box_input(x, n, n->in[i], lies, &in[i]);
   return status ? status : make_backward(x, n, in, &lies);
 }
 
@@ -505,11 +508,13 @@ static const sl_tensor *subject(const sli_expansion *x, const sli_node *n, int o
   return n->like ? n->like : n->in[0];
 }
 
+/* A parameter's gradient keeps the dims of its parameter (own_gradients). */
 static void note_dims(sli_expansion *x, const sli_node *n) {
   for (int o = 0; o < n->nout; o++) {
     const sl_tensor *of = n->out[o] ? subject(x, n, o) : NULL;
     if (!of) continue;
-    x->shaped[n->out[o]->id] = x->shaped[of->id];
+    int *shaped = &x->shaped[n->out[o]->id];
+    if (*shaped == n->out[o]->id) *shaped = x->shaped[of->id];
     x->routers[n->out[o]->id] = x->routers[of->id];
   }
 }
@@ -524,6 +529,14 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
 }
 
 /* ---- the pass ------------------------------------------------------------------- */
+
+/* Gives each parameter's gradients the parameter's dims, however the gradient is computed: the
+ * parts of both, of the optimizer's state and of checkpoints are then the same. */
+static void own_gradients(sli_expansion *x) {
+  for (int p = 0; p < x->nparams; p++)
+    for (int u = 0; u < x->params[p]->ngrads; u++)
+      x->shaped[x->params[p]->grads[u]->id] = x->params[p]->id;
+}
 
 /* Moves the logical graph out of g to make room for the devices' graph. */
 static void take_over(sli_expansion *x) {
@@ -541,6 +554,7 @@ static void take_over(sli_expansion *x) {
     x->shaped[t] = t;
     if (x->choice[SLI_AXIS_EXPERT].routers) x->routers[t] = x->choice[SLI_AXIS_EXPERT].routers[t];
   }
+  own_gradients(x);
   x->rounds = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->rounds);
   x->states = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->states);
   int shares = sli_graph_means(g) * x->ranks * x->nvariants;
@@ -557,6 +571,15 @@ static void take_over(sli_expansion *x) {
   g->grad_norm = NULL;
 }
 
+/* Notes the layouts of tensors that stages may pass on, if other stages may follow than the next.
+ */
+static void note_layouts(const sli_expansion *x, int logical) {
+  for (int t = 0; t < logical && x->g->skips; t++)
+    for (const sli_array *a = x->arrays[t]; a; a = a->next)
+      for (int r = 0; r < x->ranks; r++)
+        if (a->on[r] && !a->on[r]->lies) a->on[r]->lies = sli_layout_format(x, &a->lies);
+}
+
 sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                           const sli_choice choice[SLI_AXES], sli_sharding sharding) {
   sli_expansion x = {.g = g,
@@ -569,6 +592,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   x.own = x.ranks / SLI_MAX(grid->size[SLI_AXIS_STAGES], 1);
   sl_status status = SL_OK;
   if (!sli_is_exact(g)) sli_regroup_sums(g, &choice[SLI_AXIS_EXPERT]);
+  int ntensors = g->ntensors;
   take_over(&x);
   sli_expand_params(&x);
   for (int i = 0; i < x.nlogical && !status; i++)
@@ -576,6 +600,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   if (!status) status = sli_expand_gradients(&x);
   if (!status) status = sli_expand_rollouts(&x);
   if (!status) {
+    note_layouts(&x, ntensors);
     sli_expand_results(&x);
     sli_expand_prune(g);
     if (!g->options.infer) sli_graph_add_updates(g);

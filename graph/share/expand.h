@@ -143,6 +143,9 @@ static inline bool sli_layout_equal(const sli_layout *a, const sli_layout *b) {
   return true;
 }
 
+/* Formats a layout along all axes that have several devices. */
+const char *sli_layout_format(const sli_expansion *x, const sli_layout *lies);
+
 /* ---- layouts by signature: local.c
  * --------------------------------------------------------------- */
 

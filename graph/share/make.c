@@ -190,6 +190,17 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
                                        : type;
 }
 
+const char *sli_layout_format(const sli_expansion *x, const sli_layout *lies) {
+  const char *text = "";
+  for (int a = 0; a < SLI_AXES; a++) {
+    char sbp[SLI_SBP_TEXT];
+    if (x->grid->size[a] < 2) continue;
+    text = sli_arena_format(&x->g->arena, "%s%s%s %s", text, *text ? ", " : "", sli_axes[a].name,
+                            sli_sbp_format(sbp, lies->axis[a]));
+  }
+  return text;
+}
+
 /* ---- nodes ---------------------------------------------------------------------- */
 
 const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {

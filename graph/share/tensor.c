@@ -55,8 +55,92 @@ static sl_status tensor_refuse(const sli_tensor_search *s) {
       s->given[last].name, sli_sbp_format(sbp, s->given[last].sbp));
 }
 
+/* ---- one layout between blocks ------------------------------------------------------------- */
+
+/* Lists the nodes whose first output a later block reads: passed[nnodes]. Returns their number. */
+static int find_passed(const sl_graph *g, const sli_node **passed) {
+  bool *is_passed = sli_calloc((size_t)g->nnodes + 1, sizeof *is_passed);
+  int count = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin && sli_is_forward(g->nodes[i]); a++) {
+      const sli_node *maker = g->nodes[i]->in[a] ? g->nodes[i]->in[a]->producer : NULL;
+      if (maker && sli_is_forward(maker) && maker->block != g->nodes[i]->block &&
+          g->nodes[i]->in[a] == maker->out[0])
+        is_passed[maker->id] = true;
+    }
+  for (int i = 0; i < g->nnodes; i++)
+    if (is_passed[i]) passed[count++] = g->nodes[i];
+  free(is_passed);
+  return count;
+}
+
+typedef struct vote {
+  sl_sbp sbp;
+  int count;
+} vote;
+
+static int by_votes(const void *a, const void *b) {
+  return ((const vote *)b)->count - ((const vote *)a)->count;
+}
+
+/* Lists the layouts of these nodes' outputs, the most common first, then a copy on each device:
+ * out[count + 1]. Returns their number. */
+static int list_layouts(const sli_choice *choice, int count, const sli_node *const *passed,
+                        vote *out) {
+  int n = 0;
+  for (int i = 0; i < count; i++) {
+    sl_sbp sbp = choice->of[passed[i]->id].out[0];
+    int v = 0;
+    while (v < n && !sli_sbp_equal(out[v].sbp, sbp)) v++;
+    if (v == n) out[n++] = (vote){sbp, 0};
+    out[v].count++;
+  }
+  qsort(out, (size_t)n, sizeof *out, by_votes);
+  out[n++] = (vote){{SL_BROADCAST, 0}, 0};
+  return n;
+}
+
+/* Chooses again, with the same layout for all tensors that blocks pass on. */
+static sl_status choose_with(const sli_tensor_search *s, int count, const sli_node *const *passed,
+                             sl_sbp sbp, sli_choice *out, bool *found) {
+  sli_tensor_search with = *s;
+  sl_given_sbp *given = sli_calloc((size_t)(s->ngiven + count) + 1, sizeof *given);
+  if (s->ngiven) memcpy(given, s->given, (size_t)s->ngiven * sizeof *given);
+  for (int i = 0; i < count; i++)
+    given[s->ngiven + i] =
+        (sl_given_sbp){.name = passed[i]->name, .axis = SLI_AXIS_TENSOR, .sbp = sbp};
+  with.given = given;
+  with.ngiven += count;
+  sl_status status = tensor_choose(&with, out, found);
+  free(given);
+  return status;
+}
+
+/* Gives the tensors that blocks pass on one layout, since any stage may follow another: the most
+ * common one that all can have. Keeps the choice if there is none; lowering then refuses the paths
+ * that it does not fit. */
+static void choose_alike(const sli_tensor_search *s, sli_choice *choice) {
+  const sli_node **passed = sli_calloc((size_t)s->g->nnodes + 1, sizeof(sli_node *));
+  int count = find_passed(s->g, passed);
+  vote *layouts = sli_calloc((size_t)count + 1, sizeof *layouts);
+  int n = list_layouts(choice, count, passed, layouts);
+  bool found = n < 3; /* one layout, and the copy */
+  for (int i = 0; i < n && !found; i++) {
+    sli_choice again;
+    if (choose_with(s, count, passed, layouts[i].sbp, &again, &found) || !found) {
+      found = false;
+      continue;
+    }
+    sli_choice_free(choice);
+    *choice = again;
+  }
+  free(layouts);
+  free(passed);
+}
+
 sl_status sli_choose_tensor(const sli_tensor_search *s, sli_choice *out) {
   bool found = false;
   sl_status status = tensor_choose(s, out, &found);
+  if (!status && found && s->g->skips) choose_alike(s, out);
   return status || found ? status : tensor_refuse(s);
 }

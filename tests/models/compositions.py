@@ -69,7 +69,7 @@ OPTIONS = {
     **dict.fromkeys(("softmax-every", "side-by-side", "gates", "gate-rank", "sink-tokens", "spikes", "dense-blocks", "groups", "state",
                      "conv", "no-conv-bias", "key-heads", "value-heads", "key-dim", "value-dim", "experts-every", "swiglu-limit",
                      "latent", "nope-dim", "rope-dim", "value-dim", "query-rank", "rope-halves", "dense-layers", "expert-groups",
-                     "top-groups", "routed-scale", "correction-rate"), LEARNED),
+                     "top-groups", "routed-scale", "correction-rate", "through"), LEARNED),
     "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,
     "qk-norm": LEARNED, "qk-norm-whole": LEARNED, "norms": LEARNED, "plus-one": LEARNED,
     "packed": LEARNED, "gate": LEARNED, "scaled-embedding": LEARNED, "query-scalar": LEARNED, "full-every": LEARNED,
@@ -82,7 +82,7 @@ OPTIONS = {
     "init": "values to begin with: one device has the same", "init-new": "as init", "upcycle": "as init", "frozen": "it is tried in test_tools_frozen", "tokenizer": "of texts, before anything is run",
     "resume-with": "for what is learned otherwise", "restarts": "of jobs that fail", "rdzv-endpoint": "of hosts",
     "nnodes": "of hosts", "node-rank": "of hosts", "rdzv-id": "of hosts", "dry-run": "learns nothing",
-    "print-after": "learns nothing", "certify": "learns nothing", "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
+    "print-after": "learns nothing", "certify": FREE, "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
     "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
     "chat-template": "of chats", "learn": "of chats", "long-chats": "of chats", "show-data": "learns nothing", "temperature": "after what is learned", "version": "", "help": "",
     "preferences": "it is tried in test_tools_preferences", "dpo": "as preferences",
@@ -99,9 +99,11 @@ class Command:
 
     def __init__(self, model):
         self.model, self.run, self.own, self.files = model, {}, {}, {}
+        self.writer = "itself"  # the grid that writes the checkpoint from which --resume goes on
 
     def copy(self):
         other = Command(self.model)
+        other.writer = self.writer
         other.run, other.own, other.files = dict(self.run), dict(self.own), dict(self.files)
         return other
 
@@ -131,7 +133,24 @@ MIXTRAL = "mixtral --data text.txt --layers 2 --width 24 --heads 4 --context 24 
 GPT_OSS = "gpt-oss --data text.txt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --experts 4 --expert-ffn 8 --window 8"
 DEEPSEEK = ("deepseek --data tokens.u16 --vocab 37 --layers 2 --width 24 --heads 4 --context 12 --batch 8 --experts 5 --top-k 2 "
             "--expert-ffn 4 --correction-rate 0.05")
+WEIGHTS = "./weights_through_ops.so --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 12 --through"
+HYBRID = "hybrid --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 8"
 CASES = [
+    # stages pass on tensors in one layout, whichever stage follows
+    (f"--microbatches 6 --stages 3 --paths paths --data-parallel 2 --tensor 2 {GPT}", SOME),
+    (f"--microbatches 6 --stages 3 --paths paths --tensor 2 --sbp h.1/add.2=-,S1 {GPT}", SOME),
+    # a weight's gradient, its update and its checkpoint have the same part, through whatever ops it is read
+    *((f"--microbatches 2 --data-parallel 3 --shard {shard} --certify certificate --save values.safetensors {WEIGHTS} {seed}", "")
+      for shard, seed in (("optimizer", 1), ("gradients", 4), ("parameters", 7))),
+    (f"--microbatches 2 --sequence 2 --sequence-layout zigzag --shard optimizer {WEIGHTS} 2 --packed", ""),
+    # an exchange of states that keeps a record is not recomputed, others are
+    (f"--microbatches 2 --sequence 2 --sequence-states exchange --recompute whole {HYBRID}", ""),
+    (f"--microbatches 2 --sequence 2 --sequence-states exchange --recompute whole --pieces 3 {HYBRID}", ""),
+    # a record of f32 and f64 sums is not searched for numbers
+    (f"--microbatches 2 --pieces 3 --check-finite {HYBRID}", ""),
+    # the inputs' gradients do not wait for boxing that the weights' gradients need first
+    ("--microbatches 4 --tensor 2 --sequence 2 --schedule zb-h1 gpt-oss --data text.txt --layers 2 --width 32 --heads 4 "
+     "--kv-heads 4 --context 32 --batch 8 --experts 4 --expert-ffn 8", ""),
     # parameters with a part in another process are sent there as often as their reader's stage is visited
     (f"--microbatches 6 --processes 2 --stages 3 --paths paths --data-parallel 2 --shard parameters {GPT}", SOME),
     (f"--microbatches 6 --processes 2 --stages 3 --paths paths --sequence 3 {GPT}", SOME),
@@ -251,6 +270,8 @@ class Draw:
         self.put(o, "eps", 0.1, 1e-6, 1e-3)
         if c.model == "mamba2":
             self.mamba2(c)
+        elif c.model == THROUGH:
+            self.through(c)
         elif c.model != "gpt":
             self.put(o, "kv-heads", 0.5, *[n for n in range(1, heads + 1) if heads % n == 0])
             self.put(o, "head-dim", 0.2, 2, 4, 8)
@@ -302,6 +323,14 @@ class Draw:
         if "spikes" not in o and self.often(0.35):
             self.experts(c)
             self.put(o, "dense-blocks", 0.3, "0")
+
+    def through(self, c):
+        o, heads = c.own, c.own["heads"][0]
+        o["through"] = [self.rng.randrange(1000)]
+        self.put(o, "kv-heads", 0.4, *[n for n in range(1, heads + 1) if heads % n == 0])
+        self.put(o, "packed", 0.3, None)
+        for name in "positions", "window", "document-end", "eps":
+            o.pop(name, None)
 
     def mamba2(self, c):
         o, heads = c.own, c.own["heads"][0]
@@ -356,6 +385,9 @@ class Draw:
     def learning(self, c):
         """Draws options that the run on one device gets too."""
         o = c.own
+        if c.model == THROUGH:
+            self.put(c.run, "optimizer", 0.5, "adamw:lr=1e-3", "sgd:lr=0.05", "adamw:clip=0")
+            return
         if self.often(0.3):
             c.run["optimizer"] = [self.of("adamw:lr=1e-3", "adam:lr=1e-3,clip=0.5", "sgd:lr=0.05",
                                           "sgd:lr=0.02,momentum=0.9,nesterov=1", "lion:lr=1e-4", "adamw:clip=0")]
@@ -384,9 +416,12 @@ class Draw:
         r, moe = c.run, "experts" in c.own
         data = tensor = sequence = expert = 1
         if self.often(0.65):
-            data = self.of(1, 1, 2, 2, 3, 4)
-            tensor = self.of(1, 1, 1, 2, 2, 3) if data < 4 else 1
-            sequence = self.of(1, 1, 1, 2, 3, 4) if data * tensor < 4 else 1
+            data = self.of(1, 1, 2, 2, 3, 3, 4, 5, 7)
+            tensor = self.of(1, 1, 1, 2, 2, 3, 5) if data < 4 else 1
+            sequence = self.of(1, 1, 1, 2, 3, 4, 5, 7) if data * tensor < 4 else 1
+            if self.often(0.5) and data > 1:  # rows that do not divide
+                self.rows = data + self.of(1, 2)
+                c.own["batch"] = [self.rows * self.microbatches]
             if self.often(0.9) and self.rows < data:  # too small a batch is refused: mostly avoided
                 self.rows = data
                 c.own["batch"] = [self.rows * self.microbatches]
@@ -549,7 +584,8 @@ class Draw:
             self.put(r, "assign", 0.05, ",".join(map(str, order)))
         self.put(r, "workers", 0.3, 1, 2, 3)
         self.put(r, "machine", 0.03, "a100-sxm-80gb", "h100-sxm-80gb")
-        self.put(r, "check-finite", 0.05, None)
+        self.put(r, "check-finite", 0.1, None)
+        self.put(r, "certify", 0.1, "certificate")
         if self.often(0.08):
             r["eval"], r["eval-every"] = ["text.txt" if c.own["data"] == ["text.txt"] else "tokens.u16"], [self.of(1, 2)]
             self.put(r, "best", 0.5, "loss", "loss:min")
@@ -560,11 +596,13 @@ class Draw:
             r["checkpoint"], r["every"] = ["points"], [self.of(1, 2)]
             self.put(r, "keep", 0.5, 1, 2)
             self.put(r, "resume", 0.7, None)
+            c.writer = self.of("itself", "one device") if "resume" in r else "itself"
         for name in ("report", "trace", "plan"):
             self.put(r, name, 0.05, name)
 
 
-MODELS = {"gpt": None, "llama": Draw.dense, "mixtral": Draw.experts, "qwen-moe": Draw.experts, "hybrid": Draw.hybrid, "mamba2": None,
+THROUGH = "./weights_through_ops.so"  # a model of this folder, if there is a compiler
+MODELS = {"gpt": None, THROUGH: None, "llama": Draw.dense, "mixtral": Draw.experts, "qwen-moe": Draw.experts, "hybrid": Draw.hybrid, "mamba2": None,
           "qwen3-next": Draw.qwen3_next, "gpt-oss": Draw.gpt_oss, "deepseek": Draw.deepseek}
 
 
@@ -611,13 +649,22 @@ class Runs:
         with open(os.path.join(work, "tokens.u16"), "wb") as file:
             tokens = [min(rng.randrange(37), rng.randrange(37)) for _ in range(12000)]
             file.write(struct.pack(f"<{len(tokens)}H", *tokens))
+        self.given = ["text.txt", "tokens.u16"]
+        here = os.path.dirname(os.path.abspath(__file__))
+        source, include = os.path.join(here, "weights_through_ops.c"), os.path.join(here, "..", "..", "include")
+        if shutil.which("cc"):
+            library = os.path.join(work, os.path.basename(THROUGH))
+            subprocess.run(["cc", "-shared", "-fPIC", "-I" + include, "-o", library, source], check=True)
+            self.given.append(os.path.basename(THROUGH))
+        else:
+            MODELS.pop(THROUGH)
 
     def folder(self, command):
         with self.lock:
             self.number += 1
             folder = os.path.join(self.work, str(self.number))
         os.mkdir(folder)
-        for name in ("text.txt", "tokens.u16"):
+        for name in self.given:
             os.link(os.path.join(self.work, name), os.path.join(folder, name))
         for name, text in command.files.items():
             with open(os.path.join(folder, name), "w", encoding="ascii") as file:
@@ -630,6 +677,8 @@ class Runs:
         before = {}
         if command.has("resume"):  # an earlier run does two steps, on one device after another
             first = self.without_resume(command)
+            if command.writer == "one device":
+                first = plain(first, {"checkpoint", "every", "keep"})
             status, said = once([*words, "--steps", "2", *first.words()], folder)
             if status:
                 return Outcome(status, said, {}, folder)
@@ -848,7 +897,7 @@ def shrink(judge, command, kind, why, budget=80):
 
 def offered():
     names = set()
-    for model in ([], *([name] for name in MODELS)):
+    for model in ([], *([name] for name in MODELS if name != THROUGH)):
         said = subprocess.run([BIN, *model, "--help", *([] if model else ["all"])], capture_output=True, text=True, check=True).stdout
         names |= set(re.findall(r"^  --([a-z0-9-]+)", said, re.M))
     return names
@@ -856,7 +905,7 @@ def offered():
 
 def check_options():
     """Checks that OPTIONS covers every option."""
-    there = offered()
+    there = offered() | {"through"}
     unknown, gone = sorted(there - OPTIONS.keys()), sorted(OPTIONS.keys() - there)
     for name in unknown:
         print(f"--{name}: OPTIONS of compositions.py does not say whether it may change what is learned")
