@@ -11,6 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *sli_quota_warning(const char *quota) {
+  return strcmp(quota, "param")
+             ? ""
+             : " (this changes the training: steps then use weights that are one update old)";
+}
+
 /* A quota setting: of the registers of one name, written by one stage or by any stage, or of a
  * pool. */
 typedef struct knob {
@@ -110,11 +116,13 @@ static int waiting_knobs(const sli_simulation *r, bool everywhere, knob *knobs, 
   return count;
 }
 
-/* Chooses the setting that needs the fewest additional slots. Returns that number, or 0 if no
- * setting helps. */
-static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob *best) {
+/* Chooses the setting that needs the fewest additional slots, of those that keep the training
+ * (`keeps`) or of those that change it. Returns that number, or 0 if no setting helps. */
+static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, bool keeps,
+                         knob *best) {
   int32_t least = 0;
   for (int i = 0; i < count; i++) {
+    if (!*sli_quota_warning(knobs[i].name) != keeps) continue;
     int32_t slots = least_slots(plan, &knobs[i]);
     if (!slots || (least && slots - knobs[i].slots >= least)) continue;
     least = slots - knobs[i].slots;
@@ -126,9 +134,12 @@ static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob
 
 sli_advice sli_advise(const sl_plan *plan, const sli_simulation *stuck) {
   knob knobs[16] = {0}, best = {0};
-  int count = waiting_knobs(stuck, false, knobs, 16);
-  int32_t least = best_knob(plan, knobs, count, &best);
-  if (!least) least = best_knob(plan, knobs, waiting_knobs(stuck, true, knobs, 16), &best);
+  int32_t least = 0;
+  for (int keeps = 1; keeps >= 0 && !least; keeps--)
+    for (int everywhere = 0; everywhere < 2 && !least; everywhere++) {
+      int count = waiting_knobs(stuck, everywhere, knobs, 16);
+      least = best_knob(plan, knobs, count, keeps, &best);
+    }
   sli_advice a = {.stage = best.everywhere ? SL_NONE : best.stage, .slots = least ? best.slots : 0};
   if (least) snprintf(a.name, sizeof a.name, "%s", best.name);
   return a;

@@ -33,6 +33,9 @@ typedef struct sli_advice {
   int32_t slots; /* 0: no advice */
 } sli_advice;
 
+/* Returns a warning for a quota that changes the training, else "". */
+const char *sli_quota_warning(const char *quota);
+
 /* Proves a plan as sl_plan_prove does; for one that gets stuck, returns the advice of the error. */
 sl_status sli_plan_prove_or_advise(const sl_plan *plan, sli_advice *advice);
 

@@ -27,7 +27,8 @@ def advise(error: errors.Budget, bytes_with: Bytes, options: Mapping[str, Any]) 
             if needed:
                 tried.append(errors.Fit(changes, needed))
         error.fits = sorted((f for f in tried if f.bytes <= (error.budget or 0)), key=lambda f: f.bytes)
-    error.least = min(tried, key=lambda f: f.bytes, default=None)
+    smaller = [f for f in tried if not error.needed or f.bytes < error.needed]
+    error.least = min(smaller, key=lambda f: f.bytes, default=None)
     text = ", ".join(written(f) for f in error.fits)
     if text:
         error.args = ("%s; these would fit: %s" % (error, text),)
@@ -65,6 +66,12 @@ def _away(options: Mapping[str, Any], *names: str) -> Dict[str, str]:
     return dict(options.get("homes") or {}, **{name: space for name in names})
 
 
+def _rows(options: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    """Yields room for twice an even share of the experts' rows, if there is room for all."""
+    if (options.get("expert_parallel") or 1) > 1 and not options.get("expert_rows"):
+        yield {"expert_rows": 2.0}
+
+
 def _single(options: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     m = options.get("microbatches") or 1
     for word in _more(RECOMPUTE, options.get("recompute")):
@@ -73,6 +80,7 @@ def _single(options: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     yield {"homes": _away(options, "state")}
     yield {"microbatches": 2 * m}
     yield {"microbatches": 4 * m}
+    yield from _rows(options)
     if (options.get("data_parallel") or 1) * (options.get("sequence") or 1) > 1:
         for word in _more(SHARD, options.get("shard")):
             yield {"shard": word}
@@ -84,6 +92,9 @@ def _together(options: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     shards = (options.get("data_parallel") or 1) * (options.get("sequence") or 1) > 1
     shard = {"shard": "parameters"} if shards and _more(SHARD, options.get("shard")) else {}
     both = {**full, **shard}
+    for rows in _rows(options):
+        yield {**both, **rows}
+        yield {**both, **rows, "microbatches": 4 * m}
     yield {**both, "homes": _away(options, "act")}
     yield {**both, "microbatches": 2 * m}
     yield {**both, "microbatches": 4 * m}

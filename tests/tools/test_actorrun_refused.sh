@@ -87,6 +87,12 @@ advised 5M --data-parallel 4 --microbatches 2
 advised 4M --data-parallel 4 --microbatches 2 --recompute full
 advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # checkpoint parts take memory too
 refused 3 "the smallest plan tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
+# Dropless experts have room for all rows on each device; --expert-rows limits it.
+mixture="mixtral --layers 2 --width 32 --heads 2 --context 64 --batch 16 --experts 8 --expert-ffn 256 --data $reference/tokens.u16"
+refused 3 "--expert-rows 2 (" --memory 8M --expert-parallel 8 --data-parallel 8 $mixture
+# A plan that takes more than the refused one is no advice.
+refused 3 "no other options that were tried take less" --memory 64K --recompute full --home act=disk --home state=disk \
+  --microbatches 16 $tight
 refused 2 "--init: timed devices hold no values" --devices timed:2 --init x gpt $small
 
 # ---- bad files -------------------------------------------------------------------------

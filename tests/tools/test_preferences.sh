@@ -73,84 +73,11 @@ holds "$(last lora.csv preference_accuracy) > 0.6"
 ends 0 "$actorrun" --dry-run --freeze 'h.0' "${pairs[@]}" "${model[@]}"
 says 'and 21,472 of a frozen model' out
 
-# The chat template renders prompts together with their answers: what it writes around an answer
-# belongs to the answer.
-python3 - <<'PY'
-import json
-ask = lambda text: [{"role": "user", "content": text}]
-say = lambda text: [{"role": "assistant", "content": text}]
-with open("chats.jsonl", "w") as f:
-    for i in range(8):
-        print(json.dumps({"prompt": ask(f"What is {i}?"), "chosen": say("A number."), "rejected": say("No.")}), file=f)
-with open("texts.jsonl", "w") as f:
-    for i in range(8):
-        prompt = f"<|im_start|>user\nWhat is {i}?<|im_end|>\n<|im_start|>assistant\n"
-        print(json.dumps({"prompt": prompt, "chosen": "A number.<|im_end|>\n", "rejected": "No.<|im_end|>\n"}), file=f)
-PY
-mkdir plain chat
-cp "$reference/tokenizers/smollm.json" plain/tokenizer.json
-cp "$reference/tokenizers/smollm.json" chat/tokenizer.json
-wide=(llama --layers 1 --width 16 --heads 2 --vocab 700 --context 96 --batch 4)
-run --steps 4 --certify chats.c --tokenizer chat/tokenizer.json --chat-template chatml --preferences chats.jsonl "${wide[@]}"
-run --steps 4 --certify texts.c --tokenizer plain/tokenizer.json --preferences texts.jsonl "${wide[@]}"
-cmp -s chats.c texts.c || fail "messages are not the text of their template"
-cat >think.jinja <<'EOT'
-{% for m in messages %}<|im_start|>{{ m.role }}
-{% if m.role == 'assistant' and loop.last %}<think>
+# A quota that repeats the default is raised like the default, until the plan can finish.
+stuck=(--preferences pairs.jsonl --home weights=disk --tensor 3 --schedule zb-v gpt-oss --layers 8 --width 16 --heads 4 --context 64 --batch 4)
+for quota in "" "--quota between=2"; do
+  # shellcheck disable=SC2086 # two words
+  ends 0 "$actorrun" --dry-run $quota "${stuck[@]}"
+  says "note: --quota between@0=3, without which the plan could not finish" err
+done
 
-</think>
-
-{% endif %}{{ m.content }}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}
-EOT
-sed 's/"chosen": "/&<think>\\n\\n<\/think>\\n\\n/; s/"rejected": "/&<think>\\n\\n<\/think>\\n\\n/' texts.jsonl >thoughts.jsonl
-run --steps 4 --certify chats.c --tokenizer chat/tokenizer.json --chat-template think.jinja --preferences chats.jsonl "${wide[@]}"
-run --steps 4 --certify texts.c --tokenizer plain/tokenizer.json --preferences thoughts.jsonl "${wide[@]}"
-cmp -s chats.c texts.c || fail "what the template writes around an answer is left out"
-
-# Errors name the line.
-refused() {
-  local text=$1
-  shift
-  ends 2 "$actorrun" --steps 2 --quiet "$@"
-  says "$text" err
-}
-line() { { head -3 pairs.jsonl; echo; echo "$1"; } >bad.jsonl; }
-bad() { line "$1"; refused "bad.jsonl:5: $2" --preferences bad.jsonl "${model[@]}"; }
-bad '{"prompt": "a", "chosen": "b"}' 'rejected is missing'
-bad '{"prompt": "a", "chosen": 3, "rejected": "b"}' 'chosen: wanted a text, like the prompt'
-bad '{"prompt": "a", "chosen": [{"role": "user", "content": "b"}], "rejected": "b"}' 'chosen: wanted a text'
-bad '{"prompt": 7, "chosen": "b", "rejected": "b"}' 'prompt: wanted a text or an array of messages'
-bad '{"prompt": "a", "chosen"' 'not JSON'
-bad '[1]' 'expected an object'
-bad '{"prompt": "", "chosen": "b", "rejected": "b"}' 'the prompt has no tokens'
-bad '{"prompt": "a", "chosen": "", "rejected": "b"}' 'an answer has no tokens'
-bad '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}' 'prompt and chosen answer are 18 tokens, of which a row with a context of 16 has room for 17'
-bad '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c"}' 'the prompt is a list of messages, but there is no chat template'
-chat_line() {
-  line "$1"
-  refused "bad.jsonl:5: $2" --preferences bad.jsonl --tokenizer chat/tokenizer.json --chat-template chatml "${wide[@]}"
-}
-chat_line '{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "user", "content": "b"}], "rejected": "c"}' \
-  'chosen: must be a text, or one message of the assistant'
-chat_line '{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b", "masked": 1}], "rejected": "c"}' \
-  'chosen[0]: the key "masked" is not understood'
-chat_line '{"prompt": [{"role": "user", "content": "a"}], "chosen": "b", "rejected": "c", "margin": 2}' 'the key "margin" is not understood'
-line '{"prompt": "é", "chosen": "b", "rejected": "c"}'
-refused 'bad.jsonl:5: token 195 is not in the vocabulary of 128' --preferences bad.jsonl "${model[@]}" --vocab 128
-line '{"prompt": "0123456789", "chosen": "01234567", "rejected": "b"}'
-ends 0 "$actorrun" --steps 1 --preferences bad.jsonl --dpo long=drop "${model[@]}" --batch 2
-says '3 preferences (1 more are longer than the context)' out
-: >none.jsonl
-refused 'none.jsonl: no pairs' --preferences none.jsonl "${model[@]}"
-refused 'cannot open gone.jsonl' --preferences gone.jsonl "${model[@]}"
-refused '--preferences: cannot be combined with --pieces: the loss needs the probabilities of whole answers, over all positions' "${pairs[@]}" --pieces 2 "${model[@]}"
-refused '--preferences: cannot be combined with --sequence: the loss needs the probabilities of whole answers, over all positions' "${pairs[@]}" --sequence 2 "${model[@]}"
-refused '(mean) makes a loss without classes to split over the stages, like losses of preferences' "${pairs[@]}" \
-  --vocab-parallel --stages 2 "${model[@]}"
-refused '--preferences: replaces --data; give one of them' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
-refused 'a microbatch must have an even number of rows' "${pairs[@]}" --microbatches 8 "${model[@]}"
-refused '--dpo: needs --preferences FILE' --dpo beta=1 "${model[@]}"
-refused '--dpo beta=x: must be KEY=VALUE' --dpo beta=x "${pairs[@]}" "${model[@]}"
-refused '--dpo gamma=1: must be KEY=VALUE,... with the keys beta, smoothing, long, each in its range' --dpo gamma=1 "${pairs[@]}" "${model[@]}"

@@ -13,12 +13,13 @@
 
 #define SECONDS_MOST 5
 
-/* Options to try. NULL, NULL, 1 and false change nothing. */
+/* Options to try. NULL, NULL, 1, false and 0 change nothing. */
 typedef struct remedy {
   const char *recompute, *shard;
-  int times;  /* factor for the number of microbatches */
-  bool away;  /* offload activations */
-  bool state; /* offload the optimizer state */
+  int times;   /* factor for the number of microbatches */
+  bool away;   /* offload activations */
+  bool state;  /* offload the optimizer state */
+  double rows; /* room of experts, as a multiple of an even share */
 } remedy;
 
 static const remedy single[] = {{.recompute = "selective", .times = 1},
@@ -27,18 +28,21 @@ static const remedy single[] = {{.recompute = "selective", .times = 1},
                                 {.times = 1, .state = true},
                                 {.times = 2},
                                 {.times = 4},
+                                {.times = 1, .rows = 2},
                                 {.shard = "optimizer", .times = 1},
                                 {.shard = "gradients", .times = 1},
                                 {.shard = "parameters", .times = 1}};
-static const remedy together[] = {{"selective", "parameters", 1, false, false},
-                                  {"full", "parameters", 1, false, false},
-                                  {"full", NULL, 1, true, false},
-                                  {NULL, NULL, 1, true, true},
-                                  {"full", NULL, 1, true, true},
-                                  {"full", "parameters", 1, true, false},
-                                  {"full", "parameters", 2, false, false},
-                                  {"full", "parameters", 4, false, false},
-                                  {"full", "parameters", 4, true, true}};
+static const remedy together[] = {{"selective", "parameters", 1, false, false, 0},
+                                  {"full", "parameters", 1, false, false, 0},
+                                  {"full", NULL, 1, true, false, 0},
+                                  {NULL, NULL, 1, true, true, 0},
+                                  {"full", NULL, 1, true, true, 0},
+                                  {"full", "parameters", 1, true, false, 0},
+                                  {"full", "parameters", 2, false, false, 0},
+                                  {"full", "parameters", 4, false, false, 0},
+                                  {"full", "parameters", 1, false, false, 2},
+                                  {"full", "parameters", 4, false, false, 2},
+                                  {"full", "parameters", 4, true, true, 2}};
 
 /* Memory of the fullest device, by space; 0 device memory: the plan cannot be made. */
 typedef struct need {
@@ -86,7 +90,8 @@ static bool adapt(const settings *s, remedy *r) {
     r->shard = NULL;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "act")) r->away = false;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "state")) r->state = false;
-  return r->recompute || r->shard || r->times > 1 || r->away || r->state;
+  if (s->lower.experts.parallel < 2 || s->lower.experts.rows > 0) r->rows = 0;
+  return r->recompute || r->shard || r->times > 1 || r->away || r->state || r->rows > 0;
 }
 
 /* Returns whether --schedule auto searches. Its candidates take least memory with one slot of
@@ -144,6 +149,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   send_away(&t, r, homes);
   other.memory.recompute = r->recompute;
   other.memory.shard = r->shard;
+  if (r->rows > 0) t.lower.experts.rows = r->rows;
   other.print.sharing = NULL, other.print.after = NULL;             /* no output */
   other.schedule.chosen = NULL, other.schedule.skip_in_turn = true; /* no search within this one */
   t.microbatches *= r->times;
@@ -184,6 +190,7 @@ static char *advice_describe(const settings *s, const remedy *r, const need *n) 
   if (r->away) fprintf(to, "--home act=%s ", sl_space_name(home_of(s)));
   if (r->state) fprintf(to, "--home state=%s ", sl_space_name(home_of(s)));
   say(to, "shard", r->shard);
+  if (r->rows > 0) fprintf(to, "--expert-rows %g ", r->rows);
   if (r->times > 1) fprintf(to, "--microbatches %d ", s->microbatches * r->times);
   say_need(to, s, r, n);
   fclose(to);
@@ -196,8 +203,8 @@ typedef struct trial {
   uint64_t until_ns;
   FILE *fits; /* remedies that fit, one after another */
   int nfits;
-  char *least; /* the remedy that takes least memory, and its bytes */
-  size_t least_bytes;
+  char *least; /* the remedy that takes least memory, less than the refused plan; NULL: none does */
+  size_t least_bytes; /* its bytes; before, those of the refused plan */
 } trial;
 
 static void try_one(trial *t, remedy r) {
@@ -207,7 +214,7 @@ static void try_one(trial *t, remedy r) {
   if (!bytes) return;
   char *text = advice_describe(t->s, &r, &n);
   if (!budget || bytes <= budget) fprintf(t->fits, "%s%s", t->nfits++ ? ", " : "", text);
-  if (t->least && t->least_bytes <= bytes) {
+  if (t->least_bytes && t->least_bytes <= bytes) {
     free(text);
     return;
   }
@@ -222,12 +229,13 @@ void advice_give(const settings *s, const sl_lower_options *run) {
   trial t = {.s = s, .run = run, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
   t.fits = open_memstream(&text, &size);
   SLI_CHECK(t.fits, "no memory for advice");
+  t.least_bytes = need_with(s, run, &(remedy){.times = 1}).bytes[SL_SPACE_DEVICE];
   for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, single[i]);
   for (size_t i = 0; i < SLI_COUNT(together) && !t.nfits; i++) try_one(&t, together[i]);
   fclose(t.fits);
   if (t.nfits) sl_fail(SL_E_BUDGET, "%s; these would fit: %s", why, text);
   else if (t.least) sl_fail(SL_E_BUDGET, "%s; the smallest plan tried is %s", why, t.least);
-  else sl_fail(SL_E_BUDGET, "%s", why);
+  else sl_fail(SL_E_BUDGET, "%s; no other options that were tried take less", why);
   free(t.least);
   free(text);
   free(why);

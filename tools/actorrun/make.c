@@ -84,13 +84,34 @@ static sl_status prove_plan(const job *j, sli_advice *advice) {
   return runs ? SL_OK : sli_plan_prove_or_advise(j->plan, advice);
 }
 
+/* Returns whether the plan is the same without the user's quota number i: a default that the user
+ * repeats is still the default. */
+static bool is_default(const job *j, int i) {
+  settings t = *j->settings;
+  int n = t.lower.memory.nquotas;
+  sl_quota rest[n + 1];
+  memcpy(rest, t.lower.memory.quotas, (size_t)i * sizeof *rest);
+  memcpy(rest + i, t.lower.memory.quotas + i + 1, (size_t)(n - i - 1) * sizeof *rest);
+  t.lower.memory.quotas = rest, t.lower.memory.nquotas = n - 1;
+  sl_lower_options run = job_options(&t);
+  run.schedule.chosen = t.choose_homes ? j->homes.chosen : j->chosen;
+  sl_checkpoints_lower(j->checkpoints, &run);
+  planned p;
+  if (plan_make(&t, &run, &p)) return false;
+  bool same = p.plan->hash == j->plan->hash;
+  plan_free(&p);
+  return same;
+}
+
 /* Returns whether advice may be followed: it concerns registers that the user did not set, and does
  * not change training results. */
-static bool may_take(const settings *s, int given, const sli_advice *a) {
+static bool may_take(const job *j, int given, const sli_advice *a) {
+  const settings *s = j->settings;
   const char *order = settings_text(s, "order");
-  if (!a->slots || !strcmp(a->name, "param")) return false;
+  if (!a->slots || *sli_quota_warning(a->name)) return false;
   for (int i = 0; i < given; i++)
-    if (!strncmp(a->name, s->lower.memory.quotas[i].name, strlen(s->lower.memory.quotas[i].name)))
+    if (!strncmp(a->name, s->lower.memory.quotas[i].name, strlen(s->lower.memory.quotas[i].name)) &&
+        !is_default(j, i))
       return false;
   return !order || !strcmp(order, "derive");
 }
@@ -118,7 +139,7 @@ static sl_status make_and_prove(job *j) {
   int given = j->settings->lower.memory.nquotas;
   sl_status status = make_plan(j);
   if (!status) status = prove_plan(j, &advice);
-  for (int n = 0; status == SL_E_STUCK && n < MOST && may_take(j->settings, given, &advice); n++) {
+  for (int n = 0; status == SL_E_STUCK && n < MOST && may_take(j, given, &advice); n++) {
     take_advice(j, &advice);
     advice = (sli_advice){.slots = 0};
     plan_free(&j->made);

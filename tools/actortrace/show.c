@@ -97,10 +97,10 @@ static void print_one_advice(const shower *s, const advices *all, const advice *
     snprintf(option, sizeof option, " (--quota %s@%d=%d)", k->knob, k->stage, k->slots + 1);
   fprintf(s->out, "%9s %5.1f%%  ", format_ns(saved, gain * 1e9), 100 * gain / all->step_seconds);
   print_wrapped(s->out, s->width, ENTRY_INDENT,
-                "one more slot of %s%s (%s has %d): a step of %s for %s more%s", k->knob, where,
+                "one more slot of %s%s (%s has %d): a step of %s for %s more%s%s", k->knob, where,
                 k->pool == SL_NONE ? s->plan->regs[k->reg].name : "it", k->slots,
                 format_ns(step, k->step_seconds * 1e9),
-                sli_format_bytes(bytes, (double)k->more_bytes), option);
+                sli_format_bytes(bytes, (double)k->more_bytes), option, sli_quota_warning(k->knob));
 }
 
 static void print_advice(const shower *s) {
