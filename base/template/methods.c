@@ -135,7 +135,7 @@ static size_t bound(sli_values *v, const arguments *a, size_t place, size_t char
  * -1. */
 static int64_t place_of(sli_values *v, sli_value s, const arguments *a, bool right) {
   sli_value what = sli_argument_text(v, a, 0, NULL);
-  if (!takes(v, "find", a, 1, 3) || !sli_values_step(v, s.text.bytes / 16)) return -1;
+  if (!takes(v, "find", a, 1, 3) || !sli_values_step(v, s.text.bytes)) return -1;
   size_t all = sli_text_characters(s), from = bound(v, a, 1, all, 0), to = bound(v, a, 2, all, all);
   if (to < from) return -1;
   sli_value part = sli_text_part(s, from, to);
@@ -244,7 +244,7 @@ static sli_value zfill(sli_values *v, sli_value s, const arguments *a) {
 
 /* Tests whether a text is not empty and all its characters are of a kind. Fails beyond ASCII. */
 static sli_value all_are(sli_values *v, sli_value s, const arguments *a, int (*is)(int)) {
-  bool good = s.text.bytes > 0;
+  bool good = s.text.bytes > 0 && sli_values_step(v, s.text.bytes);
   for (size_t i = 0; i < s.text.bytes && takes(v, "a test of characters", a, 0, 0); i++) {
     if ((unsigned char)s.text.at[i] >= 0x80)
       sli_values_fail(v, "testing characters beyond ASCII is not supported");

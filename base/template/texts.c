@@ -110,7 +110,7 @@ const char *sli_text_last(sli_values *v, sli_value text, sli_value what) {
   for (size_t i = text.text.bytes - bytes + 1; i-- > 0;) {
     if (memcmp(text.text.at + i, what.text.at, bytes) == 0) return text.text.at + i;
     /* Each comparison may go through the whole text that is looked for. */
-    if (i % 16 == 0 && !sli_values_step(v, 1 + bytes / 16)) return NULL;
+    if (i % 16 == 0 && !sli_values_step(v, 16 + bytes)) return NULL;
   }
   return NULL;
 }

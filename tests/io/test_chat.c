@@ -249,6 +249,44 @@ static void values_are_bounded(void) {
   }
 }
 
+/* A template ends after a number of steps that counts the bytes which its methods, filters and
+ * comparisons go through. */
+static void work_is_bounded(void) {
+  static const char *const work[] = {"t.startswith(t)",
+                                     "t.endswith(('b', t))",
+                                     "t == u",
+                                     "t < u",
+                                     "t.find(u)",
+                                     "t.rfind('b' + t[:200000])",
+                                     "t.count(t[:9])",
+                                     "t.strip(u)",
+                                     "t.removeprefix(t)",
+                                     "t.partition('b')",
+                                     "t.rsplit('b')",
+                                     "t.replace('b', 'c')",
+                                     "t.isalpha()",
+                                     "t | length",
+                                     "t | upper",
+                                     "t | trim",
+                                     "('b' + u) in t",
+                                     "t is eq(u)"};
+  static const char begin[] =
+      "{% set t = 'a' * 400000 %}{% set u = 'a' * 399999 + 'a' %}"
+      "{% for i in range(100000) %}{% for j in range(100000) %}{% if ";
+  for (size_t i = 0; i < SLI_COUNT(work); i++) {
+    char *text = sli_format("%s%s %%}{%% endif %%}{%% endfor %%}{%% endfor %%}", begin, work[i]);
+    uint64_t since = sli_now_ns();
+    char *got = outcome(text, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
+    double seconds = (double)(sli_now_ns() - since) * 1e-9;
+    CHECK(*got == '!' && (strstr(got, "too many steps") || strstr(got, "too much memory")),
+          "%s: %s", work[i], got);
+    CHECK(seconds < 30, "%s takes %.1f s", work[i], seconds);
+    printf("%.2f s: %s\n", seconds, work[i]);
+    free(got);
+    free(text);
+  }
+}
+
 static void check_refused(const char *name, const sli_chat_message *messages, int count,
                           const char *word) {
   char *text;
@@ -281,6 +319,7 @@ int main(int argc, char **argv) {
   RUN(pieces_count);
   RUN(what_is_not_known_is_refused);
   RUN(values_are_bounded);
+  RUN(work_is_bounded);
   RUN(what_has_no_place_is_refused);
   char *rows = sli_format("%s/tests/reference/templates.json", source ? source : ".");
   RUN(check_jinja, rows);
