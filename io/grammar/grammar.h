@@ -78,6 +78,8 @@ sli_term sli_grammar_repeat(sli_grammar *g, sli_term term, int64_t least, int64_
 /* Completes the grammar: its texts are those of `root`. The tokens must outlive it. SL_E_USAGE: the
  * first error of a term, or no text is possible. SL_E_MEMORY: the allowance does not suffice. */
 sl_status sli_grammar_seal(sli_grammar *g, sli_term root, const sli_token_trie *tokens);
+/* Returns whether a sealed grammar matches more than the empty text. */
+bool sli_grammar_has_text(const sli_grammar *g);
 
 /* ---- guides --------------------------------------------------------------------------------- */
 

@@ -198,6 +198,25 @@ static void drop_others(sli_grammar *g, const bool *good) {
     }
 }
 
+/* Returns whether more than the empty text is left: a byte or a rule, whose texts are not empty, can
+ * be reached from a node. */
+static bool has_text(sli_grammar *g, int32_t node) {
+  uint8_t *seen = sli_grammar_alloc(g, g->nnodes);
+  int32_t *todo = sli_grammar_alloc(g, g->nnodes * sizeof *todo), n = 0;
+  if (!todo) return false;
+  todo[n++] = node;
+  while (n) {
+    int32_t from = todo[--n];
+    for (int32_t i = g->nodes[from].edges; i >= 0; i = g->edges[i].next) {
+      const sli_edge *e = &g->edges[i];
+      if (e->kind != SLI_EDGE_FREE) return true;
+      if (!seen[e->to]) todo[n++] = e->to;
+      seen[e->to] = 1;
+    }
+  }
+  return false;
+}
+
 /* ---- the order of rules ---------------------------------------------------------------------- */
 
 typedef struct ordering {
@@ -280,6 +299,7 @@ static void seal(sli_grammar *g, sli_term root) {
     return;
   }
   drop_others(g, good);
+  g->has_text = has_text(g, g->rules[rule].begin);
   order_rules(g);
   find_classes(g);
 }
@@ -291,6 +311,8 @@ static void reserve(sli_grammar *g) {
     sli_grammar_fail(g, SL_E_MEMORY, "there is no memory for a grammar");
   else g->reserved = SLI_RUN_BYTES;
 }
+
+bool sli_grammar_has_text(const sli_grammar *g) { return g->has_text; }
 
 sl_status sli_grammar_seal(sli_grammar *g, sli_term root, const sli_token_trie *tokens) {
   g->tokens = tokens;

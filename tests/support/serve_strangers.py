@@ -51,6 +51,9 @@ def grammars():
         ("at most 2048 can be read", {"guided_json": {"type": "object", "properties": many}}),
         ("at most 2048 can be read", {"guided_json": {"type": "object", "required": list(many)}}),
         ("at most 4096 can be read", {"guided_json": {"prefixItems": [{"type": "null"}] * 4097}}),
+        ("only the empty text", {"guided_grammar": 'root ::= ""'}),
+        ("only the empty text", {"guided_grammar": "root ::="}),
+        ("only the empty text", {"guided_regex": "^(a{0})$"}),
         (None, {"guided_json": {"$ref": "#/$defs/d0", "$defs": chain}}),
         (None, {"guided_json": {"prefixItems": [{"type": "string", "maxLength": i + 1} for i in range(4000)]}}),
         (None, {"guided_json": {"enum": [{"k%d" % k: k for k in range(300)} for _ in range(600)], "type": "object"}}),
@@ -71,6 +74,62 @@ def grammars():
         check(not says or says in text, text)
         check(seconds < 8, json.dumps(body)[:80], "takes", seconds, "s")
         print("%.2f s, %d: %.60s... %.120s" % (seconds, status, json.dumps(body), text if status != 200 else ""))
+
+
+TOOL = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+BODIES = {
+    "/v1/completions": {"prompt": ["a"], "max_tokens": 1, "stop": ["b"], "logit_bias": {"1": 1}, "stream": True,
+                        "stream_options": {"include_usage": True}, "guided_choice": ["a"], "stop_token_ids": [1]},
+    "/v1/chat/completions": {
+        "messages": [{"role": "system", "content": "s"},
+                     {"role": "user", "name": "n", "content": [{"type": "text", "text": "t"}]},
+                     {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [
+                         {"id": "i", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                     {"role": "tool", "tool_call_id": "i", "content": "c"}],
+        "max_tokens": 1, "tools": [{"type": "function", "function": TOOL}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}}, "documents": [{"text": "d"}],
+        "chat_template_kwargs": {"a": 1}, "response_format": {"type": "json_schema", "json_schema": {
+            "name": "n", "schema": {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]}}}},
+    "/v1/responses": {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+                  {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                  {"type": "function_call_output", "call_id": "c", "output": "o"}, {"type": "reasoning"}],
+        "instructions": "i", "max_output_tokens": 1, "tools": [dict(TOOL, type="function")],
+        "tool_choice": {"type": "function", "name": "f"}, "text": {"format": {
+            "type": "json_schema", "name": "n", "schema": {"type": "object"}}}, "reasoning": {"effort": "low"}},
+    "/tokenize": {"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": TOOL}]},
+    "/v1/rerank": {"query": "q", "documents": ["d"]},
+}
+ODD = [{"a": [{}]}, [[{}]], [{}], [[{"type": "text", "text": "a"}]], {}, [], "", "a", 1, -1.5, 1e300, None, True, [None], [[[]]]]
+
+
+def with_odd(node):
+    """Yields copies of a value with one part replaced, or added."""
+    for value in ODD:
+        yield value
+    if isinstance(node, dict):
+        for key in node:
+            for value in with_odd(node[key]):
+                yield {**node, key: value}
+        yield {**node, "a": [{}]}
+    if isinstance(node, list):
+        for i in range(len(node)):
+            for value in with_odd(node[i]):
+                yield node[:i] + [value] + node[i + 1:]
+
+
+def shapes():
+    """A body with any part of any shape is answered or refused."""
+    count = 0
+    for path, body in BODIES.items():
+        for odd in with_odd(body):
+            got, text, _ = ask(odd, path=path)
+            count += 1
+            check(got in (200, 400, 404), path, json.dumps(odd), "is answered with", got, text)
+    calls = [{"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}] * 40000
+    got, text, seconds = ask({"input": calls}, path="/v1/responses")
+    check(got in (400, 413) and seconds < 8, "many calls are answered with", got, text, seconds)
+    print("%d bodies" % count)
 
 
 def turns():

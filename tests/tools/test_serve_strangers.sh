@@ -27,6 +27,7 @@ ended() {
 serve --grace 0.5 --access-log full
 python3 "$strangers" "$port" names || fail "names"
 python3 "$strangers" "$port" grammars || fail "grammars"
+python3 "$strangers" "$port" shapes || fail "shapes"
 python3 "$strangers" "$port" "$pid" grace || fail "grace"
 ended 0
 grep -q '"POST /v1/completions" 403' full || fail "the access log lacks a refused request: $(<full)"

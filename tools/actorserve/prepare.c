@@ -238,7 +238,9 @@ static sl_status make_grammar(request *r) {
   if (!tokens) return sl_fail(SL_E_USAGE, "the model has no tokenizer: its tokens have no text");
   r->grammar = sli_grammar_create(&r->allowance);
   if (r->params.must_call) return make_calls(r, tokens);
-  return sli_grammar_seal(r->grammar, guided_term(&r->params, r->grammar), tokens);
+  SLI_TRY(sli_grammar_seal(r->grammar, guided_term(&r->params, r->grammar), tokens));
+  if (sli_grammar_has_text(r->grammar)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s: only the empty text matches the grammar", r->param);
 }
 
 /* Copies what is needed after the body is gone, and frees the rest. */

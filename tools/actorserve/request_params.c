@@ -301,6 +301,7 @@ static bool is_empty(const cJSON *item) {
 static sl_status check_keys(const char *where, const cJSON *object, const key *keys, int count) {
   const cJSON *each;
   uint32_t seen = 0;
+  if (cJSON_IsArray(object)) return sl_fail(SL_E_USAGE, "%s must be an object", where);
   cJSON_ArrayForEach(each, object) {
     int k = 0;
     while (k < count && strcmp(each->string, keys[k].name)) k++;

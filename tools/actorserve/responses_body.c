@@ -62,7 +62,7 @@ static cJSON *add_message(translation *t, const char *role) {
 
 /* Adds a call to the assistant message that came last, or to a new one. */
 static void add_call(translation *t, const cJSON *item) {
-  cJSON *last = cJSON_GetArrayItem(t->messages, cJSON_GetArraySize(t->messages) - 1);
+  cJSON *last = t->messages->child ? t->messages->child->prev : NULL; /* that of the first: last */
   if (strcmp(text_of(last, "role"), "assistant") != 0) {
     last = add_message(t, "assistant");
     cJSON_AddNullToObject(last, "content");
@@ -113,7 +113,12 @@ static void read_instructions(translation *t, const cJSON *item) {
 static void read_tools(translation *t, const cJSON *item) {
   const cJSON *each, *part;
   cJSON *tools = cJSON_AddArrayToObject(t->chat, "tools");
+  if (!cJSON_IsArray(item)) refuse(t, "must be an array");
   cJSON_ArrayForEach(each, item) {
+    if (!cJSON_IsObject(each)) {
+      refuse(t, "has a tool that is not an object");
+      return;
+    }
     cJSON *tool = cJSON_CreateObject(), *function;
     if (strcmp(text_of(each, "type"), "function") != 0)
       refuse(t, "has a tool whose type is not function");
