@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of two numbers, with broadcasting (listed in binary.def), and `where`. */
+#include "ops/broadcast.h"
 #include "ops/ops.h"
 #include "ops/space.h"
 
@@ -74,9 +75,7 @@ static void back_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
 
 /* ---- signatures ------------------------------------------------------------------------- */
 
-/* Splits along each dim of the output. Inputs with the full dim are split; broadcast inputs are
- * replicated. */
-static int split_signatures(int nin, const sl_type *in, sl_signature *out) {
+int sli_broadcast_signatures(int nin, const sl_type *in, sl_signature *out) {
   sl_type y;
   if (sli_broadcast(nin, in, &y)) return 0;
   for (int d = 0; d < y.ndim; d++) {
@@ -90,7 +89,7 @@ static int split_signatures(int nin, const sl_type *in, sl_signature *out) {
 }
 
 static int binary_signatures(int partial, int nin, const sl_type *in, sl_signature *out) {
-  int n = split_signatures(nin, in, out);
+  int n = sli_broadcast_signatures(nin, in, out);
   for (int kind = 0; kind < 3; kind++) {
     if (!(partial >> kind & 1)) continue;
     out[n] = (sl_signature){.out = {sli_partial()}};
@@ -103,7 +102,7 @@ static int binary_signatures(int partial, int nin, const sl_type *in, sl_signatu
 
 static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs;
-  return split_signatures(nin, in, out);
+  return sli_broadcast_signatures(nin, in, out);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 
 #include "ops/layout.h"
 #include "ops/leaves.h"
+#include "ops/functions.h"
 #include "ops/ops.h"
 #include "ops/space.h"
 
@@ -76,6 +77,20 @@ static sl_status cast_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   SLI_TRY(sli_want_array("x", &in[0], integers ? SL_I32 : SL_F32, in[0].ndim ? -1 : 0));
   out[0] = in[0];
   out[0].dtype = integers ? SL_F32 : SL_I32;
+  return SL_OK;
+}
+
+/* Rejects numbers that the other type does not hold, if attrs.count asks for it. */
+static sl_status cast_check(const sl_call *call) {
+  int64_t n = call->attrs->count ? sl_type_elements(&call->in_type[0]) : 0;
+  double most = call->attrs->count == SLI_CAST_FITS ? 0x1p31 : 0x1p24;
+  for (int64_t i = 0; i < n; i++) {
+    double x = call->in_type[0].dtype == SL_I32 ? (double)((const int32_t *)call->in[0])[i]
+                                                : (double)((const float *)call->in[0])[i];
+    if (!(fabs(x) < most || x == -most || (most < 0x1p31 && x == most)))
+      return sl_fail(SL_E_INPUT, "element %lld is %g, and only integers %s are computed here",
+                     (long long)i, x, most < 0x1p31 ? "up to 2^24" : "of 32 bits");
+  }
   return SL_OK;
 }
 
@@ -178,6 +193,7 @@ const sl_op sl_op_cast = {
     .cheap = true,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = cast_infer,
+    .check = cast_check,
 };
 
 /* Gradients are f32 on both sides. */

@@ -62,6 +62,25 @@ static sl_status cumsum_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
+/* Rejects sums of integers that do not fit. */
+static sl_status cumsum_check(const sl_call *call) {
+  const sl_type *x = &call->in_type[0];
+  sli_lines l = sli_lines_of(call->attrs, x);
+  for (int64_t line = 0; x->dtype == SL_I32 && line < l.outer * l.inner; line++) {
+    const int32_t *from =
+        (const int32_t *)call->in[0] + line / l.inner * l.n * l.inner + line % l.inner;
+    int64_t sum = 0;
+    for (int64_t k = 0; k < l.n; k++) {
+      int64_t at = call->attrs->reverse ? l.n - 1 - k : k;
+      sum += from[at * l.inner];
+      if (sum != (int32_t)sum)
+        return sl_fail(SL_E_INPUT, "a sum of its integers is %lld, which does not fit 32 bits",
+                       (long long)sum);
+    }
+  }
+  return SL_OK;
+}
+
 static int cumsum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)nin;
   int n = other_dims(attrs, &in[0], 1, out);
@@ -103,6 +122,7 @@ const sl_op sl_op_cumsum = {
     .along = SL_ALONG_AXIS,
     .signatures = cumsum_signatures,
     .infer = cumsum_infer,
+    .check = cumsum_check,
     .cost = cumsum_cost,
     .grad = {{.op = &sl_op_cumsum_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };

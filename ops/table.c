@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <sluice/attention.h>
+#include <sluice/functions.h>
 
 #include "ops/ops.h"
 #include "ops/splice.h"

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/functions.h"
 #include "pytorch/emit.h"
 
 /* Finds the first argument as f32. Numbers that the call converts to integers first lose their
@@ -52,6 +53,29 @@ void sli_emit_mean(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
                           sli_pt_flag(n, "keepdim", false)));
 }
 
+/* Divides the gradient of maxima among equal elements: adds 0, which has it. */
+static sl_tensor *shared_by_ties(sli_import *m, sl_tensor *x, sl_tensor *most,
+                                 const sl_attrs *attrs) {
+  uint32_t axes = attrs->axes;
+  sl_tensor *top = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, most), *wide = top;
+  if (!top) return NULL;
+  if (!attrs->keep) {
+    sl_type to = x->type;
+    for (int d = 0; d < to.ndim; d++)
+      if (axes >> d & 1) to.dim[d] = 1;
+    wide = sli_pt_reshape(m, top, &to);
+  }
+  sl_tensor *is = sl_op2_at(m->at, m->g, &sl_op_eq, NULL, x, wide);
+  sl_tensor *one = is ? sl_cast_at(m->at, m->g, is, SL_F32) : NULL;
+  sl_tensor *count = sli_pt_narrow(m, sl_sum_at(m->at, m->g, one, axes, true));
+  sl_tensor *share = sl_op2_at(m->at, m->g, &sl_op_div, NULL, one, count);
+  sl_tensor *still = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, x);
+  sl_tensor *none = sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, still);
+  none = sl_op3_at(m->at, m->g, &sl_op_where, NULL, is, none, sli_pt_filled_like(m, x, 0));
+  none = sl_sum_at(m->at, m->g, sl_mul_at(m->at, m->g, none, share), axes, attrs->keep);
+  return sl_add_at(m->at, m->g, top, sli_pt_narrow(m, none));
+}
+
 /* amax, amin, and max or min along a dim with their positions. */
 void sli_emit_max(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   int ndim;
@@ -61,6 +85,8 @@ void sli_emit_max(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
                           .keep = sli_pt_flag(n, "keepdim", false)};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
+  bool shares = n->nouts == 1 && sli_made_of(m, sli_pt_first(n))->learned;
+  if (shares && x && x->type.ndim) out[0] = shared_by_ties(m, x, out[0], &attrs);
   if (least) out[0] = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, out[0]);
   sli_pt_out(m, n, 0, out[0]);
   sli_pt_out(m, n, 1, out[1]);
@@ -76,6 +102,15 @@ void sli_emit_argmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, out[1]);
 }
 
+/* Replaces infinite numbers with 0. */
+static sl_tensor *finite_or_zero(sli_import *m, sl_tensor *x) {
+  if (!x) return NULL;
+  sl_tensor *size = sl_op1_at(m->at, m->g, &sl_op_abs, NULL, x);
+  sl_tensor *finite =
+      sl_op2_at(m->at, m->g, &sl_op_lt, NULL, size, sli_pt_filled_like(m, x, INFINITY));
+  return sl_op3_at(m->at, m->g, &sl_op_where, NULL, finite, x, sli_pt_filled_like(m, x, 0));
+}
+
 /* Logarithm of the sum of e^x. The maximum is subtracted first. */
 void sli_emit_logsumexp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
@@ -86,27 +121,11 @@ void sli_emit_logsumexp(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   bool keep = sli_pt_flag(n, "keepdim", false);
   const sl_attrs attrs = {.axes = axes, .keep = true};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, most);
-  sl_tensor *top = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, most[0]);
+  sl_tensor *top = finite_or_zero(m, sl_op1_at(m->at, m->g, &sl_op_detach, NULL, most[0]));
   sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, top);
   y = sl_sum_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_exp, NULL, y), axes, true);
   y = sl_add_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_log, NULL, y), top);
   sli_pt_out(m, n, 0, y && !keep ? without_axes(m, y, axes) : y);
-}
-
-/* any, all, count_nonzero along dims. */
-void sli_emit_any(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  int ndim;
-  sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
-  if (!x || !ndim) return;
-  bool all = strstr(row->target, ".all.") != NULL;
-  x = sl_op2_at(m->at, m->g, all ? &sl_op_eq : &sl_op_ne, NULL, x, sli_pt_filled_like(m, x, 0));
-  x = x ? sl_cast_at(m->at, m->g, x, SL_F32) : NULL;
-  const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
-                          .keep = sli_pt_flag(n, "keepdim", false)};
-  sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
-  sl_tensor *y = out[0];
-  if (all) y = sl_add_constant_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_neg, NULL, y), 1);
-  sli_pt_out(m, n, 0, y);
 }
 
 void sli_emit_softmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -161,7 +180,7 @@ void sli_emit_variance(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   sl_tensor *y = sl_sum_at(m->at, m->g, sl_mul_at(m->at, m->g, off, off), axes,
                            sli_pt_flag(n, "keepdim", false));
   y = sl_scale_at(m->at, m->g, y, (float)(1 / ((double)count - less)));
-  if (strstr(row->target, "std")) y = sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, y);
+  if (strstr(row->target, "std")) y = sli_pt_function(m, SLI_FUNCTION_length, y);
   sli_pt_out(m, n, 0, y);
   bool keep = sli_pt_flag(n, "keepdim", false);
   if (n->nouts > 1 && mean) sli_pt_out(m, n, 1, keep ? mean : without_axes(m, mean, axes));
@@ -185,5 +204,63 @@ void sli_emit_norm2(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   }
   sl_tensor *y = sum_of(m, sl_mul_at(m->at, m->g, x, x), sli_pt_axes(m, n, "dim", ndim),
                         sli_pt_flag(n, "keepdim", false));
-  sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, y));
+  sli_pt_out(m, n, 0, sli_pt_function(m, SLI_FUNCTION_length, y));
+}
+
+/* ---- products ------------------------------------------------------------------------------ */
+
+/* Multiplies along a dim, half by half, so that gradients hold at zeros. */
+static sl_tensor *product_along(sli_import *m, sl_tensor *x, int dim) {
+  while (x && sl_dim(x, dim) > 1) {
+    int64_t n = sl_dim(x, dim), half = n / 2;
+    sl_tensor *y = sl_mul_at(m->at, m->g, sl_slice_at(m->at, m->g, x, dim, 0, half),
+                             sl_slice_at(m->at, m->g, x, dim, half, half));
+    if (n % 2) {
+      sl_tensor *parts[2] = {y, sl_slice_at(m->at, m->g, x, dim, n - 1, 1)};
+      y = sl_concat_at(m->at, m->g, dim, 2, parts);
+    }
+    x = y;
+  }
+  return x;
+}
+
+void sli_emit_prod(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  const sli_pt_value *v = sli_pt_first(n);
+  sl_tensor *x = self_f32(m, n, &ndim);
+  uint32_t axes = sli_pt_axes(m, n, "dim", ndim);
+  bool keep = sli_pt_flag(n, "keepdim", false);
+  for (int d = 0; x && d < ndim; d++) {
+    if (!(axes >> d & 1)) continue;
+    if (sl_dim(x, d) != v->type.dim[d]) {
+      sli_pt_refuse(m, n,
+                    "it multiplies the rows of a batch, which are those of a microbatch here");
+      return;
+    }
+    x = product_along(m, x, d);
+  }
+  sli_pt_out(m, n, 0, x && ndim && !keep ? without_axes(m, x, axes) : x);
+}
+
+/* Multiplies each position by the one `by` before it, for by = 1, 2, 4, ... */
+void sli_emit_cumprod(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  const sli_pt_value *v = sli_pt_first(n);
+  sl_tensor *x = self_f32(m, n, &ndim);
+  int dim = sli_pt_dim(m, n, "dim", ndim, 0);
+  if (!x || !ndim) return;
+  if (sl_dim(x, dim) != v->type.dim[dim]) {
+    sli_pt_refuse(m, n, "it multiplies the rows of a batch, which are those of a microbatch here");
+    return;
+  }
+  for (int64_t by = 1, length = sl_dim(x, dim); x && by < length; by *= 2) {
+    sl_tensor *early = sl_slice_at(m->at, m->g, x, dim, 0, by);
+    sl_tensor *late = sl_mul_at(m->at, m->g, sl_slice_at(m->at, m->g, x, dim, by, length - by),
+                                sl_slice_at(m->at, m->g, x, dim, 0, length - by));
+    sl_tensor *parts[2] = {early, late};
+    x = sl_concat_at(m->at, m->g, dim, 2, parts);
+  }
+  sli_pt_out(m, n, 0, x);
 }

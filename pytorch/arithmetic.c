@@ -3,8 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/functions.h"
 #include "pytorch/emit.h"
 #include "pytorch/rows.h"
+#include "pytorch/whole.h"
 
 /* ---- one number ---------------------------------------------------------------------------- */
 
@@ -27,13 +29,6 @@ void sli_emit_square(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, x, x));
 }
 
-sl_tensor *sli_pt_filled_like(sli_import *m, const sl_tensor *x, double value) {
-  if (!x) return NULL;
-  sl_type type = {.dtype = SL_F32, .ndim = 1, .dim = {1}};
-  if (!x->type.ndim) type.ndim = 0, type.dtype = x->type.dtype;
-  return sl_filled_at(m->at, m->g, type, (float)value, NULL);
-}
-
 void sli_emit_reciprocal(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   sl_tensor *x = sli_pt_in(m, n, "self");
@@ -50,9 +45,8 @@ void sli_emit_leaky(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 }
 
 void sli_emit_clamp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  bool hard = strstr(row->target, "hardtanh") != NULL, six = strstr(row->target, "relu6") != NULL;
-  double low = sli_pt_number(m, n, hard ? "min_val" : "min", hard ? -1 : six ? 0 : -INFINITY);
-  double high = sli_pt_number(m, n, hard ? "max_val" : "max", hard ? 1 : six ? 6 : INFINITY);
+  (void)row;
+  double low = sli_pt_number(m, n, "min", -INFINITY), high = sli_pt_number(m, n, "max", INFINITY);
   sl_tensor *x = sli_pt_in(m, n, "self");
   if (low == -INFINITY && high == INFINITY) sli_pt_out(m, n, 0, x);
   else sli_pt_out(m, n, 0, sl_clamp_at(m->at, m->g, x, (float)low, (float)high));
@@ -62,10 +56,11 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double e = NAN;
   sl_tensor *x = sli_pt_in(m, n, "self"), *y = NULL;
-  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) { /* for positive numbers */
-    y = sl_mul_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_log, NULL, x),
-                  sli_pt_in(m, n, "exponent"));
-    sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_exp, NULL, y));
+  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) {
+    const sli_pt_value *base = sli_pt_arg_value(n, "self"), *by = sli_pt_arg_value(n, "exponent");
+    sli_pt_out(m, n, 0,
+               sli_pt_function2(m, SLI_FUNCTION2_pow, sli_pt_operand(m, n, "self", by),
+                                sli_pt_operand(m, n, "exponent", base)));
     return;
   }
   if (e == 2) y = sl_mul_at(m->at, m->g, x, x);
@@ -75,30 +70,11 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   else if (e == 0.5) y = sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, x);
   else if (e == -0.5) y = sl_op1_at(m->at, m->g, &sl_op_rsqrt, NULL, x);
   else if (e == -1) y = sl_op2_at(m->at, m->g, &sl_op_div, NULL, sli_pt_filled_like(m, x, 1), x);
-  else { /* for positive numbers */ y = sl_op1_at(m->at, m->g, &sl_op_log, NULL, x);
-    y = sl_op1_at(m->at, m->g, &sl_op_exp, NULL, sl_scale_at(m->at, m->g, y, (float)e));
-  }
+  else y = sli_pt_function2(m, SLI_FUNCTION2_pow, x, sli_pt_filled_like(m, x, e));
   sli_pt_out(m, n, 0, y);
 }
 
 /* ---- two numbers --------------------------------------------------------------------------- */
-
-/* Finds an argument as a tensor to be combined with another. A constant has length 1 in dims in
- * which the other has rows. */
-sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
-                          const sli_pt_value *other) {
-  const sli_pt_value *v = sli_pt_arg_value(n, name);
-  const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
-  if (!v) { /* a number combined with a tensor */
-    double number = sli_pt_number(m, n, name, NAN);
-    return sli_pt_filled_like(m, other ? sli_pt_f32(m, other) : NULL, number);
-  }
-  if (!a) return sli_pt_f32(m, v);
-  sl_tensor *beside = other ? sli_pt_tensor(m, other) : NULL;
-  if (!beside) return NULL;
-  sl_tensor *t = sli_pt_constant_beside(m, a, &other->type, beside);
-  return t && t->type.dtype == SL_I32 ? sl_cast_at(m->at, m->g, t, SL_F32) : t;
-}
 
 static sl_tensor *binary(sli_import *m, const sl_op *op, const sli_pt_node *n, const char *left,
                          const char *right) {
@@ -189,19 +165,22 @@ void sli_emit_mul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   else sli_pt_out(m, n, 0, binary(m, &sl_op_mul_broadcast, n, "self", "other"));
 }
 
+/* Divides and rounds the quotient down, or towards zero. */
+static sl_tensor *divided(sli_import *m, const sli_pt_node *n, bool down) {
+  const sli_pt_value *a = sli_pt_arg_value(n, "self"), *b = sli_pt_arg_value(n, "other");
+  return sli_pt_function2(m, down ? SLI_FUNCTION2_floor_div : SLI_FUNCTION2_trunc_div,
+                          sli_pt_operand(m, n, "self", b), sli_pt_operand(m, n, "other", a));
+}
+
 void sli_emit_div(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double v;
   const sli_pt_arg *mode = sli_pt_arg_find(n, "rounding_mode");
-  sl_tensor *y = NULL;
-  if (number_of(m, n, "other", "self", &v))
+  sl_tensor *y;
+  if (mode && mode->kind == SLI_PT_TEXT) y = divided(m, n, !strcmp(mode->text, "floor"));
+  else if (number_of(m, n, "other", "self", &v))
     y = sl_scale_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)(1 / v));
   else y = binary(m, &sl_op_div, n, "self", "other");
-  if (mode && mode->kind == SLI_PT_TEXT && !strcmp(mode->text, "trunc")) {
-    sli_pt_refuse(m, n, "division rounded towards zero is not supported");
-    return;
-  }
-  if (mode && mode->kind == SLI_PT_TEXT) y = sl_op1_at(m->at, m->g, &sl_op_floor, NULL, y);
   sli_pt_out(m, n, 0, y);
 }
 
@@ -210,34 +189,17 @@ void sli_emit_floor_divide(sli_import *m, const sli_pt_node *n, const sli_pt_cal
   const sli_pt_value *x = sli_pt_arg_value(n, "self");
   double v;
   bool number = number_of(m, n, "other", "self", &v);
-  if (x && sli_made_of(m, x)->sorted && number) { /* indices of rows that repeat v times */
+  if (x && sli_made_of(m, x)->sorted && number) /* indices of rows that repeat v times */
     *sli_made_of(m, n->outs[0]) = (sli_made){.sorted = true, .each = (int64_t)v, .needed = true};
-    return;
-  }
-  sl_tensor *y = binary(m, &sl_op_div, n, "self", "other");
-  sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_floor, NULL, y));
+  else sli_pt_out(m, n, 0, divided(m, n, true));
 }
 
 /* Comparisons make i32 masks of 0 and 1. */
 void sli_emit_compare(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  sli_pt_out(m, n, 0, binary(m, row->op, n, "self", "other"));
-}
-
-/* Masks of 0 and 1 as f32. */
-void sli_emit_and(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
-  sli_pt_out(m, n, 0, binary(m, &sl_op_mul_broadcast, n, "self", "other"));
-}
-
-void sli_emit_or(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
-  sli_pt_out(m, n, 0, binary(m, &sl_op_maximum, n, "self", "other"));
-}
-
-void sli_emit_not(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
-  sl_tensor *x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, sli_pt_in(m, n, "self"));
-  sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, x, 1));
+  sl_tensor *of[2];
+  if (sli_pt_integers(m, n, "self", "other", of))
+    sli_pt_out(m, n, 0, sl_op2_at(m->at, m->g, row->op, NULL, of[0], of[1]));
+  else sli_pt_out(m, n, 0, binary(m, row->op, n, "self", "other"));
 }
 
 /* where(condition, self, other) and masked_fill(self, mask, value). */
@@ -263,21 +225,25 @@ void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 
 /* ---- types --------------------------------------------------------------------------------- */
 
-static bool is_whole(sli_pt_dtype d) { return !sli_pt_floats(d); }
+/* Converts floats to integers, whose fractions are dropped. Numbers that are no integer of 32 bits
+ * end the run. */
+static sl_tensor *without_fraction(sli_import *m, sl_tensor *t) {
+  const sl_attrs attrs = {.count = SLI_CAST_FITS};
+  t = sli_pt_narrow(m, t);
+  return t && t->type.dtype == SL_F32 ? sl_op1_at(m->at, m->g, &sl_op_cast, &attrs, t) : t;
+}
 
-/* to(dtype): floats are always f32 and integers always i32, so only conversions between them change
- * anything. */
+/* to(dtype): floats are f32; integers and masks are i32. */
 void sli_emit_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!t) return;
   sli_pt_dtype from = x->type.dtype, to = n->outs[0]->type.dtype;
-  if (is_whole(from) && !is_whole(to) && t->type.dtype == SL_I32)
-    t = sl_cast_at(m->at, m->g, t, SL_F32);
-  else if (!is_whole(from) && to == SLI_PT_BOOL)
-    t = sl_op2_at(m->at, m->g, &sl_op_ne, NULL, t, sli_pt_filled_like(m, t, 0));
-  else if (!is_whole(from) && is_whole(to)) t = sl_cast_at(m->at, m->g, t, SL_I32);
+  if (sli_pt_floats(to)) t = t->type.dtype == SL_I32 ? sl_cast_at(m->at, m->g, t, SL_F32) : t;
+  else if (to == SLI_PT_BOOL) t = sli_pt_truth(m, t, from);
+  else if (sli_pt_floats(from)) t = sli_pt_wrapped(m, without_fraction(m, t), to);
+  else if (to != from && from != SLI_PT_BOOL) t = sli_pt_wrapped(m, sli_pt_i32(m, x), to);
   sli_pt_out(m, n, 0, t);
   sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
 }

@@ -96,10 +96,10 @@ double sli_pt_round(sli_pt_dtype dtype, double value) {
   case SLI_PT_F16: /* computed as f32 */
   case SLI_PT_BF16: return (double)(float)value;
   case SLI_PT_BOOL: return value != 0;
-  case SLI_PT_U8:
-  case SLI_PT_I8:
-  case SLI_PT_I16:
-  case SLI_PT_I32:
+  case SLI_PT_U8: return (double)(uint8_t)sli_pt_integer(value);
+  case SLI_PT_I8: return (double)(int8_t)sli_pt_integer(value);
+  case SLI_PT_I16: return (double)(int16_t)sli_pt_integer(value);
+  case SLI_PT_I32: return (double)(int32_t)sli_pt_integer(value);
   case SLI_PT_I64: return trunc(value);
   case SLI_PT_F64:
   case SLI_PT_C32:

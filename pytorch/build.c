@@ -11,6 +11,7 @@
 #include "pytorch/import.h"
 #include "pytorch/rows.h"
 #include "pytorch/sizes.h"
+#include "pytorch/whole.h"
 
 /* ---- calls on constants -------------------------------------------------------------------- */
 
@@ -230,6 +231,27 @@ static void check_arguments(sli_import *m, const sli_pt_node *n) {
   else sli_pt_refuse(m, n, "argument %s is not supported", arg->name);
 }
 
+static bool makes_integers(const sli_pt_node *n) {
+  for (int i = 0; i < n->nouts; i++) {
+    const sli_pt_value *v = n->outs[i];
+    if (v && !v->symbol && !sli_pt_floats(v->type.dtype) && v->type.dtype != SLI_PT_BOOL)
+      return true;
+  }
+  return false;
+}
+
+/* Converts results that f32 ops computed: masks to 0 and 1, narrow integers to their range. */
+static void settle_integers(sli_import *m, const sli_pt_node *n) {
+  for (int i = 0; i < n->nouts && !m->g->status; i++) {
+    sli_pt_value *v = n->outs[i];
+    sl_tensor *t = v && !v->symbol ? sli_made_of(m, v)->tensor : NULL;
+    if (!t || t->type.dtype == SL_I32 || sli_pt_floats(v->type.dtype)) continue;
+    if (v->type.dtype == SLI_PT_BOOL) sli_pt_out(m, n, i, sli_pt_truth(m, t, SLI_PT_F32));
+    else if (v->type.dtype < SLI_PT_I32)
+      sli_pt_out(m, n, i, sli_pt_wrapped(m, sli_pt_i32(m, v), v->type.dtype));
+  }
+}
+
 static void emit_call(sli_import *m, int i) {
   const sli_pt_node *n = m->p->nodes[i];
   m->at = (sl_here){n->file, n->line};
@@ -238,11 +260,14 @@ static void emit_call(sli_import *m, int i) {
   sli_rows_enter(m, n, row, m->pattern[i] ? &m->match[i] : NULL);
   const sli_pt_node *as = m->pattern[i] ? n : sli_rows_constants(m, n);
   bool whole = m->pattern[i] || is_whole(n, row);
+  m->exact = makes_integers(n);
   if (!m->pattern[i]) sli_pt_forget_arguments(as);
   if (m->pattern[i]) sli_pt_out(m, n, 0, m->pattern[i]->emit(m, n, &m->match[i]));
-  else if (whole) row->emit(m, as, row);
-  else sli_pt_refuse(m, n, "arguments are missing");
+  else if (whole && !sli_pt_emit_whole(m, as)) row->emit(m, as, row);
+  else if (!whole) sli_pt_refuse(m, n, "arguments are missing");
   check_arguments(m, as);
+  settle_integers(m, n);
+  m->exact = false;
   sli_rows_leave(m, n);
   check_outputs(m, n);
 }

@@ -10,10 +10,11 @@ typedef void sli_pt_emit_fn(sli_import *m, const sli_pt_node *n, const sli_pt_ca
 
 /* arithmetic.c */
 sli_pt_emit_fn sli_emit_one, sli_emit_add, sli_emit_sub, sli_emit_rsub, sli_emit_mul, sli_emit_div,
-    sli_emit_two, sli_emit_compare, sli_emit_and, sli_emit_or, sli_emit_not, sli_emit_where,
-    sli_emit_pow, sli_emit_clamp, sli_emit_cast, sli_emit_floor_divide, sli_emit_dropout,
-    sli_emit_gelu, sli_emit_square, sli_emit_reciprocal, sli_emit_draw, sli_emit_nothing,
-    sli_emit_leaky, sli_emit_detach, sli_emit_bernoulli;
+    sli_emit_two, sli_emit_compare, sli_emit_where, sli_emit_pow, sli_emit_clamp, sli_emit_cast,
+    sli_emit_floor_divide, sli_emit_dropout, sli_emit_gelu, sli_emit_square, sli_emit_reciprocal,
+    sli_emit_draw, sli_emit_nothing, sli_emit_leaky, sli_emit_detach, sli_emit_bernoulli;
+/* whole.c */
+sli_pt_emit_fn sli_emit_whole, sli_emit_any;
 /* functions.c; losses.c */
 sli_pt_emit_fn sli_emit_of, sli_emit_loss, sli_emit_nll;
 /* views.c */
@@ -24,8 +25,8 @@ sli_pt_emit_fn sli_emit_same, sli_emit_view, sli_emit_expand, sli_emit_permute, 
     sli_emit_narrow, sli_emit_movedim;
 /* along.c */
 sli_pt_emit_fn sli_emit_sum, sli_emit_mean, sli_emit_max, sli_emit_softmax, sli_emit_cumsum,
-    sli_emit_topk, sli_emit_argmax, sli_emit_variance, sli_emit_norm2, sli_emit_logsumexp,
-    sli_emit_any;
+    sli_emit_topk, sli_emit_argmax, sli_emit_prod, sli_emit_cumprod, sli_emit_variance,
+    sli_emit_norm2, sli_emit_logsumexp;
 /* indexed.c */
 sli_pt_emit_fn sli_emit_embedding, sli_emit_index, sli_emit_gather, sli_emit_scatter, sli_emit_sort,
     sli_emit_grouped, sli_emit_histc, sli_emit_index_put, sli_emit_index_add, sli_emit_one_hot,
@@ -40,27 +41,21 @@ sli_pt_emit_fn sli_emit_linear_up, sli_emit_cubic_up, sli_emit_edges, sli_emit_u
     sli_emit_im2col, sli_emit_pixels, sli_emit_channels, sli_emit_conv_transpose;
 
 /* Results of calls, for `of` in the table: the call's result, or NULL. */
-sl_tensor *sli_of_acosh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_addc(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_asinh(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_atanh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_bce(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_bce_logits(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_ceil(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_celu(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_clamp(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_cosh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_cosine_embedding(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_cosine_similarity(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_elu(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_erfc(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_exp2(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_expm1(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_frac(sli_import *m, const sli_pt_node *n);
+sl_tensor *sli_of_function(sli_import *m, const sli_pt_node *n);
+sl_tensor *sli_of_function2(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_glu(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_hardshrink(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_hardsigmoid(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_hardswish(sli_import *m, const sli_pt_node *n);
+sl_tensor *sli_of_hardtanh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_hinge_embedding(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_huber(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_isfinite(sli_import *m, const sli_pt_node *n);
@@ -69,11 +64,7 @@ sl_tensor *sli_of_isnan(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_kl_div(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_l1(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_lerp(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_log10(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_log1p(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_log2(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_log_sigmoid(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_logaddexp(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_logit(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_margin_ranking(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_mish(sli_import *m, const sli_pt_node *n);
@@ -81,19 +72,19 @@ sl_tensor *sli_of_pairwise_distance(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_poisson_nll(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_powers(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_prelu(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_remainder(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_round(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_selu(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_sign(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_sinh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_smooth_l1(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_soft_margin(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_softplus(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_softshrink(sli_import *m, const sli_pt_node *n);
-sl_tensor *sli_of_tan(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_threshold(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_triplet_margin(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_trunc(sli_import *m, const sli_pt_node *n);
+
+/* Apply a function of ops/functions.def by its number. */
+sl_tensor *sli_pt_function(sli_import *m, int function, sl_tensor *x);
+sl_tensor *sli_pt_function2(sli_import *m, int function, sl_tensor *a, sl_tensor *b);
 
 /* Means over any windows, and nearest positions, as products with constants. */
 sl_tensor *sli_pt_window_mean(sli_import *m, const sli_pt_node *n);

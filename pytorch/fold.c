@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/functions.h"
+
 /* ---- functions ----------------------------------------------------------------------------- */
 
 double sli_fn_add(double a, double b) { return a + b; }
@@ -24,8 +26,13 @@ double sli_fn_ne(double a, double b) { return a != b; }
 double sli_fn_and(double a, double b) { return (double)(sli_pt_integer(a) & sli_pt_integer(b)); }
 double sli_fn_or(double a, double b) { return (double)(sli_pt_integer(a) | sli_pt_integer(b)); }
 double sli_fn_xor(double a, double b) { return (double)(sli_pt_integer(a) ^ sli_pt_integer(b)); }
-double sli_fn_floor_divide(double a, double b) { return floor(a / b); }
-double sli_fn_remainder(double a, double b) { return a - b * floor(a / b); }
+double sli_fn_floor_divide(double a, double b) { return sli_floor_div(a, b); }
+double sli_fn_remainder(double a, double b) { return sli_remainder(a, b); }
+double sli_fn_both(double a, double b) { return a != 0 && b != 0; }
+double sli_fn_either(double a, double b) { return a != 0 || b != 0; }
+double sli_fn_differ(double a, double b) { return (a != 0) != (b != 0); }
+double sli_fn_left(double a, double b) { return ldexp(a, (int)fmin(fmax(b, 0), 63)); }
+double sli_fn_right(double a, double b) { return floor(ldexp(a, -(int)fmin(fmax(b, 0), 63))); }
 double sli_fn_pow(double a, double b) { return pow(a, b); }
 double sli_fn_neg(double a) { return -a; }
 double sli_fn_not(double a) { return !a; }
@@ -114,18 +121,32 @@ void sli_fold_one(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     sli_pt_set(y, i, row->one(sli_pt_at(x, sli_pt_broadcast(x, y->type.ndim, index))));
 }
 
+/* Inverts the bits of integers, and masks. */
+void sli_fold_bits_not(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_array *x = constant_arg(m, n, "self");
+  sli_pt_array *y = make_beside(m, n, 1, &x);
+  int64_t count = y ? sli_pt_elements(&y->type) : 0;
+  for (int64_t i = 0; i < count; i++)
+    sli_pt_set(y, i, x->mask ? sli_pt_get(x, i) == 0 : -sli_pt_get(x, i) - 1);
+}
+
 void sli_fold_two(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_array *a = constant_arg(m, n, "self"), *b = constant_arg(m, n, "other");
   const sli_pt_array *const both[] = {a, b};
   double alpha = sli_pt_number(m, n, "alpha", 1);
   double left = row->two == sli_fn_rsub ? alpha : 1, right = left == 1 ? alpha : 1;
   const sli_pt_arg *mode = sli_pt_arg_find(n, "rounding_mode");
+  bool rounds = mode && mode->kind == SLI_PT_TEXT, floors = rounds && !strcmp(mode->text, "floor");
   sli_pt_array *y = row->two ? make_beside(m, n, 2, both) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index)) {
     double v = row->two(left * sli_pt_at(a, sli_pt_broadcast(a, y->type.ndim, index)),
                         right * sli_pt_at(b, sli_pt_broadcast(b, y->type.ndim, index)));
-    if (mode && mode->kind == SLI_PT_TEXT) v = !strcmp(mode->text, "floor") ? floor(v) : trunc(v);
+    if (floors)
+      v = sli_floor_div(sli_pt_at(a, sli_pt_broadcast(a, y->type.ndim, index)),
+                        sli_pt_at(b, sli_pt_broadcast(b, y->type.ndim, index)));
+    else if (rounds) v = trunc(v);
     sli_pt_set(y, i, v);
   }
 }
@@ -151,7 +172,10 @@ void sli_fold_clamp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
     if (bound[i] && !sli_pt_scalar(m, bound[i], &v)) return;
   sli_pt_array *y = make_beside(m, n, 1, &x);
   int64_t count = y ? sli_pt_elements(&y->type) : 0;
-  for (int64_t i = 0; i < count; i++) sli_pt_set(y, i, fmin(fmax(sli_pt_get(x, i), low), high));
+  for (int64_t i = 0; i < count; i++) {
+    v = sli_pt_get(x, i);
+    sli_pt_set(y, i, isnan(v) ? v : fmin(fmax(v, low), high));
+  }
 }
 
 /* where(condition, self, other) and masked_fill(self, mask, value). */

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include <sluice/functions.h>
+
+#include "ops/functions.h"
 #include "pytorch/emit.h"
 
 #define ONE(op, x) sl_op1_at(m->at, m->g, &sl_op_##op, NULL, x)
@@ -26,26 +29,58 @@ static sl_tensor *flags(sli_import *m, sl_tensor *mask) {
   return mask ? sl_cast_at(m->at, m->g, mask, SL_F32) : NULL;
 }
 
+/* ---- by number ------------------------------------------------------------------------------ */
+
+sl_tensor *sli_pt_function(sli_import *m, int function, sl_tensor *x) {
+  const sl_attrs attrs = {.count = function};
+  return sl_op1_at(m->at, m->g, &sl_op_function, &attrs, sli_pt_narrow(m, x));
+}
+
+sl_tensor *sli_pt_function2(sli_import *m, int function, sl_tensor *a, sl_tensor *b) {
+  const sl_attrs attrs = {.count = function};
+  return sl_op2_at(m->at, m->g, &sl_op_function2, &attrs, sli_pt_narrow(m, a), sli_pt_narrow(m, b));
+}
+
+/* Functions that have the name of their call. */
+static const char *const names[] = {
+#define FUNCTION(name, ...) #name,
+#define FUNCTION2(name, ...)
+#define WHOLE(name, ...)
+#include "ops/functions.def"
+#undef FUNCTION
+#undef FUNCTION2
+};
+static const char *const names2[] = {
+#define FUNCTION(name, ...)
+#define FUNCTION2(name, ...) #name,
+#include "ops/functions.def"
+#undef FUNCTION
+#undef FUNCTION2
+#undef WHOLE
+};
+
+static int find_name(const char *const *list, int count, const sli_pt_node *n) {
+  const char *name = strstr(n->target, "special_") ? n->target + 13 : n->target + 5;
+  size_t length = strcspn(name, ".");
+  int i = 0;
+  while (i < count && (strncmp(list[i], name, length) != 0 || list[i][length])) i++;
+  return i;
+}
+
+sl_tensor *sli_of_function(sli_import *m, const sli_pt_node *n) {
+  int i = find_name(names, SLI_FUNCTIONS, n);
+  return i < SLI_FUNCTIONS ? sli_pt_function(m, i, self(m, n)) : NULL;
+}
+
+sl_tensor *sli_of_function2(sli_import *m, const sli_pt_node *n) {
+  int i = find_name(names2, SLI_FUNCTIONS2, n);
+  const sli_pt_value *a = sli_pt_arg_value(n, "self"), *b = sli_pt_arg_value(n, "other");
+  sl_tensor *x = sli_pt_operand(m, n, "self", b), *y = sli_pt_operand(m, n, "other", a);
+  return i < SLI_FUNCTIONS2 ? sli_pt_function2(m, i, x, y) : NULL;
+}
+
 /* ---- exponentials and logarithms ------------------------------------------------------------ */
 
-sl_tensor *sli_of_log1p(sli_import *m, const sli_pt_node *n) {
-  return ONE(log, SHIFT(self(m, n), 1));
-}
-sl_tensor *sli_of_expm1(sli_import *m, const sli_pt_node *n) {
-  return SHIFT(ONE(exp, self(m, n)), -1);
-}
-sl_tensor *sli_of_exp2(sli_import *m, const sli_pt_node *n) {
-  return ONE(exp, SCALE(self(m, n), M_LN2));
-}
-sl_tensor *sli_of_log2(sli_import *m, const sli_pt_node *n) {
-  return SCALE(ONE(log, self(m, n)), 1 / M_LN2);
-}
-sl_tensor *sli_of_log10(sli_import *m, const sli_pt_node *n) {
-  return SCALE(ONE(log, self(m, n)), 1 / M_LN10);
-}
-sl_tensor *sli_of_erfc(sli_import *m, const sli_pt_node *n) {
-  return SHIFT(ONE(neg, ONE(erf, self(m, n))), 1);
-}
 sl_tensor *sli_of_log_sigmoid(sli_import *m, const sli_pt_node *n) {
   return ONE(neg, ONE(softplus, ONE(neg, self(m, n))));
 }
@@ -65,39 +100,7 @@ sl_tensor *sli_of_logit(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
   double eps = sli_pt_number(m, n, "eps", -1);
   if (eps >= 0) x = CLAMP(x, eps, 1 - eps);
-  return TWO(sub, ONE(log, x), ONE(log, SHIFT(ONE(neg, x), 1)));
-}
-/* log(e^a + e^b) = max(a, b) + log(1 + e^-|a - b|). */
-sl_tensor *sli_of_logaddexp(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_in(m, n, "other");
-  sl_tensor *apart = ONE(neg, ONE(abs, TWO(sub, a, b)));
-  return ADD(TWO(maximum, a, b), ONE(softplus, apart));
-}
-
-/* ---- angles --------------------------------------------------------------------------------- */
-
-sl_tensor *sli_of_tan(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *x = self(m, n);
-  return TWO(div, ONE(sin, x), ONE(cos, x));
-}
-static sl_tensor *halves(sli_import *m, const sli_pt_node *n, bool minus) {
-  sl_tensor *x = self(m, n), *up = ONE(exp, x), *down = ONE(exp, ONE(neg, x));
-  return SCALE(minus ? TWO(sub, up, down) : ADD(up, down), 0.5);
-}
-sl_tensor *sli_of_sinh(sli_import *m, const sli_pt_node *n) { return halves(m, n, true); }
-sl_tensor *sli_of_cosh(sli_import *m, const sli_pt_node *n) { return halves(m, n, false); }
-/* log(x + sqrt(x^2 + 1)). */
-sl_tensor *sli_of_asinh(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *x = self(m, n);
-  return ONE(log, ADD(x, ONE(sqrt, SHIFT(MUL(x, x), 1))));
-}
-sl_tensor *sli_of_acosh(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *x = self(m, n);
-  return ONE(log, ADD(x, ONE(sqrt, SHIFT(MUL(x, x), -1))));
-}
-sl_tensor *sli_of_atanh(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *x = self(m, n);
-  return SCALE(TWO(sub, ONE(log, SHIFT(x, 1)), ONE(log, SHIFT(ONE(neg, x), 1))), 0.5);
+  return sli_pt_function(m, SLI_FUNCTION_logit, x);
 }
 
 /* ---- whole numbers -------------------------------------------------------------------------- */
@@ -114,24 +117,9 @@ sl_tensor *sli_of_frac(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
   return TWO(sub, x, truncated(m, x));
 }
-/* Rounds to the nearest integer, ties to even. */
-sl_tensor *sli_of_round(sli_import *m, const sli_pt_node *n) {
-  if (sli_pt_whole(m, n, "decimals", 0)) return NULL;
-  sl_tensor *up = SHIFT(self(m, n), 0.5), *y = ONE(floor, up);
-  sl_tensor *odd = TWO(sub, y, SCALE(ONE(floor, SCALE(y, 0.5)), 2));
-  return TWO(sub, y, MUL(flags(m, TWO(eq, up, y)), odd));
-}
 sl_tensor *sli_of_sign(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n), *zero = x ? sli_pt_filled_like(m, x, 0) : NULL;
   return TWO(sub, flags(m, TWO(gt, x, zero)), flags(m, TWO(lt, x, zero)));
-}
-/* a - b floor(a / b); fmod rounds a / b towards zero. */
-sl_tensor *sli_of_remainder(sli_import *m, const sli_pt_node *n) {
-  const sli_pt_value *a = sli_pt_arg_value(n, "self");
-  sl_tensor *x = sli_pt_in(m, n, "self"), *y = sli_pt_operand(m, n, "other", a);
-  sl_tensor *times = TWO(div, x, y);
-  times = strstr(n->target, "fmod") ? truncated(m, times) : ONE(floor, times);
-  return TWO(sub, x, MUL(y, times));
 }
 sl_tensor *sli_of_isnan(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
@@ -148,15 +136,13 @@ sl_tensor *sli_of_isfinite(sli_import *m, const sli_pt_node *n) {
 
 /* ---- activations ---------------------------------------------------------------------------- */
 
-static sl_tensor *hard_sigmoid(sli_import *m, sl_tensor *x) {
-  return SCALE(CLAMP(SHIFT(x, 3), 0, 6), 1.0 / 6);
-}
-sl_tensor *sli_of_hardsigmoid(sli_import *m, const sli_pt_node *n) {
-  return hard_sigmoid(m, self(m, n));
-}
-sl_tensor *sli_of_hardswish(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *x = self(m, n);
-  return MUL(x, hard_sigmoid(m, x));
+/* x between two bounds, with gradient 0 at the bounds. */
+sl_tensor *sli_of_hardtanh(sli_import *m, const sli_pt_node *n) {
+  bool six = strstr(n->target, "relu6") != NULL;
+  const sl_attrs attrs = {.count = SLI_FUNCTION_hardtanh,
+                          .value = (float)sli_pt_number(m, n, "min_val", six ? 0 : -1),
+                          .upper = (float)sli_pt_number(m, n, "max_val", six ? 6 : 1)};
+  return sl_op1_at(m->at, m->g, &sl_op_function, &attrs, self(m, n));
 }
 sl_tensor *sli_of_mish(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
@@ -164,7 +150,8 @@ sl_tensor *sli_of_mish(sli_import *m, const sli_pt_node *n) {
 }
 /* Returns x above 0 and alpha (e^(x by) - 1) below, both times `scale`. */
 static sl_tensor *exponential(sli_import *m, sl_tensor *x, double alpha, double scale, double by) {
-  sl_tensor *below = SHIFT(ONE(exp, CLAMP(by == 1 ? x : SCALE(x, by), -INFINITY, 0)), -1);
+  sl_tensor *below = CLAMP(by == 1 ? x : SCALE(x, by), -INFINITY, 0);
+  below = sli_pt_function(m, SLI_FUNCTION_expm1, below);
   sl_tensor *y = ADD(ONE(relu, x), SCALE(below, alpha));
   return scale == 1 ? y : SCALE(y, scale);
 }
@@ -241,5 +228,7 @@ sl_tensor *sli_of_clamp(sli_import *m, const sli_pt_node *n) {
 /* base ^ exponent, where one is a number and the other a tensor. */
 sl_tensor *sli_of_powers(sli_import *m, const sli_pt_node *n) {
   double base = sli_pt_number(m, n, "self", NAN);
-  return base > 0 ? ONE(exp, SCALE(sli_pt_in(m, n, "exponent"), log(base))) : NULL;
+  sl_tensor *e = sli_pt_in(m, n, "exponent");
+  if (base > 0 || !e) return ONE(exp, SCALE(e, log(base)));
+  return sli_pt_function2(m, SLI_FUNCTION2_pow, sli_pt_filled_like(m, e, base), e);
 }

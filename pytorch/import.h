@@ -96,6 +96,7 @@ struct sli_import {
   int64_t exported;            /* rows of the exported batch; 0 if no input has rows */
   int64_t rows;                /* rows of a microbatch */
   sl_here at;                  /* Python line of the current call */
+  bool exact;                  /* the current call computes integers: f32 must hold them */
   const char **note;           /* [nodes of p] what a layer became, if that depends on arguments */
   bool *emitted;               /* [nodes of p] */
   sl_tensor *zeros;            /* [rows], or NULL until needed */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pytorch/emit.h"
+#include "pytorch/whole.h"
 
 /* Stops the gradient of rows with this id. */
 static sl_tensor *without_gradient(sli_import *m, sl_tensor *y, sl_tensor *ids, int64_t id) {
@@ -69,6 +70,17 @@ static sl_tensor *table_rows(sli_import *m, sl_tensor *x, sl_tensor *ids) {
   return y ? sli_pt_reshape(m, y, &out) : NULL;
 }
 
+/* Finds an index as i32. Negative positions count from the end of a dim. */
+static sl_tensor *positions_of(sli_import *m, const sli_pt_value *v, int64_t length) {
+  const sli_pt_array *a = sli_constant(m, v);
+  if (!a) return sli_pt_from_end(m, sli_pt_i32(m, v), length);
+  sli_pt_array *from = sli_pt_array_cast(&m->arena, a, SLI_PT_I64);
+  int64_t count = from ? sli_pt_elements(&from->type) : 0;
+  for (int64_t i = 0; i < count; i++)
+    if (from->of[i] < 0) from->of[i] += (double)length;
+  return from ? sli_pt_constant(m, from) : NULL;
+}
+
 /* Returns whether there are two integer indices, of which the first only counts rows: x[arange(B),
  * ids]. */
 static bool row_and_column(const sli_import *m, const sli_pt_node *n, const sli_pt_value **column) {
@@ -87,7 +99,8 @@ static bool row_and_column(const sli_import *m, const sli_pt_node *n, const sli_
 
 /* x[arange(B), ids]: takes one position of each row. */
 static void emit_row_and_column(sli_import *m, const sli_pt_node *n, const sli_pt_value *column) {
-  sl_tensor *x = sli_pt_in(m, n, "self"), *at = sli_pt_i32(m, column);
+  const sli_pt_value *self = sli_pt_first(n);
+  sl_tensor *x = sli_pt_in(m, n, "self"), *at = positions_of(m, column, self->type.dim[1]);
   if (!x || !at) return;
   sl_type index = {.dtype = SL_I32, .ndim = x->type.ndim}, out = x->type;
   for (int d = 0; d < index.ndim; d++) index.dim[d] = d == 0 ? x->type.dim[0] : 1;
@@ -147,15 +160,7 @@ typedef struct indices {
 
 /* Returns the contribution of index number `i` to a row-major offset: its values times `by`. */
 static sl_tensor *index_part(sli_import *m, const sli_pt_value *v, int64_t length, int64_t by) {
-  const sli_pt_array *a = sli_constant(m, v);
-  sl_tensor *t;
-  if (a) { /* negative positions count from the end */
-    sli_pt_array *from = sli_pt_array_cast(&m->arena, a, SLI_PT_I64);
-    int64_t count = from ? sli_pt_elements(&from->type) : 0;
-    for (int64_t i = 0; i < count; i++)
-      if (from->of[i] < 0) from->of[i] += (double)length;
-    t = from ? sli_pt_constant(m, from) : NULL;
-  } else t = sli_pt_i32(m, v);
+  sl_tensor *t = positions_of(m, v, length);
   t = t ? sl_cast_at(m->at, m->g, t, SL_F32) : NULL;
   return by == 1 ? t : sl_scale_at(m->at, m->g, t, (float)by);
 }
@@ -227,6 +232,13 @@ static void emit_several(sli_import *m, const sli_pt_node *n) {
   sli_pt_out(m, n, 0, sli_pt_permute(m, y, k, order));
 }
 
+static bool has_negative(const sli_pt_array *a) {
+  int64_t count = sli_pt_elements(&a->type);
+  for (int64_t i = 0; i < count; i++)
+    if (sli_pt_get(a, i) < 0) return true;
+  return false;
+}
+
 void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
@@ -244,7 +256,9 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
     sli_pt_out(m, n, 0, repeat_rows(m, sli_pt_f32(m, self), SLI_MAX(sli_made_of(m, at)->each, 1)));
     return;
   }
-  sl_tensor *x = sli_pt_f32(m, self), *ids = sli_pt_i32(m, at);
+  bool backwards = !sli_constant(m, at) || has_negative(sli_constant(m, at));
+  sl_tensor *x = sli_pt_f32(m, self);
+  sl_tensor *ids = backwards ? positions_of(m, at, self->type.dim[dim]) : sli_pt_i32(m, at);
   if (!x || !ids) return;
   int order[SLI_PT_DIMS], k = 0, count = ids->type.ndim, ndim = x->type.ndim;
   order[k++] = dim;
@@ -367,8 +381,7 @@ static bool sorts_experts(const sli_import *m, const sli_pt_node *n) {
     return false;
   for (int i = 0; i < m->p->nnodes; i++) {
     const sli_pt_node *later = m->p->nodes[i];
-    const sli_pt_call *row = sli_pt_call_find(later->target);
-    if (!row || row->emit != sli_emit_grouped) continue;
+    if (!strstr(later->target, "grouped_mm")) continue;
     const sli_pt_value *from = counted(m, sli_pt_arg_value(later, "offs"));
     const sli_pt_node *taken = from ? sli_pt_made_by(m, from, "aten.index.Tensor") : NULL;
     if (taken) from = sli_pt_first(taken);

@@ -523,6 +523,41 @@ static sl_tensor *repeat_heads(sli_import *m, sl_tensor *t, int64_t times) {
   return t ? sl_reshape_at(m->at, m->g, t, to) : NULL;
 }
 
+/* Returns whether a query of a constant mask attends to no key. */
+static bool has_empty_row(const sli_pt_array *a) {
+  int64_t count = sli_pt_elements(&a->type),
+          keys = a->type.ndim ? a->type.dim[a->type.ndim - 1] : 1;
+  bool any = false;
+  if (count > SLI_PT_MOST) return false;
+  for (int64_t i = 0; i < count; i++) {
+    double v = sli_pt_get(a, i);
+    any |= a->mask ? v != 0 : v != -INFINITY;
+    if ((i + 1) % keys) continue;
+    if (!any) return true;
+    any = false;
+  }
+  return false;
+}
+
+/* Returns 1 for queries that attend to a key, else 0: [..., T, 1]. NULL if all do: learned biases
+ * and constants without an empty row. */
+static sl_tensor *queries_with_keys(sli_import *m, const sli_pt_node *n, const sl_tensor *scores,
+                                    const sli_pt_type *exported) {
+  const sli_pt_value *v = sli_pt_arg_value(n, "attn_mask");
+  const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
+  if (!v || (a ? !has_empty_row(a) : sli_made_of(m, v)->learned)) return NULL;
+  sl_tensor *x = a ? sli_pt_constant_beside(m, a, exported, scores) : sli_pt_f32(m, v);
+  if (x && x->type.dtype == SL_I32) x = sl_cast_at(m->at, m->g, x, SL_F32);
+  if (!x || !x->type.ndim) return NULL;
+  const sl_attrs attrs = {.axes = 1u << (x->type.ndim - 1), .keep = true};
+  sl_tensor *most[2] = {NULL, NULL};
+  sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, most);
+  sl_tensor *least =
+      sli_pt_filled_like(m, most[0], v->type.dtype == SLI_PT_BOOL ? 0 : (double)-INFINITY);
+  sl_tensor *yes = sl_op2_at(m->at, m->g, &sl_op_gt, NULL, most[0], least);
+  return yes ? sl_cast_at(m->at, m->g, yes, SL_F32) : NULL;
+}
+
 /* Converts a mask to numbers that are added to the scores. */
 static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_tensor *scores,
                                const sli_pt_type *exported) {
@@ -539,6 +574,8 @@ static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_ten
   }
   if (a) return sli_pt_constant_beside(m, a, exported, scores);
   sl_tensor *t = sli_pt_tensor(m, v);
+  bool bounded = v->type.dtype != SLI_PT_BOOL && !sli_made_of(m, v)->learned;
+  if (bounded) return sl_clamp_at(m->at, m->g, sli_pt_f32(m, v), -1e30f, INFINITY);
   if (v->type.dtype != SLI_PT_BOOL) return sli_pt_f32(m, v);
   if (t && t->type.dtype == SL_I32) t = sl_cast_at(m->at, m->g, t, SL_F32);
   t = sl_add_constant_at(m->at, m->g, t, -1); /* 0 and -1 */
@@ -563,7 +600,9 @@ static sl_tensor *plain_attention(sli_import *m, const sli_pt_node *n, const hea
     bias = sl_constant_at(m->at, m->g, SL_TYPE(SL_F32, t, s), of, NULL);
   }
   if (bias) scores = sl_add_at(m->at, m->g, scores, bias);
+  sl_tensor *seen = queries_with_keys(m, n, scores, &exported);
   scores = sl_softmax_at(m->at, m->g, scores, -1, false);
+  if (seen) scores = sl_mul_at(m->at, m->g, scores, seen);
   double p = sli_pt_number(m, n, "dropout_p", 0);
   if (p > 0) scores = sl_dropout_at(m->at, m->g, scores, (float)p);
   return sl_matmul_at(m->at, m->g, scores, v, false, false);

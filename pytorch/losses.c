@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/functions.h"
 #include "pytorch/emit.h"
 
 #define ONE(op, x) sl_op1_at(m->at, m->g, &sl_op_##op, NULL, x)
@@ -78,10 +79,9 @@ static sl_tensor *weighed(sli_import *m, const sli_pt_node *n, sl_tensor *x) {
 /* -(t log x + (1 - t) log(1 - x)); logarithms are at least -100. */
 sl_tensor *sli_of_bce(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = first(m, n), *t = target(m, n);
-  sl_tensor *yes = CLAMP(ONE(log, x), -100, INFINITY);
-  sl_tensor *no = CLAMP(ONE(log, SHIFT(ONE(neg, x), 1)), -100, INFINITY);
-  sl_tensor *y = ADD(MUL(t, yes), MUL(SHIFT(ONE(neg, t), 1), no));
-  return weighed(m, n, ONE(neg, y));
+  const sli_node *from = x ? x->producer : NULL; /* PyTorch's sigmoid reaches 0 and 1 */
+  if (from && from->op == &sl_op_sigmoid) x = sli_pt_function(m, SLI_FUNCTION_sigmoid, from->in[0]);
+  return weighed(m, n, sli_pt_function2(m, SLI_FUNCTION2_binary_entropy, x, t));
 }
 
 /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x), with w the weight of positive targets. */
@@ -115,7 +115,18 @@ sl_tensor *sli_of_poisson_nll(sli_import *m, const sli_pt_node *n) {
 /* ---- of distances --------------------------------------------------------------------------- */
 
 static sl_tensor *length_along(sli_import *m, sl_tensor *x, int dim, bool keep) {
-  return ONE(sqrt, sl_sum_at(m->at, m->g, MUL(x, x), 1u << dim, keep));
+  sl_tensor *sum = sl_sum_at(m->at, m->g, MUL(x, x), 1u << dim, keep);
+  return sli_pt_function(m, SLI_FUNCTION_length, sum);
+}
+
+/* Numbers above 0, with gradient 1 at 0. */
+static sl_tensor *positive(sli_import *m, sl_tensor *x) { return CLAMP(x, 0, INFINITY); }
+
+/* Returns y where the target has a value, else 0. */
+static sl_tensor *where_is(sli_import *m, sl_tensor *t, double value, sl_tensor *y) {
+  if (!t || !y) return NULL;
+  return sl_op3_at(m->at, m->g, &sl_op_where, NULL, TWO(eq, t, sli_pt_filled_like(m, t, value)), y,
+                   sli_pt_filled_like(m, y, 0));
 }
 
 /* Dot product of a and b divided by both lengths, each at least eps. */
@@ -137,23 +148,28 @@ sl_tensor *sli_of_cosine_similarity(sli_import *m, const sli_pt_node *n) {
 sl_tensor *sli_of_cosine_embedding(sli_import *m, const sli_pt_node *n) {
   sl_tensor *a = sli_pt_in(m, n, "input1"), *b = sli_pt_in(m, n, "input2"), *t = target(m, n);
   if (!a || !b || !t || !a->type.ndim) return NULL;
-  sl_tensor *c = cosine(m, a, b, a->type.ndim - 1, 1e-12);
-  sl_tensor *yes = SCALE(SHIFT(t, 1), 0.5), *no = SHIFT(ONE(neg, yes), 1);
-  sl_tensor *far = ONE(relu, SHIFT(c, -sli_pt_number(m, n, "margin", 0)));
-  return ADD(MUL(yes, SHIFT(ONE(neg, c), 1)), MUL(no, far));
+  uint32_t last = 1u << (a->type.ndim - 1);
+  sl_tensor *x = SHIFT(sl_sum_at(m->at, m->g, MUL(a, a), last, false), 1e-12),
+            *y = SHIFT(sl_sum_at(m->at, m->g, MUL(b, b), last, false), 1e-12);
+  sl_tensor *dot = sl_sum_at(m->at, m->g, MUL(a, b), last, false);
+  sl_tensor *c =
+      TWO(div, sli_pt_narrow(m, dot), ONE(sqrt, MUL(sli_pt_narrow(m, x), sli_pt_narrow(m, y))));
+  sl_tensor *far = positive(m, SHIFT(c, -sli_pt_number(m, n, "margin", 0)));
+  return ADD(where_is(m, t, 1, SHIFT(ONE(neg, c), 1)), where_is(m, t, -1, far));
 }
 
 /* max(0, margin - t (a - b)). */
 sl_tensor *sli_of_margin_ranking(sli_import *m, const sli_pt_node *n) {
   sl_tensor *off = TWO(sub, sli_pt_in(m, n, "input1"), sli_pt_in(m, n, "input2"));
-  return ONE(relu, SHIFT(ONE(neg, MUL(off, target(m, n))), sli_pt_number(m, n, "margin", 0)));
+  return positive(m, SHIFT(ONE(neg, MUL(off, target(m, n))), sli_pt_number(m, n, "margin", 0)));
 }
 
 /* x where the target is 1, max(0, margin - x) where it is -1. */
 sl_tensor *sli_of_hinge_embedding(sli_import *m, const sli_pt_node *n) {
-  sl_tensor *x = first(m, n), *yes = SCALE(SHIFT(target(m, n), 1), 0.5);
-  sl_tensor *far = ONE(relu, SHIFT(ONE(neg, x), sli_pt_number(m, n, "margin", 1)));
-  return ADD(MUL(yes, x), MUL(SHIFT(ONE(neg, yes), 1), far));
+  sl_tensor *x = first(m, n), *t = target(m, n);
+  sl_tensor *far = positive(m, SHIFT(ONE(neg, x), sli_pt_number(m, n, "margin", 1)));
+  if (!x || !t || !far) return NULL;
+  return ADD(TWO(sub, x, where_is(m, t, -1, x)), TWO(sub, far, where_is(m, t, 1, far)));
 }
 
 static sl_tensor *distance(sli_import *m, sl_tensor *a, sl_tensor *b, double eps, bool keep) {
@@ -173,7 +189,7 @@ sl_tensor *sli_of_triplet_margin(sli_import *m, const sli_pt_node *n) {
   sl_tensor *anchor = sli_pt_in(m, n, "anchor");
   sl_tensor *near = distance(m, anchor, sli_pt_in(m, n, "positive"), eps, false),
             *far = distance(m, anchor, sli_pt_in(m, n, "negative"), eps, false);
-  return ONE(relu, SHIFT(TWO(sub, near, far), sli_pt_number(m, n, "margin", 1)));
+  return positive(m, SHIFT(TWO(sub, near, far), sli_pt_number(m, n, "margin", 1)));
 }
 
 /* ---- of classes ----------------------------------------------------------------------------- */

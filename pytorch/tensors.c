@@ -4,9 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/functions.h"
 #include "pytorch/rows.h"
 
 /* ---- constants as tensors ------------------------------------------------------------------ */
+
+/* Refuses integers that do not fit. */
+static bool fits_32_bits(sli_import *m, const sli_pt_array *a) {
+  int64_t count = sli_pt_elements(&a->type);
+  for (int64_t i = 0; i < count; i++) {
+    double v = sli_pt_get(a, i);
+    if (v >= INT32_MIN && v <= INT32_MAX) continue;
+    sl_graph_fail(m->g, SL_E_UNSUPPORTED,
+                  "%s: a constant of integers holds %.0f, which does not fit 32 bits%s%s",
+                  sli_archive_path(m->p->archive), v, m->at.file ? " at " : "",
+                  m->at.file ? m->at.file : "");
+    return false;
+  }
+  return true;
+}
 
 sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a) {
   bool floats = sli_pt_floats(a->type.dtype);
@@ -19,7 +35,8 @@ sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a) {
                   m->at.file ? " at " : "", m->at.file ? m->at.file : "");
     return NULL;
   }
-  if (sli_pt_uniform(a))
+  if (!floats && !fits_32_bits(m, a)) return NULL;
+  if (sli_pt_uniform(a) && (floats || fabs(sli_pt_at(a, a->offset)) <= 0x1p24))
     return sl_filled_at(m->at, m->g, type, (float)sli_pt_at(a, a->offset), NULL);
   int64_t count = sl_type_elements(&type), index[SLI_PT_DIMS] = {0};
   int32_t *values = sl_graph_alloc(m->g, (size_t)count * sizeof *values);
@@ -27,7 +44,7 @@ sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a) {
     double v = sli_pt_at(a, sli_pt_broadcast(a, a->type.ndim, index));
     float f = (float)v;
     if (floats) memcpy(&values[i], &f, sizeof f);
-    else values[i] = (int32_t)fmax(fmin(v, INT32_MAX), INT32_MIN);
+    else values[i] = (int32_t)v;
   }
   return sl_constant_at(m->at, m->g, type, values, NULL);
 }
@@ -322,12 +339,40 @@ sl_tensor *sli_pt_tensor(sli_import *m, const sli_pt_value *v) {
 
 sl_tensor *sli_pt_f32(sli_import *m, const sli_pt_value *v) {
   sl_tensor *t = sli_pt_tensor(m, v);
-  return t && t->type.dtype == SL_I32 ? sl_cast_at(m->at, m->g, t, SL_F32) : t;
+  if (!t || t->type.dtype != SL_I32) return t;
+  bool exact = m->exact && v->type.dtype != SLI_PT_BOOL;
+  const sl_attrs attrs = {.count = exact ? SLI_CAST_EXACT : SLI_CAST_ANY};
+  return sl_op1_at(m->at, m->g, &sl_op_cast, &attrs, t);
 }
 
 sl_tensor *sli_pt_i32(sli_import *m, const sli_pt_value *v) {
-  sl_tensor *t = sli_pt_tensor(m, v);
-  return t && t->type.dtype == SL_F32 ? sl_cast_at(m->at, m->g, t, SL_I32) : t;
+  sl_tensor *t = sli_pt_narrow(m, sli_pt_tensor(m, v));
+  const sl_attrs attrs = {.count = SLI_CAST_EXACT};
+  return t && t->type.dtype == SL_F32 ? sl_op1_at(m->at, m->g, &sl_op_cast, &attrs, t) : t;
+}
+
+sl_tensor *sli_pt_filled_like(sli_import *m, const sl_tensor *x, double value) {
+  if (!x) return NULL;
+  sl_type type = {.dtype = SL_F32, .ndim = 1, .dim = {1}};
+  if (!x->type.ndim) type.ndim = 0, type.dtype = x->type.dtype;
+  return sl_filled_at(m->at, m->g, type, (float)value, NULL);
+}
+
+/* Finds an argument as a tensor to be combined with another. A constant has length 1 in dims in
+ * which the other has rows. */
+sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
+                          const sli_pt_value *other) {
+  const sli_pt_value *v = sli_pt_arg_value(n, name);
+  const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
+  if (!v) { /* a number combined with a tensor */
+    double number = sli_pt_number(m, n, name, NAN);
+    return sli_pt_filled_like(m, other ? sli_pt_f32(m, other) : NULL, number);
+  }
+  if (!a) return sli_pt_f32(m, v);
+  sl_tensor *beside = other ? sli_pt_tensor(m, other) : NULL;
+  if (!beside) return NULL;
+  sl_tensor *t = sli_pt_constant_beside(m, a, &other->type, beside);
+  return t && t->type.dtype == SL_I32 ? sl_cast_at(m->at, m->g, t, SL_F32) : t;
 }
 
 sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v) {

@@ -274,7 +274,8 @@ void sli_emit_cat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     const sli_pt_value *v = list->list.of[i].kind == SLI_PT_VALUE ? list->list.of[i].value : NULL;
     if (!v || !sli_pt_elements(&v->type)) continue;
     if (!stacks && v->type.ndim != n->outs[0]->type.ndim) continue;
-    sl_tensor *t = sli_pt_tensor(m, v);
+    bool whole = !sli_pt_floats(n->outs[0]->type.dtype);
+    sl_tensor *t = whole ? sli_pt_i32(m, v) : sli_pt_tensor(m, v);
     parts[used++] = stacks ? sli_pt_add_dim(m, t, dim) : t;
     floats |= t && t->type.dtype == SL_F32;
   }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Table of CPU kernels. */
 #include <sluice/attention.h>
+#include <sluice/functions.h>
 
 #include "kernels/cpu/kernels.h"
 

@@ -2,6 +2,7 @@
 /* The table of GPU kernels. */
 #include "kernels/cuda/ops.h"
 
+#include <sluice/functions.h>
 #include <sluice/ops.h>
 
 #include "ops/ops.h"

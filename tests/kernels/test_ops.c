@@ -72,6 +72,7 @@ int main(void) {
   count += check_declarations(source, "include/sluice/attention.h");
   count += check_declarations(source, "include/sluice/experts.h");
   count += check_declarations(source, "include/sluice/frames.h");
+  count += check_declarations(source, "include/sluice/functions.h");
   count += check_declarations(source, "ops/ops.h");
   count += check_declarations(source, "ops/splice.h");
   CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,

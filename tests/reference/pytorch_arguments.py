@@ -46,9 +46,11 @@ for names, arguments in (
 
 def calls():
     text = open(os.path.join(HERE, "../../pytorch/calls.c")).read()
-    found = set(re.findall(r'\b(?:ONE|TWO|CALL|WITH|OF|LOSS|MADE)\("([^"]+)"', text))
+    found = set(re.findall(r'\b(?:ONE|TWO|CALL|VIEW|WITH|OF|LOSS|MADE)\("([^"]+)"', text))
     found |= set(re.findall(r'\{"aten\.([^"]+)"', text))
     for name in re.findall(r'\bCOMPARE\("([^"]+)"', text):
+        found |= {name + ".Tensor", name + ".Scalar"}
+    for name in re.findall(r'\bBITS\("([^"]+)"', text):
         found |= {name + ".Tensor", name + ".Scalar"}
     return sorted(found)
 

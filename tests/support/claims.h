@@ -5,9 +5,13 @@
 #ifndef SLUICE_TESTS_CLAIMS_H
 #define SLUICE_TESTS_CLAIMS_H
 
+#include <sluice/functions.h>
+
+#include "ops/functions.h"
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/reference_experts.h"
+#include "tests/support/reference_functions.h"
 #include "tests/support/reference_images.h"
 #include "tests/support/reference_indexed.h"
 #include "tests/support/reference_losses.h"
@@ -157,6 +161,17 @@ static const math_claim math_claims[] = {
     {&sl_op_div, ref_div, {0}, 2, {SL_SCALAR(SL_F32), F32(4, 5)}, 0, 2},
     {&sl_op_maximum, ref_maximum, {0}, 2, {F32(7, 33), F32(33)}, 0, 0},
     {&sl_op_minimum, ref_minimum, {0}, 2, {F32(33), F32(7, 33)}, 0, 0},
+    {&sl_op_function, ref_function, {.count = SLI_FUNCTION_atan}, 1, {F32(7, 33)}, 0, 0},
+    {&sl_op_function, ref_function, {.count = SLI_FUNCTION_hardtanh, .value = -0.5f, .upper = 0.25f}, 1,
+     {F32(7, 33)}, 0, 0},
+    {&sl_op_function, ref_function, {.count = SLI_FUNCTION_length}, 1, {SL_SCALAR(SL_F32)}, 0, 2},
+    {&sl_op_function2, ref_function2, {.count = SLI_FUNCTION2_pow}, 2, {F32(7, 33), F32(33)}, 0, 2},
+    {&sl_op_function2, ref_function2, {.count = SLI_FUNCTION2_atan2}, 2, {F32(7, 1), F32(3, 1, 5)}, 0, 2},
+    {&sl_op_whole, ref_whole, {.count = SLI_WHOLE_remainder}, 2, {I32(7, 33), I32(7, 1)}, 9, 0},
+    {&sl_op_whole, ref_whole, {.count = SLI_WHOLE_sub, .window = SLI_WHOLE_U8}, 2, {I32(7, 33), I32(33)}, 9,
+     0},
+    {&sl_op_whole_reduce, ref_whole_reduce, {.count = SLI_WHOLE_add, .axes = 2}, 1, {I32(3, 7, 5)}, 9, 0},
+    {&sl_op_whole_reduce, ref_whole_reduce, {.count = SLI_WHOLE_max, .keep = true}, 1, {I32(3, 7, 5)}, 9, 0},
     {&sl_op_lt, ref_lt, {0}, 2, {F32(7, 33), F32(33)}, 0, 0},
     {&sl_op_le, ref_le, {0}, 2, {I32(7, 33), I32(33)}, 5, 0},
     {&sl_op_gt, ref_gt, {0}, 2, {F32(7, 33), F32(7, 1)}, 0, 0},

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions listed in functions.def, by number, and what their expressions call, for CPU and CUDA.
+ */
+#ifndef SLUICE_FUNCTIONS_H
+#define SLUICE_FUNCTIONS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define SLI_FUNCTION __host__ __device__ static inline
+#else
+#define SLI_FUNCTION static inline
+#endif
+
+/* attrs.count of `function`, `function2` and `whole`. */
+enum {
+#define FUNCTION(name, ...) SLI_FUNCTION_##name,
+#define FUNCTION2(name, ...)
+#define WHOLE(name, ...)
+#include "ops/functions.def"
+  SLI_FUNCTIONS
+};
+#undef FUNCTION
+#undef FUNCTION2
+enum {
+#define FUNCTION(name, ...)
+#define FUNCTION2(name, ...) SLI_FUNCTION2_##name,
+#include "ops/functions.def"
+  SLI_FUNCTIONS2
+};
+#undef FUNCTION2
+#undef WHOLE
+enum {
+#define FUNCTION2(name, ...)
+#define WHOLE(name, ...) SLI_WHOLE_##name,
+#include "ops/functions.def"
+  SLI_WHOLES
+};
+#undef FUNCTION
+#undef FUNCTION2
+#undef WHOLE
+
+/* attrs.count of `cast`: numbers that end the run. */
+enum {
+  SLI_CAST_ANY,
+  SLI_CAST_EXACT, /* those beyond 2^24, in either direction */
+  SLI_CAST_FITS   /* those that are no integer of 32 bits */
+};
+
+/* Range of the results of `whole` and `whole_reduce`, attrs.window. */
+typedef enum sli_whole_range {
+  SLI_WHOLE_CHECKED, /* those of int64, which must fit 32 bits */
+  SLI_WHOLE_BOOL,
+  SLI_WHOLE_U8, /* others wrap around */
+  SLI_WHOLE_I8,
+  SLI_WHOLE_I16,
+  SLI_WHOLE_I32,
+  SLI_WHOLE_RANGES
+} sli_whole_range;
+
+/* Converts a result to its range. */
+SLI_FUNCTION int64_t sli_whole_wrap(int range, int64_t v) {
+  switch (range) {
+  case SLI_WHOLE_BOOL: return v != 0;
+  case SLI_WHOLE_U8: return (uint8_t)v;
+  case SLI_WHOLE_I8: return (int8_t)v;
+  case SLI_WHOLE_I16: return (int16_t)v;
+  default: return v < INT32_MIN || v > INT32_MAX ? (int32_t)(uint32_t)v : v;
+  }
+}
+
+SLI_FUNCTION int64_t sli_whole_floor(int64_t a, int64_t b) {
+  if (!b) return 0;
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* Returns a to the power b, or a number beyond 32 bits. */
+SLI_FUNCTION int64_t sli_whole_pow(int64_t a, int64_t b) {
+  int64_t y = 1;
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  if (a == 0 || a == 1) return b ? a : 1;
+  if (a == -1) return b % 2 ? -1 : 1;
+  while (b-- > 0 && y > -(INT64_C(1) << 32) && y < INT64_C(1) << 32) y *= a;
+  return y;
+}
+
+/* Returns a modulo b, with the sign of b. */
+SLI_FUNCTION double sli_remainder(double a, double b) {
+  double r = fmod(a, b);
+  return r != 0 && (b < 0) != (r < 0) ? r + b : r;
+}
+
+/* Returns the floor of a / b, computed without rounding the quotient of numbers that divide. */
+SLI_FUNCTION double sli_floor_div(double a, double b) {
+  if (b == 0) return a / b;
+  double r = fmod(a, b), y = (a - r) / b;
+  if (r != 0 && (b < 0) != (r < 0)) y -= 1;
+  if (y == 0) return copysign(0.0, a / b);
+  double low = floor(y);
+  return y - low > 0.5 ? low + 1 : low;
+}
+
+/* Returns -(t log x + (1 - t) log(1 - x)); the logarithms are at least -100. */
+SLI_FUNCTION double sli_binary_entropy(double x, double t) {
+  return (t - 1) * fmax(log1p(-x), -100.0) - t * fmax(log(x), -100.0);
+}
+
+#endif
