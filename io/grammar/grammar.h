@@ -18,6 +18,7 @@
 #ifndef SLUICE_IO_GRAMMAR_GRAMMAR_H
 #define SLUICE_IO_GRAMMAR_GRAMMAR_H
 
+#include <stdatomic.h>
 #include <cjson/cJSON.h>
 
 #include "base/allowance.h"
@@ -47,6 +48,8 @@ typedef int32_t sli_term;
  * unlimited. sli_grammar_seal() reports errors. */
 sli_grammar *sli_grammar_create(const sli_allowance *allowance);
 void sli_grammar_destroy(sli_grammar *g);
+/* Ends the making of the grammar with SL_E_STOPPED soon after *stop becomes true. */
+void sli_grammar_stop_at(sli_grammar *g, const atomic_bool *stop);
 
 /* Returns a single text. */
 sli_term sli_grammar_text(sli_grammar *g, const char *text, size_t bytes);

@@ -215,10 +215,11 @@ struct sli_grammar {
   sli_edge *edges;
   size_t nterms, terms_room, nrules, rules_room, nnodes, nodes_room, nedges, edges_room;
   size_t steps;
-  bool has_text;         /* sealed, and more than the empty text matches */
-  int32_t depth;         /* nesting of terms */
-  int32_t class_of[256]; /* bytes of one class lead to the same states */
-  uint8_t example[256];  /* a byte of each class */
+  const atomic_bool *stop; /* NULL: cannot be stopped */
+  bool has_text;           /* sealed, and more than the empty text matches */
+  int32_t depth;           /* nesting of terms */
+  int32_t class_of[256];   /* bytes of one class lead to the same states */
+  uint8_t example[256];    /* a byte of each class */
   int nclasses;
   const sli_token_trie *tokens;
   size_t reserved; /* bytes reserved of the allowance for states */

@@ -198,8 +198,8 @@ static void drop_others(sli_grammar *g, const bool *good) {
     }
 }
 
-/* Returns whether more than the empty text is left: a byte or a rule, whose texts are not empty, can
- * be reached from a node. */
+/* Returns whether more than the empty text is left: a byte or a rule, whose texts are not empty,
+ * can be reached from a node. */
 static bool has_text(sli_grammar *g, int32_t node) {
   uint8_t *seen = sli_grammar_alloc(g, g->nnodes);
   int32_t *todo = sli_grammar_alloc(g, g->nnodes * sizeof *todo), n = 0;
@@ -317,6 +317,7 @@ bool sli_grammar_has_text(const sli_grammar *g) { return g->has_text; }
 sl_status sli_grammar_seal(sli_grammar *g, sli_term root, const sli_token_trie *tokens) {
   g->tokens = tokens;
   seal(g, root);
+  g->stop = NULL; /* a sealed grammar may outlive it */
   reserve(g);
   if (!g->status) g->status = sli_states_begin(g);
   return g->status ? sl_fail(g->status, "%s", g->failure) : SL_OK;

@@ -25,6 +25,8 @@ bool sli_grammar_spend(sli_grammar *g, size_t steps) {
     sli_grammar_fail(g, SL_E_USAGE,
                      "the grammar or schema is too large: it takes more than %d steps to read",
                      SLI_MOST_STEPS);
+  if (g->stop && atomic_load_explicit(g->stop, memory_order_relaxed))
+    sli_grammar_fail(g, SL_E_STOPPED, "nobody waits for the grammar any more");
   return !g->status;
 }
 

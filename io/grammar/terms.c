@@ -19,6 +19,8 @@ sli_grammar *sli_grammar_create(const sli_allowance *allowance) {
   return g;
 }
 
+void sli_grammar_stop_at(sli_grammar *g, const atomic_bool *stop) { g->stop = stop; }
+
 void sli_grammar_destroy(sli_grammar *g) {
   if (!g) return;
   sli_states_end(g);

@@ -79,6 +79,16 @@ static const struct {
              {"root ::= [a-z", "is not closed"},
              {"root ::= \"a\"{x}", "repetition"}};
 
+/* The making of a grammar ends soon after nobody waits for it. */
+static void it_can_be_stopped(const sli_token_trie *tokens) {
+  const atomic_bool stop = true;
+  sli_grammar *g = sli_grammar_create(NULL);
+  sli_grammar_stop_at(g, &stop);
+  CHECK(sli_grammar_seal(g, sli_grammar_gbnf(g, "root ::= \"a\"{1,900}"), tokens) == SL_E_STOPPED,
+        "%s", sl_detail());
+  sli_grammar_destroy(g);
+}
+
 int main(void) {
   sli_token_trie *tokens = sli_token_trie_create(BYTES + 1, byte_of, NULL);
   for (size_t i = 0; i < SLI_COUNT(table); i++) {
@@ -96,6 +106,7 @@ int main(void) {
           sl_detail());
     sli_grammar_destroy(g);
   }
+  RUN(it_can_be_stopped, tokens);
   sli_token_trie_destroy(tokens);
   return 0;
 }

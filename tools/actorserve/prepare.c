@@ -237,6 +237,7 @@ static sl_status make_grammar(request *r) {
   r->param = r->params.guided ? r->params.guided_by : "tool_choice";
   if (!tokens) return sl_fail(SL_E_USAGE, "the model has no tokenizer: its tokens have no text");
   r->grammar = sli_grammar_create(&r->allowance);
+  sli_grammar_stop_at(r->grammar, &r->work.stop);
   if (r->params.must_call) return make_calls(r, tokens);
   SLI_TRY(sli_grammar_seal(r->grammar, guided_term(&r->params, r->grammar), tokens));
   if (sli_grammar_has_text(r->grammar)) return SL_OK;
