@@ -140,6 +140,7 @@ bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_la
 static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
                               sl_tensor **on) {
   sli_array *made = x->arrays[grad->id], *out;
+  SLI_CHECK(x->shaped[grad->id] == logical->id, "gradient %s has parts of its own", grad->name);
   bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
   sli_moment at = made->made;
   at.cls = SL_CLASS_C; /* not part of a pass */

@@ -99,11 +99,11 @@ class Command:
 
     def __init__(self, model):
         self.model, self.run, self.own, self.files = model, {}, {}, {}
-        self.writer = "itself"  # the grid that writes the checkpoint from which --resume goes on
+        self.alone = ""  # the run that is on one device, of one that writes a checkpoint and one that resumes from it
 
     def copy(self):
         other = Command(self.model)
-        other.writer = self.writer
+        other.alone = self.alone
         other.run, other.own, other.files = dict(self.run), dict(self.own), dict(self.files)
         return other
 
@@ -596,7 +596,7 @@ class Draw:
             r["checkpoint"], r["every"] = ["points"], [self.of(1, 2)]
             self.put(r, "keep", 0.5, 1, 2)
             self.put(r, "resume", 0.7, None)
-            c.writer = self.of("itself", "one device") if "resume" in r else "itself"
+            c.alone = self.of("", "writer", "reader")
         for name in ("report", "trace", "plan"):
             self.put(r, name, 0.05, name)
 
@@ -651,10 +651,10 @@ class Runs:
             file.write(struct.pack(f"<{len(tokens)}H", *tokens))
         self.given = ["text.txt", "tokens.u16"]
         here = os.path.dirname(os.path.abspath(__file__))
-        source, include = os.path.join(here, "weights_through_ops.c"), os.path.join(here, "..", "..", "include")
+        source, include = "weights_through_ops.c", os.path.join("..", "..", "include")
         if shutil.which("cc"):
             library = os.path.join(work, os.path.basename(THROUGH))
-            subprocess.run(["cc", "-shared", "-fPIC", "-I" + include, "-o", library, source], check=True)
+            subprocess.run(["cc", "-shared", "-fPIC", "-I" + include, "-o", library, source], check=True, cwd=here)
             self.given.append(os.path.basename(THROUGH))
         else:
             MODELS.pop(THROUGH)
@@ -677,12 +677,14 @@ class Runs:
         before = {}
         if command.has("resume"):  # an earlier run does two steps, on one device after another
             first = self.without_resume(command)
-            if command.writer == "one device":
+            if command.alone == "writer":
                 first = plain(first, {"checkpoint", "every", "keep"})
             status, said = once([*words, "--steps", "2", *first.words()], folder)
             if status:
                 return Outcome(status, said, {}, folder)
             before = steps_of(os.path.join(folder, "log.jsonl"))
+            if command.alone == "reader":
+                command = plain(command, {"checkpoint", "every", "keep", "resume", "save"})
         status, said = once([*words, "--steps", str(STEPS), *command.words()], folder)
         return Outcome(status, said, {**before, **steps_of(os.path.join(folder, "log.jsonl"))}, folder)
 
@@ -920,6 +922,8 @@ def show(seed, number, kind, why, command):
     print("  actorrun --steps 3 " + shlex.join(command.words()))
     for name, text in command.files.items():
         print(f"  {name}: " + " / ".join(text.splitlines()))
+    if command.alone:
+        print(f"  one device: the {command.alone} of the checkpoint")
     print("  " + why.strip().replace("\n", "\n  ")[:1500], flush=True)
 
 
