@@ -96,6 +96,13 @@ static bool is_weight(const sl_tensor *t) {
   return weight;
 }
 
+static void tie_alike(pass *p, const sl_tensor *a, const sl_tensor *b) {
+  for (int d = 0; d < SLI_MIN(a->type.ndim, b->type.ndim); d++) {
+    unite(p->tied, slot_of(a, d), slot_of(b, d));
+    unite(p->alike, slot_of(a, d), slot_of(b, d));
+  }
+}
+
 /* Ties a weight to the result of an op whose gradient is the identity, which is then the gradient
  * of both. */
 static void tie_identities(pass *p, const sli_node *n) {
@@ -103,12 +110,15 @@ static void tie_identities(pass *p, const sli_node *n) {
     const sl_grad_rule *rule = &n->op->grad[r];
     for (int j = 0; j < sli_rule_gradients(rule, n->nin) && !rule->op; j++) {
       const sl_tensor *in = n->in[sli_rule_of(rule, j)];
-      for (int d = 0; in && is_weight(in) && n->out[0] && d < in->type.ndim; d++) {
-        unite(p->tied, slot_of(in, d), slot_of(n->out[0], d));
-        unite(p->alike, slot_of(in, d), slot_of(n->out[0], d));
-      }
+      if (in && is_weight(in) && n->out[0]) tie_alike(p, in, n->out[0]);
     }
   }
+}
+
+/* Ties a running statistic to the value that it averages, of which a device adds its part. */
+static void tie_statistics(pass *p) {
+  for (int i = 0; i < p->g->nparams; i++)
+    if (p->g->params[i]->running) tie_alike(p, p->g->params[i], p->g->params[i]->running->value);
 }
 
 static void tie_all(pass *p) {
@@ -119,6 +129,7 @@ static void tie_all(pass *p) {
     for (int s = 0; s < count; s++) tie(p, n, &all[s]);
     tie_identities(p, n);
   }
+  tie_statistics(p);
 }
 
 /* ---- declarations by nodes --------------------------------------------------------------- */

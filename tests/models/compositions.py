@@ -198,6 +198,8 @@ CASES = [
     # a statistic sharded over the sequence axis is split like a parameter, not by positions
     (f"--microbatches 2 --sequence 2 --shard gradients {DEEPSEEK}", ""),
     (f"--microbatches 2 --sequence 2 --sequence-attention ring --sequence-layout zigzag --shard parameters {DEEPSEEK}", ""),
+    # ... and has the units of the value that it averages: groups of experts
+    (f"--microbatches 2 --tensor 3 {DEEPSEEK.replace('--experts 5', '--experts 8')} --expert-groups 2 --top-groups 2", ""),
     # a gradient sent to the experts, of a sum computed where the rows come from
     (f"--microbatches 2 --data-parallel 2 --expert-parallel 2 {GPT_OSS}", ""),
     (f"--microbatches 2 --data-parallel 2 --tensor 2 --expert-parallel 4 --stages 2 {GPT_OSS}", ""),
