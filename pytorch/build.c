@@ -33,11 +33,34 @@ static bool makes_tensors(const sli_pt_node *n) {
   return n->nouts > 0;
 }
 
+/* Returns whether a call on constants removes a symbolic batch dim: its result may depend on the
+ * number of rows, which is not that of the exported batch. */
+static bool loses_rows(const sli_import *m, const sli_pt_node *n) {
+  int before = 0, after = 0;
+  for (int i = 0; i < n->nargs && m->p->rows; i++)
+    if (n->args[i].kind == SLI_PT_VALUE && !n->args[i].value->symbol)
+      before = SLI_MAX(before, __builtin_popcount(n->args[i].value->type.rows));
+  for (int k = 0; k < n->nouts; k++)
+    after = SLI_MAX(after, __builtin_popcount(n->outs[k]->type.rows));
+  return after < before;
+}
+
+/* Gives a constant the symbolic dims of its value. */
+static void mark_rows(sli_import *m, const sli_pt_value *v) {
+  const sli_pt_array *a = sli_constant(m, v);
+  if (!a || a->type.rows == v->type.rows || a->type.ndim != v->type.ndim) return;
+  sli_pt_array *marked = sli_pt_array_view(&m->arena, a);
+  marked->type.rows = v->type.rows;
+  sli_made_of(m, v)->array = marked;
+}
+
 /* Computes a call. The result is dropped if an argument was not read. */
 static void fold_call(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const char *wanted;
+  if (loses_rows(m, n)) return;
   sli_pt_forget_arguments(n);
   row->fold(m, n, row);
+  for (int i = 0; i < n->nouts; i++) mark_rows(m, n->outs[i]);
   if (!sli_pt_unread(n, &wanted)) return;
   for (int i = 0; i < n->nouts; i++) sli_pt_out_array(m, n, i, NULL);
 }

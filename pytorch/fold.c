@@ -51,13 +51,18 @@ double sli_fn_isfinite(double a) { return isfinite(a) != 0; }
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
+/* Returns a symbolic size as a number, or NULL if it is not understood. */
+static const sli_pt_array *size_arg(sli_import *m, const sli_pt_arg *arg) {
+  double v;
+  sli_pt_dtype dtype = arg->value->fraction ? SLI_PT_F64 : SLI_PT_I64;
+  return sli_pt_scalar(m, arg, &v) ? sli_pt_array_number(&m->arena, dtype, v) : NULL;
+}
+
 static const sli_pt_array *constant_arg(sli_import *m, const sli_pt_node *n, const char *name) {
   const sli_pt_arg *arg = sli_pt_arg_find(n, name);
   if (!arg) return NULL;
   switch (arg->kind) {
-  case SLI_PT_VALUE:
-    return arg->value->symbol ? sli_pt_array_number(&m->arena, SLI_PT_I64, (double)arg->value->hint)
-                              : sli_constant(m, arg->value);
+  case SLI_PT_VALUE: return arg->value->symbol ? size_arg(m, arg) : sli_constant(m, arg->value);
   case SLI_PT_INT: return sli_pt_array_number(&m->arena, SLI_PT_I64, (double)arg->i);
   case SLI_PT_FLOAT: return sli_pt_array_number(&m->arena, SLI_PT_F64, arg->f);
   case SLI_PT_FLAG: return sli_pt_array_number(&m->arena, SLI_PT_BOOL, arg->flag);

@@ -28,28 +28,31 @@ static double size_add(double a, double b) { return a + b; }
 static double size_sub(double a, double b) { return a - b; }
 static double size_floordiv(double a, double b) { return b != 0 ? floor(a / b) : 0; }
 static double size_truediv(double a, double b) { return b != 0 ? a / b : 0; }
+static double size_same(double a, double b) { return (void)b, a; }
 
-/* Computes a size as a number. A number of rows becomes that of a microbatch, any other size its
- * example. */
-static double symbol_number(const sli_import *m, const sli_pt_value *v) {
+/* Finds a size as a number: rows become those of a microbatch, other sizes are their examples.
+ * Returns false if its expression is not understood. */
+static bool symbol_number(const sli_import *m, const sli_pt_value *v, double *out) {
   static const struct {
     const char *name;
+    int nargs;
     double (*of)(double, double);
-  } functions[] = {{"mul", size_mul},
-                   {"add", size_add},
-                   {"sub", size_sub},
-                   {"floordiv", size_floordiv},
-                   {"truediv", size_truediv}};
+  } functions[] = {{"mul", 2, size_mul},         {"add", 2, size_add},
+                   {"sub", 2, size_sub},         {"floordiv", 2, size_floordiv},
+                   {"truediv", 2, size_truediv}, {"pow", 2, pow},
+                   {"sym_float", 1, size_same}};
   const sli_pt_node *n = v->def;
-  double a, b;
+  double a, b = 0;
   int64_t size;
-  if (sli_pt_size(m->p, v, 0, m->rows, &size)) return (double)size;
-  const char *dot = n && n->nargs == 2 ? strrchr(n->target, '.') : NULL;
-  for (size_t i = 0; dot && i < SLI_COUNT(functions); i++)
-    if (!strcmp(dot + 1, functions[i].name) && sli_pt_scalar(m, &n->args[0], &a) &&
-        sli_pt_scalar(m, &n->args[1], &b))
-      return functions[i].of(a, b);
-  return (double)v->hint;
+  if (!v->fraction && sli_pt_size(m->p, v, 0, m->rows, &size)) return *out = (double)size, true;
+  const char *dot = n ? strrchr(n->target, '.') : NULL;
+  for (size_t i = 0; i < SLI_COUNT(functions); i++)
+    if (n && n->nargs == functions[i].nargs &&
+        !strcmp(dot ? dot + 1 : n->target, functions[i].name) &&
+        sli_pt_scalar(m, &n->args[0], &a) && (n->nargs == 1 || sli_pt_scalar(m, &n->args[1], &b)))
+      return *out = functions[i].of(a, b), true;
+  *out = (double)v->hint;
+  return !v->fraction && m->rows == m->exported;
 }
 
 bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out) {
@@ -59,7 +62,7 @@ bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out) {
   case SLI_PT_FLOAT: return *out = arg->f, true;
   case SLI_PT_FLAG: return *out = arg->flag, true;
   case SLI_PT_VALUE:
-    if (arg->value->symbol) return *out = symbol_number(m, arg->value), true;
+    if (arg->value->symbol) return symbol_number(m, arg->value, out);
     const sli_pt_array *a = sli_constant(m, arg->value);
     if (!a || !sli_pt_elements(&a->type) || !sli_pt_uniform(a)) return false;
     return *out = sli_pt_at(a, a->offset), true;

@@ -154,7 +154,11 @@ static sl_status read_values(reader *r, const cJSON *graph) {
   if (!status)
     status = sli_json_member(&r->doc, graph, "sym_int_values", SLI_JSON_OBJECT, false, &r->symbols);
   if (status) return status;
-  size_t count = sli_json_count(r->tensors) + (r->symbols ? sli_json_count(r->symbols) : 0);
+  const cJSON *fractions = NULL;
+  status = sli_json_member(&r->doc, graph, "sym_float_values", SLI_JSON_OBJECT, false, &fractions);
+  if (status) return status;
+  size_t count = sli_json_count(r->tensors) + (r->symbols ? sli_json_count(r->symbols) : 0) +
+                 (fractions ? sli_json_count(fractions) : 0);
   for (r->slots = 16; r->slots < 2 * count + 2; r->slots *= 2) {}
   r->table = sli_calloc(r->slots, sizeof *r->table);
   const cJSON *item;
@@ -173,6 +177,12 @@ static sl_status read_values(reader *r, const cJSON *graph) {
     status = read_size(r, item, &v->hint);
     if (status) return status;
     read_size_texts(r, item, v);
+    r->table[name_slot(r, v->name)] = (size_t)v->id + 1;
+  }
+  cJSON_ArrayForEach(item, fractions) {
+    if (find_value(r, item->string)) return sli_json_fail(&r->doc, item, "named twice");
+    sli_pt_value *v = add_value(r, item->string);
+    v->symbol = v->fraction = true;
     r->table[name_slot(r, v->name)] = (size_t)v->id + 1;
   }
   return SL_OK;

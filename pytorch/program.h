@@ -86,6 +86,7 @@ struct sli_pt_value {
   const char *name;
   bool symbol;         /* a number instead of a tensor */
   sli_pt_type type;    /* for a tensor */
+  bool fraction;       /* for a symbol: not a whole number; it has no hint */
   int64_t hint;        /* for a symbol: its value when exported */
   bool dense;          /* for a tensor: its elements were in row-major order when exported */
   const char **size;   /* [dims, or 1 for a symbol] expression of a symbolic size, or NULL */

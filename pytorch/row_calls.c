@@ -47,6 +47,7 @@ static const struct {
     {sli_emit_permute, ORDER_ANY, REPEATS_PASS},
     {sli_emit_movedim, ORDER_ANY, REPEATS_PASS},
     {sli_emit_expand, ORDER_ANY, REPEATS_PASS},
+    {sli_emit_broadcast, ORDER_ANY, REPEATS_PASS},
     {sli_emit_linear, ORDER_FIRST, REPEATS_PASS},
     {sli_emit_layer_norm, ORDER_FIRST, REPEATS_PASS},
     {sli_emit_rms_norm, ORDER_FIRST, REPEATS_PASS},

@@ -46,12 +46,13 @@ static int dim_of_one(const sli_factor *rows, int at, const sli_factors *f, cons
   int begin = t;
   while (begin > 0 && to[begin - 1] == 1) begin--;
   int ones = t - begin;
+  if (!rows->alone) return at && f->of[at - 1].from == rows->from ? f->of[at - 1].to : t;
   if (ones) {
-    if (rows->alone && ones != rows->run && rows->ones) return -1;
-    return begin + (rows->alone && ones == rows->run ? rows->ones : 0);
+    if (ones != rows->run && rows->ones) return -1;
+    return begin + (ones == rows->run ? rows->ones : 0);
   }
-  if (t < ndim && (!at || (!rows->alone && f->of[at - 1].place != rows->place - 1))) return t;
-  if (at && (t == ndim || !rows->alone)) return f->of[at - 1].to;
+  if (t < ndim && !at) return t;
+  if (at && t == ndim) return f->of[at - 1].to;
   return -1;
 }
 
@@ -128,16 +129,18 @@ bool sli_factors_find(sli_import *m, const sl_type *x, const sli_rows *rows,
   *f = (sli_factors){0};
   for (int d = 0; d < x->ndim; d++) {
     const sli_dim_rows *r = &rows->dim[d];
+    int before = f->count;
     if (r->outer) {
       int64_t size = exported ? m->exported : m->rows;
       if (exported && dims[d] != r->outer * size * r->inner) return false;
-      int before = f->count;
       add_rows(f, r, size, m->rows);
       for (int i = before; i < f->count; i++)
         if (f->of[i].rows) count_ones(dims, x->ndim, d, &f->of[i].ones, &f->of[i].run);
     } else if (dims[d] == x->dim[d]) add_plain(f, dims[d]);
     else if (x->dim[d] == 1) add(f, dims[d], 1)->repeats = true;
     else return false;
+    bool joined = r->outer > 1 && !r->first && before && f->of[before].rows;
+    for (int i = before - joined; i < f->count; i++) f->of[i].from = d;
   }
   return true;
 }
@@ -147,7 +150,9 @@ sli_rows sli_rows_reshaped(sli_import *m, const sl_type *from, const sli_rows *r
   sli_factors f;
   sli_rows out = {0};
   sl_type dims = *to;
-  bool first = false;
+  bool first = false, same = from->ndim == to->ndim;
+  for (int d = 0; d < from->ndim && same; d++) same = from->dim[d] == to->dim[d];
+  if (same) return *rows;
   for (int d = 0; d < from->ndim; d++) first |= rows->dim[d].first;
   out.lost = !sli_factors_find(m, from, rows, NULL, &f) ||
              !sli_factors_share(&f, to->dim, to->ndim) || !sli_factors_dims(&f, &dims, &out);

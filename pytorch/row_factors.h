@@ -16,7 +16,7 @@ typedef struct sli_factor {
   bool alone;         /* the rows are a whole dim */
   int ones, run;      /* for alone rows of size 1: dims of length 1 before it, and in its run */
   int place;          /* place in memory order; parts of one factor have the same */
-  int to;             /* new dim */
+  int from, to;       /* old and new dim */
 } sli_factor;
 
 typedef struct sli_factors {

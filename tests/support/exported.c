@@ -52,17 +52,26 @@ static void take_step(void *ctx, const sl_step_report *report) {
   ((run *)ctx)->loss = report->loss;
 }
 
+/* Returns the name of a case's files: its own, or that of another case. */
+static const char *file_of(const cJSON *of) {
+  const cJSON *file = cJSON_GetObjectItemCaseSensitive(of, "file");
+  return file ? file->valuestring : of->string;
+}
+
 static sl_status set_options(const exported_cases *c, const cJSON *of, const char *lr, run *r) {
   const char *const fixed[][2] = {
       {"lr", lr}, {"min-lr", lr}, {"warmup", "0"}, {"weight-decay", "0"}, {"clip", "0"}};
   sl_status status = sl_args_create(sl_exported_model(r->exported)->options, &r->args);
   for (size_t i = 0; i < SLI_COUNT(fixed) && !status; i++)
     status = sl_args_set(r->args, fixed[i][0], fixed[i][1]);
+  const cJSON *constants = cJSON_GetObjectItemCaseSensitive(of, "rows_in_constants");
+  if (constants && !status)
+    status = sl_args_set(r->args, "rows-in-constants", constants->valuestring);
   const sl_exported_input *inputs;
   int n = sl_exported_inputs(r->exported, &inputs);
   for (int i = 0; i < n && !status; i++) {
     char *given =
-        sli_format("%s=%s/%s.%s.npy", inputs[i].name, c->folder, of->string, inputs[i].name);
+        sli_format("%s=%s/%s.%s.npy", inputs[i].name, c->folder, file_of(of), inputs[i].name);
     status = sl_args_set(r->args, "input", given);
     free(given);
   }
@@ -71,7 +80,7 @@ static sl_status set_options(const exported_cases *c, const cJSON *of, const cha
 
 /* Takes one step of plain gradient descent with this learning rate. */
 static sl_status start(const exported_cases *c, const cJSON *of, const char *lr, run *r) {
-  char *path = sli_format("%s/%s.pt2", c->folder, of->string);
+  char *path = sli_format("%s/%s.pt2", c->folder, file_of(of));
   sl_status status = sl_exported_open(path, &r->exported);
   free(path);
   if (!status) status = set_options(c, of, lr, r);
@@ -83,8 +92,11 @@ static sl_status start(const exported_cases *c, const cJSON *of, const char *lr,
                                           .pieces = 1,
                                           .training = &training});
   status = sl_model_build(sl_exported_model(r->exported), r->graph, r->args);
-  const sl_lower_options options = {
-      .devices = {.kind = "cpu"}, .report.on_step = take_step, .report.ctx = r};
+  const cJSON *data = cJSON_GetObjectItemCaseSensitive(of, "data");
+  const sl_lower_options options = {.parallel.data = data ? data->valueint : 1,
+                                    .devices = {.kind = "cpu"},
+                                    .report.on_step = take_step,
+                                    .report.ctx = r};
   if (!status) status = sl_lower(r->graph, &options, &r->lowered);
   if (status) return status;
   const sl_plan *plan = sl_lowered_plan(r->lowered);
