@@ -194,6 +194,7 @@ void sli_rows_leave(sli_import *m, const sli_pt_node *n) {
   m->any_order = true; /* what is stored keeps its form */
   m->repeats = REPEATS_PASS;
   if (m->g->status) return;
+  sli_rows_of(m, NULL); /* follows the call's ops */
   if (m->met && m->rows != m->exported && !m->p->rows && m->constants != SL_ROWS_NO)
     sli_rows_refuse_constant(m, m->met);
   m->met = NULL;

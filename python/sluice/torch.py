@@ -15,6 +15,7 @@ import contextlib
 import functools
 import inspect
 import json
+import logging
 import os
 import tempfile
 import traceback
@@ -200,11 +201,22 @@ def _exported(module: torch.nn.Module, arguments: Arguments, rows: Any) -> Any:
         return torch.export.export(module, arguments.args, arguments.kwargs or None, dynamic_shapes=rows, strict=False)
 
 
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keeps PyTorch from logging an error that is not the user's."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def _export(module: torch.nn.Module, arguments: Arguments, loss: Optional[Loss]) -> Any:
     """Exports with a symbol for the rows, or, if forward() is written for one number of rows, with that number."""
     rows = _symbolic_rows(arguments)
     if rows is not None:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), _unlogged():
             return _exported(_losing(module, arguments, loss), arguments, rows)
     try:
         return _exported(_losing(module, arguments, loss), arguments, None)
