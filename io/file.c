@@ -44,8 +44,11 @@ sl_status sli_file_stream(const char *path, FILE **out) {
   size_t bytes;
   sl_status status = sli_file_open(path, &fd, &bytes);
   if (status) return status;
-  if ((*out = fdopen(fd, "r"))) return SL_OK;
+  if (bytes > SLI_FILE_MOST)
+    status = sl_fail(SL_E_INPUT, "%s is longer than %d bytes", path, SLI_FILE_MOST);
+  if (!status && (*out = fdopen(fd, "r"))) return SL_OK;
   close(fd);
+  if (status) return status;
   return sl_fail(SL_E_MEMORY, "no memory to read %s", path);
 }
 

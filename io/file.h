@@ -13,7 +13,7 @@
  * opened here: only a regular file opens, so a pipe cannot make the program wait and a device
  * cannot feed it forever. SL_E_INPUT names the file. */
 sl_status sli_file_open(const char *path, int *fd, size_t *bytes);
-/* Opens a file as a stream, for reading line by line. */
+/* Opens a file of at most SLI_FILE_MOST bytes as a stream, for reading line by line. */
 sl_status sli_file_stream(const char *path, FILE **out);
 /* Checks that a file opens, before a library that takes only its path opens it. */
 sl_status sli_file_probe(const char *path);

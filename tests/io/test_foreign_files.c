@@ -65,6 +65,7 @@ static void only_regular_files_open(void) {
 static void long_files_are_refused(void) {
   char *path = sli_tempdir_path(&place, "long"), *text;
   size_t bytes;
+  FILE *stream;
   write_text(path, "12345");
   CHECK(!sli_file_read_within(path, 5, &text, &bytes) && bytes == 5 && !strcmp(text, "12345"),
         "five bytes");
@@ -73,6 +74,7 @@ static void long_files_are_refused(void) {
   CHECK(strstr(sl_detail(), "longer than 4 bytes"), "%s", sl_detail());
   CHECK(!truncate(path, (off_t)1 << 42), "a sparse file");
   CHECK(sli_file_read(path, &text) == SL_E_INPUT, "a file of terabytes is not read whole");
+  CHECK(sli_file_stream(path, &stream) == SL_E_INPUT, "nor as a stream");
   CHECK(sli_file_lines(path, take_none, NULL) == SL_E_INPUT, "nor as one line");
   CHECK(strstr(sl_detail(), "line 1 is longer"), "%s", sl_detail());
   free(path);
