@@ -205,6 +205,8 @@ struct sl_graph {
   sl_status status; /* first error */
   /* with numbers.exact, for each tensor of the forward pass; else NULL: */
   const bool *rows;        /* dim 0 is the rows of the data */
+  const bool *fed;         /* depends on data or on random numbers, so it may differ between
+                              microbatches */
   const int8_t *positions; /* sequence dim, -1 if none; NULL: not determined */
   int64_t leaf;            /* positions of a leaf; 0: whole sequences */
   bool skips;              /* microbatches skip stages, so layouts must fit all stages */

@@ -20,8 +20,10 @@ static sl_status embedding_w_infer(const sl_attrs *attrs, int nin, const sl_type
   sl_type y;
   sl_type forward[] = {in[0], in[2]};
   SLI_TRY(embedding_infer(attrs, nin, forward, &y));
+  y.dtype = sli_sum_dtype(&in[1]);
   SLI_TRY(sli_want("dy", &in[1], &y));
   out[0] = in[2];
+  out[0].dtype = y.dtype;
   return SL_OK;
 }
 
@@ -109,7 +111,7 @@ const sl_op sl_op_embedding_w = {
     .infer = embedding_w_infer,
     .cost = embedding_w_cost,
     .accumulates = 1,
-    .scatters = true,
+    .exact = &sli_exact_scatters,
 };
 
 const sl_op sl_op_position = {
@@ -146,7 +148,7 @@ const sl_op sl_op_position_w = {
     .infer = position_w_infer,
     .cost = position_cost,
     .accumulates = 1,
-    .scatters = true,
+    .exact = &sli_exact_scatters,
 };
 
 /* ---- serving: positions of any sequences ------------------------------------------------ */

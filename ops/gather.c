@@ -22,10 +22,10 @@ static sl_status gather_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   (void)nin;
   sl_type y;
   SLI_TRY(sli_indexing_check(attrs, &in[2], &in[0], &y));
-  y.dtype = SL_F32;
+  y.dtype = sli_sum_dtype(&in[1]);
   SLI_TRY(sli_want("dy", &in[1], &y));
   out[0] = in[2];
-  out[0].dtype = SL_F32;
+  out[0].dtype = y.dtype;
   return SL_OK;
 }
 
@@ -158,6 +158,7 @@ const sl_op sl_op_gather_b = {
     .mixed = true,
     .unread = 4,
     .pieces = SL_PIECES_SIGNATURES,
+    .exact = &sli_exact_moves,
     .infer = gather_b_infer,
     .cost = gather_cost,
     .accumulates = 1,

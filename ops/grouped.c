@@ -194,7 +194,7 @@ const sl_op sl_op_grouped_linear_w = {
     .keeps = keeps_products,
     .accumulates = 1,
     .looks = 0x17,
-    .by_leaf = true,
+    .exact = &sli_exact_by_leaf,
     .fixed = true,
 };
 

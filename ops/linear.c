@@ -164,7 +164,7 @@ const sl_op sl_op_linear = {
               .of = {1}},
              {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
     .fixed = true,
-    .groups = true,
+    .exact = &sli_exact_groups,
 };
 
 const sl_op sl_op_linear_b = {
@@ -184,7 +184,7 @@ const sl_op sl_op_linear_b = {
     .looks = 1,
     .follows = 1,
     .fixed = true,
-    .groups = true,
+    .exact = &sli_exact_groups,
 };
 
 const sl_op sl_op_linear_w = {
@@ -202,7 +202,7 @@ const sl_op sl_op_linear_w = {
     .looks = 3,
     .accumulates = 1,
     .fixed = true,
-    .by_leaf = true,
+    .exact = &sli_exact_by_leaf,
 };
 
 const sl_op sl_op_pack = {

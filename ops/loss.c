@@ -224,6 +224,11 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   return sli_hash_real(hash, *(const double *)attrs->user);
 }
 
+static const sl_op_exact cross_entropy_exact = {.groups = true,
+                                                .rounds = true,
+                                                .mean = SL_MEAN_ROWS},
+                         join_exact = {.rounds = true, .mean = SL_MEAN_ROWS};
+
 /* The lse belongs to the rows counted by the mean's gradient, which softmax_rescale also reads. */
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy",
@@ -237,7 +242,7 @@ const sl_op sl_op_cross_entropy = {
     .infer = cross_entropy_infer,
     .cost = cross_entropy_cost,
     .check = cross_entropy_check,
-    .groups = true,
+    .exact = &cross_entropy_exact,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_cross_entropy_b,
               .cls = SL_CLASS_F,
@@ -279,6 +284,7 @@ const sl_op sl_op_cross_entropy_join = {
     .max_in = 1,
     .nout = 2,
     .pieces = SL_PIECES_MEAN,
+    .exact = &join_exact,
     .infer = join_infer,
     .cost = cross_entropy_join_cost,
 };
@@ -292,7 +298,7 @@ const sl_op sl_op_log_probability = {
     .narrow_in = 1,
     .padded = true,
     .located = true,
-    .groups = true,
+    .exact = &sli_exact_groups,
     .pieces = SL_PIECES_ROWS,
     .own = 2,
     .infer = log_probability_infer,
@@ -389,6 +395,7 @@ const sl_op sl_op_mse = {
     .nout = 1,
     .narrow_in = 3,
     .pieces = SL_PIECES_MEAN,
+    .exact = &sli_exact_mean,
     .infer = mse_infer,
     .cost = mse_cost,
     .signatures = sli_mean_signatures,

@@ -34,6 +34,19 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
 /* Returns the bytes of all present arguments. */
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
 
+/* How the exact calls of an op sum; a record without promises if it has none. */
+static inline const sl_op_exact *sli_op_exact(const sl_op *op) {
+  static const sl_op_exact none;
+  return op->exact ? op->exact : &none;
+}
+/* Returns the dtype of a gradient that may be an exact sum over rows: f64, else f32. */
+static inline sl_dtype sli_sum_dtype(const sl_type *type) {
+  return type->dtype == SL_F64 ? SL_F64 : SL_F32;
+}
+/* Records shared by ops. */
+extern const sl_op_exact sli_exact_groups, sli_exact_scatters, sli_exact_moves, sli_exact_by_leaf,
+    sli_exact_total, sli_exact_mean;
+
 /* Tests bit i of a mask in which bit 31 represents all bits from 31 on. */
 static inline bool sli_bit_on(uint32_t mask, int i) { return sli_bit(mask, SLI_MIN(i, 31)); }
 

@@ -203,6 +203,7 @@ const sl_op sl_op_slice_b = {
     .narrow_out = 1,
     .unread = 2,
     .pieces = SL_PIECES_ROWS,
+    .exact = &sli_exact_moves,
     .infer = slice_b_infer,
     .cost = move_cost,
     .hash = part_hash,

@@ -105,11 +105,14 @@ static int reduce_max_signatures(const sl_attrs *attrs, int nin, const sl_type *
 static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   sl_type whole, both[] = {in[0], in[1]};
-  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, in[0].ndim ? -1 : 0));
+  sl_dtype dtype = sli_sum_dtype(&in[0]);
+  both[0].dtype = SL_F32;
+  SLI_TRY(sli_want_array("dy", &in[0], dtype, in[0].ndim ? -1 : 0));
   SLI_TRY(sli_broadcast(2, both, &whole));
+  whole.dtype = dtype;
   SLI_TRY(sli_want("dy", &in[0], &whole));
   out[0] = in[1];
-  out[0].dtype = SL_F32;
+  out[0].dtype = dtype;
   return SL_OK;
 }
 
@@ -125,6 +128,7 @@ const sl_op sl_op_reduce_sum = {
     .mixed = true,
     .pieces = SL_PIECES_SIGNATURES,
     .along = SL_ALONG_AXES,
+    .exact = &sli_exact_total,
     .infer = reduce_sum_infer,
     .cost = reduce_cost,
     .signatures = reduce_sum_signatures,
@@ -188,6 +192,7 @@ const sl_op sl_op_mean = {
     .nout = 1,
     .narrow_in = 1,
     .pieces = SL_PIECES_MEAN,
+    .exact = &sli_exact_mean,
     .infer = mean_infer,
     .cost = reduce_cost,
     .signatures = sli_mean_signatures,
@@ -221,6 +226,7 @@ const sl_op sl_op_expand_b = {
     .mixed = true,
     .unread = 2,
     .pieces = SL_PIECES_SIGNATURES,
+    .exact = &sli_exact_moves,
     .infer = expand_b_infer,
     .cost = reduce_cost,
     .accumulates = 1,

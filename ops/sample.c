@@ -83,6 +83,6 @@ const sl_op sl_op_sample = {
     .max_in = 3,
     .nout = 1,
     .infer = sample_infer,
-    .groups = true,
+    .exact = &sli_exact_groups,
     .looks = 1,
 };

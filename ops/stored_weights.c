@@ -88,7 +88,7 @@ const sl_op sl_op_linear_stored = {
     .follows = 1,
     .fixed = true,
     .rounds = true,
-    .groups = true,
+    .exact = &sli_exact_groups,
 };
 
 const sl_op sl_op_linear_b_stored = {
@@ -105,7 +105,7 @@ const sl_op sl_op_linear_b_stored = {
     .follows = 1,
     .fixed = true,
     .rounds = true,
-    .groups = true,
+    .exact = &sli_exact_groups,
 };
 
 const sl_op sl_op_embedding_stored = {

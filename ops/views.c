@@ -330,6 +330,7 @@ const sl_op sl_op_concat_b = {
     .narrow_out = ~0u,
     .unread = ~1u,
     .pieces = SL_PIECES_SIGNATURES,
+    .exact = &sli_exact_moves,
     .infer = concat_b_infer,
     .cost = move_cost,
 };
@@ -383,6 +384,7 @@ const sl_op sl_op_reshape_b = {
     .in_place = {1},
     .unread = 2,
     .pieces = SL_PIECES_SIGNATURES,
+    .exact = &sli_exact_moves,
     .infer = reshape_b_infer,
     .cost = move_cost,
     .hash = reshape_hash,
@@ -411,6 +413,7 @@ const sl_op sl_op_permute_b = {
     .narrow_in = 1,
     .narrow_out = 1,
     .pieces = SL_PIECES_SIGNATURES,
+    .exact = &sli_exact_moves,
     .infer = permute_b_infer,
     .cost = move_cost,
 };

@@ -119,7 +119,7 @@ static sl_session_options session_options(const sl_rollouts *r, int64_t answers)
       .queue = (int)answers,
       .groups =
           o->ticks ? 1 : 0, /* with more, timing would decide which answers a step truncates */
-      .lower = {.parallel.stages = o->stages}};
+      .lower = {.parallel.stages = o->stages, .numbers.exact = o->exact}};
 }
 
 /* Returns the most ticks that a step's answers can take. Answers run in waves of as many sequences

@@ -73,6 +73,7 @@ static sl_status read_sizes(sl_session *s) {
   o->state_every = o->state_every ? o->state_every : STATE_EVERY;
   s->serving = (sl_serving){.rows = default_to(o->rows, ROWS),
                             .kv = o->kv,
+                            .exact = o->lower.numbers.exact,
                             .edits = o->penalties ? SL_SESSION_BIASES : 0,
                             .fill = sli_session_choose,
                             .await = sli_session_await,
@@ -409,6 +410,7 @@ static sl_session_options embedded(const sl_session_options *o) {
                               .hash = o->hash,
                               .penalties = o->penalties,
                               .lower = {.parallel.stages = o->lower.parallel.stages,
+                                        .numbers.exact = o->lower.numbers.exact,
                                         .schedule.chunks = o->lower.schedule.chunks}};
 }
 

@@ -123,7 +123,8 @@ sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
   widths of;
   if (!widths_read(at, g, in, attrs, &of)) return NULL;
   sl_tensor *o = NULL;
-  bool keeps = g->options.serve && !attrs->window && !ids;
+  const sl_serving *serve = g->options.serve;
+  bool keeps = serve && !serve->exact && !attrs->window && !ids;
   if (!keeps) return expanded(at, g, &of, in, ids, attrs);
   sl_apply_at(at, g, &sl_op_attention_latent, attrs, 4, in, 0, &o);
   return o;

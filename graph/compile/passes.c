@@ -8,6 +8,7 @@
 #include "graph/compile/inner.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
+#include "ops/attention_latent.h"
 #include "ops/leaves.h"
 #include "ops/ops.h"
 
@@ -130,9 +131,7 @@ static void count_rows(sl_graph *g) {
   for (int m = 0; m < sli_graph_means(g); m++) {
     sli_mean *mean = sli_graph_mean(g, m);
     const sli_node *maker = mean->tensor->producer;
-    if (!sli_is_mean(mean->tensor)) continue;
-    bool elements = maker->op == &sl_op_mean;
-    mean->rows = (elements ? sl_type_elements : sl_type_rows)(&maker->in_type[0]);
+    if (sli_is_mean(mean->tensor)) mean->rows = sli_mean_summands(maker);
   }
 }
 
@@ -140,6 +139,7 @@ static void count_rows(sl_graph *g) {
 static sl_status mark_sums(const compilation *c) {
   if (c->g->leaf) SLI_TRY(sli_positions_find(c->g));
   SLI_TRY(check_leaves(c->in));
+  c->g->fed = sli_fed_find(c->g);
   c->g->rows = sli_rows_find(c->g);
   count_rows(c->g);
   return SL_OK;
@@ -158,10 +158,23 @@ static sl_status refuse_limits(sl_graph *g) {
   return SL_OK;
 }
 
+/* Rejects attention to latents, which a server sums in another order than training. */
+static sl_status refuse_latents(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->op == &sl_op_attention_latent)
+      return sli_graph_fail_at(
+          g, g->nodes[i]->at, SL_E_UNSUPPORTED,
+          "numbers.exact: op %s (%s) attends to latents, in another order than training "
+          "(sl_serving.exact, sl_rollouts_options.exact)",
+          g->nodes[i]->name, g->nodes[i]->op->name);
+  return SL_OK;
+}
+
 static sl_status mark_exact(compilation *c) {
   const char *what = not_exact(c->in);
   if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not supported with %s", what);
   if (trains(c->in)) SLI_TRY(refuse_limits(c->g));
+  SLI_TRY(refuse_latents(c->g));
   if (trains(c->in)) SLI_TRY(mark_sums(c));
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
   return SL_OK;
@@ -255,6 +268,7 @@ static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o,
   bool exact = is_exact(c->in);
   sl_graph *served = o->make(o->ctx);
   if (!served) return sl_fail(SL_E_UNSUPPORTED, "rollouts: %s", sl_detail());
+  if (exact) SLI_TRY(refuse_latents(served));
   for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.exact = exact;
   SLI_TRY(sli_pass_serve(served));
   if (exact) SLI_TRY(sli_groups_set(served));

@@ -31,6 +31,7 @@ typedef struct use {
 
 typedef struct pass {
   sl_graph *g;
+  int64_t microbatches; /* exact: those that the gradients of means divide by */
   int nuses;
   size_t use_capacity;
   use *uses;
@@ -81,10 +82,16 @@ static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tens
     t->grad = grad;
     return SL_OK;
   }
+  bool sums = t->grad->type.dtype == SL_F64;
+  if (sums != (grad->type.dtype == SL_F64))
+    return sli_graph_fail_at(p->g, from->at, SL_E_UNSUPPORTED,
+                             "numbers.exact: the gradient of %s by op %s is one sum over all rows "
+                             "of a microbatch",
+                             t->name, from->name);
   const char *name = t->nsums++ ? sli_arena_format(&p->g->arena, "%s:%d:sum", t->name, t->nsums)
                                 : sli_arena_format(&p->g->arena, "%s:sum", t->name);
   sli_node *sum = NULL;
-  sl_status status = add_simple(p, from, &sl_op_add, name, NULL, SL_CLASS_B, 2,
+  sl_status status = add_simple(p, from, sums ? &sl_op_sum : &sl_op_add, name, NULL, SL_CLASS_B, 2,
                                 (sl_tensor *[]){t->grad, grad}, &sum);
   if (!status) t->grad = sum->out[0];
   return status;
@@ -141,38 +148,95 @@ static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker)
   return NULL;
 }
 
-/* Sums output o of a node, the gradient of an input, over the ticks of a step. Exact sums are in
- * f64, row by row or leaf by leaf. */
-static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
-  maker->accumulate_span |= 1u << o;
-  if (!sli_is_exact(p->g)) return SL_OK;
-  bool scatters = maker->op->scatters;
-  maker->attrs.leaves = maker->rule && !scatters ? leaf_inputs(p, from, maker) : 0;
-  bool one = p->g->options.microbatches == 1 && p->g->options.pieces == 1;
-  if (!scatters && !maker->attrs.leaves && one) return SL_OK; /* one sum anyway */
-  if (!scatters && (!maker->attrs.leaves || maker->op->located))
+static bool is_sum(const sl_tensor *t) { return t && t->type.dtype == SL_F64; }
+
+/* True if a step is a single tick, whose values are those of the step. */
+static bool is_one_tick(const sl_graph *g) {
+  return g->options.microbatches == 1 && g->options.pieces == 1;
+}
+
+/* Makes output o of a node a sum over rows in f64, row by row or leaf by leaf. */
+static sl_status sum_exactly(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
+  if (is_sum(maker->out[o])) return SL_OK; /* made of such sums */
+  uint32_t leaves = maker->rule ? leaf_inputs(p, from, maker) : 0;
+  bool scatters = leaves && sli_op_exact(maker->op)->scatters;
+  if (!leaves && is_one_tick(p->g)) return SL_OK; /* a value of the whole microbatch */
+  if (!scatters && (!leaves || maker->op->located))
     return refuse_sum(p, from, input, maker, "is one sum over all rows of a microbatch");
+  maker->attrs.leaves = scatters ? 0 : leaves;
   const char *bad = cut_leaves(p, from, maker);
   if (bad) return refuse_sum(p, from, input, maker, bad);
   maker->out_type[o].dtype = maker->out[o]->type.dtype = SL_F64;
   return SL_OK;
 }
 
+/* Sums output o of a node, the gradient of an input, over the ticks of a step. */
+static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
+  maker->accumulate_span |= 1u << o;
+  return sli_is_exact(p->g) ? sum_exactly(p, from, input, maker, o) : SL_OK;
+}
+
 /* Adds a copy that sums a parameter's gradient, if its op cannot sum in place. */
 static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
+  const sl_op *op = is_sum(grad) ? &sl_op_sum : &sl_op_copy;
   sli_node *copy = NULL;
-  sl_status status = add_simple(p, from, &sl_op_copy, name, NULL, SL_CLASS_W, 1, &grad, &copy);
+  sl_status status = add_simple(p, from, op, name, NULL, SL_CLASS_W, 1, &grad, &copy);
   if (status) return status;
   add_use(p, from, input, copy->out[0]);
   return sum_over_step(p, from, input, copy, 0);
+}
+
+/* ---- tensors of the step ----------------------------------------------------------
+ *
+ * A tensor that depends on parameters alone is the same in every tick, like a parameter. Its exact
+ * gradient is a sum over rows too, in f64, which flows on to the parameters through ops that only
+ * move and add numbers (sl_op_exact.moves). */
+
+static bool is_of_step(const pass *p, const sl_tensor *t) {
+  return sli_is_exact(p->g) && !p->g->fed[t->id];
+}
+
+/* True if an output of a node depends on data. */
+static bool reads_fed(const pass *p, const sli_node *n) {
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] && p->g->fed[n->out[o]->id]) return true;
+  return false;
+}
+
+static bool takes_sums(const sl_op *op) {
+  return sli_op_exact(op)->moves || sli_op_exact(op)->scatters;
+}
+
+/* Rounds the exact gradient of a tensor to f32 for a rule that cannot read sums, if a tick's sum is
+ * that of the step. */
+static sl_status round_sum(pass *p, const sli_node *n, sl_tensor *y) {
+  sl_graph *g = p->g;
+  if (!is_one_tick(g))
+    return sli_graph_fail_at(
+        g, n->at, SL_E_UNSUPPORTED,
+        "numbers.exact: op %s (%s) computes %s from parameters alone, and its gradient needs the "
+        "sum over the whole step: supported with one microbatch and without --pieces",
+        n->name, n->op->name, y->name);
+  const sl_attrs attrs = {.exact = true};
+  const char *name = sli_arena_format(&g->arena, "%s:rounded", y->grad->name);
+  sli_node *rounded = NULL;
+  sl_status status =
+      add_simple(p, n, &sl_op_to_f32, name, &attrs, SL_CLASS_B, 1, &y->grad, &rounded);
+  if (!status) y->grad = rounded->out[0];
+  return status;
 }
 
 /* Delivers a gradient to input i of a forward node. maker: the node that computes it, as output o,
  * for this use only; NULL if other uses read it too. */
 static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
                          int o) {
-  if (!param_of(from->in[i])) return contribute(p, from, from->in[i], grad);
+  if (!param_of(from->in[i])) {
+    sl_status status = is_of_step(p, from->in[i]) && maker && reads_fed(p, from)
+                           ? sum_exactly(p, from, i, maker, o)
+                           : SL_OK;
+    return status ? status : contribute(p, from, from->in[i], grad);
+  }
   if (!maker || !sli_bit(maker->op->accumulates, o)) return add_copied_use(p, from, i, grad);
   add_use(p, from, i, grad);
   return sum_over_step(p, from, i, maker, o);
@@ -211,12 +275,14 @@ static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule, sl_tenso
   return SL_CLASS_F;
 }
 
-static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_tensor **out) {
+static sl_status rule_argument(pass *p, const sli_node *n, const sl_op *op, sl_grad_arg arg,
+                               sl_tensor **out) {
   *out = NULL;
   if (arg.kind == SL_ARG_IN && arg.index < n->nin) *out = n->in[arg.index];
   if (arg.kind == SL_ARG_OUT) *out = n->out[arg.index];
   if (arg.kind != SL_ARG_DOUT) return SL_OK;
   sl_tensor *y = n->out[arg.index];
+  if (y->grad && is_sum(y->grad) && !takes_sums(op)) SLI_TRY(round_sum(p, n, y));
   if (y->grad) *out = y->grad;
   else {
     const char *name = sli_arena_format(&p->g->arena, "%s:zero", y->name);
@@ -251,7 +317,7 @@ static sl_status run_passthrough(pass *p, const sli_node *n, const sl_grad_rule 
 
 static bool fits_input(const sl_type *grad, const sl_type *in) {
   sl_type want = *in;
-  want.dtype = SL_F32;
+  want.dtype = sli_sum_dtype(grad);
   return sl_type_equal(grad, &want);
 }
 
@@ -275,7 +341,7 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
   int nin = sli_rule_arguments(rule, n->nin, n->nout);
   sl_tensor *in[nin + 1];
   for (int a = 0; a < nin; a++) {
-    sl_status status = rule_argument(p, n, argument(n, rule, a), &in[a]);
+    sl_status status = rule_argument(p, n, rule->op, argument(n, rule, a), &in[a]);
     if (status) return status;
   }
   const char *name = rule_name(g, n, rule);
@@ -284,6 +350,7 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
   node->at = n->at;
   node->rule = rule;
   node->about = n;
+  if (sli_is_exact(g)) node->attrs.rows = sli_mean_summands(n) * p->microbatches;
   if (sli_node_infer(node)) return misfit(g, n, rule->op, sl_detail());
   int ngradients = sli_rule_gradients(rule, n->nin);
   for (int j = 0; j < ngradients; j++) {
@@ -437,12 +504,30 @@ static sl_status check_goal(sl_graph *g) {
   return SL_OK;
 }
 
+/* True if a scalar is computed from parameters only through means over rows. */
+static bool is_of_means(const sl_tensor *t) {
+  if (!t->needs_grad || (t->producer && sli_mean_summands(t->producer))) return true;
+  if (!t->producer || t->type.ndim) return false;
+  for (int i = 0; i < t->producer->nin; i++)
+    if (t->producer->in[i] && !is_of_means(t->producer->in[i])) return false;
+  return true;
+}
+
+/* Adds the loss's gradient, a microbatch's weight in the step. If exact gradients of means divide
+ * by the rows of the whole step, the weight is 1, so that one rounding remains. */
+static sl_status add_seed(pass *p) {
+  sl_graph *g = p->g;
+  bool means = sli_is_exact(g) && is_of_means(g->loss.tensor);
+  p->microbatches = means ? g->options.microbatches : 1;
+  float weight = means ? 1 : 1.0f / (float)g->options.microbatches;
+  const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss.tensor->name);
+  return add_constant(p, g->loss.tensor->producer, g->loss.tensor, weight, name,
+                      &g->loss.tensor->grad);
+}
+
 static sl_status add_backward(pass *p, int nforward) {
   sl_graph *g = p->g;
-  const sli_node *last = g->loss.tensor->producer;
-  const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss.tensor->name);
-  sl_status status = add_constant(p, last, g->loss.tensor, 1.0f / (float)g->options.microbatches,
-                                  name, &g->loss.tensor->grad);
+  sl_status status = add_seed(p);
   for (int n = nforward - 1; n >= 0 && !status; n--) {
     status = differentiate(p, g->nodes[n]);
     if (!status) status = add_followers(g, g->nodes[n]);
@@ -472,6 +557,7 @@ sl_status sli_pass_gradients(sl_graph *g) {
   if (!status) status = check_goal(g);
   if (!status) status = add_backward(&p, nforward);
   if (!status) status = check_params(g, nforward);
+  if (!status && sli_is_exact(g)) status = sli_graph_check_sums(g);
   free(p.uses);
   if (status) return status;
   g->noutputs = 0; /* used by inference only */

@@ -31,6 +31,14 @@ bool sli_is_mean(const sl_tensor *t) {
   return t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
 }
 
+int64_t sli_mean_summands(const sli_node *n) {
+  switch (sli_op_exact(n->op)->mean) {
+  case SL_MEAN_ROWS: return sl_type_rows(&n->in_type[0]);
+  case SL_MEAN_ELEMENTS: return sl_type_elements(&n->in_type[0]);
+  default: return 0;
+  }
+}
+
 static void losses_place(pass *p, sli_node *n) {
   SLI_GROW(p->order, (size_t)p->count, p->capacity);
   p->order[p->count++] = n;

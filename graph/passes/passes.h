@@ -17,6 +17,9 @@ sl_status sli_pass_losses(sl_graph *g);
 /* Returns true if, when a microbatch is computed in parts, each part's tensor is a mean over the
  * rows of that part. */
 bool sli_is_mean(const sl_tensor *t);
+/* Returns the number of summands of a node's mean over a microbatch (sl_op_exact.mean), or 0 if the
+ * op does not declare them. */
+int64_t sli_mean_summands(const sli_node *n);
 
 /* Repeats key and value heads that several query heads share, before attention is sharded by heads
  * over `devices` devices; if there are enough heads, for `times_devices` times as many devices.
@@ -25,6 +28,10 @@ typedef struct sli_heads sli_heads;
 sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices);
 /* Undoes the pass; nothing may have been added to the graph since. */
 void sli_heads_undo(sl_graph *g, const sli_heads *before);
+
+/* Checks that every sum over rows of an exact graph has a declared order. SL_E_UNSUPPORTED names an
+ * op with another sum. Part of sli_pass_gradients. */
+sl_status sli_graph_check_sums(sl_graph *g);
 
 /* Moves the products of the classifier's gradient into the forward pass, for a vocabulary on all
  * stages with one barrier. Runs after the gradients. Fails with an error that names an op without

@@ -448,12 +448,13 @@ static const double *share_of(const sizing *s) {
   return share;
 }
 
-/* Resizes a constant to a piece, and scales it if it is the initial gradient of a mean. */
+/* Resizes a constant to a piece, and scales it if it is the initial gradient of a mean. Exact
+ * gradients of means divide by the rows of the whole step instead. */
 static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shapes) {
   sl_type *type = sli_arena_alloc(&s->g->arena, sizeof *type);
   *type = shapes->out[0];
   shapes->attrs.user = type;
-  if (n->like == s->g->loss.tensor && !s->g->loss.adds)
+  if (n->like == s->g->loss.tensor && !s->g->loss.adds && !s->g->loss.rows)
     shapes->attrs.value = (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }
 

@@ -332,17 +332,19 @@ static bool is_count(const sl_tensor *t) {
   return n && n->op == &sl_op_one_hot;
 }
 
-/* Rejects f32 sums of an exact graph along row axes, except counts. On other axes signatures add
- * only sums of groups (groups.c). */
+/* Rejects sums of an exact graph along row axes in f32, except counts, and of values of the forward
+ * pass. On other axes signatures add only sums of groups (groups.c). */
 static sl_status want_exact(const sli_boxing *b) {
   const sl_tensor *of = b->from->of;
   const sli_array *subject = b->x->arrays[b->x->shaped[of->id]];
   bool gradient = subject && subject->of->param;
-  if (!sli_is_exact(b->x->g) || of->type.dtype != SL_F32 || is_count(of)) return SL_OK;
+  bool forward = of->producer && sli_is_forward(of->producer);
+  bool rounded = of->type.dtype == SL_F32 || (of->type.dtype == SL_F64 && forward);
+  if (!sli_is_exact(b->x->g) || !rounded || is_count(of)) return SL_OK;
   if (!gradient && !(b->along & sli_grid_rows())) return SL_OK;
   return sli_graph_fail_at(b->x->g, of->at, SL_E_UNSUPPORTED,
-                           "numbers.exact: devices would sum %s in f32, in the order of the grid",
-                           of->name);
+                           "numbers.exact: devices would sum %s in %s, in the order of the grid",
+                           of->name, sl_dtype_name(of->type.dtype));
 }
 
 static sl_status box_along(sli_boxing *b, sli_moment at) {

@@ -119,7 +119,8 @@ static void sum_in_f64(const sli_expansion *x, sli_node *n, int o) {
 /* Checks that a device has whole groups of an exact sum, whose dim may be split by several axes. */
 static sl_status want_groups(const sli_expansion *x, const sli_node *n) {
   int64_t steps = n->nin ? sl_type_last(&n->in_type[0]) : 0;
-  if (!sli_is_exact(x->g) || !n->op->groups || steps % n->attrs.chunk == 0) return SL_OK;
+  if (!sli_is_exact(x->g) || !sli_op_exact(n->op)->groups || steps % n->attrs.chunk == 0)
+    return SL_OK;
   return sli_graph_fail_at(
       x->g, n->at, SL_E_UNSUPPORTED,
       "numbers.exact: op %s (%s) sums over groups of %lld numbers, but the grid leaves %lld to a "
@@ -459,7 +460,7 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
  * zeros. */
 static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
-  bool seed = n->like == x->g->loss.tensor;
+  bool seed = n->like == x->g->loss.tensor && !x->g->loss.rows; /* exact means divide by all rows */
   sli_layout like = sli_rows_layout(x, &x->arrays[n->like->id]->lies);
   for (int a = 0; a < SLI_AXES; a++)
     lies.axis[a] = like.axis[a].kind == SL_SPLIT ? like.axis[a] : broadcast;

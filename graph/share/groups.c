@@ -52,7 +52,7 @@ sl_status sli_groups_set(sl_graph *g) {
   if (status) return status;
   for (int i = 0; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];
-    if (!n->op->groups) continue;
+    if (!sli_op_exact(n->op)->groups) continue;
     const sli_dim *d = last_dim(dims, subject_of(n));
     set(&n->attrs, d);
     for (int v = 0; v < g->nvariants && n->shapes; v++) set(&n->shapes[v].attrs, d);
@@ -72,8 +72,8 @@ static bool has_groups(const sli_dim *dims, const sl_tensor *t, int size) {
  * zero. */
 static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
   sl_sbp in = sli_signature_in(s, 0);
-  bool groups = n->op->groups && in.kind == SL_SPLIT && in.dim + 1 == n->in_type[0].ndim &&
-                has_groups(dims, n->in[0], size);
+  bool groups = sli_op_exact(n->op)->groups && in.kind == SL_SPLIT &&
+                in.dim + 1 == n->in_type[0].ndim && has_groups(dims, n->in[0], size);
   for (int o = 0; o < n->nout; o++) {
     if (sli_signature_out(s, o).kind != SL_PARTIAL) continue;
     if (n->op != &sl_op_embedding && !groups) return false;
@@ -85,28 +85,36 @@ static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signat
  * are sums of leaves. */
 static bool adds_gradient(const sli_dim *dims, const sli_node *n, int i, int size) {
   const sl_tensor *t = n->in[i];
-  return t->param || !t->needs_grad || (n->op->groups && !i && has_groups(dims, n->out[0], size));
+  return t->param || !t->needs_grad ||
+         (sli_op_exact(n->op)->groups && !i && has_groups(dims, n->out[0], size));
 }
 
-/* True if a split cuts leaves over whose rows a parameter gradient sums. */
-static bool cuts_leaves(const sli_node *n, sl_sbp sbp, int i) {
-  bool sums = false;
-  for (int p = 0; p < n->nin; p++) sums |= n->in[p] && n->in[p]->param && n->in[p]->needs_grad;
-  return sums && !n->in[i]->param && sbp.kind == SL_SPLIT && sbp.dim &&
-         sbp.dim < sli_row_dims(&n->in_type[i]);
+/* True if a split of input i cuts a sum of a parameter's gradient: over rows within a leaf, or over
+ * columns along which devices have all of the parameter. */
+static bool cuts_sums(const sli_node *n, const sl_signature *s, int i) {
+  sl_sbp sbp = sli_signature_in(s, i);
+  bool rows = false, columns = false;
+  for (int p = 0; p < n->nin; p++) {
+    if (!n->in[p] || !n->in[p]->param || !n->in[p]->needs_grad) continue;
+    rows = true;
+    columns |= sli_signature_in(s, p).kind == SL_BROADCAST;
+  }
+  if (!rows || n->in[i]->param || sbp.kind != SL_SPLIT || !sbp.dim) return false;
+  return columns || sbp.dim < sli_row_dims(&n->in_type[i]);
 }
 
 bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
   if (sli_is_repeated(s)) return true;
-  if (s->local && !(n->op->groups && has_groups(dims, n->in[0], size))) return false;
+  if (s->local && !(sli_op_exact(n->op)->groups && has_groups(dims, n->in[0], size))) return false;
   if (!adds_outputs(dims, n, s, size)) return false;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
     sl_sbp sbp = sli_signature_in(s, i);
-    bool optional = n->op->groups && i >= n->op->min_in; /* a bias, which only one device adds */
+    bool optional =
+        sli_op_exact(n->op)->groups && i >= n->op->min_in; /* a bias, which only one device adds */
     if (sbp.kind == SL_PARTIAL && !optional) return false;
     if (sbp.kind == SL_BROADCAST && !adds_gradient(dims, n, i, size)) return false;
-    if (cuts_leaves(n, sbp, i)) return false;
+    if (cuts_sums(n, s, i)) return false;
   }
   return true;
 }

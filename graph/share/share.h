@@ -196,8 +196,11 @@ const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);
  * have equally many rows: (R-1)/R^2 (all-to-all). */
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
-/* Returns [ntensors] whether dim 0 of each tensor is the data rows; allocated in the arena. */
+/* Returns [ntensors] whether dim 0 of each tensor is the data rows; allocated in the arena. Reads
+ * g->fed. */
 const bool *sli_rows_find(sl_graph *g);
+/* Returns [ntensors] whether each tensor depends on data or random numbers. */
+const bool *sli_fed_find(sl_graph *g);
 
 /* Sets the groups in which matrix products are summed, forward and backward (attrs.chunk,
  * attrs.part). */

@@ -79,6 +79,8 @@ typedef struct sl_serving {
   int32_t sink;
   int64_t pages; /* pages of the KV cache in every stage; read by sl_lower */
   sl_dtype kv;   /* type of the KV cache in memory: SL_F32 or SL_BF16 */
+  bool exact;    /* attends in the order of training (docs/exact.md): keys and values of latents are
+                    computed and stored */
   bool stateful; /* set by sl_lower: some op keeps states (sl_op.slots) */
   int kept;      /* state slots in addition to one per sequence, for cached prefixes; read by
                     sl_lower */

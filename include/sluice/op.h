@@ -191,7 +191,8 @@ typedef struct sl_attrs {
    * after every `leaf` positions of dim 1. */
   uint32_t leaves, positions;
   int64_t leaf;
-  int64_t rows; /* pack: rows of x in the products that will read the weight */
+  int64_t rows; /* pack: rows of x in the products that will read the weight; exact gradients of
+                   means: the rows (sl_op_exact.mean) of a whole step, set by the graph */
   /* Start of the part within the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
    * indexed dim; position, position_w, rotary, rotary_b: first position (added to the tick's);
@@ -399,6 +400,9 @@ typedef struct sl_signature {
   const struct sl_op *local, *joined;
 } sl_signature;
 
+/* Summands of a mean: each row of input 0 is one, or each element. */
+typedef enum sl_exact_mean { SL_MEAN_NONE, SL_MEAN_ROWS, SL_MEAN_ELEMENTS } sl_exact_mean;
+
 /* Number of leading outputs that sl_op.in_place covers. */
 enum { SL_IN_PLACE_OUTPUTS = 2 };
 
@@ -423,6 +427,20 @@ typedef struct sl_kernel {
 
 /* Kernel list, for sl_op.kernels, of an op with one CPU function. C only. */
 #define SL_CPU_KERNEL(function) ((const sl_kernel[]){{.backend = "cpu", .run = (function)}, {0}})
+
+/* How exact calls (attrs.exact) order their sums. A row's results depend on that row alone, as
+ * sl_op.pieces promises; this record declares the sums over rows and the sums that devices share.
+ * A plan with any other sum over rows is refused (docs/exact.md). */
+typedef struct sl_op_exact {
+  bool groups;   /* sums along the last dim of input 0, in the groups of attrs.chunk */
+  bool scatters; /* adds rows of an input to rows of output 0: rounds each row and adds in f64. The
+                    gradient among its inputs may be such a sum itself, in f64 */
+  bool moves;    /* a backward op that moves numbers of a gradient, or adds some of them: takes and
+                    gives sums over rows, in f64 */
+  bool by_leaf;  /* cuts its rows into leaves (attrs.leaves) itself */
+  bool rounds;   /* output 0 is a scalar in f64: rounds the summand of each row and adds in f64 */
+  sl_exact_mean mean; /* output 0 is a mean over rows; its gradient divides by attrs.rows */
+} sl_op_exact;
 
 typedef struct sl_op {
   const char *name;   /* "linear"; unique in the table */
@@ -511,10 +529,7 @@ typedef struct sl_op {
   bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
   bool slots; /* a served op: attrs.count is the number of slots (batch.h), not of pages. Sequences
                  keep states in slots, so they cannot begin after pages filled by other sequences */
-  bool scatters; /* adds rows of an input to rows of output 0: exact calls round each row and add in
-                    f64 */
-  bool groups;   /* exact calls sum along the last dim of input 0 in the groups of attrs.chunk */
-  bool by_leaf;  /* exact calls cut their rows into leaves (attrs.leaves) themselves */
+  const sl_op_exact *exact; /* how exact calls sum; NULL: no sum over rows has a declared order */
   /* Op that replaces this one when sequences are cut. It has the same inputs and first outputs, and
    * may have further outputs. NULL: the op itself. */
   const struct sl_op *pieced;

@@ -90,6 +90,7 @@ typedef struct sl_rollouts_options {
   bool all_positions; /* computes logits of all positions, as numbers.leaf requires; otherwise only
                          of positions that can belong to an answer, in each device's part of a
                          sequence */
+  bool exact;         /* samples with the numbers of training with numbers.exact */
   int group;          /* answers per prompt [8; 1 with a teacher] */
   const sl_prompt *prompts; /* [nprompts] */
   int64_t nprompts;

@@ -4,9 +4,7 @@
  * 1 / (1 + e^(t - l)), and the lse is log(e^l + e^t). With both, the backward pass of plain
  * attention gives the gradients of q, k and v; the gradient of a sink is -e^(t - lse) dO . O. */
 #include <math.h>
-#include <string.h>
 
-#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served_attention.h"
@@ -126,45 +124,6 @@ static void sinks_b_cpu(const sl_call *call) {
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
-/* Widens SL_PAGE bf16 numbers of a page. */
-static void widen(const uint16_t *from, float *to) {
-  for (int i = 0; i < SL_PAGE; i++) to[i] = sli_bf16_value(from[i]);
-}
-
-/* Computes a query's scores with the keys of a page, K^T [dim, SL_PAGE]. */
-static void score_page(const sli_served_attention *a, const float *q, int64_t at, float *s) {
-  memset(s, 0, SL_PAGE * sizeof *s);
-  for (int64_t d = 0; d < a->dim; d++) {
-    float wide[SL_PAGE], x = q[d] * a->scale;
-    const float *k = (const float *)a->pages + at + d * SL_PAGE;
-    if (a->bf16) widen((const uint16_t *)a->pages + at + d * SL_PAGE, wide), k = wide;
-    for (int j = 0; j < SL_PAGE; j++) s[j] += x * k[j];
-  }
-}
-
-/* Adds scores [first, end) of a page to a sum relative to *top. */
-static void add_scores(const float *s, int64_t first, int64_t end, float *top, float *total) {
-  float most = *top;
-  for (int64_t j = first; j < end; j++) most = s[j] > most ? s[j] : most;
-  *total *= expf(*top - most);
-  for (int64_t j = first; j < end; j++) *total += expf(s[j] - most);
-  *top = most;
-}
-
-/* Returns the log of the sum of a query's exponentials over the pages of its sequence. */
-static float served_lse(const sli_served_attention *a, int64_t row, int64_t h) {
-  const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[row]);
-  const float *q = a->q + row * a->q_row + h * a->dim;
-  int64_t position = sl_batch_position(a->batch)[row], kv = h / (a->heads / a->kv_heads);
-  int64_t begin = position > a->behind ? position - a->behind : 0;
-  float top = -INFINITY, total = 0, s[SL_PAGE];
-  for (int64_t k0 = position / SL_PAGE * SL_PAGE; k0 + SL_PAGE > begin && k0 >= 0; k0 -= SL_PAGE) {
-    score_page(a, q, (table[k0 / SL_PAGE] * a->kv_heads + kv) * sli_page_numbers(a->dim), s);
-    add_scores(s, begin > k0 ? begin - k0 : 0, SLI_MIN(position + 1 - k0, SL_PAGE), &top, &total);
-  }
-  return top + logf(total);
-}
-
 typedef struct served_sinks {
   sli_served_attention a;
   const float *sinks; /* [rows, heads] */
@@ -174,10 +133,21 @@ typedef struct served_sinks {
 static void served_chunk(void *arg, int i) {
   const served_sinks *s = arg;
   for (int64_t h = 0; h < s->a.heads; h++) {
-    float part = part_of(served_lse(&s->a, i, h), s->sinks[i * s->a.heads + h]);
+    int64_t at = i * s->a.heads + h;
+    float part = part_of(s->a.lse[at], s->sinks[at]);
     float *o = s->a.out + i * s->a.o_row + h * s->a.dim;
     for (int64_t d = 0; d < s->a.dim; d++) o[d] *= part;
   }
+}
+
+/* Returns the bytes of the runs, which come first in the scratch. */
+static size_t runs_bytes(const sl_call *call) {
+  return (sli_served_scratch(call, 1) + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
+static size_t served_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return runs_bytes(call) + sl_type_bytes(&call->in_type[3]);
 }
 
 static void served_cpu(const sl_call *call) {
@@ -185,7 +155,8 @@ static void served_cpu(const sl_call *call) {
                           .k = call->in[1],
                           .v = call->in[2],
                           .q_row = call->in_type[0].dim[2],
-                          .kv_row = call->in_type[1].dim[2]},
+                          .kv_row = call->in_type[1].dim[2],
+                          .lse = (float *)((char *)call->scratch + runs_bytes(call))},
                     .sinks = call->in[3]};
   sli_served_attend(call, &s.a);
   sl_team_for(call->team, s.a.batch->rows, served_chunk, &s);
@@ -197,4 +168,4 @@ const sl_kernel sli_cpu_attention_sinks = {
 const sl_kernel sli_cpu_attention_sinks_b = {.backend = "cpu", .run = sinks_b_cpu};
 
 const sl_kernel sli_cpu_attention_sinks_served = {
-    .backend = "cpu", .run = served_cpu, .scratch = sli_served_scratch};
+    .backend = "cpu", .run = served_cpu, .scratch = served_scratch};

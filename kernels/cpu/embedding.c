@@ -27,32 +27,35 @@ static void sum_into_table(const sl_call *call, sli_chunk_fn *add) {
   sli_for_columns(call, &call->out_type[0], add);
 }
 
-/* Adds some columns of a row to a table row in f64, exactly. */
-static void add_exactly(double *to, const float *row, sli_range columns) {
-  for (int64_t c = columns.begin; c < columns.end; c++) to[c] += sli_leaf_round(row[c]);
+/* Adds some columns of a row, number `row` of dy, to a table row in f64, exactly. The rows of dy
+ * may be exact sums themselves. */
+static void add_exactly(double *to, const sl_type *type, const void *dy, int64_t row,
+                        sli_range columns) {
+  int64_t at = row * sl_type_last(type);
+  bool sums = type->dtype == SL_F64;
+  for (int64_t c = columns.begin; c < columns.end; c++)
+    to[c] += sums ? ((const double *)dy)[at + c] : sli_leaf_round(((const float *)dy)[at + c]);
 }
 
 static void embedding_w_exact_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const int32_t *ids = call->in[0];
-  const float *dy = call->in[1];
   int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
   sli_range columns = sli_columns(&call->out_type[0], i);
   for (int64_t r = 0; r < sl_type_elements(&call->in_type[0]); r++) {
     int64_t id = ids[r] - call->attrs->first;
     if (id >= 0 && id < vocab)
-      add_exactly((double *)call->out[0] + id * width, dy + r * width, columns);
+      add_exactly((double *)call->out[0] + id * width, &call->in_type[1], call->in[1], r, columns);
   }
 }
 
 static void position_w_exact_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *dy = call->in[0];
   int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
   sli_range columns = sli_columns(&call->out_type[0], i);
   for (int64_t r = 0; r < sl_type_rows(&call->in_type[0]); r++)
-    add_exactly((double *)call->out[0] + sli_position(call, r % length) * width, dy + r * width,
-                columns);
+    add_exactly((double *)call->out[0] + sli_position(call, r % length) * width, &call->in_type[0],
+                call->in[0], r, columns);
 }
 
 static bool is_exact_sum(const sl_call *call) { return call->out_type[0].dtype == SL_F64; }

@@ -110,7 +110,24 @@ static void add_all(const sl_call *call, adding *a) {
   sl_team_for(call->team, sli_chunk_count(a->by.outer * a->by.inner, a->block), add_chunk, a);
 }
 
+/* Adds exact sums, in f64. */
+static void gather_b_sums(const sl_call *call) {
+  const sli_indexing x = sli_indexing_of(call->attrs, &call->out_type[0], &call->in_type[0]);
+  const int32_t *index = call->in[0];
+  const double *dy = call->in[1];
+  double *dx = call->out[0];
+  if (!sli_accumulates(call, 0)) memset(dx, 0, sl_type_bytes(&call->out_type[0]));
+  for (int64_t e = 0; e < x.outer * x.m * x.inner; e++) {
+    int64_t id = index[sli_permutation_from(&x.index, e)] - x.first, c = e % x.inner;
+    if (id >= 0 && id < x.n) dx[(e / x.inner / x.m * x.n + id) * x.inner + c] += dy[e];
+  }
+}
+
 static void gather_b_cpu(const sl_call *call) {
+  if (call->in_type[1].dtype == SL_F64) {
+    gather_b_sums(call);
+    return;
+  }
   adding a = {.by = sli_indexing_of(call->attrs, &call->out_type[0], &call->in_type[0]),
               .index = call->in[0],
               .src = call->in[1],

@@ -107,9 +107,13 @@ static void softmax_rescale_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->softmax_rescale);
 }
 
+/* An exact gradient keeps its value: the gradient of the mean divides by the rows of the whole
+ * step. */
 static void share_cpu(const sl_call *call) {
   const double share = call->attrs->user ? *(const double *)call->attrs->user : 1;
-  if (call->in_type[0].dtype == SL_F64)
+  if (call->attrs->exact && call->in_type[0].dtype == SL_F32)
+    *(float *)call->out[0] = *(const float *)call->in[0];
+  else if (call->in_type[0].dtype == SL_F64)
     *(double *)call->out[0] = share * *(const double *)call->in[0];
   else *(float *)call->out[0] = (float)(share * (double)*(const float *)call->in[0]);
 }
@@ -119,10 +123,23 @@ static size_t mse_scratch(const sl_call *call, int threads) {
   return (size_t)sli_element_chunks(&call->in_type[0]) * sizeof(double);
 }
 
+/* Adds multiples of 2^-30, so that the sum does not depend on the order. */
+static void mse_exact_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *y = call->in[0], *t = call->in[1];
+  double *partial = call->scratch, total = 0;
+  sli_range r = sli_elements(&call->in_type[0], i);
+  for (int64_t e = r.begin; e < r.end; e++) {
+    double off = (double)(y[e] - t[e]);
+    total += sli_loss_round(off * off);
+  }
+  partial[i] = total;
+}
+
 static void mse_cpu(const sl_call *call) {
   const sl_type *y = &call->in_type[0];
   double *loss = call->out[0];
-  sli_for_elements(call, y, sli_cpu()->mse);
+  sli_for_elements(call, y, call->attrs->exact ? mse_exact_chunk : sli_cpu()->mse);
   if (loss) *loss = add_up(call->scratch, sli_element_chunks(y)) / (double)sl_type_elements(y);
 }
 

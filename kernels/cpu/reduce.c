@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of sum, mean and maximum along dims: attrs.axes has a bit for each. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
@@ -74,13 +75,39 @@ static void mean_cpu(const sl_call *call) {
 
 static void mean_b_cpu(const sl_call *call) {
   const sl_type *x = &call->in_type[0], scalar = SL_SCALAR(SL_F32);
-  fold_first(call, x, &scalar, call->in[1], x, 1 / (float)sl_type_elements(x));
+  int64_t rows = call->attrs->rows;
+  float each = rows ? (float)((double)*(const float *)call->in[1] / (double)rows) : 0;
+  fold_first(call, x, &scalar, rows ? &each : call->in[1], x,
+             rows ? 1 : 1 / (float)sl_type_elements(x));
 }
 
 /* ---- gradient of broadcasting ----------------------------------------------------------- */
 
+/* Returns the place in an array that broadcasts to `whole` of the whole's element number `at`. */
+static int64_t narrowed(const sl_type *whole, const sl_type *part, int64_t at) {
+  int64_t place = 0, step = 1;
+  for (int d = part->ndim - 1, w = whole->ndim - 1; d >= 0; at /= whole->dim[w--], d--) {
+    if (part->dim[d] > 1) place += at % whole->dim[w] * step;
+    step *= part->dim[d];
+  }
+  return place;
+}
+
+/* Adds exact sums, in f64. */
+static void expand_b_sums(const sl_call *call) {
+  const sl_type *dy = &call->in_type[0], *dx = &call->out_type[0];
+  const double *from = call->in[0];
+  double *to = call->out[0];
+  if (!sli_accumulates(call, 0)) memset(to, 0, sl_type_bytes(dx));
+  for (int64_t e = 0; e < sl_type_elements(dy); e++) to[narrowed(dy, dx, e)] += from[e];
+}
+
 static void expand_b_cpu(const sl_call *call) {
   const sl_type *dy = &call->in_type[0];
+  if (dy->dtype == SL_F64) {
+    expand_b_sums(call);
+    return;
+  }
   fold_first(call, dy, dy, call->in[0], &call->out_type[0], 1);
 }
 

@@ -70,7 +70,7 @@ typedef struct sli_served_attention {
   } dual;
   const float *q, *k, *v;       /* row 0 of each */
   int64_t q_row, kv_row, o_row; /* row strides */
-  float *out;
+  float *out, *lse;             /* lse [rows, heads], or NULL */
   void *pages;
   bool bf16;
   const sli_run *runs;

@@ -117,7 +117,8 @@ class Rollouts:
             out += tokens
         return out
 
-    def _make(self, model: Any, training: Any, microbatches: int, seed: int, parallel: Mapping[str, int]) -> None:
+    def _make(self, model: Any, training: Any, microbatches: int, seed: int, parallel: Mapping[str, int],
+              exact: bool) -> None:
         """Creates the rollouts of a run."""
         if not isinstance(model, Model):
             raise TypeError("rollouts are of a shipped model, which has a session, not of %r" % (model,))
@@ -131,7 +132,7 @@ class Rollouts:
         devices = parallel.get("data", 1) * parallel.get("tensor", 1) * parallel.get("sequence", 1)
         given = dict(self.settings, model=model.model, args=model.args, training=training, batch=batch,
                      microbatches=microbatches, stages=parallel.get("stages", 1), devices=min(devices, batch), seed=seed,
-                     sequence=parallel.get("sequence", 1),
+                     sequence=parallel.get("sequence", 1), exact=exact,
                      prompts=rows, nprompts=len(rows), stop=sorted(self.ends) or None, nstop=len(self.ends),
                      rewarded=c.weakly(self._rewarded))
         if self.reward is not None:

@@ -616,7 +616,8 @@ class Run:
         given = self.lower_options
         parallel = {name: int(given.get(keyword) or 1) for name, keyword in
                     (("data", "data_parallel"), ("tensor", "tensor"), ("sequence", "sequence"), ("stages", "stages"))}
-        self.rollouts._make(self.model, self.training, self.graph_options["microbatches"], self.seed, parallel)
+        self.rollouts._make(self.model, self.training, self.graph_options["microbatches"], self.seed, parallel,
+                            bool(given.get("exact")))
         self.graph_options["objective"] = lib.sl_rollouts_objective(self.rollouts.pointer)
         options.rollouts = lib.sl_rollouts_lower(self.rollouts.pointer)[0]
 

@@ -126,6 +126,12 @@ static void log_probability_b_chunk(void *arg, int i) {
                  dlogits + r * vocab);
 }
 
+/* Returns the gradient of a mean over `count` rows or elements with respect to one of them: in
+ * exact calls over those of the whole step, rounded once. */
+static inline float mean_gradient(const sl_attrs *attrs, float dloss, int64_t count) {
+  return attrs->rows ? (float)((double)dloss / (double)attrs->rows) : dloss / (float)count;
+}
+
 static void cross_entropy_b_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *logits = call->in[0];                    /* [R, V] */
@@ -133,7 +139,7 @@ static void cross_entropy_b_chunk(void *arg, int i) {
   const float *lse = call->in[2], *dloss = call->in[3]; /* [R], scalar */
   float *dlogits = call->out[0];                        /* [R, V] */
   int64_t vocab = sl_type_last(&call->in_type[0]);
-  float scale = *dloss / (float)sl_type_rows(&call->in_type[0]);
+  float scale = mean_gradient(call->attrs, *dloss, sl_type_rows(&call->in_type[0]));
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++)
     row_gradient(logits + r * vocab, vocab, lse[r], scale, targets[r] - call->attrs->first,
@@ -215,6 +221,6 @@ static void mse_b_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *y = call->in[0], *t = call->in[1], *dloss = call->in[2];
   float *dy = call->out[0];
-  float scale = 2.0f * *dloss / (float)sl_type_elements(&call->in_type[0]);
+  float scale = mean_gradient(call->attrs, 2.0f * *dloss, sl_type_elements(&call->in_type[0]));
   FOR_EACH(call, i, at, n) store(dy + at, (load(y + at, n) - load(t + at, n)) * scale, n);
 }

@@ -307,6 +307,7 @@ static void end_query(const sli_served_attention *a, int64_t row, int64_t head,
                       const served_query *x) {
   float *o = a->out + row * a->o_row + head * a->dim, by = 1 / x->total[0];
   for (int64_t d = 0; d < a->dim; d += LANES) store(o + d, loadu(x->acc + d) * by, a->dim - d);
+  if (a->lse) a->lse[row * a->heads + head] = x->top + logf(x->total[0]);
 }
 
 /* Attends for some query heads of a run that share a KV head. */

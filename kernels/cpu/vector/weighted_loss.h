@@ -41,9 +41,10 @@ static void weighted_cross_entropy_chunk(void *arg, int i) {
       float m = row_max(x, vocab);
       bool known = targets[r] >= 0 && targets[r] < vocab;
       l = m + logf(row_exp_sum(x, vocab, m));
-      total += known ? (double)sli_weight_all(&w, targets[r], all) * (double)l -
-                           row_taken(&w, x, 0, vocab, targets[r])
-                     : (double)NAN;
+      double loss = known ? (double)sli_weight_all(&w, targets[r], all) * (double)l -
+                                row_taken(&w, x, 0, vocab, targets[r])
+                          : (double)NAN;
+      total += call->attrs->exact ? sli_loss_round(loss) : loss;
     }
     if (lse) lse[r] = l;
   }

@@ -199,6 +199,7 @@ static sl_status make_rollouts(settings *s, rl *x) {
       .devices = devices_of(&s->lower.parallel, batch),
       .sequence = s->lower.parallel.sequence,
       .all_positions = s->lower.numbers.leaf > 0,
+      .exact = s->lower.numbers.exact,
       .prompts = x->prompts.tokens,
       .nprompts = x->prompts.count,
       .shuffle = s->data.shuffle,
