@@ -87,6 +87,29 @@ try mixtral-unbalanced mixtral "${moe[@]}" --aux-loss 0 --top-k 3
 try mixtral-leaves mixtral --layers 2 --width 32 "${long[@]}" --aux-loss 0 --experts 9
 try digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
 
+# Batches with odd factors, on odd numbers of devices and microbatches: one rounding of the loss's gradient.
+odd() { # NAME GRID... -- MODEL...
+  local name=$1 grids=() grid
+  shift
+  while [[ $1 != -- ]]; do grids+=("$1") && shift; done
+  shift
+  ends 0 "$actorrun" --quiet --exact --steps 2 --certify "$name.jsonl" "$@"
+  for grid in "${grids[@]}"; do
+    # shellcheck disable=SC2086
+    ends 0 "$actorrun" --quiet --exact --steps 2 $grid --recheck "$name.jsonl" "$@"
+  done
+}
+small=(--layers 1 --width 24 --heads 3 --context 20 --data "$data")
+odd five "--data-parallel 2" "--data-parallel 5" "--microbatches 5" -- gpt "${small[@]}" --batch 5
+odd seven "--microbatches 7" "--data-parallel 3 --shard parameters" -- gpt "${small[@]}" --batch 7
+odd experts "--data-parallel 3" "--data-parallel 3 --expert-parallel 3" -- mixtral "${small[@]}" --batch 8 --z-loss 0.01
+odd rows "--microbatches 3" "--microbatches 3 --stages 2" -- deepseek --layers 1 --width 24 --heads 3 --context 20 --latent 8 \
+  --nope-dim 8 --rope-dim 4 --value-dim 6 --dense-layers 0 --experts 3 --expert-ffn 24 --aux-loss 0 --batch 3 --data "$data"
+tar -xzf "$reference/pytorch/gpt2.tar.gz"
+tar -xzf "$reference/pytorch/whisper.tar.gz"
+odd gpt2 "--microbatches 2" "--microbatches 4" "--data-parallel 2" -- gpt2/model.pt2 --input ids=gpt2/ids.npy --input labels=gpt2/labels.npy
+odd whisper "--microbatches 2" -- whisper/model.pt2 --input features=whisper/features.npy --input labels=whisper/labels.npy
+
 # A run that resumes on other grids has the numbers of an uninterrupted run.
 ends 0 "$actorrun" --quiet --exact --steps 1 --checkpoint kept --every 1 --data-parallel 4 "${gpt[@]}"
 ends 0 "$actorrun" --quiet --exact --steps 2 --checkpoint kept --every 1 --resume --resume-with microbatches --stages 3 --microbatches 2 "${gpt[@]}"

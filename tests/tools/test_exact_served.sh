@@ -33,6 +33,8 @@ hybrid=(hybrid --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 144 --spikes 3
 sinks=(hybrid --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 144 --side-by-side --gates keys --window 20 --sink-tokens 70)
 dual=(llama --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 80
   --rope dual-chunk:chunk_size=96,local_size=32,original_max_position_embeddings=80)
+oss=(gpt-oss --layers 2 --width 48 --heads 6 --kv-heads 2 --experts 4 --expert-ffn 32)
+latents=(deepseek --layers 2 --width 48 --heads 6 --latent 16 --nope-dim 8 --rope-dim 4 --value-dim 10 --experts 4 --expert-ffn 32)
 shape=(--vocab 128 --context "$context")
 tight=(--stages 2 --rows 24 --sequences 6 --report served.json)
 
@@ -43,12 +45,12 @@ compared() {
   ends 0 "$actorrun" --quiet --steps 1 --logprobs told.jsonl "$@" --batch $rows --data tokens.u16
   ends "$want" python3 "$both" compare answers.json told.jsonl "$in_front"
 }
-for name in gpt llama hybrid sinks dual; do
+for name in gpt llama hybrid sinks dual oss latents; do
   declare -n model=$name
   in_front=0 pages=4 grids=("--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full")
   case $name in
     sinks) in_front=70 pages=6 ;;
-    dual) ;;
+    dual | oss | latents) ;;
     *) grids+=("--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters"
       "--stages 2 --vocab-parallel --microbatches 2") ;;
   esac
