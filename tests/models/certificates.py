@@ -21,6 +21,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -221,6 +222,11 @@ class Judge:
             print(f"\n{label}: {what}\n  actorrun --exact {shlex.join(first)}\n  actorrun --exact {shlex.join(words)}\n  "
                   + said.strip().replace("\n", "\n  ")[-600:], flush=True)
 
+    def tell(self, seed):
+        print(f"seed {seed}: " + ", ".join(f"{n} {kind}" for kind, n in self.ends.most_common()))
+        for why, n in self.reasons.most_common():
+            print(f"  {n:4} refused: {why}", flush=True)
+
     def judge(self, seed, number, draw, every):
         draw.model()
         folder = os.path.join(self.work, f"{seed}-{number}")
@@ -274,6 +280,12 @@ def main():
     with open(os.path.join(work, "prompts.txt"), "w", encoding="ascii") as file:
         file.write("a mill\nthe stone\nriver\nunder it\nslowly\nturns\nx\n")
     judge = Judge(work, [int(x) for x in how.levels.split(",")])
+
+    def stop(*_):
+        judge.tell(how.seed)
+        os._exit(judge.failures > 0)
+
+    signal.signal(signal.SIGTERM, stop)
     numbers = range(how.count) if how.only is None else [how.only]
     try:
         with concurrent.futures.ThreadPoolExecutor(how.jobs) as pool:
@@ -282,9 +294,7 @@ def main():
                 job.result()
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"seed {how.seed}: " + ", ".join(f"{n} {kind}" for kind, n in judge.ends.most_common()))
-    for why, n in judge.reasons.most_common():
-        print(f"  {n:4} refused: {why}")
+    judge.tell(how.seed)
     sys.exit(judge.failures > 0)
 
 
