@@ -119,8 +119,7 @@ static sl_tensor *length_along(sli_import *m, sl_tensor *x, int dim, bool keep) 
   return sli_pt_function(m, SLI_FUNCTION_length, sum);
 }
 
-/* Numbers above 0, with gradient 1 at 0. */
-static sl_tensor *positive(sli_import *m, sl_tensor *x) { return CLAMP(x, 0, INFINITY); }
+static sl_tensor *positive(sli_import *m, sl_tensor *x) { return ONE(relu, x); }
 
 /* Returns y where the target has a value, else 0. */
 static sl_tensor *where_is(sli_import *m, sl_tensor *t, double value, sl_tensor *y) {

@@ -113,10 +113,6 @@ static sl_tensor *integer(sli_import *m, const sl_tensor *like, int64_t v) {
   return sl_constant_at(m->at, m->g, type, of, NULL);
 }
 
-sl_tensor *sli_pt_integer_beside(sli_import *m, const sl_tensor *like, int64_t v) {
-  return integer(m, like, v);
-}
-
 static sl_tensor *combine(sli_import *m, int function, sli_whole_range range, sl_tensor *a,
                           sl_tensor *b) {
   const sl_attrs attrs = {.count = function, .window = range};

@@ -11,8 +11,6 @@ bool sli_pt_emit_whole(sli_import *m, const sli_pt_node *n);
 /* Finds both arguments as i32, if neither has a fraction. */
 bool sli_pt_integers(sli_import *m, const sli_pt_node *n, const char *left, const char *right,
                      sl_tensor *out[2]);
-/* Makes a tensor of one integer of 32 bits, to be combined with another; otherwise returns NULL. */
-sl_tensor *sli_pt_integer_beside(sli_import *m, const sl_tensor *like, int64_t v);
 /* Wraps integers around as a narrow type does. */
 sl_tensor *sli_pt_wrapped(sli_import *m, sl_tensor *t, sli_pt_dtype dtype);
 /* Adds the length of a dim to positions counted from its end. */
