@@ -2,6 +2,7 @@
 #include "base/json_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -32,7 +33,8 @@ void sli_json_string(const char *text, size_t bytes, bool ascii, sli_json_put *p
     bool good;
     char escape[16];
     n = sli_utf8_next(text + at, bytes - at, &good);
-    size_t length = format_escape(escape, text + at, ascii && good && n > 1);
+    size_t length = good ? format_escape(escape, text + at, ascii && n > 1)
+                         : (size_t)snprintf(escape, sizeof escape, "\\ufffd");
     if (!length) continue;
     if (at > from) put(to, text + from, at - from);
     put(to, escape, length);
@@ -40,4 +42,16 @@ void sli_json_string(const char *text, size_t bytes, bool ascii, sli_json_put *p
   }
   if (bytes > from) put(to, text + from, bytes - from);
   put(to, "\"", 1);
+}
+
+char *sli_json_mend(char *text) {
+  size_t bytes = text ? strlen(text) : 0, size;
+  if (sli_utf8_good(text, bytes) == bytes) return text;
+  char *out = NULL;
+  FILE *file = open_memstream(&out, &size);
+  SLI_CHECK(file, "no memory for a text");
+  sli_utf8_print(file, text, bytes);
+  fclose(file);
+  free(text);
+  return out;
 }

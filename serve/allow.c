@@ -32,6 +32,7 @@ void sli_session_allow(void *ctx, const sl_batch *batch, uint32_t *rows) {
   const tick *t = next_allowed(s);
   for (int i = 0; i < t->count; i++) {
     const part *p = &t->parts[i];
+    rows += p->scored * s->serving.words;
     if (p->picked && p->of->how.constraint.allow) allow_part(s, p, rows);
     rows += (p->picked ? p->drafted + 1 : 0) * s->serving.words;
   }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/monotonic.h"
+#include "ops/given.h"
 #include "serve/serve.h"
 
 typedef struct choice {
@@ -18,13 +19,23 @@ typedef struct choice {
   int64_t rows; /* rows left in the tick */
 } choice;
 
+/* Counts the leading rows, of those that follow, whose next tokens are still to be reported. */
+static int64_t count_scored(const request *r, int64_t rows) {
+  if (!r->how.scored || r->told >= r->nprompt) return 0;
+  return SLI_MAX(SLI_MIN(r->fed + rows, r->nprompt - 1) - r->fed, 0);
+}
+
 static void take_rows(choice *c, request *r, int64_t rows) {
   sli_log_part(c->s, r, rows);
   part *p = &c->tick->parts[c->tick->count++];
-  *p = (part){.of = r, .from = r->fed, .rows = rows, .picked = r->fed + rows == r->count};
+  *p = (part){.of = r,
+              .from = r->fed,
+              .rows = rows,
+              .picked = r->fed + rows == r->count,
+              .scored = (int)count_scored(r, rows)};
   load *l = &c->tick->load;
   l->rows += rows;
-  l->picks += r->fed + rows == r->count;
+  l->picks += p->picked + p->scored;
   l->sequences++;
   if (r->edits) l->edits += sli_edits_count(r->edits);
   l->positions += (double)r->fed;
@@ -37,7 +48,8 @@ static void take_rows(choice *c, request *r, int64_t rows) {
 }
 
 static bool has_room(const choice *c) {
-  return c->rows > 0 && c->tick->count < c->s->about.sequences;
+  return c->rows > 0 && c->tick->count < c->s->about.sequences &&
+         c->tick->load.picks < c->s->serving.picks;
 }
 
 /* Returns whether the edits of the request's logits fit in the tick. */
@@ -98,6 +110,7 @@ static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed 
 /* Returns the rows that a request gets in the tick. */
 static int64_t next_rows(const choice *c, request *r) {
   int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
+  if (count_scored(r, rows)) rows = SLI_MIN(rows, c->s->serving.picks - c->tick->load.picks);
   return sli_states_rows(c->s, r, rows);
 }
 
@@ -315,7 +328,7 @@ static bool serve_choose(sl_session *s, tick *t) {
 /* Writable pointers into the batch arrays. */
 typedef struct writer {
   sl_batch *batch;
-  int32_t *tokens, *position, *sequence, *pick;
+  int32_t *tokens, *position, *sequence, *pick, *given;
   sl_batch_sequence *settings;
 } writer;
 
@@ -331,7 +344,19 @@ static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
                   (int32_t *)sl_batch_position(b),
                   (int32_t *)sl_batch_sequence_of(b),
                   (int32_t *)sl_batch_pick(b),
+                  (int32_t *)sli_batch_given(b),
                   (sl_batch_sequence *)sl_batch_settings(b)};
+}
+
+static void write_pick(const writer *w, int32_t row, int32_t given) {
+  w->pick[w->batch->picks] = row;
+  w->given[w->batch->picks++] = given;
+}
+
+/* Writes the picks of the part whose rows begin at `first` and were just added. */
+static void write_picks(const writer *w, const part *p, int32_t first) {
+  for (int i = 0; i < p->scored; i++) write_pick(w, first + i, p->of->tokens[p->from + i + 1] + 1);
+  for (int i = p->drafted; i >= 0 && p->picked; i--) write_pick(w, w->batch->rows - 1 - i, 0);
 }
 
 static void write_part(const sl_session *s, const writer *w, const part *p) {
@@ -345,7 +370,7 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
     w->position[b->rows] = (int32_t)at;
     w->sequence[b->rows] = sequence;
   }
-  for (int i = p->drafted; i >= 0 && p->picked; i--) w->pick[b->picks++] = b->rows - 1 - i;
+  write_picks(w, p, b->rows - (int32_t)p->rows);
   int32_t edit = b->edits, edits = 0;
   if (p->picked && r->edits)
     edits = (int32_t)sli_edits_write(r->edits, r->count - r->nprompt, p->drafted, r->drafted,
@@ -357,12 +382,12 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .top_p = r->how.top_p,
                           .top_k = r->how.top_k,
                           .logprobs = r->how.logprobs,
-                          .place = (int32_t)r->count,
+                          .place = (int32_t)(r->count - p->scored),
                           .hash = s->options.hash,
                           .min_p = r->how.min_p,
                           .edit = edit,
                           .edits = edits,
-                          .more = r->edits != NULL,
+                          .more = r->edits && !p->scored,
                           .constrained = p->picked && r->how.constraint.allow,
                           .slot = r->slot,
                           .from = p->reads,

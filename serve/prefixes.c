@@ -110,7 +110,9 @@ static int64_t find_state(const sl_session *s, request *r, int64_t n) {
 int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   const sli_pages *p = s->pages;
   int64_t n = 0;
-  most = are_apart(s) || r->sums ? 0 : SLI_MIN(most, (SLI_MIN(r->count, r->known) - 1) / SL_PAGE);
+  most = are_apart(s) || r->sums || r->how.scored
+             ? 0
+             : SLI_MIN(most, (SLI_MIN(r->count, r->known) - 1) / SL_PAGE);
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)

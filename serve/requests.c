@@ -36,7 +36,7 @@ static void drop_polled(events *e) {
   e->first = 0;
 }
 
-static void tell(sl_session *s, const sl_session_event *event) {
+void sli_session_tell(sl_session *s, const sl_session_event *event) {
   if (s->simulator) {
     s->simulator->note(s->simulator, s, event);
     return;
@@ -99,12 +99,12 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   sli_pages_free(s, r);
   sli_adapters_leave(s, r);
   if (s->drafter) s->drafter->leave(s, r);
-  tell(s, &(sl_session_event){.id = r->id,
-                              .user = r->user,
-                              .kind = SL_EVENT_END,
-                              .end = end,
-                              .place = r->count - r->nprompt,
-                              .cached = SLI_MAX(r->cached - s->serving.sinks, 0)});
+  sli_session_tell(s, &(sl_session_event){.id = r->id,
+                                          .user = r->user,
+                                          .kind = SL_EVENT_END,
+                                          .end = end,
+                                          .place = r->count - r->nprompt,
+                                          .cached = SLI_MAX(r->cached - s->serving.sinks, 0)});
   count_end(s, r, end);
   forget(r);
 }
@@ -130,7 +130,7 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
   r->tokens[r->count++] = event.token;
   if (r->edits) sli_edits_note(r->edits, event.token);
   s->stats.tokens++;
-  tell(s, &event);
+  sli_session_tell(s, &event);
   bool stops = is_stop(r, event.token) || is_complete(r, event.token),
        ends = stops || r->count >= r->most;
   if (ends) sli_session_finish(s, r, stops ? SL_END_STOP : SL_END_LENGTH);
@@ -221,6 +221,7 @@ request *sli_session_make(const sl_session *s, const sl_request *q) {
                  .goal = INT64_MAX,
                  .user = q->user,
                  .nprompt = prompt,
+                 .told = sinks + 1,
                  .how = *q,
                  .count = prompt,
                  .capacity = (size_t)prompt,
@@ -276,6 +277,8 @@ sl_status sli_session_check(const sl_session *s, const sl_request *q) {
   sl_status status = check_tokens(s, q);
   if (!status && q->constraint.allow && !s->serving.allow)
     return sl_fail(SL_E_USAGE, "the request has a constraint, which this session does not support");
+  if (!status && q->constraint.allow && q->scored)
+    return sl_fail(SL_E_USAGE, "a request whose prompt is scored cannot have a constraint");
   if (!status && q->embedding && !s->about.width)
     return sl_fail(SL_E_USAGE,
                    "the request asks for an embedding, which this session does not make");

@@ -67,11 +67,30 @@ static void settle(sl_session *s, request *r) {
   }
 }
 
-static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
+/* Reports the tokens of a scored prompt that follow the part's rows. Returns whether the request
+ * has ended, because a logit is not finite. */
+static bool take_scored(sl_session *s, const part *p, const sl_sampled *x) {
+  request *r = p->of;
+  for (int i = 0; i < p->scored; i++) {
+    if (p->from + i + 1 != r->told) continue; /* recomputed */
+    sl_session_event e = event_of(s, r, &x[i]);
+    e.kind = SL_EVENT_PROMPT;
+    e.place = r->told++ - s->serving.sinks;
+    if (!x[i].finite) {
+      sli_session_finish(s, r, SL_END_FAILED);
+      return true;
+    }
+    sli_session_tell(s, &e);
+  }
+  return false;
+}
+
+static void take_part(sl_session *s, const part *p, const sl_sampled *x, bool modelled) {
   request *r = p->of;
   r->ticks--;
   count_rows(s, p);
-  bool ended = p->picked && !r->cancelled && take_tokens(s, p, x);
+  bool ended = !modelled && !r->cancelled && take_scored(s, p, x);
+  ended = ended || (p->picked && !r->cancelled && take_tokens(s, p, modelled ? x : x + p->scored));
   if (!ended && !r->ticks) settle(s, r);
 }
 
@@ -94,8 +113,8 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
   }
   for (int i = 0; i < t->count; i++) {
     const part *p = &t->parts[i];
-    take_part(s, p, x ? x : &nothing);
-    if (x) x += p->picked ? p->drafted + 1 : 0;
+    take_part(s, p, x ? x : &nothing, !x);
+    if (x) x += p->scored + (p->picked ? p->drafted + 1 : 0);
   }
   if (!s->requests) s->stats.waiting_since_ns = 0;
 }

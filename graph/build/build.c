@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +13,24 @@
 
 /* ---- life and errors -------------------------------------------------------- */
 
+/* Refuses a locale in which the numbers of options and files would be read and written otherwise.
+ */
+static void check_locale(sl_graph *g) {
+  const char *point = localeconv()->decimal_point;
+  if (strcmp(point, "."))
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "the program's locale writes \"%s\" for the decimal point, so that numbers would be "
+        "misread: call setlocale(LC_NUMERIC, \"C\") after setlocale(LC_ALL, \"\")",
+        point);
+}
+
 sl_graph *sl_graph_create(const sl_graph_options *options) {
   sl_graph *g = sli_calloc(1, sizeof *g);
   if (options) g->options = *options;
   if (!g->options.microbatches) g->options.microbatches = 1;
   if (!g->options.pieces) g->options.pieces = 1;
+  check_locale(g);
   if (g->options.eval_every < 0 || g->options.eval_every > SLI_EVERY_MOST)
     sl_graph_fail(g, SL_E_USAGE, "evaluation every %lld steps: must be from 0 to %d",
                   (long long)g->options.eval_every, SLI_EVERY_MOST);

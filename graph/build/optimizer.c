@@ -148,6 +148,7 @@ static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o
         g, SL_E_USAGE,
         "unknown learning-rate schedule %s: must be constant, linear, cosine or wsd%s", name,
         sli_meant((char[SLI_MEANT_TEXT]){0}, names + SL_RATE_CONSTANT, name));
+  if (o->schedule == SL_RATE_CONSTANT) o->warmup = 0; /* not the model's default */
   return read_settings(g, "learning-rate schedule", text, list, of_schedule, o);
 }
 

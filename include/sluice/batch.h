@@ -50,7 +50,7 @@ typedef struct sl_batch_edit {
  *   pick[most_picks]                            rows whose logits are needed, ascending
  *   sl_batch_sequence[most_sequences]
  *   table[most_sequences][pages]                for each sequence, the page of every 64 positions
- *   sl_batch_edit[most_edits]
+ *   sl_batch_edit[most_edits], then int32 given[most_picks] (ops/given.h)
  * The rows of a sequence are adjacent and in order. If a sequence has several picks, they are its
  * last rows: its last known token and the drafted tokens after it. A token is sampled after
  * each. */

@@ -263,8 +263,11 @@ typedef struct sl_request {
   uint64_t seed;       /* seed of its random numbers, one per token of the answer */
   const int32_t *stop; /* [nstop] tokens that end the answer and are part of it; copied */
   int nstop;
-  int logprobs;             /* number of most likely tokens reported with each token, up to
-                               SL_SESSION_TOP; below 0: omits even the token's own logprob */
+  int logprobs; /* number of most likely tokens reported with each token, up to
+                   SL_SESSION_TOP; below 0: omits even the token's own logprob */
+  /* Reports the prompt's tokens too, from the second on: events PROMPT, with log-probabilities as
+   * `logprobs` says. The prompt shares no prefixes. Not with a constraint. */
+  bool scored;
   uint64_t salt;            /* requests share cached prefixes only if their salts are equal; 0 is a
                                salt like any other */
   sl_constraint constraint; /* requires sl_session_options.constraints */
@@ -316,7 +319,7 @@ typedef enum sl_end {
 } sl_end;
 const char *sl_end_name(sl_end end);
 
-typedef enum sl_event_kind { SL_EVENT_TOKEN, SL_EVENT_END } sl_event_kind;
+typedef enum sl_event_kind { SL_EVENT_TOKEN, SL_EVENT_END, SL_EVENT_PROMPT } sl_event_kind;
 
 typedef struct sl_choice {
   int32_t token;
@@ -329,7 +332,8 @@ typedef struct sl_session_event {
   void *user;
   sl_event_kind kind;
   sl_end end;     /* reason, for END */
-  int64_t place;  /* TOKEN: index in the answer, from 0; END: tokens of the answer */
+  int64_t place;  /* TOKEN: index in the answer, from 0; END: tokens of the answer; PROMPT: index in
+                     the prompt, from 1 */
   int64_t cached; /* tokens of the prompt taken from the prefix cache */
   int32_t token;
   float logprob; /* logarithm of the token's probability, if requested */

@@ -102,8 +102,11 @@ static sli_term boolean_term(sli_schema *s, const sli_accepted *v) {
 }
 
 static sli_term number_term(sli_schema *s, const sli_accepted *v) {
+  enum { MOST_DIGITS = 32 }; /* a model could go on for ever */
   const sli_chars *digits = sli_values_digits(s, v);
-  return sli_grammar_chars(s->g, digits ? digits : sli_numbers_all(s->g, true), false);
+  if (!digits) digits = sli_numbers_all(s->g, true);
+  digits = sli_chars_both(s->g, digits, sli_chars_of_length(s->g, 1, MOST_DIGITS));
+  return sli_grammar_chars(s->g, digits, false);
 }
 
 static sli_term string_term(sli_schema *s, const sli_accepted *v) {

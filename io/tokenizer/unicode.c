@@ -16,11 +16,23 @@ sl_status sli_characters_check(const char *what) {
   return SL_OK;
 }
 
+/* Circled and squared letters are alphabetic, although their category is that of other symbols. */
+static bool is_letter_symbol(int32_t c) {
+  static const int32_t ranges[][2] = {
+      {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+  bool found = false;
+  for (size_t i = 0; i < SLI_COUNT(ranges); i++) found |= c >= ranges[i][0] && c <= ranges[i][1];
+  return found;
+}
+
+/* Follows \w of Unicode's regular expressions: alphabetic characters, marks, decimal digits,
+ * connecting punctuation, and the two that join. */
 bool sli_character_is_of_word(int32_t c) {
+  enum { NON_JOINER = 0x200c, JOINER = 0x200d };
   if (!c) return false;
   utf8proc_category_t category = utf8proc_category(c);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NO) ||
-         category == UTF8PROC_CATEGORY_PC;
+  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
+         category == UTF8PROC_CATEGORY_PC || c == NON_JOINER || c == JOINER || is_letter_symbol(c);
 }
 
 bool sli_character_is_space(int32_t c) {

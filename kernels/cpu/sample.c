@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
+#include "ops/given.h"
 
 /* ---- begin ------------------------------------------------------------------------------ */
 
@@ -272,6 +273,13 @@ static sl_batch_sequence settings_of(const sl_batch *batch, int i) {
   return how;
 }
 
+static int32_t sample_token(const sl_call *call, const sl_batch_sequence *how, int i,
+                            const float *logits, int32_t *tokens) {
+  int64_t n = sl_type_last(&call->in_type[0]);
+  const float *choices = choices_of(call, how, i, logits);
+  return sample_choose(how, choices, n, largest_of(choices, n), tokens);
+}
+
 static void sample_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_batch *batch = call->in[1];
@@ -283,9 +291,8 @@ static void sample_chunk(void *arg, int i) {
   memset(out, 0, sizeof *out);
   out->finite = all_finite(logits, n);
   if (!out->finite) return;
-  const float *choices = choices_of(call, &how, i, logits);
-  int32_t best = largest_of(choices, n);
-  out->token = sample_choose(&how, choices, n, best, tokens);
+  out->token = sli_batch_given(batch)[i] - 1;
+  if (out->token < 0) out->token = sample_token(call, &how, i, logits, tokens);
   if (how.logprobs >= 0) tell_likely(call->attrs, &how, logits, n, tokens, out);
   uint64_t hash = how.hash ? hash_of(logits, n) : 0;
   out->hash[0] = (uint32_t)hash;

@@ -195,7 +195,18 @@ def fields(ctype, given, keep, what=None):
     wrong = [name for name in given if name not in known]
     if wrong:
         raise errors.unknown(what or ctype.cname.replace("struct ", ""), wrong, known)
-    return {name: value(known[name].type, v, keep) for name, v in given.items()}
+    return {name: _number(name, known[name].type, value(known[name].type, v, keep)) for name, v in given.items()}
+
+
+def _number(name, ctype, given):
+    """Checks a number of a field, whose name cffi does not tell."""
+    if ctype.kind == "primitive":
+        try:
+            ffi.new(ffi.getctype(ctype, "*"), given)
+        except (TypeError, OverflowError) as error:
+            what = "true or false" if ctype.cname in ("_Bool", "bool") else "a number"
+            raise type(error)("%s=%r: must be %s (%s)" % (name, given, what, error)) from None
+    return given
 
 
 def record(name, given, keep, what=None):

@@ -32,8 +32,8 @@ class Preferences(Objective):
     """Direct preference optimization (DPO) on files of JSON lines with `prompt`, `chosen` and `rejected`.
 
     `model` provides the tokenizer, with the chat template for prompts that are messages beside it; `chat_template` is
-    another one, a name or a file. Alternatively `tokenizer` names a tokenizer.json. `end` is the text after the answer to a plain text. `drop` leaves out pairs longer than the
-    context."""
+    another one, a name or a file. Alternatively `tokenizer` names a tokenizer.json. `end` is the text after the answer to
+    a plain text. `drop` leaves out pairs longer than the context."""
 
     def __init__(self, paths: Union[Path, Sequence[Path]], *, model: Optional[Model] = None, tokenizer: Optional[Path] = None,
                  beta: float = 0.1, smoothing: float = 0.0, end: Optional[str] = None, drop: bool = False,

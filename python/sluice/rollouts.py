@@ -61,8 +61,9 @@ class Rollout(NamedTuple):
 
 class Rollouts:
     """The `rollouts` of a Run of a built-in or pretrained model: prompts, and `reward(answer)`, which returns a number
-    for an Answer, or None to drop it. Alternatively `distill` is a teacher that reads the answers; its `data` must be
-    0, and `reward` may be omitted.
+    for an Answer, or None to drop it. A number that is not finite, or None for as many answers in a row as a step has,
+    ends the run. Alternatively `distill` is a teacher that reads the answers; its `data` must be 0, and `reward` may be
+    omitted.
 
     A step of the model's `batch` rows takes batch / group prompts and answers each `group` times (default 8; 1 with a
     teacher). `kl` weighs the divergence from the initial model, and `clip` (low, high) bounds the probability ratios.
@@ -128,6 +129,7 @@ class Rollouts:
         for prompt in self.prompts:
             tokens = self._encode(model, prompt, stop)
             rows.append({"tokens": c.value(ffi.typeof("int32_t *"), tokens, self.keep), "count": len(tokens)})
+        self.batch, self.dropped = int(model.option("batch")), 0
         batch, self.tokenizer, self.ends = int(model.option("batch")), model.tokenizer, set(stop)
         devices = parallel.get("data", 1) * parallel.get("tensor", 1) * parallel.get("sequence", 1)
         given = dict(self.settings, model=model.model, args=model.args, training=training, batch=batch,
@@ -186,13 +188,28 @@ class Rollouts:
             if found is None:
                 return
             try:
-                reward = self.reward(found[1])
-                value = math.nan if reward is None else float(reward)
+                value = self._reward(found[1])
             except BaseException as error:
                 self.graph.failure = self.graph.failure or error
                 lib.sl_rollouts_fail(self.pointer, lib.SL_E_INPUT, b"the function that rewards answers has failed")
                 return
             lib.sl_rollouts_reward(self.pointer, found[0], value)
+
+    def _reward(self, answer: Answer) -> float:
+        """Returns the reward of an answer, or NaN to drop it."""
+        assert self.reward is not None
+        reward = self.reward(answer)
+        if reward is None:
+            self.dropped += 1
+            if self.dropped >= self.batch:
+                raise ValueError("reward returned None for the last %d answers, a whole step: it must return a number"
+                                 % self.dropped)
+            return math.nan
+        self.dropped = 0
+        if not math.isfinite(float(reward)):
+            raise ValueError("reward returned %r for an answer of step %d: it must return a finite number, or None to drop "
+                             "the answer" % (reward, answer.step))
+        return float(reward)
 
     def _rewarded(self, _: Any, report: Any, *rest: Any) -> None:
         self.reports.append(Rollout(*(getattr(report, name) for name in Rollout._fields)))

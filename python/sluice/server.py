@@ -25,7 +25,7 @@ class Server:
     def __init__(self, model: Union[str, "os.PathLike[str]", Model, Run], **options: Any) -> None:
         self.folder: Optional[tempfile.TemporaryDirectory[str]] = None
         self.process: Any = None
-        options.setdefault("port", 0)
+        options = {"port": 0, **self._name(model), **options}
         command = [c.tool("actorserve"), *words(options), *self._model(model)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
@@ -48,6 +48,14 @@ class Server:
         path = os.path.join(self.folder.name, "weights.safetensors")
         model.save(path)
         return model.model.words(init=path)
+
+    @staticmethod
+    def _name(model: Any) -> Dict[str, str]:
+        """Returns the name of a run's model for clients: that of its files, or of the model itself."""
+        if not isinstance(model, Run) or not isinstance(model.model, Model):
+            return {}
+        path = (model.model.weights or model.model.__name__).rstrip("/")
+        return {"served_model_name": re.sub(r"\.(gguf|safetensors)$", "", os.path.basename(path)).replace(",", "-")}
 
     def ask(self, where: str, **body: Any) -> Dict[str, Any]:
         """Posts a request to the API: ask("completions", prompt="Once", max_tokens=20)."""

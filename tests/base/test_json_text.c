@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests JSON strings: which characters are escaped, and which bytes pass through. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -36,11 +37,20 @@ static void others_are_escaped_for_ascii_alone(void) {
   static const char text[] = "\303\274 \342\202\254 \360\237\230\200!";
   becomes(text, sizeof text - 1, false, "\"\303\274 \342\202\254 \360\237\230\200!\"");
   becomes(text, sizeof text - 1, true, "\"\\u00fc \\u20ac \\ud83d\\ude00!\"");
-  becomes("\377a\302", 3, true, "\"\377a\302\""); /* not UTF-8 */
+  becomes("\377a\302", 3, true, "\"\\ufffda\\ufffd\""); /* not UTF-8 */
+  becomes("\377a\302", 3, false, "\"\\ufffda\\ufffd\"");
+}
+
+static void printed_texts_are_mended(void) {
+  char *text = sli_json_mend(sli_strdup("{\"a\377\":\"\303\274\"}"));
+  CHECK(!strcmp(text, "{\"a\357\277\275\":\"\303\274\"}"), "%s", text);
+  free(text);
+  CHECK(!sli_json_mend(NULL), "no text");
 }
 
 int main(void) {
   RUN(control_characters_are_escaped);
   RUN(others_are_escaped_for_ascii_alone);
+  RUN(printed_texts_are_mended);
   return 0;
 }

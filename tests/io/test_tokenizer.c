@@ -601,6 +601,51 @@ static void check_refusals(const char *path) {
   }
 }
 
+/* A token of single words stands alone only between characters that are not of a word, as in
+ * tokenizers 0.23: letters, marks, decimal digits, connectors and joiners are. */
+static void check_words(const char *path) {
+  static const struct {
+    const char *text;
+    bool alone;
+  } rows[] = {{"ab", true},
+              {"abc", false},
+              {"ab1", false},
+              {"ab_", false},
+              {"ab-", true},
+              {"ab\u00b2", true},
+              {"ab\u2167", false},
+              {"ab\u24d0", false},
+              {"ab\u2460", true},
+              {"ab\u0301", false},
+              {"ab\u200d", false},
+              {"\u200cab", false},
+              {"\u00bd"
+               "ab",
+               true},
+              {"\U0001f130"
+               "ab",
+               false},
+              {"\U0001f600"
+               "ab",
+               true}};
+  static const char json[] =
+      "{\"added_tokens\":[{\"id\":1,\"content\":\"ab\",\"single_word\":true,\"special\":false,\"lstrip\":false,"
+      "\"rstrip\":false,\"normalized\":false}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":0},\"merges\":[]}}";
+  write_text(path, json, sizeof json - 1);
+  sli_tokenizer *t;
+  CHECK(!sli_tokenizer_open(path, &t), "%s", sl_detail());
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    sli_token_row row = {0};
+    bool found = false;
+    CHECK(!sli_tokenizer_encode(t, rows[i].text, strlen(rows[i].text), false, &row), "%s",
+          sl_detail());
+    for (size_t k = 0; k < row.count; k++) found |= row.items[k] == 1;
+    CHECK(found == rows[i].alone, "%s", rows[i].text);
+    free(row.items);
+  }
+  sli_tokenizer_close(t);
+}
+
 static const char probe[] = " Hello \u4e2d 123 <mask>mark's  \U0001f600\n\n";
 
 static void try_damaged(const char *path, const char *text, size_t bytes) {
@@ -662,6 +707,7 @@ int main(int argc, char **argv) {
   CHECK(fd >= 0, "a temporary file");
   close(fd);
   RUN(check_refusals, path);
+  RUN(check_words, path);
   RUN(check_patterns, path);
   RUN(check_refused_patterns, path);
   RUN(check_properties, path);

@@ -50,6 +50,11 @@ class Rollouts(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "no reward of"):
             self.train(reward)
 
+    def test_rewards_that_are_no_numbers_are_told(self):
+        for reward, says in ((lambda a: None, "returned None for the last"), (lambda a: float("nan"), "returned nan for an answer")):
+            with self.assertRaisesRegex(ValueError, says):
+                self.train(reward)
+
     def test_wrong_rollouts_are_named(self):
         for options, says in (({"group": 3}, "must be a multiple of group, 3"), ({"kl": -1.0}, "kl is -1"),
                               ({"stop": ["ab"]}, "'ab' is 2 tokens")):

@@ -7,6 +7,12 @@ set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 
+# Each command and each form of a model is named.
+ends 0 "$actorrun" --help
+says 'FILE.pt2' out
+ends 0 "$bin/actortune" --help
+says "actortune plan | machine | compare" out
+
 groups() { sed -n '/^More, by/,$s/^  \([a-z]*\) .*/\1/p' "$1" | grep -v '^all$'; }
 options() { sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' "$1"; }
 narrow() { ! awk 'length > 80 {print; wide = 1} END {exit !wide}' out || fail "$*: wider than 80 columns"; }

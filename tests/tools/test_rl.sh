@@ -186,6 +186,12 @@ ends 1 "${one[@]}" --reward 'head -3 >/dev/null; exit 4' "${model[@]}"
 says 'head -3 >/dev/null; exit 4 ended with status 4, for an answer of step 1' err
 ends 1 "${one[@]}" --reward 'while read -r line; do echo well; done' "${model[@]}"
 says 'wrote "well" instead of a number, for an answer of step 1' err
+for failed in end drop; do
+  ends 1 "${one[@]}" --reward-failed "$failed" --reward 'while read -r line; do echo 1; echo 0; done' "${model[@]}"
+  says 'wrote more numbers than there were answers' err
+done
+ends 1 "${one[@]}" --reward-failed drop --reward 'echo 2026; while read -r line; do echo 1; done' "${model[@]}"
+says 'wrote more numbers than there were answers' err
 ends 1 "${one[@]}" --reward 'sleep 100' --reward-seconds 0.3 "${model[@]}"
 says 'sleep 100 took more than 0.3 seconds, for an answer of step 1' err
 ends 1 "${one[@]}" --reward 'exec >&-; sleep 100' "${model[@]}"

@@ -282,7 +282,7 @@ static void requests_that_are_wrong(void) {
       {"{" SAY ",\"stop\":[1]}", "stop", "a text"},
       {"{" SAY ",\"stream\":1}", "stream", "true or false"},
       {"{" SAY ",\"echo\":1}", "echo", "true or false"},
-      {"{" SAY ",\"echo\":true,\"logprobs\":1}", "echo", "with logprobs"},
+      {"{" SAY ",\"echo\":true,\"logprobs\":1,\"guided_regex\":\"a\"}", "echo", "guided_regex"},
       {"{" SAY ",\"frequency_penalty\":2.5}", "frequency_penalty", "from -2 to 2"},
       {"{" SAY ",\"presence_penalty\":-3}", "presence_penalty", "from -2 to 2"},
       {"{" SAY ",\"repetition_penalty\":0}", "repetition_penalty", "from 0.01 to"},
@@ -293,6 +293,8 @@ static void requests_that_are_wrong(void) {
       {"{" SAY ",\"stop_token_ids\":7}", "stop_token_ids", "an array of tokens"},
       {"{" SAY ",\"logit_bias\":[]}", "logit_bias", "an object"},
       {"{" SAY ",\"logit_bias\":{\"a\":1}}", "logit_bias", "logit_bias.a is of no token"},
+      {"{" SAY ",\"logit_bias\":{\"0x10\":1}}", "logit_bias", "logit_bias.0x10 is of no token"},
+      {"{" SAY ",\"logit_bias\":{\"1e2\":1}}", "logit_bias", "logit_bias.1e2 is of no token"},
       {"{" SAY ",\"logit_bias\":{\"-1\":1}}", "logit_bias", "is of no token"},
       {"{" SAY ",\"logit_bias\":{\"7\":101}}", "logit_bias", "from -100 to 100"},
       {"{" SAY ",\"logit_bias\":{\"7\":\"x\"}}", "logit_bias", "logit_bias.7 must be a number"},
@@ -304,7 +306,7 @@ static void requests_that_are_wrong(void) {
       {"{" SAY ",\"messages\":[]}", "messages", "unknown"},
       {"{" SAY ",\"stream_options\":{\"include_usage\":true}}", "stream_options", "needs stream"},
       {"{" SAY ",\"logprobs\":21}", "logprobs", "from 0 to 20"},
-      {"{" SAY ",\"max_tokens\":0}", "max_tokens", "from 1"}};
+      {"{" SAY ",\"max_tokens\":0}", "max_tokens", "unless echo"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     request_params a;
     const char *param;

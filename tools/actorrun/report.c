@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --report: the run as one JSON object. */
+#include "base/json_text.h"
 #include "tools/actorrun/actorrun.h"
 
 #include <cjson/cJSON.h>
@@ -368,7 +369,7 @@ static void add_results(cJSON *root, const job *j) {
 
 /* Writes a report. Takes ownership of it. */
 static sl_status write_json(const char *path, cJSON *root) {
-  char *text = cJSON_Print(root);
+  char *text = sli_json_mend(cJSON_Print(root));
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the report");
   sl_status status = sli_atomic_text(path, text);

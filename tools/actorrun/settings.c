@@ -285,7 +285,7 @@ static const first_option first[] = {
 const tool actorrun_tool = {
     .name = "actorrun",
     .usage =
-        "       actorrun [options] DIR | FILE.gguf\n"
+        "       actorrun [options] DIR | FILE.gguf | FILE.pt2\n"
         "       actorrun status [--json] [PID]\n"
         "       actorrun ctl PID quota [NAME[@STAGE]=N]\n"
         "       actorrun ctl PID trace [FILE | off]\n",

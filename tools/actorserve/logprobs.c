@@ -138,11 +138,18 @@ static size_t memory_of(size_t bytes) {
 /* Memory of a token besides its texts: the array doubles as it grows. */
 enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
 
-void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e,
-                  size_t *bytes) {
+/* Adds a word at the end of a text. */
+static struct logprob_word *add_word(logprobs *w, const stream_text *behind) {
   SLI_GROW(w->of, w->count, w->capacity);
   struct logprob_word *x = &w->of[w->count++];
-  *x = (struct logprob_word){.place = stream_text_offset(behind)};
+  *x = (struct logprob_word){.place = w->base + stream_text_offset(behind),
+                             .character = w->characters + behind->characters};
+  return x;
+}
+
+void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e,
+                  size_t *bytes) {
+  struct logprob_word *x = add_word(w, behind);
   *bytes = WORD_BYTES;
   for (int i = 0; i < (w->chat ? 1 : LOGPROB_TEXTS); i++) {
     size_t size;
@@ -152,6 +159,17 @@ void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event
     fclose(out);
     *bytes += memory_of(size);
   }
+}
+
+void logprobs_add_first(logprobs *w, const stream_text *behind, int32_t token, size_t *bytes) {
+  struct logprob_word *x = add_word(w, behind);
+  size_t size;
+  FILE *out = open_memstream(&x->text[0], &size);
+  SLI_CHECK(out, "no memory for a token");
+  print_part(out, w, 0, behind, &(sl_session_event){.token = token});
+  fclose(out);
+  for (int i = 1; i < LOGPROB_TEXTS; i++) x->text[i] = sli_strdup("null");
+  *bytes = WORD_BYTES + memory_of(size) + 2 * memory_of(strlen("null"));
 }
 
 static size_t free_text(char **text) {
@@ -176,7 +194,7 @@ static bool print_row(logprobs *w, const char *name, int part, size_t count, str
 static bool print_places(const logprobs *w, size_t count, struct evbuffer *out) {
   bool good = evbuffer_add_printf(out, "\"text_offset\":[") >= 0;
   for (size_t i = 0; i < count; i++)
-    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", w->of[i].place) >= 0;
+    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", w->of[i].character) >= 0;
   return good && !evbuffer_add(out, "]", 1);
 }
 

@@ -12,16 +12,20 @@
 enum { LOGPROB_TEXTS = 3 };
 
 typedef struct logprobs {
-  bool chat; /* chat format, an object per token; otherwise an array per field */
-  bool top;  /* include the likeliest tokens */
+  bool chat;               /* chat format, an object per token; otherwise an array per field */
+  bool top;                /* include the likeliest tokens */
+  size_t base, characters; /* length of the echoed prompt before the answer, in bytes and
+                              characters */
   size_t count, capacity;
   struct logprob_word {
-    size_t place; /* offset in the text at which it begins */
+    size_t place, character; /* offset in the text at which it begins */
     /* JSON: the object; or token, log probability, and the likeliest tokens */
     char *text[LOGPROB_TEXTS];
   } * of;
 } logprobs;
 
+/* Adds the first token of a scored prompt, which has no log probability. */
+void logprobs_add_first(logprobs *w, const stream_text *behind, int32_t token, size_t *bytes);
 /* Adds the event's token; *bytes is the memory that it takes. */
 void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *event,
                   size_t *bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tools/actorserve/messages.h"
 #include "tools/actorserve/responses.h"
 
 /* Loads or unloads an adapter as requested by the body. */
@@ -260,12 +261,23 @@ static sl_status end_prepared(request *r, sl_status status) {
   return status;
 }
 
+/* Translates a body in another format to the one of a chat. */
+static sl_status translate(request *r, const char *body, size_t bytes) {
+  switch (r->params.kind) {
+  case PARAMS_RESPONSES:
+    return responses_translate(body, bytes, &r->allowance, &r->chat, &r->param);
+  case PARAMS_MESSAGES:
+  case PARAMS_COUNT:
+    return messages_translate(body, bytes, r->params.kind == PARAMS_COUNT, &r->allowance, &r->chat,
+                              &r->param);
+  default: return SL_OK;
+  }
+}
+
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
-  bool translated = r->params.kind == PARAMS_RESPONSES;
-  sl_status status =
-      translated ? responses_translate(body, bytes, &r->allowance, &r->chat, &r->param) : SL_OK;
+  sl_status status = translate(r, body, bytes);
   if (!status)
-    status = request_params_read(translated ? r->chat : body, translated ? strlen(r->chat) : bytes,
+    status = request_params_read(r->chat ? r->chat : body, r->chat ? strlen(r->chat) : bytes,
                                  r->params.kind, &r->allowance, &r->params, &r->param);
   if (!status && r->params.kind >= PARAMS_LOAD) return end_prepared(r, change_adapters(r));
   if (!status) status = check_model(r);

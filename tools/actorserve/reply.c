@@ -9,7 +9,7 @@
 #include "tools/actorserve/json.h"
 
 static char *print(cJSON *root) {
-  char *text = cJSON_PrintUnformatted(root);
+  char *text = sli_json_mend(cJSON_PrintUnformatted(root));
   SLI_CHECK(text, "no memory for an answer");
   cJSON_Delete(root);
   return text;
@@ -21,7 +21,7 @@ bool reply_put(struct evbuffer *out, const char *text) {
 
 /* Appends a JSON value. Takes ownership of it. */
 static bool put_json(struct evbuffer *out, cJSON *root) {
-  char *text = cJSON_PrintUnformatted(root);
+  char *text = sli_json_mend(cJSON_PrintUnformatted(root));
   bool good = text && reply_put(out, text);
   cJSON_free(text);
   cJSON_Delete(root);
@@ -51,7 +51,7 @@ bool reply_put_string(struct evbuffer *out, const char *text) {
 
 /* Appends an object without its closing bracket. */
 static bool put_open(struct evbuffer *out, cJSON *root) {
-  char *text = cJSON_PrintUnformatted(root);
+  char *text = sli_json_mend(cJSON_PrintUnformatted(root));
   bool good = text && !evbuffer_add(out, text, strlen(text) - 1);
   cJSON_free(text);
   cJSON_Delete(root);
@@ -142,6 +142,7 @@ static bool put_usage(struct evbuffer *out, const request *r) {
 static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   size_t bytes = 0;
   if (!reply_put(out, ",\"logprobs\":")) return false;
+  if (c->words) end += c->words->base;
   if (last && !c->streamed.stopped) end = SIZE_MAX;
   bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : reply_put(out, "null");
   c->of->freed += bytes;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/atomic.h"
 #include "tools/actorserve/counts.h"
 #include "tools/actorserve/workload.h"
@@ -63,7 +64,7 @@ static void add_outcome(cJSON *root, const workload *p) {
 }
 
 static sl_status write_report(const char *path, cJSON *root) {
-  char *text = cJSON_Print(root);
+  char *text = sli_json_mend(cJSON_Print(root));
   sl_status status = sli_atomic_text(path, text);
   cJSON_free(text);
   cJSON_Delete(root);

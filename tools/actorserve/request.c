@@ -9,15 +9,43 @@
 
 #include "base/base.h"
 #include "tools/actorserve/embeddings.h"
+#include "tools/actorserve/items.h"
+#include "tools/actorserve/messages.h"
 #include "tools/actorserve/prepare.h"
 #include "tools/actorserve/reply.h"
 #include "tools/actorserve/responses.h"
+
+/* ---- formats of answers ---------------------------------------------------------------------- */
+
+/* An answer that is made of items. */
+typedef struct item_format {
+  bool (*whole)(request *r, struct evbuffer *out);
+  bool (*begin)(choice *c, struct evbuffer *out);
+  bool (*piece)(choice *c, const answer_piece *piece, struct evbuffer *out);
+  bool (*end)(choice *c, struct evbuffer *out);
+} item_format;
+
+/* Returns the format of a request's answers, or NULL if they are not made of items. */
+static const item_format *format_of(const request *r) {
+  static const item_format responses = {responses_whole, responses_begin, responses_piece,
+                                        responses_end},
+                           messages = {messages_whole, messages_begin, messages_piece,
+                                       messages_end};
+  return r->params.kind == PARAMS_RESPONSES  ? &responses
+         : r->params.kind == PARAMS_MESSAGES ? &messages
+                                             : NULL;
+}
+
+static bool is_message(const request *r) {
+  return r->params.kind == PARAMS_MESSAGES || r->params.kind == PARAMS_COUNT;
+}
 
 /* ---- ending a request ------------------------------------------------------------------------ */
 
 static void fini_choice(choice *c) {
   sli_guide_destroy(c->guide);
   stream_text_fini(&c->streamed);
+  stream_text_fini(&c->prompt);
   if (c->words) logprobs_fini(c->words);
   free(c->words);
   answer_parser_destroy(c->parser);
@@ -93,7 +121,8 @@ void request_gone(request *r) {
 
 static void request_refuse(request *r, int status, const char *param, const char *code,
                            const char *text) {
-  char *body = reply_error(status, param, code, text);
+  char *body =
+      is_message(r) ? messages_error(status, text) : reply_error(status, param, code, text);
   http_exchange *x = r->x;
   r->serving->metrics.answers[status / 100]++;
   if (status == 503) http_add_field(x, "Retry-After", "1");
@@ -153,7 +182,7 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
 
 static void finish_stream(request *r) {
   struct evbuffer *out = r->serving->out;
-  if (r->params.kind == PARAMS_RESPONSES) {
+  if (format_of(r)) {
     http_end(r->x);
     request_leave(r);
     return;
@@ -182,7 +211,7 @@ static void choose_best(request *r) {
 }
 
 static bool write_whole(request *r, struct evbuffer *out) {
-  if (r->params.kind == PARAMS_RESPONSES) return responses_whole(r, out);
+  if (format_of(r)) return format_of(r)->whole(r, out);
   return params_embeds(r->params.kind) ? embeddings_reply(r, out) : reply_whole(r, out);
 }
 
@@ -215,7 +244,8 @@ static void fail(request *r, int status, const char *text) {
     request_refuse(r, status, NULL, NULL, text);
     return;
   }
-  if (!send_event(r, out, reply_event_error(text, out))) return;
+  bool good = is_message(r) ? messages_event_error(text, out) : reply_event_error(text, out);
+  if (!send_event(r, out, good)) return;
   r->serving->metrics.answers[5]++;
   request_leave(r);
   http_end(x);
@@ -267,16 +297,17 @@ static bool deliver(choice *c, const answer_piece *piece) {
     fail_for_memory(r);
     return false;
   }
-  if (r->params.stream) return send_event(r, out, responses_piece(c, piece, out));
-  if (c->response) responses_note(c, piece);
+  if (r->params.stream) return send_event(r, out, format_of(r)->piece(c, piece, out));
+  if (c->response) response_note(c, piece);
   return true;
 }
 
 /* Sends the last events of an answer. Returns false if the request is over. */
 static bool end_stream(choice *c) {
   struct evbuffer *out = c->of->serving->out;
-  return send_event(c->of, out,
-                    c->response ? responses_end(c, out) : reply_piece(c, NULL, c->finish, out));
+  return send_event(
+      c->of, out,
+      c->response ? format_of(c->of)->end(c, out) : reply_piece(c, NULL, c->finish, out));
 }
 
 /* Delivers text through the parser. Returns false if the request is over. */
@@ -341,6 +372,63 @@ static bool add_word(choice *c, const sl_session_event *event) {
   return false;
 }
 
+/* Returns the prompt of an answer. */
+static const encoding *prompt_of(const choice *c) {
+  return &c->of->prompts[(c - c->of->choices) / candidates(c->of)];
+}
+
+/* Begins an answer with its prompt. Returns false if the request is over. */
+static bool echo(choice *c) {
+  const encoding *prompt = prompt_of(c);
+  size_t bytes = prompt->work.bytes;
+  char *decoded = prompt->text ? NULL
+                               : codec_decode(prompt->codec, prompt->out.items, prompt->out.count,
+                                              false, &bytes);
+  const char *text = decoded ? decoded : prompt->text;
+  if (c->words) {
+    c->words->base = bytes;
+    for (size_t i = 0; i < bytes; i++)
+      c->words->characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+  }
+  bool good = !bytes || deliver(c, &(answer_piece){.text = text, .bytes = bytes});
+  free(decoded);
+  return good;
+}
+
+/* Moves behind a token of a scored prompt. Its text is not kept, only its length. */
+static void pass_token(stream_text *t, int32_t token) {
+  stream_text_add(t, token);
+  stream_text_take(t, stream_text_ready(t, false));
+}
+
+/* Adds the first token of a scored prompt. Returns false if memory ran out. */
+static bool begin_prompt(choice *c) {
+  size_t bytes;
+  int32_t token = prompt_of(c)->out.items[0];
+  logprobs_add_first(c->words, &c->prompt, token, &bytes);
+  pass_token(&c->prompt, token);
+  if (hold(c->of, bytes)) return true;
+  fail_for_memory(c->of);
+  return false;
+}
+
+/* Adds a token of a scored prompt. */
+static void take_prompt(choice *c, const sl_session_event *event) {
+  size_t bytes;
+  if (event->place == 1 && !begin_prompt(c)) return;
+  logprobs_add(c->words, &c->prompt, event, &bytes);
+  pass_token(&c->prompt, event->token);
+  if (!hold(c->of, bytes)) fail_for_memory(c->of);
+}
+
+/* Echoes the prompt once all of it is scored. Returns false if the request is over. */
+static bool end_prompt(choice *c) {
+  if (!c->waits) return true;
+  c->waits = false;
+  if (prompt_of(c)->out.count == 1 && !begin_prompt(c)) return false;
+  return echo(c);
+}
+
 static bool ends(const choice *c, int32_t token) {
   for (int i = 0; i < c->of->nends; i++)
     if (c->of->ends[i] == token) return true;
@@ -356,9 +444,11 @@ static void take_token(choice *c, const sl_session_event *event) {
   request *r = c->of;
   note_time(r);
   note_cached(c, event);
+  if (!end_prompt(c) || r->params.no_answer) return;
   r->answer_tokens++;
   c->tokens++;
   c->logprob += (double)event->logprob;
+  if (ends(c, event->token) && c->prompt.codec && !add_word(c, event)) return;
   if (ends(c, event->token)) return; /* an END event follows */
   if (!hold(r, TOKEN_BYTES)) {
     fail_for_memory(r);
@@ -418,7 +508,8 @@ static void take_end(choice *c, const sl_session_event *event) {
   r->under_way--;
   bool known = event->end == SL_END_STOP || event->end == SL_END_LENGTH;
   if (!r->x) end_if_over(r);
-  else if (!c->finish && known) end_choice(c, sl_end_name(event->end));
+  else if (!c->finish && known)
+    end_choice(c, r->params.no_answer ? "length" : sl_end_name(event->end));
   else if (!c->finish && event->end == SL_END_CANCELLED) hang_up(r);
   else if (!c->finish) fail_model(c);
 }
@@ -426,7 +517,9 @@ static void take_end(choice *c, const sl_session_event *event) {
 void request_event(const sl_session_event *event) {
   choice *c = event->user;
   if (event->kind == SL_EVENT_END) take_end(c, event);
-  else if (c->of->x && !c->finish && !c->embedding) take_token(c, event);
+  else if (!c->of->x || c->finish || c->embedding) return;
+  else if (event->kind == SL_EVENT_PROMPT) take_prompt(c, event);
+  else take_token(c, event);
 }
 
 /* Returns whether the engine still uses any guides. `stop` cancels the answers that have them. */
@@ -464,7 +557,7 @@ static sl_status check_room(const request *r, const encoding *prompt) {
           tokens = (int64_t)prompt->out.count;
   if (!tokens) return sl_fail(SL_E_USAGE, "the prompt has no tokens");
   if (params_embeds(r->params.kind)) return SL_OK;
-  if (tokens >= context)
+  if (tokens >= context + r->params.no_answer)
     return sl_fail(
         SL_E_USAGE,
         "the prompt has %lld tokens, which leave no room for an answer in the context of %lld",
@@ -498,9 +591,9 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
           usual = a->chat ? room : SLI_MIN(SLI_MAX(USUAL_TOKENS, a->min_tokens), room);
   const sl_request wanted = {.prompt = prompt->out.items,
                              .nprompt = (int64_t)prompt->out.count,
-                             .max_tokens = c->embedding    ? 1
-                                           : a->max_tokens ? a->max_tokens
-                                                           : usual,
+                             .max_tokens = c->embedding || a->no_answer ? 1
+                                           : a->max_tokens              ? a->max_tokens
+                                                                        : usual,
                              .adapter = r->adapter,
                              .embedding = c->embedding,
                              .last = e->last,
@@ -520,6 +613,7 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
                              .logprobs = a->wants_logprobs      ? (int)a->top_logprobs
                                          : candidates(r) > a->n ? 0
                                                                 : -1,
+                             .scored = c->prompt.codec,
                              .salt = r->salt,
                              .constraint = constraint_of(c),
                              .user = c,
@@ -547,7 +641,9 @@ static void init_choice(request *r, int index) {
                 .parser = make_parser(r),
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
   c->streamed.special = c->parser;
-  if (r->params.kind == PARAMS_RESPONSES) c->response = response_create();
+  c->waits = r->params.echo && r->params.wants_logprobs;
+  if (c->waits) c->prompt.codec = c->streamed.codec;
+  if (format_of(r)) c->response = response_create();
   if (params_embeds(r->params.kind))
     c->embedding = sli_calloc((size_t)r->serving->engine->width, sizeof *c->embedding);
   if (r->grammar) c->guide = sli_guide_create(r->grammar, r->ends, r->nends);
@@ -598,23 +694,10 @@ static bool begin_stream(request *r) {
   http_begin(r->x, 200, "text/event-stream", ":\n\n");
   for (int i = 0; i < r->nchoices && r->params.chat; i++) {
     choice *c = &r->choices[i];
-    if (!send_event(r, out, c->response ? responses_begin(c, out) : reply_role(c, out)))
+    if (!send_event(r, out, c->response ? format_of(r)->begin(c, out) : reply_role(c, out)))
       return false;
   }
   return true;
-}
-
-/* Begins an answer with its prompt. Returns false if the request is over. */
-static bool echo(choice *c) {
-  request *r = c->of;
-  const encoding *prompt = &r->prompts[c->index / candidates(r)];
-  size_t bytes;
-  if (prompt->text)
-    return deliver(c, &(answer_piece){.text = prompt->text, .bytes = prompt->work.bytes});
-  char *text = codec_decode(prompt->codec, prompt->out.items, prompt->out.count, false, &bytes);
-  bool good = !bytes || deliver(c, &(answer_piece){.text = text, .bytes = bytes});
-  free(text);
-  return good;
 }
 
 /* Answers /tokenize and /detokenize. */
@@ -624,6 +707,7 @@ static void answer_tokens(request *r) {
   static bool (*const replies[])(const request *r, struct evbuffer *out) = {
       [PARAMS_TOKENIZE] = reply_tokens,
       [PARAMS_DETOKENIZE] = reply_text,
+      [PARAMS_COUNT] = messages_count,
       [PARAMS_LOAD] = reply_done,
       [PARAMS_UNLOAD] = reply_done};
   bool good = out && replies[r->params.kind](r, out);
@@ -653,7 +737,7 @@ static void answer(request *r) {
   r->serving->metrics.prompt_tokens += (uint64_t)r->prompt_tokens;
   if (r->params.stream && !begin_stream(r)) return;
   for (int i = 0; i < r->nchoices && r->params.echo && !params_embeds(r->params.kind); i++)
-    if (!echo(&r->choices[i])) return;
+    if (!r->choices[i].waits && !echo(&r->choices[i])) return;
 }
 
 static void refuse_encoding(request *r, const encoding *x) {
@@ -696,8 +780,9 @@ static request *create(serving *s, http_exchange *x, params_kind kind) {
   r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
   r->allowance = account_allowance(&r->account);
   static const char *const prefixes[] = {
-      [PARAMS_TEXTS] = "cmpl", [PARAMS_CHAT] = "chatcmpl", [PARAMS_RESPONSES] = "resp",
-      [PARAMS_EMBED] = "embd", [PARAMS_RERANK] = "rerank", [PARAMS_SCORE] = "score"};
+      [PARAMS_TEXTS] = "cmpl",   [PARAMS_CHAT] = "chatcmpl", [PARAMS_RESPONSES] = "resp",
+      [PARAMS_MESSAGES] = "msg", [PARAMS_EMBED] = "embd",    [PARAMS_RERANK] = "rerank",
+      [PARAMS_SCORE] = "score"};
   bool has = kind < SLI_COUNT(prefixes);
   snprintf(r->id, sizeof r->id, "%s-%llx%08llx", has ? prefixes[kind] : "cmpl",
            (unsigned long long)r->created, (unsigned long long)r->number);

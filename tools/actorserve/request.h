@@ -26,7 +26,7 @@ typedef struct kept_call {
   kept_text name, arguments;
 } kept_call;
 
-/* One answer of a request. */
+/* One answer of a request. The prompt is scored if it is echoed with log probabilities. */
 typedef struct choice {
   struct request *of;
   int index;
@@ -34,6 +34,8 @@ typedef struct choice {
   bool under_way;   /* true until the engine's END event */
   sli_guide *guide; /* NULL if the answer is unconstrained */
   stream_text streamed;
+  stream_text prompt;    /* text of a scored prompt so far */
+  bool waits;            /* the scored prompt is not echoed yet */
   logprobs *words;       /* log probabilities of unsent tokens; NULL if not requested */
   answer_parser *parser; /* parser of the text; NULL if all of it is content */
   size_t parsed;         /* memory of the parser, as counted for the request */

@@ -86,6 +86,13 @@ static sl_status read_text(const field *f, const cJSON *item, request_params *ou
   return SL_OK;
 }
 
+/* Reads max_tokens of completions, which may be 0 if the prompt is echoed. */
+static sl_status read_most(const field *f, const cJSON *item, request_params *out) {
+  sl_status status = read_whole(f, item, out);
+  out->no_answer = !status && !out->max_tokens;
+  return status;
+}
+
 /* Reads logprobs of completions: the number of alternatives. */
 static sl_status read_logprobs(const field *f, const cJSON *item, request_params *out) {
   out->wants_logprobs = true;
@@ -136,8 +143,8 @@ static sl_status check_bias(const field *f, const cJSON *item) {
   const double most = 100;
   char *end;
   double token = strtod(item->string, &end);
-  bool good = *item->string >= '0' && *item->string <= '9' && !*end && token <= INT32_MAX &&
-              token == floor(token);
+  bool digits = *item->string && !item->string[strspn(item->string, "0123456789")];
+  bool good = digits && !*end && token <= INT32_MAX;
   if (!good) return sl_fail(SL_E_USAGE, "%s.%.40s is of no token", f->name, item->string);
   if (cJSON_IsNumber(item) && fabs(item->valuedouble) <= most) return SL_OK;
   return sl_fail(SL_E_USAGE, "%s.%.40s must be a number from -100 to 100", f->name, item->string);
@@ -355,6 +362,21 @@ static sl_status read_parts(int i, const cJSON *parts, request_params *out) {
 
 /* ---- tools ----------------------------------------------------------------------------------- */
 
+/* Checks the parts of a function or a call that a template shows. */
+static sl_status check_function_parts(const char *where, const cJSON *function) {
+  const cJSON *parameters = cJSON_GetObjectItemCaseSensitive(function, "parameters"),
+              *description = cJSON_GetObjectItemCaseSensitive(function, "description"),
+              *arguments = cJSON_GetObjectItemCaseSensitive(function, "arguments");
+  if (parameters && !cJSON_IsNull(parameters) && !cJSON_IsObject(parameters))
+    return sl_fail(SL_E_USAGE, "%s.function.parameters must be an object", where);
+  if (description && !cJSON_IsNull(description) && !cJSON_IsString(description))
+    return sl_fail(SL_E_USAGE, "%s.function.description must be a text", where);
+  if (arguments && !cJSON_IsNull(arguments) && !cJSON_IsString(arguments) &&
+      !cJSON_IsObject(arguments))
+    return sl_fail(SL_E_USAGE, "%s.function.arguments must be a text, or an object", where);
+  return SL_OK;
+}
+
 /* Checks that an object is of type "function", and has a function with a name. */
 static sl_status check_function(const char *where, const cJSON *object) {
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "type"),
@@ -366,7 +388,7 @@ static sl_status check_function(const char *where, const cJSON *object) {
   if (!cJSON_IsObject(function)) return sl_fail(SL_E_USAGE, "%s.function must be an object", where);
   if (!cJSON_IsString(name) || !*name->valuestring)
     return sl_fail(SL_E_USAGE, "%s.function.name must be a text, and not empty", where);
-  return SL_OK;
+  return check_function_parts(where, function);
 }
 
 static sl_status check_functions(const char *what, const cJSON *all) {
@@ -592,7 +614,8 @@ static const field fields[] = {
     {"stream", read_flag, IN_BOTH, AT(stream), 0, 0},
     {"stream_options", read_stream_options, IN_BOTH, 0, 0, 0},
     {"n", read_whole, IN_BOTH, AT(n), 1, PARAMS_MOST_CHOICES},
-    {"max_tokens", read_whole, IN_BOTH, AT(max_tokens), 1, 1e9},
+    {"max_tokens", read_most, IN_TEXTS, AT(max_tokens), 0, 1e9},
+    {"max_tokens", read_whole, IN_CHATS, AT(max_tokens), 1, 1e9},
     {"max_completion_tokens", read_whole, IN_CHATS, AT(max_tokens), 1, 1e9},
     {"temperature", read_real, IN_BOTH, AT(temperature), 0, 100},
     {"top_p", read_real, IN_BOTH, AT(top_p), 0, 1},
@@ -691,9 +714,12 @@ static sl_status check_best(const request_params *a, const char **param) {
                    a->nprompts, PARAMS_MOST_CHOICES);
   if (a->best_of > a->n && a->stream)
     return sl_fail(SL_E_USAGE, "best_of is not possible in a stream: the best is known at the end");
+  *param = "max_tokens";
+  if (a->no_answer && !a->echo && a->kind == PARAMS_TEXTS)
+    return sl_fail(SL_E_USAGE, "max_tokens is 0: it must be positive, unless echo is true");
   *param = "echo";
-  if (a->echo && a->wants_logprobs)
-    return sl_fail(SL_E_USAGE, "echo is not supported with logprobs");
+  if (a->echo && a->wants_logprobs && a->guided)
+    return sl_fail(SL_E_USAGE, "echo with logprobs and %s: they cannot be combined", a->guided_by);
   return SL_OK;
 }
 
@@ -760,7 +786,8 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
                               const char **param) {
   cJSON *root, *item;
   *out = (request_params){.kind = kind,
-                          .chat = kind == PARAMS_CHAT || kind == PARAMS_RESPONSES,
+                          .chat = kind == PARAMS_CHAT || kind == PARAMS_RESPONSES ||
+                                  kind == PARAMS_MESSAGES || kind == PARAMS_COUNT,
                           .n = 1,
                           .temperature = 1,
                           .top_p = 1,

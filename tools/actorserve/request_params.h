@@ -25,11 +25,13 @@ typedef enum params_kind {
   PARAMS_TEXTS,
   PARAMS_CHAT,
   PARAMS_RESPONSES,
+  PARAMS_MESSAGES,
   PARAMS_EMBED,
   PARAMS_RERANK,
   PARAMS_SCORE,
   PARAMS_TOKENIZE,
   PARAMS_DETOKENIZE,
+  PARAMS_COUNT, /* counts the tokens of a body of /v1/messages */
   PARAMS_LOAD,
   PARAMS_UNLOAD
 } params_kind;
@@ -78,6 +80,7 @@ typedef struct request_params {
   double presence_penalty, frequency_penalty, repetition_penalty; /* repetition_penalty 1: none */
   const cJSON *logit_bias; /* an object of numbers, with tokens as names; NULL if none */
   bool ignore_eos;         /* the model's end tokens do not end an answer */
+  bool no_answer;          /* max_tokens is 0: only the prompt is wanted */
   bool echo;               /* an answer begins with its prompt */
   int64_t min_tokens;
   int nstop_tokens;

@@ -6,48 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tools/actorserve/items.h"
 #include "tools/actorserve/reply.h"
-
-typedef struct item {
-  answer_kind kind; /* CONTENT, REASONING or CALL */
-  size_t begin; /* offset of its text in the choice's content or reasoning, or index of its call */
-  size_t end;
-} item;
-
-struct response {
-  item *items;
-  size_t count, room;
-  int events; /* number of events so far */
-};
-
-response *response_create(void) { return sli_calloc(1, sizeof(response)); }
-
-void response_destroy(response *x) {
-  if (!x) return;
-  free(x->items);
-  free(x);
-}
-
-/* ---- items ----------------------------------------------------------------------------------- */
-
-/* Handles a piece. Returns whether it begins an item. */
-static bool note(choice *c, const answer_piece *piece) {
-  response *x = c->response;
-  item *last = x->count ? &x->items[x->count - 1] : NULL;
-  if (piece->kind == ANSWER_ARGUMENTS) return false;
-  const kept_text *text = piece->kind == ANSWER_REASONING ? &c->reasoning : &c->content;
-  bool begins = !last || last->kind != piece->kind || piece->kind == ANSWER_CALL;
-  if (begins) {
-    bool call = piece->kind == ANSWER_CALL;
-    SLI_GROW(x->items, x->count, x->room);
-    last = &x->items[x->count++];
-    *last = (item){piece->kind, call ? c->ncalls - 1 : text->bytes - piece->bytes, 0};
-  }
-  last->end = text->bytes;
-  return begins;
-}
-
-void responses_note(choice *c, const answer_piece *piece) { note(c, piece); }
 
 static const char *const prefixes[] = {
     [ANSWER_CONTENT] = "msg", [ANSWER_REASONING] = "rs", [ANSWER_CALL] = "fc"};
@@ -58,16 +18,15 @@ static bool put_id(const choice *c, size_t i, struct evbuffer *out) {
 }
 
 /* Appends the text of an item. */
-static bool put_item_text(const choice *c, const item *x, struct evbuffer *out) {
-  const kept_text *from = x->kind == ANSWER_REASONING ? &c->reasoning : &c->content;
-  if (x->kind != ANSWER_CALL) return reply_put_text(out, from->text + x->begin, x->end - x->begin);
-  const kept_text *arguments = &c->calls[x->begin].arguments;
-  return reply_put_text(out, arguments->text, arguments->bytes);
+static bool put_item_text(const choice *c, const response_item *x, struct evbuffer *out) {
+  size_t bytes;
+  const char *text = response_item_text(c, x, &bytes);
+  return reply_put_text(out, text, bytes);
 }
 
 /* Appends the part of a message or of reasoning that holds its text; if `open`, the text is
  * empty. */
-static bool put_part(const choice *c, const item *x, bool open, struct evbuffer *out) {
+static bool put_part(const choice *c, const response_item *x, bool open, struct evbuffer *out) {
   bool message = x->kind == ANSWER_CONTENT;
   return reply_put(
              out, message ? "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":"
@@ -75,7 +34,7 @@ static bool put_part(const choice *c, const item *x, bool open, struct evbuffer 
          (open ? reply_put(out, "\"\"") : put_item_text(c, x, out)) && reply_put(out, "}");
 }
 
-static bool put_call(const choice *c, const item *x, bool open, struct evbuffer *out) {
+static bool put_call(const choice *c, const response_item *x, bool open, struct evbuffer *out) {
   const kept_call *call = &c->calls[x->begin];
   return evbuffer_add_printf(
              out, ",\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", call->id) > 0 &&
@@ -84,7 +43,7 @@ static bool put_call(const choice *c, const item *x, bool open, struct evbuffer 
          (open ? reply_put(out, "\"\"") : put_item_text(c, x, out));
 }
 
-static bool put_texts(const choice *c, const item *x, bool open, struct evbuffer *out) {
+static bool put_texts(const choice *c, const response_item *x, bool open, struct evbuffer *out) {
   bool message = x->kind == ANSWER_CONTENT;
   return reply_put(out, message ? ",\"type\":\"message\",\"role\":\"assistant\",\"content\":["
                                 : ",\"type\":\"reasoning\",\"summary\":[],\"content\":[") &&
@@ -93,7 +52,7 @@ static bool put_texts(const choice *c, const item *x, bool open, struct evbuffer
 
 /* Appends item i. If `open`, it has only begun. */
 static bool put_item(const choice *c, size_t i, bool open, struct evbuffer *out) {
-  const item *x = &c->response->items[i];
+  const response_item *x = &c->response->items[i];
   return reply_put(out, "{\"id\":") && put_id(c, i, out) &&
          evbuffer_add_printf(out, ",\"status\":\"%s\"", open ? "in_progress" : "completed") > 0 &&
          (x->kind == ANSWER_CALL ? put_call(c, x, open, out) : put_texts(c, x, open, out)) &&
@@ -178,7 +137,7 @@ static bool put_item_event(choice *c, const char *type, size_t i, bool open, str
 }
 
 static bool put_part_event(choice *c, const char *type, size_t i, bool open, struct evbuffer *out) {
-  const item *x = &c->response->items[i];
+  const response_item *x = &c->response->items[i];
   return x->kind == ANSWER_CALL || (begin_about(c, type, i, out) && reply_put(out, ",\"part\":") &&
                                     put_part(c, x, open, out) && end_event(out));
 }
@@ -193,7 +152,7 @@ static const char *const deltas[] = {[ANSWER_CONTENT] = "response.output_text.de
 
 /* Ends item i. */
 static bool end_item(choice *c, size_t i, struct evbuffer *out) {
-  const item *x = &c->response->items[i];
+  const response_item *x = &c->response->items[i];
   bool call = x->kind == ANSWER_CALL;
   return begin_about(c, dones[x->kind], i, out) &&
          reply_put(out, call ? ",\"arguments\":" : ",\"logprobs\":[],\"text\":") &&
@@ -209,7 +168,7 @@ bool responses_begin(choice *c, struct evbuffer *out) {
 
 bool responses_piece(choice *c, const answer_piece *piece, struct evbuffer *out) {
   response *x = c->response;
-  if (note(c, piece)) {
+  if (response_note(c, piece)) {
     size_t i = x->count - 1;
     if (i && !end_item(c, i - 1, out)) return false;
     if (!put_item_event(c, "response.output_item.added", i, true, out) ||

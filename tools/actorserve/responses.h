@@ -11,11 +11,6 @@
 sl_status responses_translate(const char *body, size_t bytes, const sli_allowance *allowance,
                               char **out, const char **param);
 
-/* The items of an answer, in order: messages, reasoning and calls. */
-typedef struct response response;
-response *response_create(void);
-void response_destroy(response *x);
-
 /* Appends an unstreamed answer. This and the following functions append to `out` and return false
  * if memory ran out. */
 bool responses_whole(request *r, struct evbuffer *out);
@@ -24,7 +19,5 @@ bool responses_whole(request *r, struct evbuffer *out);
 bool responses_begin(choice *c, struct evbuffer *out);
 bool responses_piece(choice *c, const answer_piece *piece, struct evbuffer *out);
 bool responses_end(choice *c, struct evbuffer *out);
-/* Handles a piece of an unstreamed answer, which the choice has kept. */
-void responses_note(choice *c, const answer_piece *piece);
 
 #endif

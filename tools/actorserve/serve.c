@@ -12,6 +12,7 @@
 #include "base/descriptors.h"
 #include "io/journal.h"
 #include "tools/actorserve/cors.h"
+#include "tools/actorserve/messages.h"
 #include "tools/actorserve/reply.h"
 #include "tools/actorserve/request.h"
 
@@ -122,6 +123,14 @@ static void answer_responses(serving *s, http_exchange *x, const http_request *r
   request_begin(s, x, request, PARAMS_RESPONSES);
 }
 
+static void answer_messages(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_MESSAGES);
+}
+
+static void answer_count(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_COUNT);
+}
+
 extern const char chat_html[]; /* page/chat.html */
 
 /* Answers with a chat page. It contacts no other server. */
@@ -144,6 +153,8 @@ static const struct route {
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
               {"/v1/responses", "POST", false, answer_responses},
+              {"/v1/messages", "POST", false, answer_messages},
+              {"/v1/messages/count_tokens", "POST", false, answer_count},
               {"/v1/embeddings", "POST", false, answer_embeddings},
               {"/v1/rerank", "POST", false, answer_rerank},
               {"/rerank", "POST", false, answer_rerank},
@@ -174,9 +185,12 @@ static bool same_secret(const char *a, const char *b) {
   return !differ;
 }
 
-static bool may_ask(const serving *s, const char *authorization) {
+/* Returns whether a request has the API key: as a bearer, or as Anthropic's clients send it. */
+static bool may_ask(const serving *s, const http_request *request) {
   static const char scheme[] = "Bearer ";
-  if (!s->options->key) return true;
+  const char *authorization = http_request_field(request, "authorization"),
+             *key = http_request_field(request, "x-api-key");
+  if (!s->options->key || (key && same_secret(key, s->options->key))) return true;
   if (!authorization || strncasecmp(authorization, scheme, sizeof scheme - 1)) return false;
   return same_secret(authorization + sizeof scheme - 1, s->options->key);
 }
@@ -217,6 +231,13 @@ static bool has_method(const struct route *r, const char *method) {
   return !strcmp(method, r->method) || (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
 
+static void refuse_key(serving *s, http_exchange *x, const struct route *r) {
+  static const char text[] = "a valid API key is needed: Authorization: Bearer KEY";
+  if (r->answer == answer_messages || r->answer == answer_count)
+    answer(s, x, 401, "application/json", messages_error(401, text));
+  else actorserve_serve_refuse(s, x, 401, "invalid_api_key", text);
+}
+
 /* Refuses unauthorized and malformed requests before the body arrives. */
 static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   serving *s = ctx;
@@ -226,10 +247,9 @@ static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   if (options && (r || !strcmp(request->target, "*"))) answer_options(s, x, request, r);
   else if (!r) actorserve_serve_refuse(s, x, 404, NULL, "there is nothing at this path");
   else if (!has_method(r, request->method)) refuse_method(s, x, r);
-  else if (!r->open && !may_ask(s, http_request_field(request, "authorization"))) {
+  else if (!r->open && !may_ask(s, request)) {
     http_add_field(x, "WWW-Authenticate", "Bearer");
-    actorserve_serve_refuse(s, x, 401, "invalid_api_key",
-                            "a valid API key is needed: Authorization: Bearer KEY");
+    refuse_key(s, x, r);
   } else if (!r->open && !cors_takes_host(s->options->host, s->options->key,
                                           http_request_field(request, "host"))) {
     actorserve_serve_refuse(s, x, 403, "host_not_allowed",

@@ -44,7 +44,9 @@ static size_t match(stream_text *t, char byte) {
   for (int i = 0; t->stops && i < t->stops->count; i++) {
     const struct stop *s = &t->stops->of[i];
     t->matched[i] = go_on(s, t->matched[i], byte);
-    if (t->matched[i] == (int)s->bytes) ends = SLI_MAX(ends, s->bytes);
+    if (t->matched[i] != (int)s->bytes || s->bytes <= ends) continue;
+    ends = s->bytes;
+    t->stop = s->text;
   }
   return ends;
 }
@@ -70,6 +72,8 @@ static void add_text(stream_text *t, const char *text, size_t bytes) {
   }
   memcpy(t->text + t->bytes, text, bytes);
   t->bytes += bytes - stop;
+  for (size_t i = 0; i < bytes - SLI_MIN(stop, bytes); i++)
+    t->characters += ((unsigned char)text[i] & 0xc0) != 0x80;
   t->stopped = stop;
 }
 

@@ -31,8 +31,10 @@ typedef struct stream_text {
   size_t shown; /* bytes of the window's text already in `text` */
   char *text;   /* text not taken yet */
   size_t bytes, room;
-  size_t before; /* bytes taken before */
-  bool stopped;  /* a stop was reached: no text follows */
+  size_t before;     /* bytes taken before */
+  size_t characters; /* characters of the whole text so far */
+  bool stopped;      /* a stop was reached: no text follows */
+  const char *stop;  /* that stop; NULL if none */
 } stream_text;
 
 /* Appends a token. */
@@ -41,7 +43,7 @@ void stream_text_add(stream_text *t, int32_t token);
 size_t stream_text_ready(stream_text *t, bool end);
 /* Removes bytes that were taken. */
 void stream_text_take(stream_text *t, size_t bytes);
-/* Returns the offset of the next text in the whole answer. */
+/* Returns the offset in bytes of the next text in the whole answer. */
 size_t stream_text_offset(const stream_text *t);
 /* Returns the bytes that a token would add at this point; the caller frees them. */
 char *stream_text_bytes_of(const stream_text *t, int32_t token, size_t *bytes);

@@ -5,6 +5,7 @@
  *
  * Other programs can only slow a run down. The model therefore runs several times, and the fastest
  * time of each op counts. */
+#include "base/json_text.h"
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -143,7 +144,7 @@ static sl_status keep_report(const tuning *t, const config *c, const cJSON *root
   if (!prefix) return SL_OK;
   char *path =
       k > 1 ? sli_format("%s-m%d-k%d.json", prefix, m, k) : sli_format("%s-m%d.json", prefix, m);
-  char *text = cJSON_Print(root);
+  char *text = sli_json_mend(cJSON_Print(root));
   SLI_CHECK(text, "no memory for the report");
   sl_status status = sli_atomic_text(path, text);
   free(text);

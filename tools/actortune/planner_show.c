@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Output of actortune plan: the best plans as a table, the cost of each dimension's second
  * choice, and each plan's command; and as JSON. */
+#include "base/json_text.h"
 #include "tools/actortune/planner_show.h"
 
 #include <cjson/cJSON.h>
@@ -132,7 +133,7 @@ sl_status planner_json_write(const planner *p, const char *path) {
     if (planner_second(p, (plan_dim)d))
       cJSON_AddItemToObject(seconds, plan_dims[d].name,
                             plan_json(p, planner_second(p, (plan_dim)d)));
-  char *text = cJSON_Print(root);
+  char *text = sli_json_mend(cJSON_Print(root));
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the file");
   sl_status status = sli_atomic_text(path, text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frontier as a table, as CSV and as JSON. */
+#include "base/json_text.h"
 #include "tools/actortune/actortune.h"
 
 #include <cjson/cJSON.h>
@@ -186,7 +187,7 @@ sl_status json_write(const char *path, const tuning *t, const frontier *f) {
   cJSON *points = cJSON_AddArrayToObject(root, "points");
   for (size_t i = 0; i < f->count; i++) cJSON_AddItemToArray(points, point_json(t, &f->points[i]));
   cJSON_AddItemToObject(root, "published", published_json(t));
-  char *text = cJSON_Print(root);
+  char *text = sli_json_mend(cJSON_Print(root));
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the file");
   sl_status status = sli_atomic_text(path, text);

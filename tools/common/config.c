@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metadata fields as options of a model. */
+#include "base/json_text.h"
 #include "tools/common/config.h"
 
 #include <math.h>
@@ -160,7 +161,7 @@ static void keep_reals(cJSON *item, const char **at) {
 void config_keep_reals(cJSON *root, const char *text) { keep_reals(root->child, &text); }
 
 sl_status config_write(const char *path, const cJSON *root) {
-  char *text = cJSON_Print(root);
+  char *text = sli_json_mend(cJSON_Print(root));
   SLI_CHECK(text, "no memory for %s", path);
   sl_status status = sli_atomic_text(path, text);
   cJSON_free(text);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json_text.h"
 #include "tools/actorrun/ctl/status.h"
 
 #include <stdlib.h>
@@ -84,7 +85,7 @@ static sl_status ask(pid_t pid, cJSON **out) {
 }
 
 static void print_json(const cJSON *json) {
-  char *text = cJSON_Print(json);
+  char *text = sli_json_mend(cJSON_Print(json));
   SLI_CHECK(text, "no memory for the answer");
   puts(text);
   cJSON_free(text);

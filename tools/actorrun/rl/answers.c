@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json_text.h"
 #include "tools/actorrun/rl/answers.h"
 
 #include <cjson/cJSON.h>
@@ -32,7 +33,7 @@ static void write_line(FILE *f, const rl_prompts *p, const sl_answer *a, double 
   cJSON_AddBoolToObject(line, "truncated", a->truncated);
   add_number(line, "reward", reward);
   add_number(line, "advantage", advantage);
-  char *json = cJSON_PrintUnformatted(line);
+  char *json = sli_json_mend(cJSON_PrintUnformatted(line));
   fprintf(f, "%s\n", json);
   cJSON_free(json);
   cJSON_Delete(line);

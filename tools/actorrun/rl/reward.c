@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/number.h"
 #include "base/utf8.h"
 #include "io/regex.h"
@@ -255,6 +256,18 @@ static bool has_failed(rl_rewards *w, const char *why) {
   return fail(w, why);
 }
 
+/* Ends the run after a number without an answer: earlier ones may belong to other answers. */
+static bool has_too_many(rl_rewards *w) {
+  stop(w, true);
+  char *text = sli_format(
+      "--reward %s wrote more numbers than there were answers: it must write one for each line that "
+      "it reads, and nothing else",
+      w->program);
+  sl_rollouts_fail(w->rollouts, SL_E_IO, text);
+  free(text);
+  return false;
+}
+
 /* Sends pending answers until the pipe is full. */
 static void send_lines(rl_rewards *w) {
   pthread_mutex_lock(&w->lock);
@@ -283,7 +296,7 @@ static bool take_number(rl_rewards *w, char *line) {
     free(why);
     return good;
   }
-  if (!w->sent) return has_failed(w, "wrote more numbers than there were answers");
+  if (!w->sent) return has_too_many(w);
   pending p = oldest(w, true);
   sl_rollouts_reward(w->rollouts, p.id, reward);
   return true;
@@ -374,7 +387,7 @@ static char *line_of(const rl_rewards *w, const sl_answer *a, const char *text) 
   if (p->answer) cJSON_AddStringToObject(line, "expected", p->answer);
   if (p->data) cJSON_AddItemToObject(line, "data", cJSON_CreateRaw(p->data));
   cJSON_AddBoolToObject(line, "truncated", a->truncated);
-  char *json = cJSON_PrintUnformatted(line), *out = sli_format("%s\n", json);
+  char *json = sli_json_mend(cJSON_PrintUnformatted(line)), *out = sli_format("%s\n", json);
   cJSON_free(json);
   cJSON_Delete(line);
   return out;

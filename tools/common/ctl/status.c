@@ -10,6 +10,7 @@
 
 #include <sluice/run_status.h>
 
+#include "base/json_text.h"
 #include "tools/common/ctl/ctl.h"
 
 enum { PATIENCE_MS = 800 }; /* a process silent for twice this long counts as lost */
@@ -285,7 +286,7 @@ sl_status request_status(control *c, const subject *s, const char *text, FILE *o
   sl_run_status *rs = sl_run_status_create(s->plan);
   read_answers(s, answers, n, rs);
   cJSON *root = describe(s, rs, answers, n);
-  char *json = cJSON_PrintUnformatted(root);
+  char *json = sli_json_mend(cJSON_PrintUnformatted(root));
   SLI_CHECK(json, "no memory for an answer");
   fprintf(out, "%s\n", json);
   cJSON_free(json);
