@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for a plan that gets stuck. Every actor that waits for a free slot points to a quota that
  * may be too small. Each such quota is enlarged alone, and the error recommends the smallest change
- * with which the simulation finishes. */
+ * with which the simulation finishes. If none is enough, several quotas are too small: the error
+ * names the one with which the simulation gets furthest. */
 #include "actors/prove/advise.h"
 
 #include "actors/plan/plan.h"
@@ -34,7 +35,16 @@ static bool turns(const sl_plan *plan, const knob *k, const sl_register *r) {
          (k->everywhere || writer_stage(plan, r) == k->stage);
 }
 
-static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
+/* Counts firings except loads, which only run ahead. */
+static int64_t firings(const sli_simulation *r) {
+  int64_t sum = 0;
+  for (int32_t i = 0; i < r->plan.nactors; i++)
+    if (r->plan.actors[i].cls != SL_CLASS_L) sum += sli_runtime_done(r->rt, i);
+  return sum;
+}
+
+/* Simulates the plan with a setting; *fired: firings until it finishes or gets stuck. */
+static bool finishes_after(const sl_plan *plan, const knob *k, int32_t slots, int64_t *fired) {
   sli_simulation r;
   sli_simulation_init(&r, plan, false);
   for (int32_t i = 0; i < plan->nregs; i++)
@@ -42,8 +52,14 @@ static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
       r.plan.regs[i].quota = k->everywhere ? slots : SLI_MAX(slots, plan->regs[i].quota);
   if (k->pool != SL_NONE) r.plan.pools[k->pool].quota = slots;
   bool good = !sli_simulate_all(&r);
+  *fired = firings(&r);
   sli_simulation_fini(&r);
   return good;
+}
+
+static bool finishes_with(const sl_plan *plan, const knob *k, int32_t slots) {
+  int64_t fired;
+  return finishes_after(plan, k, slots, &fired);
 }
 
 /* Smallest number of slots with which the plan finishes, or 0. */
@@ -132,15 +148,39 @@ static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, bool
   return least;
 }
 
+/* Chooses the setting with one or two more slots with which the plan gets furthest, further than
+ * the stuck simulation. Returns false if there is none. */
+static bool furthest_knob(const sl_plan *plan, const sli_simulation *stuck, knob *best) {
+  knob knobs[16] = {0};
+  int64_t most = firings(stuck), fired;
+  bool found = false;
+  int count = waiting_knobs(stuck, false, knobs, 16);
+  for (int i = 0; i < count; i++)
+    for (int32_t more = 1; more <= 2 && !*sli_quota_warning(knobs[i].name); more++) {
+      int32_t slots = knobs[i].slots + more;
+      finishes_after(plan, &knobs[i], slots, &fired);
+      if (fired <= most) continue;
+      found = true, most = fired;
+      *best = knobs[i];
+      best->slots = slots;
+    }
+  return found;
+}
+
 sli_advice sli_advise(const sl_plan *plan, const sli_simulation *stuck) {
   knob knobs[16] = {0}, best = {0};
   int32_t least = 0;
-  for (int keeps = 1; keeps >= 0 && !least; keeps--)
+  bool partial = false;
+  for (int keeps = 1; keeps >= 0 && !least && !partial; keeps--) {
     for (int everywhere = 0; everywhere < 2 && !least; everywhere++) {
       int count = waiting_knobs(stuck, everywhere, knobs, 16);
       least = best_knob(plan, knobs, count, keeps, &best);
     }
-  sli_advice a = {.stage = best.everywhere ? SL_NONE : best.stage, .slots = least ? best.slots : 0};
-  if (least) snprintf(a.name, sizeof a.name, "%s", best.name);
+    partial = keeps && !least && furthest_knob(plan, stuck, &best);
+  }
+  sli_advice a = {.stage = best.everywhere ? SL_NONE : best.stage,
+                  .slots = least || partial ? best.slots : 0,
+                  .partial = partial};
+  if (a.slots) snprintf(a.name, sizeof a.name, "%s", best.name);
   return a;
 }

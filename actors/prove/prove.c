@@ -16,9 +16,10 @@ static void say(const char *cycle, const sli_advice *a) {
   char at[16] = "";
   if (a->slots && a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
   if (a->slots)
-    sl_fail(SL_E_STUCK,
-            "the plan cannot finish: %s\nthe smallest change that breaks it: --quota %s%s=%d%s",
-            cycle, a->name, at, a->slots, sli_quota_warning(a->name));
+    sl_fail(SL_E_STUCK, "the plan cannot finish: %s\n%s: --quota %s%s=%d%s", cycle,
+            a->partial ? "the first of several changes that break it"
+                       : "the smallest change that breaks it",
+            a->name, at, a->slots, sli_quota_warning(a->name));
   else sl_fail(SL_E_STUCK, "the plan cannot finish: %s", cycle);
 }
 

@@ -31,6 +31,7 @@ typedef struct sli_advice {
   char name[64];
   int32_t stage; /* SL_NONE: all stages */
   int32_t slots; /* 0: no advice */
+  bool partial;  /* the plan gets further, but needs other quotas too */
 } sli_advice;
 
 /* Returns a warning for a quota that changes the training, else "". */

@@ -87,6 +87,10 @@ advised 5M --data-parallel 4 --microbatches 2
 advised 4M --data-parallel 4 --microbatches 2 --recompute full
 advised 6M --data-parallel 4 --microbatches 2 --checkpoint points # checkpoint parts take memory too
 refused 3 "the smallest plan tried is --recompute full --home act=disk --home state=disk --microbatches 4 (" --memory 64K $tight
+# Two quotas that are too small, each alone enough to stop the plan.
+refused 3 "the first of several changes that break it: --quota act.w@0=3" --stages 2 --microbatches 4 --pieces 4 \
+  --schedule zb-h1 --quota act.w@0=2 --quota act.b@0=3 gpt --layers 4 --width 16 --heads 2 --context 16 --batch 16 \
+  --data "$reference/tokens.u16"
 # Dropless experts have room for all rows on each device; --expert-rows limits it.
 mixture="mixtral --layers 2 --width 32 --heads 2 --context 64 --batch 16 --experts 8 --expert-ffn 256 --data $reference/tokens.u16"
 refused 3 "--expert-rows 2 (" --memory 8M --expert-parallel 8 --data-parallel 8 $mixture
