@@ -357,7 +357,12 @@ void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
     }
     sl_tensor **parts = sli_arena_alloc(&m->arena, (size_t)times * sizeof *parts);
     for (int64_t i = 0; i < times; i++) parts[i] = t;
+    bool by_rows = m->p->rows && n->outs[0]->type.rows >> d & 1 && times == m->rows &&
+                   !sli_has_rows(sli_rows_of(m, t), d);
+    sli_rows with = *sli_rows_of(m, t);
+    with.dim[d] = (sli_dim_rows){by_rows, t->type.dim[d], false};
     t = sl_concat_at(m->at, m->g, d, (int)times, parts);
+    if (by_rows) sli_rows_set(m, t, &with);
   }
   sli_pt_out(m, n, 0, t);
 }
