@@ -77,6 +77,8 @@ case("no_key_added", lambda h, ids: F.scaled_dot_product_attention(h[:, None, No
 case("products", lambda h: h.prod(1) + h.cumprod(1)[:, 3] + (h + 1).prod(1, keepdim=True).sum(1) + T.cumprod(h - 0.5, 1).sum(1))
 case("ties", lambda h: T.relu(h).amax(1) + T.relu(h).amin(1, keepdim=True).sum(1) + T.relu(h).max() + h.max(1)[0])
 
+case("clamps", lambda h: h.clamp(0, 0.3) + h.clamp_min(0) + h.clamp_max(0) + T.fmax(h, h * 0) + T.div(h * 0 + 0.5, 0.1, rounding_mode="trunc"))
+
 
 class Case(torch.nn.Module):
     def __init__(self, f):
