@@ -263,12 +263,23 @@ static sl_status evaluate(compilation *c) {
   return sli_pass_evaluate(c->g, to->evaluated);
 }
 
+/* Rejects weights rounded to int8, which rollouts multiply in another order than training. */
+static sl_status refuse_rounded_weights(const sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->op == &sl_op_quantize)
+      return sl_fail(SL_E_UNSUPPORTED,
+                     "numbers.exact: rollouts do not support op %s (%s), weights rounded to int8",
+                     g->nodes[i]->name, g->nodes[i]->op->name);
+  return SL_OK;
+}
+
 /* Adds the served graph with which one device of each stage samples. */
 static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o, int rank) {
   bool exact = is_exact(c->in);
   sl_graph *served = o->make(o->ctx);
   if (!served) return sl_fail(SL_E_UNSUPPORTED, "rollouts: %s", sl_detail());
   if (exact) SLI_TRY(refuse_latents(served));
+  if (exact) SLI_TRY(refuse_rounded_weights(served));
   for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.exact = exact;
   SLI_TRY(sli_pass_serve(served));
   if (exact) SLI_TRY(sli_groups_set(served));

@@ -60,8 +60,10 @@ static bool is_only_quantized(const sl_graph *g, const sl_tensor *param) {
 }
 
 /* Marks weights to be rounded when they are loaded, since ticks never change them. The ops that
- * rounded them lose their readers. */
+ * rounded them lose their readers. Rollouts read the parameters of training, which are not rounded,
+ * and keep these ops; only they have no storage formats. */
 static void round_weights(sl_graph *g) {
+  if (!g->options.serve->storage) return;
   for (int i = 0; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];
     for (int a = 0; a < n->nin; a++) {
