@@ -4,9 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zip.h>
 
 #include "base/base.h"
+#include "io/file.h"
 
 struct sli_archive {
   char *path, *folder; /* the folder ends with a slash, unless it is empty */
@@ -41,24 +43,71 @@ static sl_status find_folder(sli_archive *a) {
                  a->path);
 }
 
-sl_status sli_archive_open(const char *path, sli_archive **out) {
+/* Entries of untrusted archives: a stored one has its size, a compressed one is at most MOST_RATIO
+ * times as large as it is in the file. */
+enum { MOST_RATIO = 100, FREE_BYTES = 1 << 20, HEADER_BYTES = 30 };
+
+/* Returns what is wrong with an entry, or NULL. */
+static const char *entry_fault(const sli_archive *a, zip_uint64_t i, const char *name,
+                               const zip_stat_t *info) {
+  enum {
+    NEEDED = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_CRC | ZIP_STAT_COMP_METHOD |
+             ZIP_STAT_ENCRYPTION_METHOD
+  };
+  if (!name || (info->valid & NEEDED) != NEEDED) return "damaged directory entry";
+  if (info->encryption_method != ZIP_EM_NONE) return "encrypted";
+  if (info->comp_method == ZIP_CM_STORE && info->size != info->comp_size)
+    return "damaged directory entry: two sizes";
+  if (info->comp_method != ZIP_CM_STORE && (info->comp_size > info->size + FREE_BYTES ||
+                                            info->size > FREE_BYTES + MOST_RATIO * info->comp_size))
+    return "compressed more than a program is";
+  if (zip_name_locate(a->zip, name, ZIP_FL_ENC_GUESS) != (zip_int64_t)i) return "named twice";
+  return NULL;
+}
+
+/* Checks the directory of an archive of `bytes` bytes before any entry is read. */
+static sl_status check_directory(const sli_archive *a, size_t bytes) {
+  zip_int64_t count = zip_get_num_entries(a->zip, 0);
+  zip_uint64_t all = 0;
+  for (zip_int64_t i = 0; i < count; i++) {
+    zip_stat_t info;
+    zip_stat_init(&info);
+    const char *name = zip_get_name(a->zip, (zip_uint64_t)i, ZIP_FL_ENC_GUESS);
+    if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &info)) name = NULL;
+    const char *fault = entry_fault(a, (zip_uint64_t)i, name, &info);
+    if (fault) return damaged(a, name ? name : "an entry", fault);
+    if (__builtin_add_overflow(all, info.comp_size, &all) ||
+        __builtin_add_overflow(all, HEADER_BYTES + strlen(name), &all) || all > bytes)
+      return damaged(a, name, "the entries overlap: they are larger than the file");
+  }
+  return SL_OK;
+}
+
+/* Opens the zip file on a descriptor, which it then owns. */
+static sl_status open_zip(sli_archive *a, int fd) {
   int code = 0;
+  a->zip = zip_fdopen(fd, 0, &code);
+  if (a->zip) return SL_OK;
+  close(fd);
+  bool system =
+      code == ZIP_ER_OPEN || code == ZIP_ER_READ || code == ZIP_ER_MEMORY || code == ZIP_ER_SEEK;
+  if (!system) return sl_fail(SL_E_INPUT, "%s: not an archive of torch.export.save", a->path);
+  zip_error_t error;
+  zip_error_init_with_code(&error, code);
+  sl_status status = sl_fail(SL_E_INPUT, "%s: %s", a->path, zip_error_strerror(&error));
+  zip_error_fini(&error);
+  return status;
+}
+
+sl_status sli_archive_open(const char *path, sli_archive **out) {
   sli_archive *a = sli_calloc(1, sizeof *a);
   a->path = sli_strdup(path);
   pthread_mutex_init(&a->reading, NULL);
-  a->zip = zip_open(path, ZIP_RDONLY, &code);
-  sl_status status = SL_OK;
-  if (!a->zip) {
-    zip_error_t error;
-    zip_error_init_with_code(&error, code);
-    bool of_system = code == ZIP_ER_OPEN || code == ZIP_ER_NOENT || code == ZIP_ER_READ ||
-                     code == ZIP_ER_MEMORY || code == ZIP_ER_SEEK;
-    status = !of_system
-                 ? sl_fail(SL_E_INPUT, "%s: not an archive of torch.export.save", path)
-                 : sl_fail(SL_E_INPUT, "%s: %s", path,
-                           code == ZIP_ER_NOENT ? "no such file" : zip_error_strerror(&error));
-    zip_error_fini(&error);
-  }
+  int fd;
+  size_t bytes;
+  sl_status status = sli_file_open(path, &fd, &bytes);
+  if (!status) status = open_zip(a, fd);
+  if (!status) status = check_directory(a, bytes);
   if (!status) status = find_folder(a);
   if (status) sli_archive_close(a);
   else *out = a;
@@ -114,7 +163,7 @@ sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char *
   return SL_OK;
 }
 
-/* Reads from an open entry. Entries are stored uncompressed, so seeking is cheap. */
+/* Reads from an open entry, which is stored uncompressed, so seeking is cheap. */
 static int read_part(zip_file_t *file, size_t first, size_t count, void *out) {
   return file && !zip_fseek(file, (zip_int64_t)first, SEEK_SET) &&
          zip_fread(file, out, count) == (zip_int64_t)count;
@@ -123,13 +172,38 @@ static int read_part(zip_file_t *file, size_t first, size_t count, void *out) {
 sl_status sli_archive_part(sli_archive *a, const char *name, size_t first, size_t count,
                            void *out) {
   zip_stat_t info;
-  if (!entry_find(a, name, &info)) return damaged(a, name, "no such entry in the archive");
   pthread_mutex_lock(&a->reading);
-  zip_file_t *file = zip_fopen_index(a->zip, info.index, 0);
+  int found = entry_find(a, name, &info);
+  bool whole =
+      found && info.comp_method == ZIP_CM_STORE && count <= info.size && first <= info.size - count;
+  zip_file_t *file = whole ? zip_fopen_index(a->zip, info.index, 0) : NULL;
   int good = read_part(file, first, count, out);
   if (file) zip_fclose(file);
   pthread_mutex_unlock(&a->reading);
+  if (!found) return damaged(a, name, "no such entry in the archive");
   return good ? SL_OK : damaged(a, name, "truncated or damaged");
+}
+
+sl_status sli_archive_verify(sli_archive *a, const char *name) {
+  enum { AT_ONCE = 1 << 18 };
+  zip_stat_t info;
+  pthread_mutex_lock(&a->reading);
+  int found = entry_find(a, name, &info);
+  zip_file_t *file = found ? zip_fopen_index(a->zip, info.index, 0) : NULL;
+  char *buffer = sli_calloc(1, AT_ONCE);
+  zip_int64_t got = file ? 1 : -1;
+  zip_uint64_t all = 0;
+  while (got > 0) {
+    got = zip_fread(file, buffer, AT_ONCE); /* at the end, compares the checksum */
+    if (got > 0) all += (zip_uint64_t)got;
+  }
+  if (file) zip_fclose(file);
+  free(buffer);
+  pthread_mutex_unlock(&a->reading);
+  return got || all != info.size ? damaged(a, name,
+                                           "its numbers do not have the checksum that the "
+                                           "archive states: damaged")
+                                 : SL_OK;
 }
 
 unsigned sli_archive_checksum(const sli_archive *a, const char *name) {

@@ -24,6 +24,8 @@ sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char *
 
 /* Reads `count` bytes of an entry, starting at byte `first`. Any thread. */
 sl_status sli_archive_part(sli_archive *a, const char *name, size_t first, size_t count, void *out);
+/* Reads an entry to its end, and compares its checksum. */
+sl_status sli_archive_verify(sli_archive *a, const char *name);
 /* Returns the checksum stored for an entry, or 0 if there is none. */
 unsigned sli_archive_checksum(const sli_archive *a, const char *name);
 

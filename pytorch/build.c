@@ -312,7 +312,7 @@ static void load_constants(sli_import *m) {
     sli_pt_input *in = &m->p->inputs[i];
     void *data;
     if (in->role == SLI_PT_PARAM || in->role == SLI_PT_USER || in->mutated || in->follows) continue;
-    if (sli_pt_input_read(m->p, in, &data)) {
+    if (sli_archive_verify(m->p->archive, in->entry) || sli_pt_input_read(m->p, in, &data)) {
       sl_graph_fail(m->g, SL_E_INPUT, "%s", sl_detail());
       return;
     }

@@ -697,6 +697,8 @@ static sl_status read_layout(const reader *r, const cJSON *meta, const sli_pt_ty
   int64_t expected = 1;
   in->dense = true;
   in->offset = 0;
+  if (strides && cJSON_GetArraySize(strides) != type->ndim)
+    return sli_json_fail(&r->doc, strides, "wanted a stride for each of the %d dims", type->ndim);
   sl_status status = offset ? read_size(r, offset, &in->offset) : SL_OK;
   for (int d = type->ndim - 1; d >= 0 && !status; d--) {
     const cJSON *stated = cJSON_GetArrayItem(strides, d);

@@ -194,8 +194,8 @@ typedef struct initial {
   const sli_pt_input *in;
 } initial;
 
-/* Reads float data as f32. A file that has become unreadable since it was opened yields NaN, which
- * the first loss shows. */
+/* Reads float data as f32. A file that changes after it was checked yields NaN, which the first
+ * loss shows. */
 static void read_numbers(void *ctx, int64_t first, int64_t count, float *out) {
   const initial *from = ctx;
   sli_pt_type part = {.dtype = from->in->value->type.dtype, .ndim = 1, .dim = {count}};
@@ -225,6 +225,10 @@ static sl_tensor *given_tensor(sli_import *m, sli_pt_input *in) {
   uint64_t hash = sli_hash_word(SLI_HASH_SEED, sli_archive_checksum(m->p->archive, in->entry));
   *values =
       (initial){{from->dtype == SLI_PT_F32 ? read_f32 : read_numbers, values, hash}, m->p, in};
+  if (sl_graph_reads_data(m->g) && sli_archive_verify(m->p->archive, in->entry)) {
+    sl_graph_fail(m->g, SL_E_INPUT, "%s", sl_detail());
+    return NULL;
+  }
   return sl_param_at(m->at, m->g, type, SL_GIVEN(&values->given), "%s", in->name);
 }
 

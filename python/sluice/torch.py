@@ -17,6 +17,7 @@ import inspect
 import json
 import logging
 import os
+import sys
 import tempfile
 import traceback
 import types
@@ -32,7 +33,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from . import _library as c
-from . import errors, exported, notebook, run as base
+from . import agreement, errors, exported, notebook, run as base
 from ._library import lib
 from .feed import Feed
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 Path = Union[str, "os.PathLike[str]"]
 Loss = Callable[[Any, Any], torch.Tensor]
 HERE, TORCH = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(torch.__file__))
+
+
+DisagreementError = agreement.DisagreementError
 
 
 class ExportError(errors.Error):
@@ -257,10 +261,37 @@ def export(module: torch.nn.Module, example: Any, path: Path, *, loss: Optional[
     torch.export.save(_export(module, Arguments(module, example, loss), loss), os.fspath(path))
 
 
+def _check(module: torch.nn.Module, example: Any, loss: Optional[Loss], microbatches: int) -> str:
+    """Compares the module in Sluice with PyTorch, without dropout, and returns what was compared."""
+    arguments, name = Arguments(module, example, loss), type(module).__name__
+    with agreement.without_dropout(module), tempfile.TemporaryDirectory(prefix="sluice-") as folder:
+        path = os.path.join(folder, name + ".pt2")
+        program = _export(module, arguments, loss)
+        torch.export.save(program, path)
+        given = program.example_inputs
+        if agreement.draws(_losing(module, arguments, loss), given):
+            return "not compared with PyTorch: the module draws random numbers"
+        leaves, spec = pytree.tree_flatten(given)
+        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+        def filled(tensors: Sequence[torch.Tensor]) -> Any:
+            whole = list(leaves)
+            for i, tensor in zip(at, tensors):
+                whole[i] = tensor
+            return pytree.tree_unflatten(whole, spec)
+        try:
+            compared = agreement.Comparison(path, _losing(module, arguments, loss), [leaves[i] for i in at], filled)
+            return agreement.check(compared, program, microbatches, microbatches > 1)
+        except errors.Error as error:
+            error.args = (str(error).replace(folder + os.sep, "").replace(name + ".pt2", name),)
+            raise
+
+
 class Program(exported.Program):
     """A module as a program."""
 
-    def __init__(self, module: torch.nn.Module, example: Any, loss: Optional[Loss], options: Mapping[str, Any]) -> None:
+    def __init__(self, module: torch.nn.Module, example: Any, loss: Optional[Loss], options: Mapping[str, Any],
+                 check: bool = False, microbatches: int = 1) -> None:
         self.name, self.arguments = type(module).__name__, Arguments(module, example, loss)
         program = _export(module, self.arguments, loss)
         held_out = options.get("held_out")
@@ -271,6 +302,7 @@ class Program(exported.Program):
             with self.without_folder():
                 super().__init__(path, **{k: v for k, v in options.items() if k != "held_out"})
         self.__name__ = self.name
+        self.checked = _check(module, example, loss, microbatches) if check else "not compared with PyTorch: check=False"
         args, kwargs = program.example_inputs
         self.arguments.exported(args, kwargs, [column.name for column in self.columns])
         self.held_out = None if held_out is None else exported.Table(self.columns, self.arguments.arrays(held_out))
@@ -390,12 +422,18 @@ class Run(base.Run):
     split between stages ("h.*"). `held_out` has rows to evaluate, with eval_every. The optimizer's settings are lr,
     betas, eps, weight_decay, clip, ... All options of sluice.Run are accepted too.
 
+    Before that, the loss and the gradients of the example are computed in PyTorch and in Sluice: whole, in microbatches,
+    and with the rows permuted, without dropout. If they differ, sluice.torch.DisagreementError names the first call
+    that differs, with its line and both values. `run.checked` says what was compared and the seconds that it took;
+    check=False leaves it out.
+
     The module is read once. Trained values stay in the run; `module.load_state_dict(run.state_dict())` copies them
     back."""
 
     model: Program
 
-    def __init__(self, module: torch.nn.Module, example: Any, *, loss: Optional[Loss] = None, **options: "Unpack[ModuleOptions]") -> None:
+    def __init__(self, module: torch.nn.Module, example: Any, *, loss: Optional[Loss] = None, check: bool = True,
+                 **options: "Unpack[ModuleOptions]") -> None:
         self.closed = True
         if not isinstance(module, torch.nn.Module):
             raise TypeError("expected a torch.nn.Module, not %r" % (module,))
@@ -404,7 +442,9 @@ class Run(base.Run):
         if "inputs" in own:
             raise TypeError("inputs are for .pt2 files; a module's data goes to train()")
         self._check_names(given, exported.KEYWORDS)
-        program = Program(getattr(module, "_orig_mod", module), example, loss, own)
+        program = Program(getattr(module, "_orig_mod", module), example, loss, own, check, given.get("microbatches", 1))
+        #: What was compared with PyTorch, and the seconds that it took.
+        self.checked = program.checked
         state = module.state_dict(keep_vars=True)
         super().__init__(program, **given)
         self._made_with = given
@@ -615,3 +655,50 @@ def _read(path: Path) -> Dict[str, torch.Tensor]:
             begin, end = entry["data_offsets"]
             out[name] = torch.frombuffer(bytearray(data[begin:end]), dtype=torch.float32).reshape(entry["shape"])
     return out
+
+
+# ---- python -m sluice.torch check -----------------------------------------------------------------------------------
+
+
+def check_file(path: Path, like: Optional[Path] = None, microbatches: int = 1) -> str:
+    """Compares FILE.pt2 in Sluice with PyTorch, on its example inputs or on those in `like` (.npz), and returns what was
+    compared. The number of rows is the exported one: in M microbatches a batch has M times as many."""
+    program = torch.export.load(os.fspath(path))
+    args, kwargs = program.example_inputs if program.example_inputs else ((), {})
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if like:
+        with numpy.load(os.fspath(like)) as file:
+            names = [column.name for column in exported.Program(path).columns]
+            tensors = [torch.from_numpy(file[name]) for name in names]
+    if not tensors:
+        raise errors.Error("%s has no example inputs: --like BATCH.npz, with an array for each input" % path)
+
+    def filled(given: Sequence[torch.Tensor]) -> Any:
+        rest = iter(given)
+        return pytree.tree_unflatten([next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec)
+    module = program.module()
+    if agreement.draws(module, filled(tensors)):
+        return "not compared with PyTorch: the module draws random numbers"
+    return agreement.check(agreement.FileComparison(path, module, tensors, filled), program, microbatches, microbatches > 1)
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    import argparse
+    parser = argparse.ArgumentParser(prog="python -m sluice.torch", description="Compares an exported program in Sluice with PyTorch.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("check", help="compare the loss and the gradients of one batch")
+    one.add_argument("file", metavar="FILE.pt2")
+    one.add_argument("--like", metavar="BATCH.npz", help="the batch; by default the example inputs of the file")
+    one.add_argument("--microbatches", type=int, default=1, metavar="M")
+    given = parser.parse_args(words)
+    try:
+        print("%s %s" % (given.file, check_file(given.file, given.like, given.microbatches)))
+        return 0
+    except (errors.Error, OSError, KeyError) as error:
+        print("sluice.torch: %s" % error, file=sys.stderr)
+        return 1 if isinstance(error, DisagreementError) else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -95,6 +95,52 @@ def losses(history):
     return [s.loss for s in history]
 
 
+class Agreement(unittest.TestCase):
+    def test_a_module_is_compared_before_it_trains(self):
+        module, ids, labels = words()
+        before = [p.detach().clone() for p in module.parameters()]
+        with sluice.torch.Run(module, (ids, labels), microbatches=4, **ADAMW) as run:
+            self.assertRegex(run.checked, r"agrees with PyTorch: whole, with rows permuted, in 4 microbatches \(\d+\.\d s\)")
+        self.assertTrue(all(p.grad is None and torch.equal(p, b) for p, b in zip(module.parameters(), before)))
+        with sluice.torch.Run(module, (ids, labels), check=False, **ADAMW) as run:
+            self.assertIn("check=False", run.checked)
+
+    def test_dropout_is_left_out_of_the_comparison(self):
+        module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5))
+        with sluice.torch.Run(module, (torch.randn(4, 4), torch.randn(4, 3)), loss=F.mse_loss, **ADAMW) as run:
+            self.assertIn("agrees with PyTorch: whole", run.checked)
+        self.assertEqual(module[1].p, 0.5)
+
+    def test_the_first_call_that_differs_is_named(self):
+        from sluice import agreement
+        module, ids, labels = words()
+        measure = agreement.measure
+
+        def skewed(path, arrays, rows, microbatches=1):
+            loss, gradients = measure(path, arrays, rows, microbatches)
+            found = gradients.get("sluice_probe")
+            if found is not None and found.shape == (8, 6, 32):
+                gradients["sluice_probe"] = found * 1.5
+            return loss * 1.5, gradients
+        agreement.measure = skewed
+        try:
+            with self.assertRaisesRegex(sluice.torch.DisagreementError, r"whole: the loss is .*; the first call that differs is aten\.linear\.default "
+                                        r"at .*check_torch\.py:\d+ \(.*\): element \[.*\] is .*, PyTorch's .*; please report it; check=False"):
+                sluice.torch.Run(module, (ids, labels), **ADAMW)
+        finally:
+            agreement.measure = measure
+
+    def test_a_file_is_compared_on_its_example(self):
+        module, ids, labels = words()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "words.pt2")
+            sluice.torch.export(module, (ids, labels), path)
+            self.assertIn("agrees with PyTorch: whole, with rows permuted, in 2 microbatches", sluice.torch.check_file(path))
+            np.savez(os.path.join(folder, "batch.npz"), ids=labels.numpy(), labels=ids.numpy())
+            self.assertEqual(sluice.torch.main(["check", path, "--like", os.path.join(folder, "batch.npz")]), 0)
+            self.assertEqual(sluice.torch.main(["check", os.path.join(folder, "none.pt2")]), 2)
+
+
 class Numbers(unittest.TestCase):
     def test_losses_are_those_of_pytorch(self):
         module, ids, labels = words()

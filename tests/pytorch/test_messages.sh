@@ -57,6 +57,26 @@ make("calls", model=rename)
 make("size", model=size)
 make("version", model=lambda p: p["schema_version"].update(major=9))
 make("pickled", weights=lambda p: p["config"]["line.weight"].update(use_pickle=True))
+def strides(config):
+    config["config"]["line.weight"]["tensor_meta"]["strides"].append({"as_int": 1})
+
+
+def damage(name, offset, value, size):
+    """Writes a field of the weight's entry in the directory of plain.pt2."""
+    data = bytearray(open("odd/plain.pt2", "rb").read())
+    at = data.rindex(b"/data/weights/weight_0")
+    at = data.rindex(b"PK\1\2", 0, at)
+    data[at + offset:at + offset + size] = value.to_bytes(size, "little")
+    open(name + ".pt2", "wb").write(data)
+
+
+make("strides", weights=strides)
+damage("two_sizes", 20, 0, 4)
+damage("checksum", 16, 1, 4)
+damage("encrypted", 8, 1, 2)
+with zipfile.ZipFile("bomb.pt2", "w", zipfile.ZIP_DEFLATED) as out:
+    for name in SOURCE.namelist():
+        out.writestr(name, SOURCE.read(name) + b" " * ((name.endswith(MODEL)) << 26))
 make("shorter", edit=lambda e: e.update({"data/weights/weight_0": b"1234"}))
 make("absent", edit=lambda e: e.pop("data/weights/weight_0"))
 make("big", edit=lambda e: e.update(byteorder=b"big"))
@@ -87,7 +107,7 @@ END
 
 # ---- archives ------------------------------------------------------------------------------
 data=(--input x=odd/plain.x.npy --input y=odd/plain.y.npy)
-refused "nosuch.pt2: no such file" nosuch.pt2
+refused "cannot open nosuch.pt2: No such file" nosuch.pt2
 refused "text.pt2: not an archive of torch.export.save" text.pt2
 refused "half.pt2: not an archive of torch.export.save" half.pt2
 refused "flipped.pt2: models/model.json: truncated or damaged" flipped.pt2
@@ -98,6 +118,13 @@ refused "version.pt2: schema version 9, and 8 is read; export it again with PyTo
 refused "big.pt2: byteorder: wanted little, not big" big.pt2
 refused "config.line.weight: pickled contents, which are never opened (a tensor subclass?)" pickled.pt2
 refused "config.line.weight: data/weights/weight_0 has 4 bytes, fewer than the shape takes" shorter.pt2
+refused "config.line.weight.tensor_meta.strides: wanted a stride for each of the 2 dims" strides.pt2
+refused "data/weights/weight_0: damaged directory entry: two sizes" two_sizes.pt2
+refused "data/weights/weight_0: its numbers do not have the checksum that the archive states: damaged" checksum.pt2 "${data[@]}"
+refused "data/weights/weight_0: encrypted" encrypted.pt2
+refused "models/model.json: compressed more than a program is" bomb.pt2
+mkfifo pipe.pt2
+refused "pipe.pt2 is not a regular file" pipe.pt2
 refused "config.line.weight: the archive has no entry data/weights/weight_0" absent.pt2
 refused "without_weights.pt2: data/weights/model_weights_config.json: config.line.weight: data/weights/weight_0 has no numbers: the module was exported without its weights (fake or meta tensors); load them before the export" odd/without_weights.pt2
 ends 0 "$actorrun" --steps 1 sample.pt2 "${data[@]}"
