@@ -75,6 +75,13 @@ def figures(module: torch.nn.Module, batches: Sequence[Tuple[Tuple[Any, ...], Di
             for name, gradient in zip(params, found):
                 if gradient is not None:
                     sums[name] += gradient.detach().double().cpu().numpy() / len(batches)
+    shared: Dict[Any, List[str]] = {}
+    for name, p in params.items():
+        shared.setdefault((p.data_ptr(), p.shape, p.stride()), []).append(name)
+    for names in shared.values():  # an exported module has tied parameters as several with the same numbers
+        own = {id(params[name]): sums[name] for name in names}
+        for name in names:
+            sums[name] = sum(own.values())
     return total, sums
 
 
@@ -210,7 +217,7 @@ def check(comparison: Comparison, program: Any, microbatches: int, asked: bool) 
             done.append("not %s (%s)" % (case.name, str(error).split(": ", 1)[-1]))
             continue
         if said:
-            where = Search(program, comparison).first() if case.microbatches == 1 else None
+            where = first_call(program, comparison) if case.microbatches == 1 else None
             raise DisagreementError("Sluice computes another function than the module, %s: %s%s; please report it; check=False leaves "
                                     "the comparison out" % (case.name, said, "; " + where if where else ""))
         done.append(case.name)
@@ -218,6 +225,15 @@ def check(comparison: Comparison, program: Any, microbatches: int, asked: bool) 
 
 
 # ---- the first call that differs ------------------------------------------------------------------------------------
+
+
+def first_call(program: Any, of: "Comparison") -> str:
+    """Returns what the first call is whose values differ, and both values."""
+    try:
+        return Search(program, of).first()
+    except Exception as error:
+        said = traceback.format_exception_only(type(error), error)[-1].strip()
+        return "the search for the call failed (%s)" % said.split("\n")[0][:200]
 
 
 def line_of(node: Any) -> str:
@@ -238,16 +254,10 @@ class Search:
     def __init__(self, program: Any, of: Comparison) -> None:
         self.module, self.of, self.known, self.names = program.module(), of, {}, 0
         self.args, self.kwargs = of.leaves(of.tensors)
-        self.nodes = [n for n in self.module.graph.nodes if n.op == "call_function" and isinstance(n.meta.get("val"), torch.Tensor) and n.meta["val"].numel()]
-
-    def first(self) -> Optional[str]:
-        try:
-            return self._first()
-        except Exception as error:
-            return "the search for the call failed (%s)" % traceback.format_exception_only(type(error), error)[-1].strip()
-
-    def _first(self) -> Optional[str]:
         self.values = self._record()
+        self.nodes = [n for n in self.module.graph.nodes if n.op == "call_function" and n.name in self.values and self.values[n.name].size]
+
+    def first(self) -> str:
         at = self._bisect(len(self.nodes) - 1)
         while at is not None:
             before = [self.nodes.index(n) for n in self.nodes[at].all_input_nodes if n in self.nodes]
@@ -302,7 +312,7 @@ class Search:
         """Returns Sluice's values of a call."""
         made = copy.deepcopy(self.module)
         at = next(n for n in made.graph.nodes if n.name == node.name)
-        made.register_parameter("sluice_probe", torch.nn.Parameter(torch.ones(node.meta["val"].shape)))
+        made.register_parameter("sluice_probe", torch.nn.Parameter(torch.ones(self.values[node.name].shape)))
         with made.graph.inserting_after(at):
             probe = made.graph.get_attr("sluice_probe")
         with made.graph.inserting_after(probe):

@@ -119,7 +119,7 @@ class Agreement(unittest.TestCase):
         def skewed(path, arrays, rows, microbatches=1):
             loss, gradients = measure(path, arrays, rows, microbatches)
             found = gradients.get("sluice_probe")
-            if found is not None and found.shape == (8, 6, 32):
+            if found is not None and found.shape[-1:] in ((), (32,)):
                 gradients["sluice_probe"] = found * 1.5
             return loss * 1.5, gradients
         agreement.measure = skewed
