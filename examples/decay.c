@@ -5,7 +5,7 @@
  *     actorrun --steps 500 --save decay.safetensors examples/decay.c --data FILE
  *     actorserve --init decay.safetensors examples/decay.c
  *
- * For serving, the op names another op (sl_op.served) that reads the batch: the sequence and
+ * For serving, the op names another op (sl_op.serve) that reads the batch: the sequence and
  * position of each row of a tick. It keeps its state in pages, as attention does. The pages are an
  * output that it updates in place; each page holds the state after its newest position. A sequence
  * that was preempted, or that begins with shared pages, finds its state in the page before the one
@@ -104,7 +104,7 @@ static const sl_op decay_b = {.name = "decay_b",
 
 static const sl_op decay = {
     .name = "decay",
-    .served = &decay_served,
+    .serve = &(const sl_op_serve){.op = &decay_served},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

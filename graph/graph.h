@@ -340,6 +340,12 @@ static inline int sli_blocks_in_line(const sl_graph *g) {
   return n;
 }
 
+/* Returns the words for the author of a call's op if it is the user's own, else those for a user of
+ * a shipped op. */
+static inline const char *sli_words(const sl_op *op, const char *author, const char *user) {
+  return sl_op_find(op->name) == op ? user : author;
+}
+
 /* True if results must not depend on the grid. */
 static inline bool sli_is_exact(const sl_graph *g) { return g->rows; }
 

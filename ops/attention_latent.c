@@ -61,7 +61,7 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 const sl_op sl_op_attention_latent = {
     .name = "attention_latent",
-    .served = &sl_op_attention_latent_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_attention_latent_served},
     .min_in = 4,
     .max_in = 4,
     .nout = 1,

@@ -131,9 +131,11 @@ static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_typ
   *bytes = 2 * (double)elements * (double)sizeof(float);
 }
 
+static const sl_op_serve serving = {.op = &sl_op_causal_conv_served, .slots = true};
+
 const sl_op sl_op_causal_conv = {
     .name = "causal_conv",
-    .served = &sl_op_causal_conv_served,
+    .serve = &serving,
     .min_in = 2,
     .max_in = 5,
     .nout = 1,
@@ -232,7 +234,7 @@ const sl_op sl_op_causal_conv_served = {
     .max_in = 6,
     .nout = 2,
     .updates = 2,
-    .slots = true,
+    .serve = &serving,
     .infer = served_infer,
     .looks = 1,
     .follows = 1,

@@ -89,9 +89,11 @@ static void b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_t
   sli_linear_cost(attrs, in, 5, flops, bytes);
 }
 
+static const sl_op_serve serving = {.op = &sl_op_delta_rule_served, .slots = true};
+
 const sl_op sl_op_delta_rule = {
     .name = "delta_rule",
-    .served = &sl_op_delta_rule_served,
+    .serve = &serving,
     .min_in = 5,
     .max_in = 5,
     .nout = 2,
@@ -151,7 +153,7 @@ const sl_op sl_op_delta_rule_served = {
     .max_in = 6,
     .nout = 3,
     .updates = 4,
-    .slots = true,
+    .serve = &serving,
     .infer = served_infer,
     .looks = 31,
     .follows = 3,

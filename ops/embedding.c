@@ -82,7 +82,7 @@ SLI_COST(position_cost, 0, 1, 1)
 
 const sl_op sl_op_embedding = {
     .name = "embedding",
-    .served = &sl_op_embedding_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_embedding_served},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -116,7 +116,7 @@ const sl_op sl_op_embedding_w = {
 
 const sl_op sl_op_position = {
     .name = "position",
-    .served = &sl_op_position_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_position_served},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

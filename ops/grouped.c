@@ -134,7 +134,7 @@ static size_t keeps_products(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_grouped_linear = {
     .name = "grouped_linear",
-    .served = &sl_op_grouped_linear_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_grouped_linear_served},
     .min_in = 3,
     .max_in = 3,
     .nout = 1,

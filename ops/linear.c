@@ -137,7 +137,7 @@ size_t sli_keeps_product(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_linear = {
     .name = "linear",
-    .served = &sl_op_linear_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_linear_served},
     .min_in = 2,
     .max_in = 4,
     .nout = 1,

@@ -152,9 +152,11 @@ static void b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_t
 
 /* ---- ops ----------------------------------------------------------------------------------- */
 
+static const sl_op_serve serving = {.op = &sl_op_linear_attention_served, .slots = true};
+
 const sl_op sl_op_linear_attention = {
     .name = "linear_attention",
-    .served = &sl_op_linear_attention_served,
+    .serve = &serving,
     .min_in = 4,
     .max_in = 4,
     .nout = 1,
@@ -212,7 +214,7 @@ const sl_op sl_op_linear_attention_served = {
     .max_in = 5,
     .nout = 2,
     .updates = 2,
-    .slots = true,
+    .serve = &serving,
     .infer = served_infer,
     .cost = cost,
     .looks = 15,

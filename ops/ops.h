@@ -58,6 +58,9 @@ static inline int sli_op_outputs(const sl_op *op, const sl_attrs *attrs, int nin
 /* Returns the kernel that a user-defined op has for a backend, or NULL. */
 const sl_kernel *sli_op_kernel(const sl_op *op, const char *backend);
 /* Returns true if the op's kernels prepare for the types of a call. */
+/* True if the op keeps states of sequences in slots when it is served. */
+static inline bool sli_op_slots(const sl_op *op) { return op->serve && op->serve->slots; }
+
 bool sli_op_fixed(const sl_op *op);
 
 /* Expand a gradient rule for a call with nin inputs and nout outputs. In order: argument number a

@@ -47,7 +47,7 @@ static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_rotary = {
     .name = "rotary",
-    .served = &sl_op_rotary_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_rotary_served},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

@@ -94,7 +94,7 @@ SLI_COST(splice_cost, 0, 0, 2)
 
 const sl_op sl_op_splice = {
     .name = "splice",
-    .served = &sl_op_splice_served,
+    .serve = &(const sl_op_serve){.op = &sl_op_splice_served},
     .min_in = 1,
     .max_in = 3,
     .nout = 1,

@@ -104,51 +104,45 @@ static sl_status read_sizes(sl_session *s) {
   return SL_OK;
 }
 
-/* Returns the bytes of keys and values per position, over all stages. */
-static int64_t position_bytes(const sl_session *s) {
-  const sl_graph *g = s->graph;
-  int64_t numbers = 0;
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
-    int64_t q = sl_type_last(&n->in_type[0]);
-    if (n->op == &sl_op_attention) numbers += 2 * sl_type_last(&n->in_type[1]);
-    if (n->op == &sl_op_attention_packed) numbers += q - sl_type_last(&n->out_type[0]);
-  }
-  return numbers * (int64_t)sl_dtype_bytes(s->serving.kv);
+/* Returns the bytes of one page, or of one slot, that an op keeps in a served graph. */
+static int64_t op_kept_bytes(const sl_session *s, const sli_node *n, bool slots) {
+  const sl_op_serve *form = n->op->serve;
+  const sl_tensor *batch = s->graph->batch;
+  if (!form || form->slots != slots || !batch) return 0;
+  sl_attrs attrs = n->attrs;
+  int inputs = n->op->max_in;
+  sl_type in[inputs + 1], out[form->op->nout];
+  attrs.count = 1;
+  attrs.bf16 = form->op->updates && s->serving.kv == SL_BF16;
+  for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
+  in[inputs] = batch->type;
+  int64_t bytes = 0;
+  if (form->op->infer(&attrs, inputs + 1, in, out)) return 0;
+  for (int o = 0; o < form->op->nout; o++)
+    if (form->op->updates >> o & 1) bytes += (int64_t)sl_type_bytes(&out[o]);
+  return bytes;
+}
+
+/* Returns the bytes of one page, or of one sequence's state, over all stages. */
+static int64_t kept_bytes(const sl_session *s, bool slots) {
+  int64_t bytes = 0;
+  for (int i = 0; i < s->graph->nnodes; i++) bytes += op_kept_bytes(s, s->graph->nodes[i], slots);
+  return bytes;
 }
 
 /* Returns the default page count: enough for all sequences at full length, within a limit in
  * bytes. */
 static int64_t usual_pages(const sl_session *s, int64_t least) {
-  const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(position_bytes(s) * SL_PAGE, 1);
+  const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(kept_bytes(s, false), 1);
   int64_t all = SLI_MIN(least * s->about.sequences, usual_bytes / page);
   return SLI_MAX(SLI_MAX(least, all), sli_pages_of(4 * s->about.rows));
-}
-
-/* Returns the bytes of state that an op keeps per sequence. */
-static int64_t op_state_bytes(const sl_graph *g, const sli_node *n) {
-  const sl_op *op = n->op->served;
-  if (!op || !op->slots || !g->batch) return 0;
-  sl_attrs attrs = n->attrs;
-  int inputs = n->op->max_in;
-  sl_type in[inputs + 1], out[op->nout];
-  attrs.count = 1;
-  for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
-  in[inputs] = g->batch->type;
-  int64_t bytes = 0;
-  if (op->infer(&attrs, inputs + 1, in, out)) return 0;
-  for (int o = 0; o < op->nout; o++)
-    if (op->updates >> o & 1) bytes += (int64_t)sl_type_bytes(&out[o]);
-  return bytes;
 }
 
 /* Sets how many states are kept for pages. */
 static void settle_states(sl_session *s) {
   const int64_t usual_bytes = INT64_C(512) << 20;
   sl_session_info *a = &s->about;
-  a->state_bytes = 0;
-  for (int i = 0; i < s->graph->nnodes; i++)
-    a->state_bytes += op_state_bytes(s->graph, s->graph->nodes[i]);
+  a->state_bytes = kept_bytes(s, true);
   bool none = !a->state_bytes || s->options.states < 0 || s->options.prefixes == SL_PREFIXES_APART;
   int64_t usual = a->state_bytes ? usual_bytes / a->state_bytes : 0;
   usual = SLI_MIN(usual, 2 * (int64_t)a->sequences);

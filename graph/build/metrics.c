@@ -11,9 +11,29 @@ sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t) {
   return mean;
 }
 
-/* True for a mean that is computed in parts if rows are sharded or sequences cut, like a loss. */
-static bool is_mean(const sl_tensor *t) {
-  return !t->type.ndim && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
+static bool adds_up(const sl_tensor *t);
+
+/* True if a call maps the parts of its inputs to parts of its first output. */
+static bool is_linear(const sli_node *n) {
+  sl_signature ways[SL_SIGNATURES] = {0};
+  int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, ways) : 0;
+  for (int i = 0; i < n->nin; i++)
+    if (!n->in[i] || !adds_up(n->in[i])) return false;
+  for (int w = 0; w < count; w++) {
+    bool all = ways[w].out[0].kind == SL_PARTIAL;
+    for (int i = 0; i < n->nin; i++)
+      all &= ways[w].in[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)].kind == SL_PARTIAL;
+    if (all) return true;
+  }
+  return false;
+}
+
+/* True for a scalar whose parts add up if rows are sharded or sequences cut: like a loss, a mean, a
+ * sum, or a sum of these. */
+static bool adds_up(const sl_tensor *t) {
+  const sli_node *n = t->producer;
+  if (t->type.ndim || !n || t->output) return false;
+  return n->op->pieces == SL_PIECES_MEAN || n->op->pieces == SL_PIECES_SUM || is_linear(n);
 }
 
 static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
@@ -22,8 +42,9 @@ static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
   for (int i = 0; i < g->metrics.count; i++)
     if (!strcmp(g->metrics.of[i].name, name)) return "already exists";
   if (!t) return "is NULL";
-  if (is_mean(t) || (t->type.ndim && t->type.dtype == SL_F32)) return NULL;
-  return sli_arena_format(&g->arena, "must be f32 with at least one dim, or a mean of that, got %s",
+  if (adds_up(t) || (t->type.ndim && t->type.dtype == SL_F32)) return NULL;
+  return sli_arena_format(&g->arena,
+                          "must be f32 with at least one dim, or a mean or sum of means, got %s",
                           sl_type_format(text, &t->type));
 }
 
@@ -42,7 +63,7 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "metric %s %s", name, wrong);
     return;
   }
-  if (!is_mean(t)) t = sl_mean_at(at, g, with_last(at, g, t), 0, false);
+  if (!adds_up(t)) t = sl_mean_at(at, g, with_last(at, g, t), 0, false);
   if (g->status) return;
   struct sli_metrics *m = &g->metrics;
   SLI_GROW(m->of, (size_t)m->count, m->capacity);

@@ -191,6 +191,14 @@ static void place_logprobs(const logprobs_sink *to, const sl_tick *tick, const s
   }
 }
 
+/* Moves the rows together without the positions of sink tokens, which have no targets. */
+static void drop_sinks(const logprobs_sink *to) {
+  int64_t sinks = to->lowered->g->sinks, rest = to->length - sinks;
+  for (int64_t row = 0; sinks && row < to->rows; row++)
+    memmove(to->logprobs + row * rest, to->logprobs + row * to->length + sinks,
+            (size_t)rest * sizeof *to->logprobs);
+}
+
 /* Collects a tick's log-probabilities; reports the step once it is complete. */
 static void take_logprobs(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   logprobs_sink *to = ctx;
@@ -199,7 +207,8 @@ static void take_logprobs(void *ctx, const sl_tick *tick, int n, const void *con
     place_logprobs(to, tick, l->g->logprobs.parts[i].tensor->producer, values[i]);
   if (++to->taken < l->g->options.microbatches * l->g->options.pieces) return;
   to->taken = 0;
-  const sl_logprobs_report report = {tick->step, to->rows, to->length, to->logprobs};
+  drop_sinks(to);
+  const sl_logprobs_report report = {tick->step, to->rows, to->length - l->g->sinks, to->logprobs};
   l->options.report.on_logprobs(l->options.report.ctx, &report);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "ops/ops.h"
 
 /* Default core with conservative rates; memory traffic does not overlap with arithmetic. */
 static const sl_hardware core = {
@@ -142,7 +143,7 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
 /* Returns the op that `served` replaces in a served graph, or NULL. */
 static const sl_op *plain_of(const sl_op *served) {
   for (const sl_op *const *o = sl_ops; *o; o++)
-    if ((*o)->served == served) return *o;
+    if ((*o)->serve && (*o)->serve->op == served && *o != served) return *o;
   return NULL;
 }
 
@@ -159,7 +160,7 @@ static double sequence_flops(const sli_work *w, int64_t positions) {
 }
 
 double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t before, int64_t n) {
-  if (!w->op->updates || w->op->slots) return 0;
+  if (!w->op->updates || sli_op_slots(w->op)) return 0;
   sli_work all = *w;
   all.op = plain_of(w->op);
   if (!all.op || !all.op->cost || w->out[0].ndim != 3) return 0;

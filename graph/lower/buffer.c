@@ -165,10 +165,11 @@ static void mark_record(sli_lowering *l, traits *t, bool lasts) {
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
   t->held = !t->nconsumers && (update || lasts || !l->in->layers);
   t->transient = !t->nconsumers && !t->held;
-  t->role = update          ? SLI_ROLE_STATE
-            : lasts         ? SLI_ROLE_RECORD
-            : t->nconsumers ? SLI_ROLE_KV
-                            : SLI_ROLE_DKV;
+  t->role = update                           ? SLI_ROLE_STATE
+            : lasts                          ? SLI_ROLE_RECORD
+            : t->nconsumers                  ? SLI_ROLE_KV
+            : l->tasks[t->producer].backward ? SLI_ROLE_DKV
+                                             : SLI_ROLE_CACHE;
 }
 
 static bool lasts(const sl_tensor *t) {

@@ -24,6 +24,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true, .per_microbatch = true,
                         .home = "kv", .filled = SLI_ROLE_KV_FILL),
     [SLI_ROLE_DKV] = ROW("kv.grad", ACTIVATIONS, ONE, .per_microbatch = true),
+    [SLI_ROLE_CACHE] = ROW("cache", ACTIVATIONS, ONE, .per_microbatch = true),
     [SLI_ROLE_SPAN] = ROW("span", ACTIVATIONS, ONE),
     [SLI_ROLE_RECORD] = ROW("record", ACTIVATIONS, ONE, .per_microbatch = true),
     [SLI_ROLE_FWD] = ROW("fwd", ACTIVATIONS, CROSSING, .follows = true),

@@ -17,7 +17,8 @@ typedef enum sli_role {
   SLI_ROLE_ACT_W,    /* activations that W frees */
   SLI_ROLE_ACT_PART, /* activations kept by some pieces and recomputed by others */
   SLI_ROLE_KV,       /* keys and values of a microbatch (KV cache), growing piece by piece */
-  SLI_ROLE_DKV,      /* record used by one task only, such as gradients of keys and values */
+  SLI_ROLE_DKV,      /* record of the backward pass: gradients of keys and values */
+  SLI_ROLE_CACHE,    /* record that only its task reads: pages and states of a server */
   SLI_ROLE_SPAN,     /* rows of an encoder, of all prompts of a step */
   SLI_ROLE_RECORD,   /* record that persists from step to step */
   SLI_ROLE_FWD,      /* activations sent to the next stage */

@@ -103,7 +103,10 @@ static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
     return sli_bit_on(op->looks, i)
                ? SL_OK
                : lengths_refuse(g, n, n->in[i],
-                                "its row does not declare that it checks for this (sl_op.looks)");
+                                sli_words(op,
+                                          "its row does not declare that it checks for this "
+                                          "(sl_op.looks)",
+                                          "the op does not check for this"));
   if (!goes_by_rows(n, sli_valid_length(n->in[i])->rows))
     return lengths_refuse(g, n, n->in[i], "the op does not work row by row");
   if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "the op needs all rows");

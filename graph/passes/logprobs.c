@@ -25,6 +25,10 @@ sl_status sli_pass_logprobs(sl_graph *g) {
     return sl_fail(
         SL_E_UNSUPPORTED,
         "--logprobs: the model must have exactly one cross entropy, whose targets it reports on");
+  if (g->sinks && loss->in[1]->type.ndim != 2)
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "--logprobs: with sink tokens, the targets of the loss must be [rows, positions]");
   sli_node *n = sli_graph_node(g, &sl_op_log_probability, "logprobs", &(sl_attrs){0}, SL_CLASS_F,
                                loss->block, 2, loss->in, 2);
   n->at = loss->at;

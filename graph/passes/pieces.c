@@ -41,6 +41,11 @@ static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) 
                            n->op->name, why, sli_graph_describe(g, n->nin, n->in));
 }
 
+static const char *mixes(const sl_op *op) {
+  return sli_words(op, "it may mix positions (sl_op.pieces does not say that it does not)",
+                   "it may mix positions; --stages, --data-parallel and --tensor cut no sequences");
+}
+
 /* ---- shapes of a piece ------------------------------------------------------------ */
 
 static sizing sizing_create(sl_graph *g, int64_t n) {
@@ -328,8 +333,7 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   bool any = false;
   int d;
   if (is_source(n) || n->whole) return SL_OK;
-  if (op->pieces == SL_PIECES_REFUSED)
-    return pieces_refuse(g, n, "it may mix positions (sl_op.pieces does not say that it does not)");
+  if (op->pieces == SL_PIECES_REFUSED) return pieces_refuse(g, n, mixes(n->op));
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
     if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
@@ -341,7 +345,9 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   if (any && op->pieces == SL_PIECES_SIGNATURES)
     return is_share(s, n, op, in, out)
                ? SL_OK
-               : pieces_refuse(g, n, "no signature of its row fits inputs cut this way");
+               : pieces_refuse(g, n,
+                               sli_words(op, "no signature of its row fits inputs cut this way",
+                                         "it needs inputs whole that this cuts"));
   if (any && is_reduction(op) && n->out[0]) s->parts[n->out[0]->id] = true;
   for (int o = 0; o < n->nout && any; o++)
     if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(is_reduction(op) && !o))
@@ -484,9 +490,7 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->in = sli_arena_alloc(&g->arena, (size_t)type_count(n) * sizeof *shapes->in);
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
     bool cut = !is_source(n) && !n->like && !n->whole;
-    if (n->op->pieces == SL_PIECES_REFUSED && cut)
-      status =
-          pieces_refuse(g, n, "it may mix positions (sl_op.pieces does not say that it does not)");
+    if (n->op->pieces == SL_PIECES_REFUSED && cut) status = pieces_refuse(g, n, mixes(n->op));
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);
     if (!status && (n->rule ? n->about : n)->op->counted) shapes->attrs.user = share_of(&s);

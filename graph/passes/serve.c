@@ -3,11 +3,11 @@
  *
  * Positions of the row now belong to any sequences. Ops that work on each row or element
  * independently stay as they are. Ops that look at other positions, or compute rows together, are
- * replaced by their `served` op (sl_op.served), which also reads the batch. Ops that promise
- * neither are rejected. `begin` sets the number of rows of a tick, so that no more are computed.
- * Before the product that computes the logits, `pick` gathers the rows whose logits are needed, and
- * `sample` ends the graph. If answers may be constrained, `allow` determines on the host, while the
- * tick computes, which tokens may come next.
+ * replaced by those that sl_op.serve names, which also read the batch. Ops that promise neither are
+ * rejected. `begin` sets the number of rows of a tick, so that no more are computed. Before the
+ * product that computes the logits, `pick` gathers the rows whose logits are needed, and `sample`
+ * ends the graph. If answers may be constrained, `allow` determines on the host, while the tick
+ * computes, which tokens may come next.
  *
  * The ends of the graph are added first, and ops on rows are replaced last. Sharding a stage over
  * devices happens in between, by the signatures of the training ops. */
@@ -103,7 +103,7 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
 /* True if the op keeps keys and values in f32 although bf16 is requested; a user's op may ignore
  * the setting. */
 static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
-  for (int o = 0; o < n->nout && !n->op->slots; o++)
+  for (int o = 0; o < n->nout && !sli_op_slots(n->op); o++)
     if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 &&
         n->out_type[o].dtype == SL_F32)
       return true;
@@ -112,15 +112,16 @@ static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
 
 /* Replaces the op; its outputs stay, and its state is appended. */
 static sl_status exchange(sl_graph *g, sli_node *n) {
-  const sl_op *op = n->op->served;
+  const sl_op_serve *form = n->op->serve;
+  const sl_op *op = form->op;
   tell_width(n);
   int had = n->nout, nout = sli_op_outputs(op, &n->attrs, op->max_in);
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)had * sizeof *out);
   add_batch(g, n, n->op->max_in);
   const sl_serving *s = g->options.serve;
-  n->attrs.count = op->slots ? s->sequences + s->kept : s->pages;
-  g->options.serve->stateful |= op->slots;
+  n->attrs.count = form->slots ? s->sequences + s->kept : s->pages;
+  g->options.serve->stateful |= form->slots;
   n->attrs.length = g->options.serve->context;
   n->attrs.bf16 = op->updates && g->options.serve->kv == SL_BF16;
   n->op = op;
@@ -139,14 +140,16 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
   if (n->cls == SL_CLASS_L)
     return n == g->batch->producer ? SL_OK
                                    : serve_refuse(g, n, "a served model can read tokens only");
-  if (n->op->served) return exchange(g, n);
+  if (n->op->serve) return exchange(g, n);
   const sl_serving *s = g->options.serve;
   return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
              ? SL_OK
              : serve_refuse(
                    g, n,
-                   "it may mix positions (neither sl_op.pieces nor sl_op.served says that it "
-                   "does not)");
+                   sli_words(n->op,
+                             "it may mix positions (neither sl_op.pieces nor sl_op.serve says that "
+                             "it does not)",
+                             "it may mix positions in a way that has no served form"));
 }
 
 /* ---- capacity of experts -----------------------------------------------------------------------

@@ -246,7 +246,8 @@ static sl_status copy_node(encoding *x, const sli_node *from, int number) {
   sl_graph *g = x->g;
   sl_attrs attrs = from->attrs;
   sl_tensor *in[from->nin + 1];
-  if (!scale_attrs(x, from, &attrs) && x->ranks > 1) return refuse(x, from);
+  bool splits = x->count < x->frames;
+  if (!scale_attrs(x, from, &attrs) && splits) return refuse(x, from);
   for (int a = 0; a < from->nin; a++) in[a] = twin_of(x, from->in[a]);
   attrs.exact = true;
   sli_node *n = sli_graph_node(
@@ -257,7 +258,7 @@ static sl_status copy_node(encoding *x, const sli_node *from, int number) {
   if (sli_node_infer(n))
     return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) of an encoder: %s", from->name,
                              from->op->name, sli_arena_strdup(&g->arena, sl_detail()));
-  if (x->ranks > 1 && !is_part(x, from, n)) return refuse(x, from);
+  if (splits && !is_part(x, from, n)) return refuse(x, from);
   for (int o = 0; o < n->nout; o++)
     if (from->out[o])
       x->twin[number + o] = sli_node_output(
@@ -305,13 +306,19 @@ static void set_share(encoding *x) {
   x->count = each + (x->rank < more);
 }
 
-/* Makes a span collect the rows instead of reading the parameters. */
-static void collect(sl_graph *g, sli_node *span, sl_tensor *rows) {
-  span->nin = 1;
-  span->in = sli_arena_alloc(&g->arena, sizeof *span->in);
-  span->in_type = sli_arena_alloc(&g->arena, sizeof *span->in_type);
-  span->in[0] = rows;
-  span->in_type[0] = rows->type;
+/* Makes a span collect the rows instead of reading the parameters. On a device without frames it
+ * reads both, since nothing else reads that device's parameters. */
+static void collect(sl_graph *g, sli_node *span, sl_tensor *rows, bool encodes) {
+  int params = encodes ? 0 : span->nin;
+  sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)(params + 1) * sizeof *in);
+  sl_type *types = sli_arena_alloc(&g->arena, (size_t)(params + 1) * sizeof *types);
+  for (int i = 0; i <= params; i++) {
+    in[i] = i ? span->in[i - 1] : rows;
+    types[i] = in[i]->type;
+  }
+  span->nin = params + 1;
+  span->in = in;
+  span->in_type = types;
   span->shapes = NULL;
   span->phase = SLI_PHASE_SPAN;
   span->pace = SLI_PACE_SPAN;
@@ -338,7 +345,7 @@ static sl_status encode_all(sl_graph *g, const char *prefix, int ranks, const sp
     rows[r] = parts[0];
     if (ranks > 1) SLI_TRY(gather(&x[r], nparts, parts, &rows[r]));
   }
-  for (int r = 0; r < own; r++) collect(g, s->on[r], rows[r]);
+  for (int r = 0; r < own; r++) collect(g, s->on[r], rows[r], x[r].count);
   return SL_OK;
 }
 

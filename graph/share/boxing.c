@@ -426,13 +426,16 @@ static bool changes(const sli_layout *from, const sli_layout *want, int axis) {
   return !sli_sbp_equal(from->axis[axis], want->axis[axis]);
 }
 
-/* True if an inner axis must first leave or split the dim that this place's axis will split. */
-static bool waits(const sli_layout *from, const sli_layout *want, int place) {
+/* True if another axis, which splits the dim first that this place's axis will split, must change
+ * before. */
+static bool waits(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
+                  const sli_layout *want, int place) {
   sl_sbp to = want->axis[sli_splitting[place]];
-  for (int i = place + 1; i < SLI_AXES; i++) {
+  for (int i = 0; i < SLI_AXES && to.kind == SL_SPLIT; i++) {
     int a = sli_splitting[i];
     bool there = splits(from->axis[a], to) || splits(want->axis[a], to);
-    if (there && changes(from, want, a)) return true;
+    if (i != place && there && sli_splits_first(x, t, to.dim, i, place) && changes(from, want, a))
+      return true;
   }
   return false;
 }
@@ -443,29 +446,41 @@ static bool has_summands(const sli_layout *lies, int place) {
   return lies->axis[axis].kind == SL_PARTIAL && !sli_axes[axis].rows;
 }
 
-/* Returns the axis to convert first, by its place in sli_splitting. The innermost axis splits a dim
- * first, so outer splits are made last and undone first. Among axes with summands the outermost
- * comes first, because its members' parts of a dim are adjacent. */
-static int first_place(const sli_layout *from, const sli_layout *want) {
+/* Returns the axis to convert first, by its place in sli_splitting. The axis that splits a dim
+ * first changes first; next_dense() undoes later splits before. Among axes with summands the
+ * outermost comes first, because its members' parts of a dim are adjacent. */
+static int first_place(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
+                       const sli_layout *want) {
   int place = -1;
   for (int i = 0; i < SLI_AXES; i++) {
     int a = sli_splitting[i];
     if (!changes(from, want, a)) continue;
-    if (from->axis[a].kind == SL_SPLIT && !waits(from, want, i)) return i;
+    bool later = waits(x, t, from, want, i);
+    if (from->axis[a].kind == SL_SPLIT && !later) return i;
+    if (later && place >= 0 && !sli_axes[a].rows) continue; /* row axes split its dim first */
     if (place < 0 || !has_summands(from, place) || !has_summands(from, i)) place = i;
   }
   return SLI_MAX(place, 0);
 }
 
-/* Returns the place of the outermost axis that must be made whole before the axis at this place can
- * change, because both split or will split the same dim. */
-static int outer_place(const sli_layout *from, const sli_layout *want, int place) {
+static bool splits_later(const sli_expansion *x, const sl_tensor *t, sl_sbp sbp, sl_sbp other,
+                         int place, int at) {
+  return splits(other, sbp) && sli_splits_first(x, t, sbp.dim, place, at);
+}
+
+/* Returns the place of the axis that splits last among those that must be made whole before the
+ * axis at this place can change, because they split its parts, present or wanted, again. */
+static int last_place(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
+                      const sli_layout *want, int place) {
   sl_sbp is = from->axis[sli_splitting[place]], to = want->axis[sli_splitting[place]];
-  for (int i = 0; i < place; i++) {
-    sl_sbp outer = from->axis[sli_splitting[i]];
-    if (splits(outer, is) || splits(outer, to)) return i;
+  int last = place;
+  for (int i = 0; i < SLI_AXES; i++) {
+    sl_sbp other = from->axis[sli_splitting[i]];
+    if (i == place || (last != place && sli_splits_first(x, t, other.dim, i, last))) continue;
+    if (splits_later(x, t, is, other, place, i) || splits_later(x, t, to, other, place, i))
+      last = i;
   }
-  return place;
+  return last;
 }
 
 /* Returns the row axes and factors that change together with this axis: their current and wanted
@@ -487,7 +502,7 @@ static sli_along together(const sli_layout *from, const sli_layout *want, sli_al
 static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
                              const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
-  int first = first_place(from, want), place = outer_place(from, want, first);
+  int first = first_place(x, t, from, want), place = last_place(x, t, from, want, first);
   int axis = sli_splitting[place];
   sl_sbp is = from->axis[axis], to = want->axis[axis];
   if (place != first || (is.kind == SL_SPLIT && to.kind == SL_PARTIAL))

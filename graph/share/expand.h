@@ -112,6 +112,10 @@ const char *sli_expand_name(sli_expansion *x, const char *name, int rank);
 const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int variant);
 /* True for a tensor of rows dispatched to experts, or the gradient of one. */
 bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t);
+/* True if the axis at place `a` of sli_splitting splits a dim of a logical tensor before the axis
+ * at place `b` splits the parts again. The parts of the later axis are adjacent, on devices that
+ * are close to each other. */
+bool sli_splits_first(const sli_expansion *x, const sl_tensor *t, int dim, int a, int b);
 /* Lists the splits of a logical tensor's layout in order; returns their number. */
 int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies,
                         sli_cutting out[SLI_AXES]);

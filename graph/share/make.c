@@ -40,13 +40,30 @@ static sli_cutting *cut_with(sli_cutting *all, int count, sli_along row, int dim
   return NULL;
 }
 
+/* True for a dim of rows or positions of an activation, and not of heads. */
+static bool has_rows(const sli_expansion *x, const sl_tensor *t, int dim) {
+  const sli_array *subject = x->arrays[x->shaped[t->id]];
+  return dim <= 1 && !t->param && !(subject && subject->of->param) &&
+         !x->dims[x->shaped[t->id] * SL_MAX_DIMS + dim].heads;
+}
+
+/* True for a row axis and a dim that it splits before other axes do. */
+static bool comes_first(const sli_expansion *x, const sl_tensor *t, int dim, int place) {
+  return sli_axes[sli_splitting[place]].rows && has_rows(x, t, dim);
+}
+
+bool sli_splits_first(const sli_expansion *x, const sl_tensor *t, int dim, int a, int b) {
+  bool first = comes_first(x, t, dim, a);
+  return first == comes_first(x, t, dim, b) ? a > b : first;
+}
+
 int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies,
                         sli_cutting out[SLI_AXES]) {
   int count = 0;
-  for (int i = SLI_AXES - 1; i >= 0; i--) {
-    int a = sli_splitting[i];
+  for (int k = 2 * SLI_AXES - 1; k >= 0; k--) { /* first the axes that come first */
+    int place = k % SLI_AXES, a = sli_splitting[place];
     sl_sbp sbp = lies->axis[a];
-    if (sbp.kind != SL_SPLIT) continue;
+    if (sbp.kind != SL_SPLIT || comes_first(x, t, sbp.dim, place) != (k >= SLI_AXES)) continue;
     sli_cutting *with = cut_with(out, count, sli_share_row(x, t, a), sbp.dim);
     if (with) with->along |= 1u << a;
     else out[count++] = (sli_cutting){1u << a, sbp.dim};

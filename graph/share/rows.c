@@ -103,19 +103,19 @@ static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool b
   return true;
 }
 
-/* True if all devices get equally many units. Rows are split by elements, so a dim whose units have
- * several elements (as in merged rows) must divide evenly. */
-static bool is_even(const pass *p, const sl_tensor *t, sl_sbp sbp) {
+/* True if each device gets units. Rows may stay together in units of several, as the two rows of a
+ * pair do. */
+static bool is_enough(const pass *p, const sl_tensor *t, sl_sbp sbp) {
   if (!t || sbp.kind != SL_SPLIT) return true;
   const sli_dim *dim = &p->dims[t->id * SL_MAX_DIMS + sbp.dim];
-  return dim->cut || dim->units == t->type.dim[sbp.dim] || dim->units % p->parts == 0;
+  return dim->cut || dim->units == t->type.dim[sbp.dim] || dim->units >= p->parts;
 }
 
-static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
+static bool are_enough(const pass *p, const sli_node *n, const sl_signature *s) {
   for (int i = 0; i < n->nin; i++)
-    if (!is_even(p, n->in[i], sli_signature_in(s, i))) return false;
+    if (!is_enough(p, n->in[i], sli_signature_in(s, i))) return false;
   for (int o = 0; o < n->nout; o++)
-    if (!is_even(p, n->out[o], sli_signature_out(s, o))) return false;
+    if (!is_enough(p, n->out[o], sli_signature_out(s, o))) return false;
   return true;
 }
 
@@ -210,6 +210,17 @@ static bool exchanges_states(const pass *p, const sli_node *n, sl_signature *out
   return true;
 }
 
+/* Returns a dim of one of the node's arrays that has fewer units than devices, or NULL if none. */
+static const sli_dim *few_units(const pass *p, const sli_node *n, const sl_tensor **out) {
+  for (int a = 0; a < n->nin + n->nout; a++) {
+    const sl_tensor *t = *out = a < n->nin ? n->in[a] : n->out[a - n->nin];
+    if (!t || t->param || !t->type.ndim) continue;
+    const sli_dim *dim = &p->dims[t->id * SL_MAX_DIMS];
+    if (dim->units < p->parts && dim->units < t->type.dim[0] && !dim->cut) return dim;
+  }
+  return NULL;
+}
+
 static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
@@ -220,7 +231,7 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
     return SL_OK;
   for (int i = 0; i < 2 * count; i++) { /* first the ways that fit the present layouts */
     const sl_signature *s = &all[i % count];
-    if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
+    if (!fits(p, n, s, i >= count) || !are_enough(p, n, s)) continue;
     *out = *s;
     return SL_OK;
   }
@@ -238,11 +249,20 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
         "op %s (%s) reads %s, of which each of %d %s-parallel devices has a partial sum: only "
         "linear ops can read that",
         n->name, n->op->name, sum->name, p->size, axis);
+  const sl_tensor *few;
+  const sli_dim *dim = sli_along_data >> p->axis & 1 ? few_units(p, n, &few) : NULL;
+  if (dim)
+    return sli_graph_fail_at(
+        p->g, n->at, SL_E_USAGE,
+        "%lld rows of %s cannot be split over %d %s-parallel devices: %lld rows each stay together",
+        (long long)few->type.dim[0], few->name, p->parts, axis,
+        (long long)(few->type.dim[0] / dim->units));
   return sli_graph_fail_at(
       p->g, n->at, SL_E_UNSUPPORTED,
-      "op %s (%s) has no rule for %d %s-parallel devices that have %s: set .pieces or "
-      ".signatures in its sl_op",
-      n->name, n->op->name, p->size, axis, rows_describe(p, n));
+      "op %s (%s) has no rule for %d %s-parallel devices that have %s: %s", n->name, n->op->name,
+      p->size, axis, rows_describe(p, n),
+      sli_words(n->op, "set .pieces or .signatures in its sl_op",
+                "it needs them whole; --stages and --tensor leave them whole"));
 }
 
 /* Returns the layout in which readers get an output. If inputs were exchanged, outputs return to

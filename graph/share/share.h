@@ -64,8 +64,9 @@ bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]);
 
 /* Axes from the outermost to the innermost; ranks are consecutive along the innermost. */
 extern const int sli_nesting[SLI_AXES];
-/* Axes in the order, from last to first, in which they split the same dim: row axes split the parts
- * again. */
+/* Axes in the order, from last to first, in which they split the same dim of a parameter, or of
+ * heads: row axes split the parts again. Rows and positions of activations are split by row axes
+ * first (sli_splits_first). */
 extern const int sli_splitting[SLI_AXES];
 
 /* Set of axes treated as one: bit a, axis a. Its members are numbered in rank order. */

@@ -4,7 +4,7 @@
  * A served model computes one row of positions, each of which may belong to any sequence. One i32
  * array describes the positions of a tick. The graph's source fills it, and it travels from stage
  * to stage like any tensor. Ops that read other positions take it as their last input
- * (sl_op.served); it holds everything they need. */
+ * (sl_op.serve); it holds everything they need. */
 #ifndef SLUICE_BATCH_H
 #define SLUICE_BATCH_H
 

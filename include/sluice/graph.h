@@ -641,8 +641,8 @@ typedef struct sl_adapter {
 } sl_adapter;
 
 /* Adds a metric to evaluations, besides the loss: the mean of an f32 tensor over its elements and
- * the held-out data, or a scalar that is already a mean (sl_mean, sl_mse). Training and inference
- * do not compute it. */
+ * the held-out data, or a scalar that could be a loss: a mean, or a sum of such means. Training and
+ * inference do not compute it. */
 #define sl_metric(g, name, t) sl_metric_at(SL_HERE, g, name, t)
 void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
 /* Adds a counter: f32 numbers [n] without a gradient, summed over a step's microbatches and

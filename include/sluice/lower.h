@@ -288,7 +288,7 @@ typedef struct sl_print_options {
 /* Log-probabilities of the targets of a step's batch. */
 typedef struct sl_logprobs_report {
   int64_t step;
-  int64_t rows, length;  /* rows of the batch, and targets per row */
+  int64_t rows, length;  /* rows of the batch, and targets per row, without sink tokens */
   const float *logprobs; /* [rows, length]; valid during the call only */
 } sl_logprobs_report;
 

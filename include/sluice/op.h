@@ -442,6 +442,18 @@ typedef struct sl_op_exact {
   sl_exact_mean mean; /* output 0 is a mean over rows; its gradient divides by attrs.rows */
 } sl_op_exact;
 
+/* How an op takes part in a served graph, where positions belong to any sequences. */
+typedef struct sl_op_serve {
+  /* Op that replaces this one. Its inputs are all inputs this op may have, then the batch
+   * (batch.h). It has the same first outputs and may have further outputs, which it updates and
+   * which last from tick to tick. Dim 0 of these counts attrs.count pages of the KV cache, so with
+   * attrs.count 1 their bytes are those of one page. */
+  const struct sl_op *op;
+  /* attrs.count counts slots instead, each with the state of a sequence, so sequences cannot begin
+   * after pages filled by other sequences. The replacing op has this record as well. */
+  bool slots;
+} sl_op_serve;
+
 typedef struct sl_op {
   const char *name;   /* "linear"; unique in the table */
   int min_in, max_in; /* max_in -1: any number */
@@ -527,8 +539,6 @@ typedef struct sl_op {
                     only */
   bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
   bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
-  bool slots; /* a served op: attrs.count is the number of slots (batch.h), not of pages. Sequences
-                 keep states in slots, so they cannot begin after pages filled by other sequences */
   const sl_op_exact *exact; /* how exact calls sum; NULL: no sum over rows has a declared order */
   /* Op that replaces this one when sequences are cut. It has the same inputs and first outputs, and
    * may have further outputs. NULL: the op itself. */
@@ -546,10 +556,8 @@ typedef struct sl_op {
    * are absent; `unread` inputs are absent too. It recomputes all other outputs, bit for bit. NULL:
    * an op that updates outputs is not recomputed. */
   SL_RENAMED(const struct sl_op *rematerialized, const struct sl_op *again)
-  /* Op that replaces this one in a served graph, where positions belong to any sequences. Its
-   * inputs are all inputs this op may have, then the batch (batch.h). It has the same first outputs
-   * and may have further outputs. NULL: the op itself, if `pieces` promises rows or elements. */
-  const struct sl_op *served;
+  const sl_op_serve *serve; /* NULL: in a served graph the op stays as it is, if `pieces` promises
+                               rows or elements */
   /* Fills out[SL_SIGNATURES] with ways to share a call, besides full replication and those implied
    * by `pieces` (a split along a dim that may be cut). Returns their number. Forward ops only; the
    * backward pass follows from them. NULL: none. */

@@ -84,7 +84,7 @@ static const sl_op remember = {.name = "remember",
                                .nout = 1,
                                .infer = same,
                                .kernels = SL_CPU_KERNEL(pass_on),
-                               .served = &remember_served};
+                               .serve = &(const sl_op_serve){.op = &remember_served}};
 
 static sl_status build(sl_graph *g, const sl_args *args) {
   (void)args;

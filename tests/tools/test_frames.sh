@@ -81,6 +81,13 @@ assert examples > 0.35 and answers > examples + 0.07, (examples, answers)' \
     "$(right examples.safetensors)" "$(right answers.safetensors)" || fail "it does not learn to read digits"
 fi
 
+# Fewer frames than devices: some devices have none.
+python3 "$SLUICE_SOURCE/examples/make_which_digit.py" few 2 16 || fail "no data"
+few=("$actorrun" --quiet --exact --steps 2 "${rl[@]:0:2}" --prompts few/prompts.jsonl --reward length:1 --max-tokens 2)
+model_of_few=("${model[@]:0:1}" --frames few/frames.npy --each 2 --width 32 --layers 1 --warmup 0 --lr 3e-3 --batch 16)
+ends 0 "${few[@]}" --certify few.jsonl "${model_of_few[@]}"
+ends 0 "${few[@]}" --data-parallel 4 --recheck few.jsonl "${model_of_few[@]}"
+
 # Invalid frames.
 bad() { # WHAT WORDS...: WORDS have to be rejected with WHAT
   ends 2 "$actorrun" --quiet --steps 1 "${rl[@]}" "${@:2}"

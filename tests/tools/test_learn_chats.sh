@@ -38,6 +38,10 @@ losses() {
 }
 near() { paste "$1" "$2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 2e-6 * $1) exit 1 }'; }
 
+# A mixture with a balance loss learns chats, and reports its cross entropy without that loss.
+ends 0 "${run[@]}" --steps 1 --eval held.jsonl --eval-every 1 --report r.json mixtral --data even.jsonl --context 64 --batch 4 "${size[@]}"
+grep -q '"cross-entropy"' r.json || fail "a mixture's evaluation has no cross entropy"
+
 # ---- packed rows and one chat per row -------------------------------------------------------------
 
 # All chats have the same number of tokens, so a context has room for exactly one or four.

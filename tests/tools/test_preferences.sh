@@ -50,6 +50,14 @@ for layout in "--stages 2 --microbatches 2" "--stages 2 --schedule zb-h1 --micro
 done
 grep -q reference one.jsonl && fail "the certificate has the reference"
 
+# Pairs stay together: three over two devices, not over four.
+odd=(gpt --layers 1 --width 32 --heads 2 --context 16 --batch 6)
+run --steps 2 --log one.csv "${pairs[@]}" "${odd[@]}"
+run --steps 2 --log two.csv --data-parallel 2 "${pairs[@]}" "${odd[@]}"
+holds "($(last one.csv loss) - $(last two.csv loss)) ^ 2 < 1e-12"
+ends 2 "$actorrun" --steps 1 --data-parallel 4 "${pairs[@]}" "${odd[@]}"
+says '6 rows of embedding/source.1 cannot be split over 4 data-parallel devices: 2 rows each stay together' err
+
 # A resumed run continues like one that was not interrupted, and keeps the original reference.
 again=(--shuffle 3 --microbatches 2 "${pairs[@]}")
 run --exact --steps 3 --checkpoint c "${again[@]}" "${model[@]}"

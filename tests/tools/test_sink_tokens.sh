@@ -42,6 +42,19 @@ ends 2 "$actorrun" --steps 1 --init plain.safetensors "${small[@]}" --sink-token
 says 'model.sink_tokens.weight' err
 ends 0 "$actorrun" --quiet --steps 1 --init plain.safetensors --init-new '*sink_tokens*' "${small[@]}" --sink-tokens 16
 
+# --logprobs reports the tokens of the data, and their mean is the loss, whole and in pieces.
+for way in "" "--pieces 2" "--data-parallel 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --steps 1 --logprobs told.jsonl --report r.json $way "${small[@]}" --sink-tokens 5
+  python3 - <<'PY' || fail "$way: --logprobs counts sink tokens"
+import json
+rows = [json.loads(line)["logprobs"] for line in open("told.jsonl")]
+loss = json.load(open("r.json"))["steps"][0]["loss"]
+assert [len(row) for row in rows] == [64] * 8, rows
+assert abs(-sum(map(sum, rows)) / 512 - loss) < 1e-5, loss
+PY
+done
+
 # Rejected settings.
 printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' >chats.jsonl
 ends 2 "$actorrun" --steps 1 "${small[@]}" --sink-tokens 16 --document-end 10

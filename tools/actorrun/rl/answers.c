@@ -24,7 +24,7 @@ static void add_number(cJSON *to, const char *name, double value) {
 
 static void write_line(FILE *f, const rl_prompts *p, const sl_answer *a, double reward,
                        double advantage) {
-  char *text = rl_prompts_text(p, a->tokens, a->count);
+  char *text = rl_answer_text(p, a);
   cJSON *line = cJSON_CreateObject();
   cJSON_AddNumberToObject(line, "step", (double)a->step + 1);
   cJSON_AddStringToObject(line, "prompt", p->of[a->prompt].text);
@@ -83,7 +83,7 @@ static int best_first(const void *a, const void *b) {
 }
 
 static void write_row(FILE *f, const rl_prompts *p, const ranked *r) {
-  char *text = rl_prompts_text(p, r->answer->tokens, r->answer->count);
+  char *text = rl_answer_text(p, r->answer);
   if (isnan(r->reward)) fprintf(f, "<tr><td>none<td>");
   else
     fprintf(f, "<tr class=\"%s\"><td>%.4g<td>%+.3f",

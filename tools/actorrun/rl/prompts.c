@@ -267,7 +267,6 @@ static void print_bytes(FILE *out, const int32_t *tokens, int64_t count) {
 
 char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count) {
   size_t bytes;
-  if (count && ends(p, tokens[count - 1])) count--;
   if (p->tokenizer) return sli_tokenizer_decode(p->tokenizer, tokens, (size_t)count, false, &bytes);
   char *text;
   FILE *out = open_memstream(&text, &bytes);
@@ -275,4 +274,10 @@ char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count)
   (p->bytes ? print_bytes : print_numbers)(out, tokens, count);
   fclose(out);
   return text;
+}
+
+char *rl_answer_text(const rl_prompts *p, const sl_answer *answer) {
+  int64_t count = answer->count;
+  if (count && ends(p, answer->tokens[count - 1])) count--;
+  return rl_prompts_text(p, answer->tokens, count);
 }

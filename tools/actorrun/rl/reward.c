@@ -405,7 +405,7 @@ static void queue(rl_rewards *w, const sl_answer *a, const char *text) {
 
 void rl_rewards_take(void *ctx, const sl_answer *a) {
   rl_rewards *w = ctx;
-  char *text = rl_prompts_text(w->prompts, a->tokens, a->count);
+  char *text = rl_answer_text(w->prompts, a);
   if (w->built_in) sl_rollouts_reward(w->rollouts, a->id, w->built_in(w, a, text));
   else queue(w, a, text);
   free(text);

@@ -34,9 +34,10 @@ typedef struct rl_prompts {
  * names file and line. */
 sl_status rl_prompts_read(const settings *s, rl_prompts *out);
 void rl_prompts_free(rl_prompts *p);
-/* Returns the text of an answer, in valid UTF-8, without the token that ended it; the caller frees
- * it. */
+/* Returns the text of tokens, in valid UTF-8; the caller frees it. */
 char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count);
+/* Returns the text of an answer, without the token that ended it; the caller frees it. */
+char *rl_answer_text(const rl_prompts *p, const sl_answer *answer);
 
 /* ---- rewards ------------------------------------------------------------------------------- */
 
