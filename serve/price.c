@@ -32,31 +32,81 @@ static bool same_place(const sl_plan *p, const sl_actor *a, const sl_actor *b) {
   return a->stage == b->stage && p->queues[a->queue].device == p->queues[b->queue].device;
 }
 
+/* ---- ticks of a plan on described hardware --------------------------------------------------- */
+
+/* A call of an op that keeps pages or states, and the number of calls of an actor that are
+ * alike. */
+struct sli_paged {
+  sli_work work;
+  int times;
+};
+
+static bool is_alike(const sli_work *a, const sli_work *b) {
+  bool same = a->op == b->op && a->nout == b->nout && a->attrs->heads == b->attrs->heads &&
+              a->attrs->kv_heads == b->attrs->kv_heads && a->attrs->window == b->attrs->window;
+  for (int o = 0; o < a->nout && same; o++) same = sl_type_equal(&a->out[o], &b->out[o]);
+  return same;
+}
+
+/* Returns the paged calls of an actor, with those that are alike counted together. */
+static sli_priced find_paged(const sl_program *p) {
+  sli_priced found = {.of = sli_calloc((size_t)p->ncalls + 1, sizeof *found.of)};
+  for (int c = 0; c < p->ncalls; c++) {
+    const sli_work work = sli_work_of_call(&p->calls[c]);
+    if (!work.op->updates) continue;
+    int i = 0;
+    while (i < found.count && !is_alike(&found.of[i].work, &work)) i++;
+    if (i == found.count) found.of[found.count++] = (sli_paged){work, 0};
+    found.of[i].times++;
+  }
+  return found;
+}
+
+/* Returns the seconds in which a tick's rows attend to pages. */
+static double paged_seconds(const sl_session *s, const sli_priced *p, const tick *t) {
+  const sl_hardware *h = s->options.lower.simulation.hardware;
+  sli_paged_rows spans[t->count + 1];
+  double sum = 0;
+  for (int i = 0; i < t->count; i++)
+    spans[i] = (sli_paged_rows){t->parts[i].from, t->parts[i].rows};
+  for (int i = 0; i < p->count; i++)
+    sum += p->of[i].times * sli_paged_seconds(h, &p->of[i].work, t->count, spans);
+  return sum;
+}
+
+/* Returns the seconds of an actor in a tick that has all rows and sees all pages. */
+static double full_seconds(const sl_session *s, int32_t a) {
+  const sl_hardware *h = s->options.lower.simulation.hardware;
+  const sli_priced *p = &s->priced[a];
+  const sli_paged_rows all = {s->about.pages * SL_PAGE - 1, 1};
+  double sum = s->about.plan->actors[a].seconds;
+  for (int i = 0; i < p->count; i++)
+    sum += p->of[i].times * sli_paged_seconds(h, &p->of[i].work, 1, &all);
+  return sum;
+}
+
 /* Returns an actor's fraction of its stage's time: the actors of a stage on one device split it in
- * proportion to their planned times. Devices that share a stage compute concurrently. */
-static double share_of(const sl_plan *p, int32_t a) {
+ * proportion to their times in a full tick. Devices that share a stage compute concurrently. */
+static double share_of(const sl_session *s, int32_t a) {
+  const sl_plan *p = s->about.plan;
   double all = 0;
   int count = 0;
   for (int32_t i = 0; i < p->nactors; i++) {
     if (!is_pass(p, i) || !same_place(p, &p->actors[i], &p->actors[a])) continue;
-    all += p->actors[i].seconds;
+    all += full_seconds(s, i);
     count++;
   }
-  return all > 0 ? p->actors[a].seconds / all : 1.0 / count;
+  return all > 0 ? full_seconds(s, a) / all : 1.0 / count;
 }
 
-/* ---- earlier positions ----------------------------------------------------------------------- */
-
-/* Returns the seconds in which a tick's rows attend to earlier positions. */
-static double seconds_of_looking(const sl_session *s, const sl_actor *actor, const tick *t) {
-  const sl_hardware *h = s->options.lower.simulation.hardware;
-  double sum = 0;
-  for (int c = 0; c < actor->program->ncalls; c++) {
-    const sli_work work = sli_work_of_call(&actor->program->calls[c]);
-    for (int i = 0; i < t->count; i++)
-      sum += sli_seconds_behind(h, &work, t->parts[i].from, t->parts[i].rows);
-  }
-  return sum;
+/* Interpolates between two rungs of a ladder. */
+static double seconds_at(const sl_rows_seconds *d, double rows) {
+  int i = 0;
+  if (!d->count || rows <= 0) return 0;
+  if (d->count == 1 || rows <= d->rows[0]) return d->seconds[0];
+  while (i + 2 < d->count && rows > d->rows[i + 1]) i++;
+  double slope = (d->seconds[i + 1] - d->seconds[i]) / (d->rows[i + 1] - d->rows[i]);
+  return d->seconds[i] + slope * (rows - d->rows[i]);
 }
 
 /* ---- firings --------------------------------------------------------------------------------- */
@@ -64,17 +114,35 @@ static double seconds_of_looking(const sl_session *s, const sl_actor *actor, con
 void sli_price_init(sl_session *s) {
   const sl_plan *p = s->about.plan;
   s->shares = sli_calloc((size_t)p->nactors, sizeof *s->shares);
+  s->priced = sli_calloc((size_t)p->nactors, sizeof *s->priced);
   for (int32_t a = 0; a < p->nactors; a++)
-    if (is_pass(p, a)) s->shares[a] = share_of(p, a);
+    if (is_pass(p, a)) s->priced[a] = find_paged(p->actors[a].program);
+  for (int32_t a = 0; a < p->nactors; a++)
+    if (is_pass(p, a)) s->shares[a] = share_of(s, a);
+}
+
+void sli_price_fini(sl_session *s) {
+  for (int32_t a = 0; s->priced && a < s->about.plan->nactors; a++) free(s->priced[a].of);
+  free(s->priced);
+  free(s->shares);
 }
 
 static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
   return actor->nout && p->regs[actor->out[0].reg].memory == SL_MEMORY_PARAMETERS;
 }
 
+/* Returns the seconds of a pass or an exchange on described hardware. */
+static double priced_seconds(const sl_session *s, int32_t a, const tick *t) {
+  const sl_actor *actor = &s->about.plan->actors[a];
+  const sl_hardware *h = s->options.lower.simulation.hardware;
+  double host = h ? s->shares[a] * h->tick_seconds : 0;
+  return seconds_at(&actor->by_rows, (double)t->load.rows) +
+         seconds_at(&actor->by_picks, (double)t->load.picks) + paged_seconds(s, &s->priced[a], t) +
+         host;
+}
+
 /* Returns the seconds of a firing. Stage transfers scale with the rows; weight transfers cost the
- * same every tick. Without given costs, passes also scale with the rows, plus the time for earlier
- * positions. */
+ * same every tick. */
 static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   const sl_actor *actor = &s->about.plan->actors[a];
   const load *of = &t->load;
@@ -82,8 +150,8 @@ static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   if (!of->rows) return 0;
   if (s->shares[a] > 0 && s->options.cost)
     return s->shares[a] * sli_price_tick(s->options.cost, of);
-  double rows = actor->seconds * (double)of->rows / (double)s->about.rows;
-  return s->shares[a] > 0 ? rows + seconds_of_looking(s, actor, t) : rows;
+  if (actor->by_rows.count) return priced_seconds(s, a, t);
+  return actor->seconds * (double)of->rows / (double)s->about.rows;
 }
 
 /* Returns the ratio of this firing's time to the mean. */

@@ -195,6 +195,13 @@ typedef struct sli_simulator {
   void (*compute)(struct sli_simulator *p, const sl_session *s, int32_t actor, double seconds);
 } sli_simulator;
 
+/* Calls of an actor whose duration depends on the positions of each sequence (price.c). */
+typedef struct sli_paged sli_paged;
+typedef struct sli_priced {
+  int count;
+  sli_paged *of; /* [count] */
+} sli_priced;
+
 struct sl_session {
   sl_session_options options;
   sl_session_info about;
@@ -227,7 +234,8 @@ struct sl_session {
   sli_session_log log;
   /* [plan->nactors] the actor's fraction of its stage's time per tick; 0: not a pass */
   double *shares;
-  fit fit; /* timings, recorded only if one tick is in flight at a time */
+  sli_priced *priced; /* [plan->nactors] calls priced by the positions of sequences */
+  fit fit;            /* timings, recorded only if one tick is in flight at a time */
   drafts drafts;
   const sli_drafter *drafter; /* NULL: no speculation */
   draft *wanted;              /* [sequences] drafts wanted for the tick being chosen */
@@ -356,6 +364,7 @@ int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
 
 /* price.c: time of an actor's firing on timed devices, and mean tick time. */
 void sli_price_init(sl_session *s);
+void sli_price_fini(sl_session *s);
 double sli_price_tick(const sl_tick_cost *cost, const load *of);
 /* `duration` callback of sl_runtime_options. */
 uint64_t sli_price_firing(void *session, int32_t actor, int64_t tick);

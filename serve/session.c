@@ -501,6 +501,7 @@ static sl_status keep_trace(const sl_session *s) {
 }
 
 static void free_all(sl_session *s) {
+  sli_price_fini(s); /* reads the plan */
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);
@@ -511,7 +512,6 @@ static void free_all(sl_session *s) {
   pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->lock);
   sli_adapters_free(s);
-  free(s->shares);
   free(s->wanted);
   sli_fit_fini(&s->fit);
   free(s->events.of);

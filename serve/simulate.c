@@ -9,6 +9,7 @@ typedef struct simulation {
   sli_simulator base;
   sl_session_simulation out;
   const sl_arrival *arrivals;
+  int64_t clients; /* of a closed loop; 0: requests arrive at their times */
   int64_t next;    /* index of the next arrival */
   int64_t left;    /* arrived requests that have not ended */
   int64_t longest; /* longest prompt, in tokens */
@@ -35,11 +36,18 @@ static sl_request request_of(const simulation *p, const sl_session *s, int64_t i
                       .user = &p->out.answered[i]};
 }
 
+/* True if the next request arrives now: in a closed loop, if a client waits for no answer. */
+static bool comes(const simulation *p, uint64_t now_ns) {
+  if (p->next == p->out.narrivals) return false;
+  return p->clients ? p->left < p->clients : ns_of(p->arrivals[p->next].seconds) <= now_ns;
+}
+
 /* Submits all arrivals up to now. Drops a request if the queue is full. */
 static void let_come(simulation *p, sl_session *s, uint64_t now_ns) {
-  for (; p->next < p->out.narrivals && ns_of(p->arrivals[p->next].seconds) <= now_ns; p->next++) {
+  for (; comes(p, now_ns); p->next++) {
     sl_request q = request_of(p, s, p->next);
     uint64_t id;
+    p->out.answered[p->next].came = p->clients ? now_of(s) : p->arrivals[p->next].seconds;
     if (!sli_session_enter(s, &q, &id)) p->left++;
   }
 }
@@ -47,7 +55,8 @@ static void let_come(simulation *p, sl_session *s, uint64_t now_ns) {
 static uint64_t go_on(sli_simulator *base, sl_session *s) {
   simulation *p = (simulation *)base;
   let_come(p, s, sl_runtime_now(s->about.rt));
-  if (p->next < p->out.narrivals) return ns_of(p->arrivals[p->next].seconds);
+  if (p->next < p->out.narrivals)
+    return p->clients ? UINT64_MAX : ns_of(p->arrivals[p->next].seconds);
   if (!p->left) {
     s->closing = true;
     sl_runtime_stop(s->about.rt);
@@ -61,7 +70,8 @@ static void note(sli_simulator *p, const sl_session *s, const sl_session_event *
     ((simulation *)p)->left--;
     return;
   }
-  a->last = now_of(s);
+  const sl_hardware *h = s->options.lower.simulation.hardware;
+  a->last = now_of(s) + (h ? h->answer_seconds : 0);
   if (!a->tokens++) a->first = a->last;
 }
 
@@ -75,7 +85,7 @@ static void compute(sli_simulator *p, const sl_session *s, int32_t actor, double
 static sl_status check_arrival(const simulation *p, const sl_session *s, int64_t i) {
   const sl_arrival *a = &p->arrivals[i];
   double before = i ? a[-1].seconds : 0;
-  if (!(a->seconds >= before && a->seconds < 1e9))
+  if (!p->clients && !(a->seconds >= before && a->seconds < 1e9))
     return sl_fail(SL_E_USAGE,
                    "arrival %lld is at %g s, before the previous one at %g s or beyond 1e9 s",
                    (long long)i + 1, a->seconds, before);
@@ -98,7 +108,7 @@ static void finish(const sl_session *s, simulation *p) {
   sl_session_simulation *out = &p->out;
   double last = 0;
   for (int64_t i = 0; i < out->narrivals; i++) last = SLI_MAX(last, out->answered[i].last);
-  out->seconds = out->narrivals ? last - p->arrivals[0].seconds : 0;
+  out->seconds = out->narrivals ? last - out->answered[0].came : 0;
   out->about = s->about;
   out->about.plan = NULL;
   out->about.lowered = NULL;
@@ -123,14 +133,16 @@ static sl_status check_devices(const sl_session_options *o) {
   return o->job ? sl_fail(SL_E_USAGE, "a session can be simulated in one process only") : SL_OK;
 }
 
-sl_status sl_session_simulate(const sl_session_options *options, int64_t n,
+sl_status sl_session_simulate(const sl_session_options *options, int64_t clients, int64_t n,
                               const sl_arrival *arrivals, sl_session_simulation *out) {
   int stages =
       SLI_MAX(options->lower.parallel.stages, 1) * SLI_MAX(options->lower.schedule.chunks, 1);
   sl_status status = check_devices(options);
   if (status) return status;
-  simulation p = {
-      .base = {go_on, note, compute}, .arrivals = arrivals, .longest = longest_of(n, arrivals)};
+  simulation p = {.base = {go_on, note, compute},
+                  .clients = clients,
+                  .arrivals = arrivals,
+                  .longest = longest_of(n, arrivals)};
   p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
   p.out = (sl_session_simulation){.narrivals = n,
                                   .answered = sli_calloc((size_t)n, sizeof *p.out.answered),

@@ -98,6 +98,11 @@ int32_t sl_plan_add_register(sl_plan *plan, sl_register reg) {
   return plan->nregs - 1;
 }
 
+static void copy_durations(sl_plan *plan, sl_rows_seconds *d) {
+  d->rows = copy_table(plan, d->rows, d->count, sizeof *d->rows);
+  d->seconds = copy_table(plan, d->seconds, d->count, sizeof *d->seconds);
+}
+
 int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
   actor.in = copy_table(plan, actor.in, actor.nin, sizeof *actor.in);
   actor.out = copy_table(plan, actor.out, actor.nout, sizeof *actor.out);
@@ -106,6 +111,8 @@ int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
         copy_table(plan, (void *)actor.bases, actor.nin + actor.nout, sizeof *actor.bases);
   actor.seconds_table =
       copy_table(plan, actor.seconds_table, actor.nseconds, sizeof *actor.seconds_table);
+  copy_durations(plan, &actor.by_rows);
+  copy_durations(plan, &actor.by_picks);
   ADD(plan, actors, nactors, actor);
   return plan->nactors - 1;
 }

@@ -6,14 +6,22 @@
 #include <stdlib.h>
 
 /* The virtual clock counts nanoseconds in 64 bits. */
+static bool is_duration(double seconds) { return seconds >= 0 && seconds <= 1e9; }
+
+/* Returns the first of `count` numbers that is no duration, or NULL. */
+static const double *find_wrong(const double *seconds, int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    if (!is_duration(seconds[i])) return &seconds[i];
+  return NULL;
+}
+
 static sl_status check_seconds(const sl_actor *a) {
-  double wrong = a->seconds >= 0 && a->seconds <= 1e9 ? 0 : a->seconds;
-  bool fine = a->seconds >= 0 && a->seconds <= 1e9;
-  for (int32_t i = 0; i < a->nseconds && fine; i++) {
-    wrong = a->seconds_table[i];
-    fine = wrong >= 0 && wrong <= 1e9;
-  }
-  if (fine) return SL_OK;
+  const double *found = find_wrong(&a->seconds, 1);
+  if (!found) found = find_wrong(a->seconds_table, a->nseconds);
+  if (!found) found = find_wrong(a->by_rows.seconds, a->by_rows.count);
+  if (!found) found = find_wrong(a->by_picks.seconds, a->by_picks.count);
+  if (!found) return SL_OK;
+  double wrong = *found;
   return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations must be from 0 to 1e9 s", a->name,
                  wrong);
 }

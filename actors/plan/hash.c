@@ -238,6 +238,10 @@ static void hash_ports(uint64_t *h, int32_t count, const sl_port *ports) {
   }
 }
 
+static void hash_durations(uint64_t *h, const sl_rows_seconds *d) {
+  for (int32_t i = 0; i < d->count; i++) number(h, d->rows[i]), real(h, d->seconds[i]);
+}
+
 static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   text(h, a->name);
   number(h, a->cls);
@@ -261,6 +265,8 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   real(h, a->seconds);
   setting(h, SECONDS, (uint64_t)a->nseconds);
   for (int32_t i = 0; i < a->nseconds; i++) real(h, a->seconds_table[i]);
+  hash_durations(h, &a->by_rows);
+  hash_durations(h, &a->by_picks);
   hash_program(h, a->program, pieces);
 }
 

@@ -9,12 +9,12 @@
 #include "ops/ops.h"
 
 /* Default core with conservative rates; memory traffic does not overlap with arithmetic. */
-static const sl_hardware core = {
+const sl_hardware sli_default_core = {
     .flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
 
 /* Gets flops and bytes from the op's cost function or, without one, counts the bytes of its
- * arguments. */
-static void amount_of(const sli_work *w, double *flops, double *bytes) {
+ * arguments, without state that it updates. */
+void sli_work_amount(const sli_work *w, double *flops, double *bytes) {
   *flops = *bytes = 0;
   if (w->op->cost) {
     w->op->cost(w->attrs, w->nin, w->in, w->out, flops, bytes);
@@ -23,7 +23,7 @@ static void amount_of(const sli_work *w, double *flops, double *bytes) {
   for (int i = 0; i < w->nin; i++)
     if (w->in[i].ndim >= 0) *bytes += (double)sl_type_bytes(&w->in[i]);
   for (int o = 0; o < w->nout; o++)
-    if (!(w->left_out >> o & 1)) *bytes += (double)sl_type_bytes(&w->out[o]);
+    if (!((w->left_out | w->op->updates) >> o & 1)) *bytes += (double)sl_type_bytes(&w->out[o]);
 }
 
 /* ---- sizes of a call ---------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ static double heads(const sli_work *w) {
 
 static double depth(const sli_work *w) {
   double flops, bytes;
-  amount_of(w, &flops, &bytes);
+  sli_work_amount(w, &flops, &bytes);
   return flops / 2 / (double)sl_type_elements(&w->out[0]);
 }
 
@@ -55,7 +55,7 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   case SL_CURVE_DEVICES: return h->busy;
   default: break;
   }
-  amount_of(w, &flops, &bytes);
+  sli_work_amount(w, &flops, &bytes);
   return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
 }
 
@@ -85,7 +85,7 @@ static bool fits(const char *trait, const sli_work *w) {
   return false;
 }
 
-static const sl_hardware_row *find_row(const sl_hardware *h, const sli_work *w) {
+const sl_hardware_row *sli_work_row(const sl_hardware *h, const sli_work *w) {
   const sl_hardware_row *found = NULL;
   size_t chars = strlen(w->op->name);
   for (int i = 0; i < h->nrows; i++) {
@@ -116,57 +116,24 @@ static double tiled_flops(const sl_hardware_row *r, const sli_work *w) {
   return ceil(tiles / at_once) * at_once * r->tile_m * r->tile_n * 2 * (depth(w) + r->tile_k);
 }
 
-/* Returns the seconds of `flops` flops at the rate of row r, or at the general rate if r is
- * NULL. */
-static double flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops) {
+double sli_flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops) {
   if (r && r->flops_factor > 0) flops *= r->flops_factor;
   return flops / (r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second);
 }
 
 double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
-  if (!h) h = &core;
-  const sl_hardware_row *r = find_row(h, w);
+  if (!h) h = &sli_default_core;
+  const sl_hardware_row *r = sli_work_row(h, w);
   if (r && r->curve.seconds) return curve_seconds(h, &r->curve, w);
   double flops, bytes;
-  amount_of(w, &flops, &bytes);
+  sli_work_amount(w, &flops, &bytes);
   if (r) {
     if (r->tile_m > 0 && r->tile_n > 0 && flops > 0) flops = tiled_flops(r, w);
     bytes += r->bytes_per_score * heads(w) * positions(&w->out[0]) * positions(&w->out[0]);
   }
-  double arithmetic = flops_seconds(h, r, flops), traffic = bytes / h->bytes_per_second;
+  double arithmetic = sli_flops_seconds(h, r, flops), traffic = bytes / h->bytes_per_second;
   return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) +
          h->op_seconds;
-}
-
-/* ---- rows after earlier positions ----------------------------------------------------------- */
-
-/* Returns the op that `served` replaces in a served graph, or NULL. */
-static const sl_op *plain_of(const sl_op *served) {
-  for (const sl_op *const *o = sl_ops; *o; o++)
-    if ((*o)->serve && (*o)->serve->op == served && *o != served) return *o;
-  return NULL;
-}
-
-/* Returns the flops of a sequence of `positions` positions. */
-static double sequence_flops(const sli_work *w, int64_t positions) {
-  double flops = 0, bytes;
-  sl_type in = w->in[0], out[w->nout];
-  if (positions < 1) return 0;
-  memcpy(out, w->out, sizeof out);
-  in.dim[0] = out[0].dim[0] = 1;
-  in.dim[1] = out[0].dim[1] = positions;
-  w->op->cost(w->attrs, 1, &in, out, &flops, &bytes);
-  return flops;
-}
-
-double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t before, int64_t n) {
-  if (!w->op->updates || sli_op_slots(w->op)) return 0;
-  sli_work all = *w;
-  all.op = plain_of(w->op);
-  if (!all.op || !all.op->cost || w->out[0].ndim != 3) return 0;
-  if (!h) h = &core;
-  double flops = sequence_flops(&all, before + n) - sequence_flops(&all, before);
-  return flops_seconds(h, find_row(h, &all), flops);
 }
 
 /* ---- calls of nodes and programs
@@ -187,7 +154,7 @@ sli_work sli_work_of_call(const sl_program_call *c) {
 void sli_call_cost(const sli_node *n, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes) {
   const sli_work work = work_of(n, in, out);
-  amount_of(&work, flops, bytes);
+  sli_work_amount(&work, flops, bytes);
 }
 
 double sli_call_seconds(const sl_hardware *h, const sli_node *n, const sl_type *in,

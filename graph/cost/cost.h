@@ -27,10 +27,14 @@ sli_work sli_work_of_call(const sl_program_call *c);
 
 /* Returns the seconds on a device of this hardware, or on a default CPU core if h is NULL. */
 double sli_work_seconds(const sl_hardware *h, const sli_work *w);
-/* Returns the arithmetic seconds of n rows after `before` positions of their sequence, for an op
- * that keeps pages: the cost of a sequence of before + n positions minus that of `before`. Returns
- * 0 for other ops. */
-double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t before, int64_t n);
+/* Rows of one sequence in a call of attention to pages: `rows` rows after `before` positions. */
+typedef struct sli_paged_rows {
+  int64_t before, rows;
+} sli_paged_rows;
+/* Returns the seconds of a call of an op that keeps pages or states (sl_op.updates), on these
+ * sequences. */
+double sli_paged_seconds(const sl_hardware *h, const sli_work *w, int n,
+                         const sli_paged_rows *spans);
 /* Return the cost and the seconds of a node's call on given types. */
 void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes);
@@ -44,6 +48,15 @@ extern const char *const sli_traits[SLI_TRAITS];
 bool sli_work_has(const sli_work *w, sli_trait trait);
 /* Returns the seconds of a program's call, averaged over the pieces if the program has pieces. */
 double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call);
+/* Returns the row that applies to the call, or NULL. */
+const sl_hardware_row *sli_work_row(const sl_hardware *h, const sli_work *w);
+/* Returns flops and bytes of a call. */
+void sli_work_amount(const sli_work *w, double *flops, double *bytes);
+/* Returns the seconds of `flops` flops at the rate of row r, or at the general rate if r is
+ * NULL. */
+double sli_flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops);
+/* Hardware used where none is given. */
+extern const sl_hardware sli_default_core;
 /* Returns the call's position on a curve's axis. */
 double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis);
 

@@ -476,6 +476,7 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
       .program = sli_lower_program(l, task),
       .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
       .seconds_table = sli_lower_seconds_table(l, g, sli_lower_slowdown(x->slowdowns, g))};
+  sli_lower_rows_seconds(l, g, &a.by_rows, &a.by_picks);
   a.nseconds = a.seconds_table ? sli_lower_ticks(l, SLI_PACE_TRAINING) : 0;
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);

@@ -64,12 +64,12 @@ void sli_lower_received(const sli_lowering *l, const sli_task *g,
   }
 }
 
-double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g) {
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g, double share) {
   double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1], seconds = 0;
   sli_lower_received(l, g, bytes);
   for (int a = 0; a < SLI_AXES; a++)
     for (int h = 0; h <= SLI_ALL_TO_ALL; h++)
-      seconds += sli_exchange_seconds(&l->in->grid.link[a], (sli_half)h, bytes[a][h]);
+      seconds += sli_exchange_seconds(&l->in->grid.link[a], (sli_half)h, share * bytes[a][h]);
   return seconds;
 }
 

@@ -475,6 +475,14 @@ double sli_lower_slowdown(const double *slowdowns, const sli_task *g);
 /* Returns seconds by tick of a step, times the slowdown, or NULL if the number of valid rows does
  * not vary. */
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown);
+/* Returns the set of tensors with a common valid length that the node's rows belong to, or NULL. */
+const sl_tensor *sli_lower_set_of(const sli_node *n);
+/* Gives a type that has `capacity` rows another number of rows; leaves other types alone. */
+void sli_lower_cut(sl_type *type, int64_t capacity, int64_t rows);
+/* Sets the durations of a task of a served graph by the rows of a tick, on modelled hardware;
+ * leaves them alone for any other task (rows.c). */
+void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *g, sl_rows_seconds *by_rows,
+                            sl_rows_seconds *by_picks);
 /* Returns the seconds of a copy of the rows expected in this tick; g->seconds is for a full
  * slot. */
 double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick);
@@ -489,8 +497,8 @@ double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t byt
 void sli_lower_received(const sli_lowering *l, const sli_task *g,
                         double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
 double sli_lower_times(const sli_lowering *l, sli_rate rate);
-/* Returns the duration of a task's exchanges. */
-double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g);
+/* Returns the duration of a task's exchanges of this share of their bytes. */
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g, double share);
 /* True if the measured time covers the whole cost of an exchange node. */
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);
 /* Returns the bytes per second of modelled host memory available to one device, for its copies

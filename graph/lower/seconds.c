@@ -7,23 +7,24 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
-/* Returns the set of tensors with a common valid length that the node's rows belong to, or NULL. */
-static const sl_tensor *set_of(const sli_node *n) {
+const sl_tensor *sli_lower_set_of(const sli_node *n) {
   const sl_tensor *set = NULL;
   for (int i = 0; i < n->nin && !set; i++) set = sli_valid_length(n->in[i]);
   for (int o = 0; o < n->nout && !set; o++) set = sli_valid_length(n->out[o]);
   return set;
 }
 
+void sli_lower_cut(sl_type *type, int64_t capacity, int64_t rows) {
+  int d = type->ndim > 0 && type->dim[0] == capacity ? 0 : 1;
+  if (d < type->ndim && type->dim[d] == capacity) type->dim[d] = rows;
+}
+
 /* Returns the type with the rows that are expected to be valid in a tick. Absent arguments get
  * the rows of the others. */
 static sl_type expected_type(const sli_node *n, sl_tensor *t, const sl_type *type, int32_t tick) {
-  const sl_tensor *valid_length = t ? sli_valid_length(t) : set_of(n);
+  const sl_tensor *valid_length = t ? sli_valid_length(t) : sli_lower_set_of(n);
   sl_type cut = *type;
-  if (!valid_length || cut.ndim < 1) return cut;
-  int d = cut.dim[0] == valid_length->rows ? 0 : 1;
-  if (d < cut.ndim && cut.dim[d] == valid_length->rows)
-    cut.dim[d] = sli_lower_expected(valid_length, tick);
+  if (valid_length) sli_lower_cut(&cut, valid_length->rows, sli_lower_expected(valid_length, tick));
   return cut;
 }
 
@@ -48,7 +49,7 @@ static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tic
                        : -1,
          sum = 0;
   if (seconds >= 0) return seconds;
-  if (set_of(n)) return expected_seconds(l, n, tick);
+  if (sli_lower_set_of(n)) return expected_seconds(l, n, tick);
   if (!n->shapes) return sli_call_seconds(o->simulation.hardware, n, n->in_type, n->out_type);
   for (int k = 0; k < l->in->k; k++) {
     const sli_shapes *shapes = &n->shapes[l->cut.pieces[k].variant];
@@ -180,7 +181,7 @@ static double firing_seconds(const sli_lowering *l, const sli_task *g) {
 static double alone(const sli_lowering *l, const sli_task *g, int32_t tick) {
   if (sli_updates_on_host(g)) return host_update_seconds(l, g);
   double seconds = estimate(l, g, tick) + step_seconds(l, g) + firing_seconds(l, g);
-  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g) : seconds;
+  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g, 1) : seconds;
 }
 
 static bool is_pass(const sli_task *g) {
@@ -242,7 +243,7 @@ double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick) 
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown) {
   bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT &&
              l->buffers[g->outputs[0]].valid_length;
-  for (int i = 0; i < g->nnodes; i++) any |= set_of(g->nodes[i]) != NULL;
+  for (int i = 0; i < g->nnodes; i++) any |= sli_lower_set_of(g->nodes[i]) != NULL;
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
       sli_cost_is_given(&l->in->options->simulation.cost))
     return NULL;

@@ -25,7 +25,9 @@ typedef struct sl_hardware_pair {
 /* Axis of a curve. M, N, K: dimensions of a matrix product, m x n results that are sums of k terms.
  * BYTES, FLOPS: traffic and arithmetic of any call. POSITIONS, HEAD: sequence length and head width
  * of attention; the curve gives the seconds of one head of one sequence. DEVICES: number of devices
- * of a host that compute concurrently, for any call. An exchange uses BYTES and DEVICES. */
+ * of a host that compute concurrently, for any call. An exchange uses BYTES and DEVICES. Served
+ * attention uses SEQUENCES, the sequences that attend in one call; POSITIONS, those that each sees,
+ * counted in keys and values of 16 bits; HEADS and KEY_HEADS, the heads of a device. */
 typedef enum sl_curve_axis {
   SL_CURVE_M,
   SL_CURVE_N,
@@ -35,6 +37,9 @@ typedef enum sl_curve_axis {
   SL_CURVE_POSITIONS,
   SL_CURVE_HEAD,
   SL_CURVE_DEVICES,
+  SL_CURVE_SEQUENCES,
+  SL_CURVE_HEADS,
+  SL_CURVE_KEY_HEADS,
   SL_CURVE_AXES
 } sl_curve_axis;
 
@@ -120,6 +125,11 @@ typedef struct sl_hardware {
   int busy;                         /* devices of a host that compute concurrently; set by
                                        sl_lower */
   double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
+  /* properties of the engine that serves on this hardware */
+  double tick_seconds;   /* time between ticks that the host takes, on each stage */
+  double answer_seconds; /* time until a client has the tokens of a tick */
+  bool half_activations; /* activations of served graphs have 16 bits */
+  bool joins_products;   /* products of the same rows are one launch */
 } sl_hardware;
 
 #ifdef __cplusplus

@@ -48,6 +48,14 @@ typedef struct sl_port {
   int32_t map; /* index into plan->maps */
 } sl_port;
 
+/* Durations by number of valid rows: seconds[i] for rows[i], linear in between and beyond the last.
+ * Rows ascend. */
+typedef struct sl_rows_seconds {
+  int32_t count; /* 0: no durations */
+  const int32_t *rows;
+  const double *seconds;
+} sl_rows_seconds;
+
 typedef struct sl_actor {
   const char *name;
   sl_class cls;
@@ -79,6 +87,9 @@ typedef struct sl_actor {
    * table. */
   int32_t nseconds;
   const double *seconds_table;
+  /* Durations of a served graph's actor on modelled hardware, by the rows and by the picked rows of
+   * a tick; their sum is a firing's, without attention to pages. count 0: not known by rows. */
+  sl_rows_seconds by_rows, by_picks;
 } sl_actor;
 
 /* Purpose of a register's memory, in the memory table and the report. */

@@ -439,11 +439,12 @@ sl_status sl_session_drain(sl_session *s, double seconds);
 
 /* A simulated request: its arrival time, and the lengths of its prompt and answer. */
 typedef struct sl_arrival {
-  double seconds;         /* time from the start, ascending */
+  double seconds;         /* time from the start, ascending; not used in a closed loop */
   int64_t prompt, answer; /* tokens */
 } sl_arrival;
 
 typedef struct sl_answered {
+  double came;        /* time of its arrival, in seconds from the start */
   double first, last; /* times of its first and last token, in seconds from the start */
   int64_t tokens;     /* tokens of the answer; 0: rejected, because the queue was full */
 } sl_answered;
@@ -458,11 +459,13 @@ typedef struct sl_session_simulation {
   sl_answered *answered; /* [narrivals] */
 } sl_session_simulation;
 
-/* Simulates a session with these arrivals on the virtual clock, in the calling thread. Scheduling,
+/* Simulates a session with these arrivals on the virtual clock, in the calling thread. clients:
+ * size of a closed loop, in which that many requests arrive at the start and each answer that ends
+ * brings the next; 0: requests arrive at their times. Scheduling,
  * pages and plan are real; timed devices (options.lower.devices) compute nothing. Every token is 0,
  * and there are no stop tokens. SL_E_USAGE names an impossible arrival; other errors are those of
  * sl_session_create. */
-sl_status sl_session_simulate(const sl_session_options *options, int64_t n,
+sl_status sl_session_simulate(const sl_session_options *options, int64_t clients, int64_t n,
                               const sl_arrival *arrivals, sl_session_simulation *out);
 void sl_session_simulation_fini(sl_session_simulation *r);
 

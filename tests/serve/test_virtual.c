@@ -21,7 +21,7 @@ static sl_session_options on(const served *s, int stages, const sl_tick_cost *co
 static sl_session_simulation simulate(const sl_session_options *o, int64_t n,
                                       const sl_arrival *arrivals) {
   sl_session_simulation r;
-  CHECK(!sl_session_simulate(o, n, arrivals, &r), "%s", sl_detail());
+  CHECK(!sl_session_simulate(o, 0, n, arrivals, &r), "%s", sl_detail());
   CHECK(!r.stats.pages_used && !r.stats.running && !r.stats.queued, "all pages are back");
   return r;
 }
@@ -187,16 +187,60 @@ static void rows_look_back(const served *s) {
         seconds[1] - 2 * seconds[0], more);
 }
 
+/* A tick reads its weights once, whatever its rows: on a machine without limits of arithmetic,
+ * eight answers together take little more time per token than one alone, and no less than the
+ * weights. */
+static void weights_are_read_once_a_tick(const served *s) {
+  const sl_hardware machine = {.flops_per_second = 1e18, .bytes_per_second = 1e9};
+  enum { ANSWERS = 8, TOKENS = 16, LAYERS = 4, WIDTH = 8 };
+  const double weights = LAYERS * 12.0 * WIDTH * WIDTH * 4 / machine.bytes_per_second;
+  sl_session_options o = on(s, 1, NULL);
+  o.sequences = ANSWERS;
+  o.lower.simulation.hardware = &machine;
+  double seconds[2];
+  for (int i = 0; i < 2; i++) {
+    sl_arrival all[ANSWERS] = {0};
+    int n = i ? ANSWERS : 1;
+    for (int k = 0; k < n; k++) all[k] = (sl_arrival){0, 1, TOKENS};
+    sl_session_simulation r = simulate(&o, n, all);
+    seconds[i] = (r.answered[0].last - r.answered[0].first) / (TOKENS - 1);
+    sl_session_simulation_fini(&r);
+  }
+  CHECK(seconds[0] >= weights, "a token takes %g s, but the weights alone %g", seconds[0], weights);
+  CHECK(seconds[1] < 2 * seconds[0], "a token takes %g s alone, but %g beside seven others",
+        seconds[0], seconds[1]);
+}
+
+/* In a closed loop each answer that ends brings the next request. */
+static void a_loop_is_closed(const served *s) {
+  static const sl_tick_cost cost = {.tick = 0.01};
+  enum { CLIENTS = 3, REQUESTS = 9, TOKENS = 10 };
+  sl_arrival all[REQUESTS];
+  for (int i = 0; i < REQUESTS; i++) all[i] = (sl_arrival){0, 1, TOKENS};
+  sl_session_options o = on(s, 1, &cost);
+  sl_session_simulation r;
+  CHECK(!sl_session_simulate(&o, CLIENTS, REQUESTS, all, &r), "%s", sl_detail());
+  for (int i = 0; i < REQUESTS; i++) {
+    const sl_answered *a = &r.answered[i];
+    double before = i < CLIENTS ? 0 : r.answered[i - CLIENTS].last;
+    CHECK(a->tokens == TOKENS && near(a->came + 1, before + 1, 1e-6),
+          "request %d comes at %g s, after an end at %g", i, a->came, before);
+  }
+  CHECK(near(r.seconds, REQUESTS / CLIENTS * TOKENS * cost.tick, 1e-6), "it takes %g s", r.seconds);
+  sl_session_simulation_fini(&r);
+}
+
 static void what_cannot_be_is_refused(const served *s) {
   static const sl_arrival backward[] = {{1, 1, 1}, {0.5, 1, 1}}, late[] = {{0, 131201, 1}};
   sl_session_options o = on(s, 1, NULL);
   sl_session_simulation r;
-  CHECK(sl_session_simulate(&o, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"),
-        "%s", sl_detail());
-  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"),
+  CHECK(
+      sl_session_simulate(&o, 0, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"),
+      "%s", sl_detail());
+  CHECK(sl_session_simulate(&o, 0, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"),
         "%s", sl_detail());
   o.lower.devices.kind = "cpu";
-  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s",
+  CHECK(sl_session_simulate(&o, 0, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s",
         sl_detail());
 }
 
@@ -307,6 +351,8 @@ int main(void) {
   RUN(devices_share_a_stage, &s);
   RUN(ticks_are_priced_as_they_were_found, &s);
   RUN(rows_look_back, &s);
+  RUN(weights_are_read_once_a_tick, &s);
+  RUN(a_loop_is_closed, &s);
   RUN(what_cannot_be_is_refused, &s);
   sl_args_destroy(s.args);
   return 0;

@@ -93,3 +93,46 @@ printf '{"time":0,"prompt":65,"answer":1}\n' >long.jsonl
 refused "arrival 1: the prompt has 65 tokens" --clock virtual --arrivals long.jsonl
 : >empty.jsonl
 refused "nobody comes" --clock virtual --arrivals empty.jsonl
+
+# A closed loop takes its lengths from --lengths, or from --arrivals without its times.
+loop=("$actorserve" --clock virtual --tick 0.01,0,0,0 --concurrency 3)
+ends 0 "${loop[@]}" --lengths 5,10 --requests 9 --report loop.json "${small[@]}"
+python3 - <<'PY'
+import json
+r = json.load(open("loop.json"))
+assert r["answered"] == 9 and r["tokens"] == 90 and abs(r["seconds"] - 0.3) < 1e-6, r
+assert abs(r["tpot_seconds"]["mean"] - 0.01) < 1e-6, r
+PY
+ends 0 "${loop[@]}" --lengths 5,10,0.5 --report vary.json "${small[@]}"
+python3 -c 'import json; r = json.load(open("vary.json")); assert r["answered"] == 24 and r["tokens"] != 240, r'
+ends 0 "${loop[@]}" --arrivals come.jsonl "${small[@]}"
+refused "--lengths 5: must be two numbers" --clock virtual --concurrency 3 --lengths 5
+refused "--lengths 5,0: must be two numbers" --clock virtual --concurrency 3 --lengths 5,0
+refused "--lengths 5,9,1: must be two numbers" --clock virtual --concurrency 3 --lengths 5,9,1
+refused "--lengths 5,9: needs --concurrency" --clock virtual --lengths 5,9
+refused "--concurrency: needs --lengths" --clock virtual --concurrency 3
+refused "--requests: cannot be combined" --clock virtual --concurrency 3 --arrivals come.jsonl --requests 4
+refused "--lengths: cannot be combined" --clock virtual --concurrency 3 --arrivals come.jsonl --lengths 5,9
+
+# Tables of a machine file lie beside it, one for each type, and only servers read them.
+cat >table.json <<'JSON'
+{"curves": {"linear_served": {"m": [1, 64], "n": [1], "k": [1], "seconds": [0.001, 0.002]},
+            "attention_served": {"sequences": [1], "positions": [1], "seconds": [1e-9]},
+            "attention_packed_served": "attention_served"}}
+JSON
+machine() { # SERVING
+  echo '{"flops_per_second": {"f32": 1e12, "bf16": 1e12}, "flops_efficiency": 1, "bytes_per_second": 1e12,
+    "bytes_efficiency": 1, "op_seconds": 0, "memory_bytes": 1e9, "link_seconds": 0, "link_bytes_per_second": 1e9,
+    "serving": '"$1"'}' >own.json
+}
+machine '{"tick_seconds": 0.01, "joins_products": false, "tables": {"f32": "table.json"}}'
+ends 0 "$actorserve" --clock virtual --machine own.json --concurrency 1 --lengths 1,2 --report own.out "${small[@]}"
+machine '{"tables": {"f32": "nowhere.json"}}'
+refused "nowhere.json" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
+machine '{"tables": {"f32": "../table.json"}}'
+refused "own.json: serving.tables.f32: must be a file of this folder" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
+machine '{"tick_second": 1}'
+refused "tick_second" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
+machine '{"tables": {"f32": "table.json"}}'
+sed 's/: "attention_served"/: "attention"/' table.json >t && mv t table.json
+refused "attention is no curve before this one" --clock virtual --machine own.json --concurrency 1 --lengths 1,2

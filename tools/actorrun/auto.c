@@ -39,8 +39,8 @@ static bool was_measured(bool whole) {
 }
 
 static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
-  sl_status status =
-      hardware_read(word, settings_dtype(s), arena, &s->modelled.hardware, &s->modelled.spread);
+  sl_status status = hardware_read(word, settings_dtype(s), false, arena, &s->modelled.hardware,
+                                   &s->modelled.spread);
   if (!*sl_arg_text(s->run, "memory"))
     s->lower.devices.budget_bytes = s->modelled.hardware.memory_bytes;
   return status;

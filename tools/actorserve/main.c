@@ -128,7 +128,7 @@ static sl_status serve_here(settings *s) {
       {"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}, {"access-log", NULL}};
   const char *report = settings_text(s, "report");
   sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), true);
-  bool measures = settings_text(s, "measure"), bounded = measures || settings_text(s, "arrivals");
+  bool measures = settings_text(s, "measure"), bounded = measures || serving_has_arrivals(s);
   if (!status)
     status = measures ? measure(s, &m) : bounded ? workload_run(s, &m) : model_open(s, &m);
   if (!status && !bounded) status = s->process ? wait_for_first(&m) : serve(s, &m);

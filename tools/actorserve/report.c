@@ -41,8 +41,9 @@ static void add_draft(cJSON *root, const served *m) {
   counts_add(to, &done);
 }
 
-static void add_shares(cJSON *to, const char *name, const double *seconds) {
+static void add_shares(cJSON *to, const char *name, double mean, const double *seconds) {
   cJSON *shares = cJSON_AddObjectToObject(to, name);
+  add_number(shares, "mean", mean);
   for (int i = 0; i < OUTCOME_SHARES; i++) {
     char share[16];
     snprintf(share, sizeof share, "p%.0f", outcome_shares[i] * 100);
@@ -55,8 +56,8 @@ static void add_outcome(cJSON *root, const workload *p) {
   add_number(root, "answered", (double)p->outcome.answered);
   add_number(root, "refused", (double)p->outcome.refused);
   add_number(root, "tokens_per_second", p->outcome.tokens_per_second);
-  add_shares(root, "ttft_seconds", p->outcome.ttft);
-  add_shares(root, "tpot_seconds", p->outcome.tpot);
+  add_shares(root, "ttft_seconds", p->outcome.ttft_mean, p->outcome.ttft);
+  add_shares(root, "tpot_seconds", p->outcome.tpot_mean, p->outcome.tpot);
   cJSON *bubbles = cJSON_AddArrayToObject(root, "bubbles");
   for (int i = 0; i < p->run.nstages; i++)
     cJSON_AddItemToArray(bubbles, cJSON_CreateNumber(1 - p->run.busy[i] / p->run.seconds));

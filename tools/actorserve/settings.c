@@ -86,7 +86,7 @@ static const char *const shared[] = {
     "machine", "adapter", "config", "print-config", "version", "help", "exact", NULL};
 
 bool settings_have_workload(const settings *s) {
-  return settings_text(s, "arrivals") || settings_text(s, "measure");
+  return serving_has_arrivals(s) || settings_text(s, "measure");
 }
 
 /* Refuses devices that do not compute, unless requests come from a file of arrivals. */
@@ -95,11 +95,16 @@ static sl_status check_devices(const settings *s) {
   if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))
     return sl_fail(SL_E_USAGE, "--measure %s: cannot measure on --clock virtual",
                    settings_text(s, "measure"));
-  if (settings_text(s, "measure") && settings_text(s, "arrivals"))
+  if (settings_text(s, "measure") && serving_has_arrivals(s))
     return sl_fail(SL_E_USAGE, "--measure %s: cannot be combined with --arrivals",
                    settings_text(s, "measure"));
+  if (!serving_has_arrivals(s) &&
+      (sl_arg_int(s->run, "concurrency") || sl_arg_int(s->run, "requests")))
+    return sl_fail(SL_E_USAGE, "%s: needs --lengths PROMPT,ANSWER, or --arrivals FILE",
+                   sl_arg_int(s->run, "concurrency") ? "--concurrency" : "--requests");
   if (s->clock == SL_CLOCK_VIRTUAL && !bounded)
-    return sl_fail(SL_E_USAGE, "--clock virtual: needs --arrivals FILE");
+    return sl_fail(SL_E_USAGE,
+                   "--clock virtual: needs --arrivals FILE, or --concurrency and --lengths");
   if (!computes && !bounded)
     return sl_fail(SL_E_USAGE, "--devices %s: these devices hold no values",
                    sl_arg_text(s->run, "devices"));
@@ -164,4 +169,5 @@ const tool actorserve_tool = {
     .first = first,
     .shared = shared,
     .takes_weights = true,
-    .read = read_settings};
+    .read = read_settings,
+    .serves = true};

@@ -30,8 +30,10 @@ static void draw_prompt(runner *s, int64_t count) {
 
 /* Submits a request. If the queue is full, the request is rejected. */
 static sl_status submit(runner *s) {
-  const sl_arrival *a = &s->p->came.of[s->next];
+  const arrivals *came = &s->p->came;
+  const sl_arrival *a = &came->of[s->next];
   uint64_t id;
+  s->p->run.answered[s->next].came = came->clients ? now_of(s) : a->seconds;
   draw_prompt(s, a->prompt);
   sl_status status = sl_session_submit(s->session,
                                        &(sl_request){.prompt = s->prompt,
@@ -62,20 +64,27 @@ static void take_all(runner *s) {
     for (int i = 0; i < n; i++) take(s, &events[i]);
 }
 
+/* Returns the seconds until the next arrival. In a closed loop a client that waits for no answer
+ * comes at once, and any other with an event. */
+static double seconds_to_next(const runner *s) {
+  const arrivals *came = &s->p->came;
+  if (s->next == came->count) return 1;
+  if (came->clients) return s->left < came->clients ? 0 : 1;
+  return came->of[s->next].seconds - now_of(s);
+}
+
 /* Waits until the next arrival or event. */
 static void wait_for_any(const runner *s) {
   struct pollfd fd = {.fd = sl_session_fd(s->session), .events = POLLIN};
   struct timespec in = {.tv_sec = 1};
-  bool comes = s->next < s->p->came.count;
-  double seconds = comes ? s->p->came.of[s->next].seconds - now_of(s) : 1;
+  double seconds = seconds_to_next(s);
   if (seconds < 1) in = (struct timespec){.tv_nsec = (long)(SLI_MAX(seconds, 0) * 1e9)};
   ppoll(&fd, 1, &in, NULL);
 }
 
 static sl_status go_on(runner *s) {
   sl_status status = sl_session_status(s->session);
-  while (!status && s->next < s->p->came.count && s->p->came.of[s->next].seconds <= now_of(s))
-    status = submit(s);
+  while (!status && s->next < s->p->came.count && seconds_to_next(s) <= 0) status = submit(s);
   take_all(s);
   return status;
 }
@@ -96,7 +105,7 @@ sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
     status = go_on(&s);
   }
   free(s.prompt);
-  p->run.seconds = now_of(&s) - p->came.of[0].seconds;
+  p->run.seconds = now_of(&s) - p->run.answered[0].came;
   p->run.about = sl_session_about(session);
   p->run.stats = sl_session_stat(session);
   p->cost = sl_session_cost(session);
@@ -109,7 +118,9 @@ sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
 static sl_status workload_simulate(settings *s, served *m, workload *p) {
   sl_session_options options;
   sl_status status = model_options(s, m, &options);
-  return status ? status : sl_session_simulate(&options, p->came.count, p->came.of, &p->run);
+  return status
+             ? status
+             : sl_session_simulate(&options, p->came.clients, p->came.count, p->came.of, &p->run);
 }
 
 static sl_status workload_run_either(settings *s, served *m, workload *p) {
@@ -120,8 +131,8 @@ static sl_status workload_run_either(settings *s, served *m, workload *p) {
   return status ? status : workload_run_real(m->session, (uint64_t)sl_arg_int(s->run, "seed"), p);
 }
 
-static void print_shares(const char *what, const double *seconds) {
-  printf("%-22s", what);
+static void print_shares(const char *what, double mean, const double *seconds) {
+  printf("%-22s%10.1f ms", what, mean * 1e3);
   for (int i = 0; i < OUTCOME_SHARES; i++) printf("%10.1f ms", seconds[i] * 1e3);
   putchar('\n');
 }
@@ -132,11 +143,11 @@ static void print_outcome(const settings *s, const workload *p) {
   printf("%lld answered and %lld refused in %.2f s on the %s clock: %.1f tokens/s\n",
          (long long)o->answered, (long long)o->refused, p->run.seconds,
          sl_arg_text(s->run, "clock"), o->tokens_per_second);
-  printf("%-22s", "");
+  printf("%-22s%13s", "", "mean");
   for (int i = 0; i < OUTCOME_SHARES; i++) printf("%11.0f %%", outcome_shares[i] * 100);
   putchar('\n');
-  print_shares("time to first token", o->ttft);
-  print_shares("time per token", o->tpot);
+  print_shares("time to first token", o->ttft_mean, o->ttft);
+  print_shares("time per token", o->tpot_mean, o->tpot);
   for (int i = 0; i < p->run.nstages; i++)
     printf("%s%.1f %%", i ? ", " : "bubbles               ",
            100 * (1 - p->run.busy[i] / p->run.seconds));

@@ -61,6 +61,17 @@ sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   return status;
 }
 
+void arrivals_make(int64_t clients, int64_t count, const load_lengths *lengths, uint64_t seed,
+                   sli_arena *arena, arrivals *out) {
+  *out = (arrivals){count, clients, sli_arena_alloc(arena, (size_t)count * sizeof *out->of)};
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t hash = sli_hash_word(sli_hash_word(SLI_HASH_SEED, seed), (uint64_t)i);
+    double even = (double)(hash >> 11) * 0x1p-53; /* from 0 to 1 */
+    double answer = (double)lengths->answer * (1 + lengths->variation * (2 * even - 1));
+    out->of[i] = (sl_arrival){0, lengths->prompt, SLI_MAX(llround(answer), 1)};
+  }
+}
+
 /* ---- outcome --------------------------------------------------------------------------------- */
 
 const double outcome_shares[OUTCOME_SHARES] = {0.5, 0.9, 0.99};
@@ -76,12 +87,18 @@ static double share_of(const double *sorted, int64_t n, double share) {
   return n ? sorted[SLI_MAX((int64_t)ceil(share * (double)n - 1e-9), 1) - 1] : 0;
 }
 
+static double mean_of(const double *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += x[i];
+  return n ? sum / (double)n : 0;
+}
+
 static void shares_of(double *x, int64_t n, double *out) {
   qsort(x, (size_t)n, sizeof *x, ascending);
   for (int i = 0; i < OUTCOME_SHARES; i++) out[i] = share_of(x, n, outcome_shares[i]);
 }
 
-static double to_first(const sl_arrival *a, const sl_answered *x) { return x->first - a->seconds; }
+static double to_first(const sl_answered *x) { return x->first - x->came; }
 
 static double between(const sl_answered *x) {
   return (x->last - x->first) / (double)(x->tokens - 1);
@@ -95,12 +112,14 @@ outcome outcome_of(const arrivals *a, const sl_answered *answered, double second
   for (int64_t i = 0; i < a->count; i++) {
     const sl_answered *x = &answered[i];
     if (!x->tokens) continue;
-    first[o.answered++] = to_first(&a->of[i], x);
+    first[o.answered++] = to_first(x);
     if (x->tokens > 1) each[several++] = between(x);
     tokens += x->tokens;
   }
   o.refused = a->count - o.answered;
   o.tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0;
+  o.ttft_mean = mean_of(first, o.answered);
+  o.tpot_mean = mean_of(each, several);
   shares_of(first, o.answered, o.ttft);
   shares_of(each, several, o.tpot);
   free(first);
@@ -115,7 +134,7 @@ double outcome_share(const arrivals *a, const sl_answered *answered, bool betwee
   for (int64_t i = 0; i < a->count; i++) {
     const sl_answered *x = &answered[i];
     if (!x->tokens) all[n++] = INFINITY;
-    else if (!between_tokens) all[n++] = to_first(&a->of[i], x);
+    else if (!between_tokens) all[n++] = to_first(x);
     else if (x->tokens > 1) all[n++] = between(x);
   }
   qsort(all, (size_t)n, sizeof *all, ascending);

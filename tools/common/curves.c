@@ -6,11 +6,17 @@
 
 #include "graph/cost/cost.h"
 
-static const char *const axes[SL_CURVE_AXES] = {
-    [SL_CURVE_M] = "m",         [SL_CURVE_N] = "n",
-    [SL_CURVE_K] = "k",         [SL_CURVE_BYTES] = "bytes",
-    [SL_CURVE_FLOPS] = "flops", [SL_CURVE_POSITIONS] = "positions",
-    [SL_CURVE_HEAD] = "head",   [SL_CURVE_DEVICES] = "devices"};
+static const char *const axes[SL_CURVE_AXES] = {[SL_CURVE_M] = "m",
+                                                [SL_CURVE_N] = "n",
+                                                [SL_CURVE_K] = "k",
+                                                [SL_CURVE_BYTES] = "bytes",
+                                                [SL_CURVE_FLOPS] = "flops",
+                                                [SL_CURVE_POSITIONS] = "positions",
+                                                [SL_CURVE_HEAD] = "head",
+                                                [SL_CURVE_DEVICES] = "devices",
+                                                [SL_CURVE_SEQUENCES] = "sequences",
+                                                [SL_CURVE_HEADS] = "heads",
+                                                [SL_CURVE_KEY_HEADS] = "key_heads"};
 
 /* The document being read, and the arena for the results. */
 typedef struct reading {
@@ -111,7 +117,8 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
     if (find_axis(at->string, &axis)) status = read_axis(r, axis, at, out);
     else if (at != seconds)
       status = sli_json_fail(
-          r->doc, at, "axes of a curve are m, n, k, bytes, flops, positions, head and devices");
+          r->doc, at,
+          "axes of a curve are m, n, k, bytes, flops, positions, head, devices, sequences, heads and key_heads");
   }
   if (!status && !out->ndims)
     status = sli_json_fail(r->doc, item, "a curve needs at least one axis");
@@ -125,6 +132,20 @@ static sl_hardware_row *row_of(sl_hardware_row *rows, int *count, const char *op
     if (!strcmp(rows[i].op, op)) return &rows[i];
   rows[*count] = (sl_hardware_row){.op = op};
   return &rows[(*count)++];
+}
+
+/* Reads the curve of an op: a grid, or the name of an earlier row with the same curve. */
+static sl_status read_op_curve(const reading *r, const cJSON *item, sl_hardware_row *rows,
+                               int *count) {
+  const char *other = cJSON_GetStringValue(item);
+  sl_hardware_row *row = row_of(rows, count, sli_arena_strdup(r->arena, item->string));
+  if (!other) return read_curve(r, item, &row->curve);
+  for (int i = 0; i < *count; i++)
+    if (!strcmp(rows[i].op, other) && rows[i].curve.seconds) {
+      row->curve = rows[i].curve;
+      return SL_OK;
+    }
+  return sli_json_fail(r->doc, item, "%s is no curve before this one", other);
 }
 
 static sl_status read_tile(const reading *r, const cJSON *item, sl_hardware_row *row) {
@@ -154,18 +175,26 @@ static sl_status read_row(const reading *r, const cJSON *item, double flops, sl_
   return status;
 }
 
+/* Keeps an earlier row unless the document has one for its op. */
+static void keep_row(const sl_hardware_row *row, sl_hardware_row *rows, int *count) {
+  for (int i = 0; i < *count; i++)
+    if (!strcmp(rows[i].op, row->op)) return;
+  rows[(*count)++] = *row;
+}
+
 static sl_status read_rows(const reading *r, const curves_parts *p, double flops,
                            sl_hardware *out) {
-  size_t most = sli_json_count(p->curves) + sli_json_count(p->rows);
+  size_t most = sli_json_count(p->curves) + sli_json_count(p->rows) + (size_t)out->nrows;
   int count = 0;
   if (most > MOST_ROWS)
     return sli_json_fail(r->doc, p->curves ? p->curves : p->rows, "more than %d rows", MOST_ROWS);
   sl_hardware_row *all = sli_arena_alloc(r->arena, (most + 1) * sizeof *all);
   sl_status status = SL_OK;
   for (const cJSON *at = p->curves ? p->curves->child : NULL; at && !status; at = at->next)
-    status = read_curve(r, at, &row_of(all, &count, sli_arena_strdup(r->arena, at->string))->curve);
+    status = read_op_curve(r, at, all, &count);
   for (const cJSON *at = p->rows ? p->rows->child : NULL; at && !status; at = at->next)
     status = read_row(r, at, flops, row_of(all, &count, sli_arena_strdup(r->arena, at->string)));
+  for (int i = 0; i < out->nrows && !status; i++) keep_row(&out->rows[i], all, &count);
   out->rows = all;
   out->nrows = count;
   return status;

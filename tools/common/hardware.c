@@ -30,9 +30,10 @@ static sl_status find_here(const char *word, char *path, size_t size) {
                  word);
 }
 
+/* A name with another dot is a file of tables. */
 static int is_machine(const struct dirent *e) {
-  size_t n = strlen(e->d_name);
-  return n > 5 && !strcmp(e->d_name + n - 5, ".json");
+  const char *dot = strchr(e->d_name, '.');
+  return dot && dot > e->d_name && !strcmp(dot, ".json");
 }
 
 /* Reports an unknown machine with the known names, "a, b, here, here-whole", and a suggestion for a
@@ -88,6 +89,7 @@ typedef struct said {
   double spread;
   int64_t devices_per_host;
   curves_parts parts;
+  const cJSON *serving;
 } said;
 
 /* Checks a rate. 0 means that any number of bytes takes no time. */
@@ -129,7 +131,8 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
       {"rows", SLI_JSON_OBJECT, &s->parts.rows, 0, 0, false},
       {"exchange", SLI_JSON_OBJECT, &s->parts.exchange, 0, 0, false},
       {"process_link", SLI_JSON_OBJECT, &s->parts.process_link, 0, 0, false},
-      {"links", SLI_JSON_ARRAY, &s->parts.links, 0, 0, false}};
+      {"links", SLI_JSON_ARRAY, &s->parts.links, 0, 0, false},
+      {"serving", SLI_JSON_OBJECT, &s->serving, 0, 0, false}};
   return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
 }
 
@@ -173,7 +176,52 @@ static sl_status hardware_check(const sli_json *doc, const sl_hardware *h) {
   return SL_OK;
 }
 
-static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena,
+/* ---- serving ------------------------------------------------------------------------------- */
+
+/* Reads a file of tables, beside the machine file. */
+static sl_status read_tables(const sli_json *doc, const cJSON *item, double peak, sli_arena *arena,
+                             sl_hardware *out) {
+  const char *slash = strrchr(doc->name, '/'), *name = item->valuestring;
+  char *path = sli_format("%.*s%s", slash ? (int)(slash - doc->name) + 1 : 0, doc->name, name);
+  sli_json tables;
+  curves_parts parts = {0};
+  const sli_json_field fields[] = {{"name", SLI_JSON_TEXT, NULL, 0, 0, false},
+                                   {"source", SLI_JSON_TEXT, NULL, 0, 0, false},
+                                   {"curves", SLI_JSON_OBJECT, &parts.curves, 0, 0, false},
+                                   {"rows", SLI_JSON_OBJECT, &parts.rows, 0, 0, false},
+                                   {"exchange", SLI_JSON_OBJECT, &parts.exchange, 0, 0, false}};
+  sl_status status = strchr(name, '/') ? sli_json_fail(doc, item, "must be a file of this folder")
+                                       : sli_json_open(path, &tables);
+  free(path);
+  if (status) return status;
+  status = sli_json_take(&tables, tables.root, fields, SLI_COUNT(fields));
+  if (!status) status = curves_read(&tables, &parts, peak, arena, out);
+  sli_json_fini(&tables);
+  return status;
+}
+
+/* Reads the properties of the engine that serves on the machine, and the measured tables of the
+ * dtype. They replace those of training. */
+static sl_status read_serving(const sli_json *doc, const cJSON *from, sl_dtype dtype, double peak,
+                              sli_arena *arena, sl_hardware *out) {
+  const cJSON *tables = NULL, *own = NULL;
+  const sli_json_field fields[] = {
+      {"op_seconds", SLI_JSON_NUMBER, &out->op_seconds, 0, most_seconds, false},
+      {"tick_seconds", SLI_JSON_NUMBER, &out->tick_seconds, 0, most_seconds, false},
+      {"answer_seconds", SLI_JSON_NUMBER, &out->answer_seconds, 0, most_seconds, false},
+      {"half_activations", SLI_JSON_FLAG, &out->half_activations, 0, 0, false},
+      {"joins_products", SLI_JSON_FLAG, &out->joins_products, 0, 0, false},
+      {"tables", SLI_JSON_OBJECT, &tables, 0, 0, false}};
+  sl_status status = sli_json_take(doc, from, fields, SLI_COUNT(fields));
+  out->half_activations &= dtype != SL_F32;
+  for (const cJSON *at = tables ? tables->child : NULL; at && !status; at = at->next) {
+    status = sli_json_is(doc, at, SLI_JSON_TEXT);
+    if (!strcmp(at->string, sl_dtype_name(dtype))) own = at;
+  }
+  return status || !own ? status : read_tables(doc, own, peak, arena, out);
+}
+
+static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, bool serves, sli_arena *arena,
                                sl_hardware *out, double *spread) {
   said s = {.link_efficiency = 1, .host_seconds = -1, .host_rate = -1, .devices_per_host = 1};
   sl_status status = hardware_take(doc, &s, out);
@@ -183,18 +231,20 @@ static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *a
   hardware_apply(&s, out);
   *spread = s.spread;
   status = curves_read(doc, &s.parts, peak, arena, out);
+  if (!status && serves && s.serving)
+    status = read_serving(doc, s.serving, dtype, peak, arena, out);
   return status ? status : hardware_check(doc, out);
 }
 
-sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out,
-                        double *spread) {
+sl_status hardware_read(const char *word, sl_dtype dtype, bool serves, sli_arena *arena,
+                        sl_hardware *out, double *spread) {
   char path[PATH_MAX + 64];
   sl_hardware hardware = {0};
   sli_json doc;
   sl_status status = find_file(word, path, sizeof path);
   if (!status) status = sli_json_open(path, &doc);
   if (status) return status;
-  status = read_hardware(&doc, dtype, arena, &hardware, spread);
+  status = read_hardware(&doc, dtype, serves, arena, &hardware, spread);
   sli_json_fini(&doc);
   if (!status) *out = hardware;
   return status;

@@ -67,9 +67,52 @@ sl_session_options serving_options(const settings *s) {
                                         .numbers.seed = (uint64_t)sl_arg_int(s->run, "seed")}};
 }
 
+bool serving_has_arrivals(const settings *s) {
+  return settings_text(s, "arrivals") || settings_text(s, "lengths");
+}
+
+/* Reads --lengths PROMPT,ANSWER[,VARIATION]. */
+static sl_status read_lengths(const char *text, load_lengths *out) {
+  enum { MOST = 1 << 24 };
+  long long prompt = 0, answer = 0;
+  double variation = 0;
+  int two = -1, three = -1;
+  sscanf(text, "%lld,%lld%n,%lf%n", &prompt, &answer, &two, &variation, &three);
+  bool whole = (two > 0 && !text[two]) || (three > 0 && !text[three]);
+  bool fine = whole && prompt >= 1 && answer >= 1 && prompt <= MOST && answer <= MOST &&
+              variation >= 0 && variation < 1;
+  *out = (load_lengths){prompt, answer, variation};
+  if (fine) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "--lengths %s: must be two numbers of tokens, and perhaps a fraction by which "
+                 "answers vary, such as 1024,256 or 1024,256,0.1",
+                 text);
+}
+
+/* Makes the requests of --lengths. */
+static sl_status make_arrivals(settings *s, arrivals *out) {
+  enum { EACH = 8 };
+  const char *text = settings_text(s, "lengths");
+  int64_t clients = sl_arg_int(s->run, "concurrency"), count = sl_arg_int(s->run, "requests");
+  load_lengths lengths;
+  sl_status status = read_lengths(text, &lengths);
+  if (status) return status;
+  if (!clients) return sl_fail(SL_E_USAGE, "--lengths %s: needs --concurrency N", text);
+  arrivals_make(clients, count ? count : EACH * clients, &lengths,
+                (uint64_t)sl_arg_int(s->run, "seed"), &s->arena, out);
+  return SL_OK;
+}
+
 sl_status serving_arrivals(settings *s, arrivals *out) {
+  const char *path = settings_text(s, "arrivals");
+  if (path && settings_text(s, "lengths"))
+    return sl_fail(SL_E_USAGE, "--lengths: cannot be combined with --arrivals");
+  if (path && sl_arg_int(s->run, "requests"))
+    return sl_fail(SL_E_USAGE, "--requests: cannot be combined with --arrivals");
+  if (!path) return make_arrivals(s, out);
   double rate = sl_arg_float(s->run, "rate");
-  sl_status status = arrivals_read(settings_text(s, "arrivals"), &s->arena, out);
+  sl_status status = arrivals_read(path, &s->arena, out);
+  out->clients = sl_arg_int(s->run, "concurrency");
   for (int64_t i = 0; i < out->count && !status; i++) out->of[i].seconds /= rate;
   return status;
 }

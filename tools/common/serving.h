@@ -34,6 +34,11 @@
   {"arrivals", SL_OPTION_TEXT, "", "`FILE` with one request per line, {\"time\": 0.25, \"prompt\": " \
        "300, \"answer\": 40} in seconds and tokens: serves these instead of listening, and reports how they were " \
        "answered", 0, 0, GROUP_SERVING}, \
+      {"concurrency", SL_OPTION_INT, "0", "closed loop of `N` clients, each of which sends its next request when it " \
+       "is answered: takes --lengths, or the lengths of --arrivals without its times", 0, 1 << 20, GROUP_SERVING}, \
+      {"lengths", SL_OPTION_TEXT, "", "`PROMPT,ANSWER` tokens of each request of --concurrency; a third number is the fraction by which " \
+       "answers vary", 0, 0, GROUP_SERVING}, \
+      {"requests", SL_OPTION_INT, "0", "number of requests with --lengths; 0: eight for each client", 0, 1 << 24, GROUP_SERVING}, \
       {"rate", SL_OPTION_FLOAT, "1", "requests arrive this many times as fast as --arrivals says", 1e-6, 1e6, GROUP_SERVING}, { \
     "tick", SL_OPTION_TEXT, "", "`A,B,C,D,E`: a stage takes A seconds per tick, B L + C x + D (2 L x " \
        "+ x x) for x rows after L positions, and E per sampled token [0]; or a FILE, the report of a one-stage run " \
@@ -55,6 +60,8 @@ sl_session_options serving_options(const settings *s);
  * unreadable file. */
 sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t);
 
+/* Returns whether requests come from --arrivals or --lengths, not from users. */
+bool serving_has_arrivals(const settings *s);
 /* Reads --arrivals, scaled by --rate, into the settings' arena. */
 sl_status serving_arrivals(settings *s, arrivals *out);
 /* Reads --tick. *given is true if it was set. See ticks_read() for *whole. */

@@ -39,6 +39,7 @@ typedef struct tool {
   const char *without_model;
   const char *commands; /* words accepted in MODEL's place, or NULL */
   bool no_model;        /* the tool never takes a MODEL */
+  bool serves;          /* the tool's plans are of served graphs */
 } tool;
 
 /* Purpose of the graph: training; holding initial values, without data; or inference. */

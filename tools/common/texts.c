@@ -331,8 +331,8 @@ sl_status texts_read(settings *s) {
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
-    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), &s->arena,
-                           &s->modelled.hardware, &s->modelled.spread);
+    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), s->tool->serves,
+                           &s->arena, &s->modelled.hardware, &s->modelled.spread);
   if (!status) status = read_quotas(s);
   if (!status) status = read_homes(s);
   read_recompute(s);

@@ -37,6 +37,8 @@ static const char *const shared[] = {"devices", "stages",  "memory", "seed",
 
 static sl_status read_settings(settings *s) {
   if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: needs --arrivals FILE");
+  if (sl_arg_int(s->run, "concurrency") || settings_text(s, "lengths"))
+    return sl_fail(SL_E_USAGE, "--slo: searches the rate of --arrivals, not a closed loop");
   if (!settings_text(s, "tick") && !settings_text(s, "machine"))
     return sl_fail(SL_E_USAGE, "--slo: needs --tick or --machine for the durations of ticks");
   s->lower.devices.kind = "timed";
@@ -52,7 +54,8 @@ static const tool slo_tool = {
     .options = options,
     .shared = shared,
     .takes_weights = true,
-    .read = read_settings};
+    .read = read_settings,
+    .serves = true};
 
 static sl_status slo_main_find(settings *s) {
   hunt h = {.settings = s,

@@ -61,7 +61,7 @@ static bool find_bytes(job *j, server *c, sl_session_info *about) {
  * time. */
 static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   const hunt *h = j->hunt;
-  const arrivals came = {h->came.count, j->arrivals};
+  const arrivals came = {h->came.count, h->came.clients, j->arrivals};
   sl_tick_cost cost;
   sl_session_options o = hunt_options(h, c, &cost);
   sl_session_simulation r;
@@ -69,7 +69,7 @@ static bool run_at(job *j, server *c, double rate, int64_t *pages) {
     came.of[i] = h->came.of[i];
     came.of[i].seconds /= rate;
   }
-  sl_status status = sl_session_simulate(&o, came.count, came.of, &r);
+  sl_status status = sl_session_simulate(&o, came.clients, came.count, came.of, &r);
   if (status) note_wrong(j, status);
   if (status) return false;
   c->tried = true;

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modelled durations of a served graph's tasks by the number of rows of a tick.
+ *
+ * A tick rarely has all the rows that its plan has room for. A call on fewer rows takes less time,
+ * but not in proportion: it reads the same weights. Each task is therefore priced at a ladder of
+ * row counts, call by call, with the function that prices training; a session interpolates between
+ * them. Calls after `pick` depend on the picked rows instead, and have a ladder of their own.
+ * Attention to pages depends on the positions of each sequence: a session adds it (serve/price.c).
+ */
+#include <string.h>
+
+#include "graph/cost/cost.h"
+#include "graph/lower/ir.h"
+#include "graph/passes/passes.h"
+#include "ops/ops.h"
+
+static const sl_hardware *hardware_of(const sli_lowering *l) {
+  const sl_hardware *h = l->in->options->simulation.hardware;
+  return h ? h : &sli_default_core;
+}
+
+/* Rows and picked rows of a tick. */
+typedef struct amount {
+  int64_t rows, picks;
+} amount;
+
+static bool is_picked(const sl_tensor *set) { return set->producer->op == &sl_op_pick; }
+
+/* Returns the valid rows of a set. Sets of other ops, such as rows sent to experts, grow in
+ * proportion to the tick's rows. */
+static int64_t rows_in(const sli_lowering *l, const sl_tensor *set, const amount *a) {
+  const sl_op *op = set->producer->op;
+  if (is_picked(set)) return SLI_MIN(a->picks, set->rows);
+  if (op == &sl_op_begin) return SLI_MIN(a->rows, set->rows);
+  int64_t most = l->in->g->options.serve->rows, full = sli_lower_expected(set, 0);
+  return SLI_MAX((full * a->rows + most - 1) / most, a->rows > 0);
+}
+
+/* ---- nodes --------------------------------------------------------------------------------- */
+
+/* Returns the type at the tick's rows, with activations in the width that the hardware keeps. */
+static sl_type type_at(const sli_lowering *l, const sli_node *n, sl_tensor *t, const sl_type *type,
+                       const amount *a) {
+  const sl_hardware *h = hardware_of(l);
+  const sl_tensor *set = t ? sli_valid_length(t) : sli_lower_set_of(n);
+  sl_type cut = *type;
+  if (set) sli_lower_cut(&cut, set->rows, rows_in(l, set, a));
+  if (h->half_activations && cut.dtype == SL_F32 && !(t && t->param)) cut.dtype = SL_BF16;
+  return cut;
+}
+
+/* Returns the columns of earlier products of the task that read the same rows. */
+static int64_t columns_before(const sli_task *g, int index) {
+  const sli_node *n = g->nodes[index];
+  int64_t sum = 0;
+  for (int i = 0; i < index; i++)
+    if (g->nodes[i]->op == n->op && g->nodes[i]->in[0] == n->in[0])
+      sum += sl_type_last(&g->nodes[i]->out_type[0]);
+  return sum;
+}
+
+/* Returns the seconds of a product with `columns` more columns than the node's. */
+static double widened_seconds(const sl_hardware *h, const sli_node *n, const sl_type *in,
+                              const sl_type *out, int64_t columns) {
+  sl_type x[n->nin], y = out[0];
+  memcpy(x, in, sizeof x);
+  x[1].dim[n->attrs.transposed ? 1 : 0] += columns;
+  y.dim[y.ndim - 1] += columns;
+  return sli_call_seconds(h, n, x, &y);
+}
+
+/* Returns the seconds of a node. Where the hardware's engine joins products of the same rows, a
+ * product takes the time that it adds to those before it. */
+static double seconds_at(const sli_lowering *l, const sli_task *g, int index, const amount *a) {
+  const sl_hardware *h = hardware_of(l);
+  const sli_node *n = g->nodes[index];
+  sl_type in[n->nin + 1], out[n->nout + 1];
+  for (int i = 0; i < n->nin; i++) in[i] = type_at(l, n, n->in[i], &n->in_type[i], a);
+  for (int o = 0; o < n->nout; o++) out[o] = type_at(l, n, n->out[o], &n->out_type[o], a);
+  bool joins = h->joins_products && n->op == &sl_op_linear_served;
+  int64_t before = joins ? columns_before(g, index) : 0;
+  if (!before) return sli_call_seconds(h, n, in, out);
+  int64_t own = sl_type_last(&out[0]);
+  double all = widened_seconds(h, n, in, out, before),
+         earlier = widened_seconds(h, n, in, out, before - own);
+  return SLI_MAX(all - earlier, 0);
+}
+
+/* ---- tasks --------------------------------------------------------------------------------- */
+
+static bool is_picks(const sli_node *n) {
+  const sl_tensor *set = sli_lower_set_of(n);
+  return set && is_picked(set);
+}
+
+/* Attention to pages is priced by the positions of each sequence. */
+static bool reads_pages(const sli_node *n) { return n->op->updates && !sli_op_slots(n->op); }
+
+static double task_seconds(const sli_lowering *l, const sli_task *g, const amount *a, bool picks) {
+  double seconds = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (is_picks(n) == picks && !reads_pages(n) && !sli_lower_is_measured(l, n))
+      seconds += seconds_at(l, g, i, a);
+  }
+  if (picks) return seconds;
+  int64_t most = l->in->g->options.serve->rows;
+  double share = (double)a->rows / (double)most;
+  if (hardware_of(l)->half_activations) share /= 2;
+  return seconds + (g->cls == SL_CLASS_C ? sli_lower_exchange_seconds(l, g, share) : 0);
+}
+
+/* ---- ladders ------------------------------------------------------------------------------- */
+
+enum { MOST_RUNGS = 96 };
+
+/* Writes 1, 2, 3, 4, 6, 8, 12, ... and `most`; returns how many. */
+static int32_t make_rungs(int64_t most, int32_t rungs[MOST_RUNGS]) {
+  int32_t n = 0;
+  for (int64_t power = 1; power < most; power *= 2) {
+    rungs[n++] = (int32_t)power;
+    for (int quarter = 1; quarter < 4; quarter++) {
+      int64_t between = power + power * quarter / 4;
+      if (between > rungs[n - 1] && between < SLI_MIN(2 * power, most))
+        rungs[n++] = (int32_t)between;
+    }
+  }
+  rungs[n++] = (int32_t)most;
+  return n;
+}
+
+static sl_rows_seconds make_ladder(const sli_lowering *l, const sli_task *g, bool picks) {
+  const sl_serving *s = l->in->g->options.serve;
+  int32_t rungs[MOST_RUNGS], n = make_rungs(picks ? s->picks : s->rows, rungs);
+  int32_t *rows = sl_plan_alloc(l->plan, (size_t)n * sizeof *rows);
+  double *seconds = sl_plan_alloc(l->plan, (size_t)n * sizeof *seconds);
+  for (int32_t i = 0; i < n; i++) {
+    const amount a = {rungs[i], SLI_MIN(rungs[i], s->picks)};
+    rows[i] = rungs[i];
+    seconds[i] = task_seconds(l, g, &a, picks);
+  }
+  return (sl_rows_seconds){n, rows, seconds};
+}
+
+void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *g, sl_rows_seconds *by_rows,
+                            sl_rows_seconds *by_picks) {
+  const sl_lower_options *o = l->in->options;
+  bool priced = l->in->g->options.serve && l->in->kind->modelled &&
+                !sli_cost_is_given(&o->simulation.cost) && g->rate == SLI_PER_TICK;
+  if (!priced || g->host || g->transfer) return;
+  *by_rows = make_ladder(l, g, false);
+  *by_picks = make_ladder(l, g, true);
+}
