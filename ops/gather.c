@@ -58,9 +58,10 @@ static void scatter_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 
 /* ---- signatures ------------------------------------------------------------------------ */
 
-/* Entry of the index for a split along a dim other than the indexed one. */
-static sl_sbp index_along(const sl_type *index, int dim) {
-  return index->dim[dim] > 1 ? sli_split(dim) : (sl_sbp){0};
+/* Entry of the index for a split of `whole` along a dim other than the indexed one. An index of one
+ * entry there serves all of `whole`, unless that has one position too. */
+static sl_sbp index_along(const sl_type *index, const sl_type *whole, int dim) {
+  return index->dim[dim] == whole->dim[dim] ? sli_split(dim) : (sl_sbp){0};
 }
 
 /* Splits by the dims that are not indexed, by entries of the index, and by positions of the indexed
@@ -70,8 +71,8 @@ static int gather_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   (void)nin;
   for (int d = 0; d < in[0].ndim; d++)
     if (d != axis)
-      out[n++] =
-          (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
+      out[n++] = (sl_signature){.in = {sli_split(d), index_along(&in[1], &in[0], d)},
+                                .out = {sli_split(d)}};
   out[n++] = (sl_signature){.in = {[1] = sli_split(axis)}, .out = {sli_split(axis)}};
   if (in[0].dtype == SL_I32) return n;
   out[n++] = (sl_signature){.in = {sli_split(axis)}, .out = {sli_partial()}, .first = 1};
@@ -85,8 +86,8 @@ static int scatter_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   bool onto = nin > 2 && in[2].ndim >= 0;
   for (int d = 0; d < in[0].ndim; d++)
     if (d != axis)
-      out[n++] =
-          (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
+      out[n++] = (sl_signature){.in = {sli_split(d), index_along(&in[1], &in[0], d)},
+                                .out = {sli_split(d)}};
   for (int s = 0; s < n && onto; s++) out[s].in[2] = out[s].in[0];
   out[n++] = (sl_signature){.in = {sli_split(axis), sli_split(axis)}, .out = {sli_partial()}};
   out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};

@@ -3,10 +3,10 @@
 """Compares the log-probabilities of actorserve's answers with those of training for the same tokens.
 
     serve_exact.py ask PORT SEED ROWS CONTEXT ANSWERS.json TOKENS.u16
-    serve_exact.py compare ANSWERS.json LOGPROBS.jsonl [SINKS]
+    serve_exact.py compare ANSWERS.json LOGPROBS.jsonl
 
 `ask` sends random prompts concurrently, and writes the answers and a row of tokens for each. `compare` exits with 1
-unless `actorrun --logprobs` gives the same numbers; rows begin with SINKS learned tokens of the model. Tokens are ASCII
+unless `actorrun --logprobs` gives the same numbers, which leave out learned tokens in front of a row. Tokens are ASCII
 bytes.
 """
 import concurrent.futures
@@ -45,7 +45,7 @@ def ask(port, seed, rows, context, answers, tokens):
         file.write(struct.pack("<H", 0))
 
 
-def compare(answers, logprobs, sinks=0):
+def compare(answers, logprobs):
     with open(answers) as file:
         told = json.load(file)
     with open(logprobs) as file:
@@ -54,7 +54,7 @@ def compare(answers, logprobs, sinks=0):
     for row, said in enumerate(told):
         for i, logprob in enumerate(said["logprobs"]):
             compared += 1
-            differ += f32(logprob) != f32(trained[row][int(sinks) + len(said["prompt"]) + i - 1])
+            differ += f32(logprob) != f32(trained[row][len(said["prompt"]) + i - 1])
     print("%d of %d log-probabilities differ" % (differ, compared))
     sys.exit(differ > 0 or compared < 50)
 

@@ -43,13 +43,13 @@ compared() {
   local want=$1
   shift
   ends 0 "$actorrun" --quiet --steps 1 --logprobs told.jsonl "$@" --batch $rows --data tokens.u16
-  ends "$want" python3 "$both" compare answers.json told.jsonl "$in_front"
+  ends "$want" python3 "$both" compare answers.json told.jsonl
 }
 for name in gpt llama hybrid sinks dual oss latents; do
   declare -n model=$name
-  in_front=0 pages=4 grids=("--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full")
+  pages=4 grids=("--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full")
   case $name in
-    sinks) in_front=70 pages=6 ;;
+    sinks) pages=6 ;;
     dual | oss | latents) ;;
     *) grids+=("--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters"
       "--stages 2 --vocab-parallel --microbatches 2") ;;
