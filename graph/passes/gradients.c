@@ -176,13 +176,18 @@ static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_nod
   return sli_is_exact(p->g) ? sum_exactly(p, from, input, maker, o) : SL_OK;
 }
 
-/* Adds a copy that sums a parameter's gradient, if its op cannot sum in place. */
-static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
+/* Adds a node that copies the gradient of an input. */
+static sl_status add_copy(pass *p, const sli_node *from, int input, sl_class cls, sl_tensor *grad,
+                          sli_node **out) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
   const sl_op *op = is_sum(grad) ? &sl_op_sum : &sl_op_copy;
+  return add_simple(p, from, op, name, NULL, cls, 1, &grad, out);
+}
+
+/* Adds a copy that sums a parameter's gradient, if its op cannot sum in place. */
+static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   sli_node *copy = NULL;
-  sl_status status = add_simple(p, from, op, name, NULL, SL_CLASS_W, 1, &grad, &copy);
-  if (status) return status;
+  SLI_TRY(add_copy(p, from, input, SL_CLASS_W, grad, &copy));
   add_use(p, from, input, copy->out[0]);
   return sum_over_step(p, from, input, copy, 0);
 }
@@ -237,7 +242,10 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
                            : SL_OK;
     return status ? status : contribute(p, from, from->in[i], grad);
   }
-  if (!maker || !sli_bit(maker->op->accumulates, o)) return add_copied_use(p, from, i, grad);
+  if (!maker || !sli_bit(maker->op->accumulates, o)) {
+    if (maker && sli_is_exact(p->g)) SLI_TRY(sum_exactly(p, from, i, maker, o));
+    return add_copied_use(p, from, i, grad);
+  }
   add_use(p, from, i, grad);
   return sum_over_step(p, from, i, maker, o);
 }
@@ -305,12 +313,29 @@ static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
   return want && flows;
 }
 
+/* True if the gradient of a single row is passed on to a tensor of the step, as from the sum of a
+ * row and a table of one row. */
+static bool passes_row(const pass *p, const sli_node *n, int i) {
+  const sl_type *type = &n->in[i]->type;
+  return is_of_step(p, n->in[i]) && p->g->rows[n->out[0]->id] && type->ndim && type->dim[0] == 1;
+}
+
+/* Adds a copy that sums the gradient of a single row with those of other ticks, in f64. */
+static sl_status add_row_sum(pass *p, const sli_node *n, int i, sli_node **out) {
+  sl_class cls = param_of(n->in[i]) ? SL_CLASS_W : SL_CLASS_B;
+  SLI_TRY(add_copy(p, n, i, cls, n->out[0]->grad, out));
+  (*out)->attrs.leaves = 1;
+  (*out)->out_type[0].dtype = (*out)->out[0]->type.dtype = SL_F64;
+  return SL_OK;
+}
+
 static sl_status run_passthrough(pass *p, const sli_node *n, const sl_grad_rule *rule) {
   for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
     int i = sli_rule_of(rule, j);
     if (!wanted(n, i)) continue;
-    sl_status status = deliver(p, n, i, n->out[0]->grad, NULL, 0);
-    if (status) return status;
+    sli_node *sum = NULL;
+    if (passes_row(p, n, i)) SLI_TRY(add_row_sum(p, n, i, &sum));
+    SLI_TRY(deliver(p, n, i, sum ? sum->out[0] : n->out[0]->grad, sum, 0));
   }
   return SL_OK;
 }

@@ -53,12 +53,17 @@ static bool is_one_row(const sl_graph *g) {
   return any;
 }
 
-/* Notes the outputs of a node that views or broadcasts rows, if a microbatch is a single row.
- * Signatures do not tell its dim of length 1 from others, and a reshape may merge it with the next
- * dim. */
+/* True for ops that compute each element from those at its place, possibly broadcast. */
+static bool is_by_element(const sl_op *op) {
+  return op == &sl_op_expand || op->along == SL_ALONG_NOTHING || op->pieces == SL_PIECES_ELEMENTS;
+}
+
+/* Notes the outputs of a node that views or broadcasts rows, or combines them with a table of one
+ * row, if a microbatch is a single row. Signatures do not tell its dim of length 1 from others, and
+ * a reshape may merge it with the next dim. */
 static void note_row(const sli_node *n, bool *rows) {
   bool views = n->op == &sl_op_reshape;
-  if (!views && n->op != &sl_op_expand && n->op->along != SL_ALONG_NOTHING) return;
+  if (!views && !is_by_element(n->op)) return;
   bool any = false;
   for (int i = 0; i < n->nin; i++) any |= n->in[i] && rows[n->in[i]->id];
   for (int o = 0; o < n->nout && any; o++) {
