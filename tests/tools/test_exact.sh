@@ -105,6 +105,25 @@ odd seven "--microbatches 7" "--data-parallel 3 --shard parameters" -- gpt "${sm
 odd experts "--data-parallel 3" "--data-parallel 3 --expert-parallel 3" -- mixtral "${small[@]}" --batch 8 --z-loss 0.01
 odd rows "--microbatches 3" "--microbatches 3 --stages 2" -- deepseek --layers 1 --width 24 --heads 3 --context 20 --latent 8 \
   --nope-dim 8 --rope-dim 4 --value-dim 6 --dense-layers 0 --experts 3 --expert-ffn 24 --aux-loss 0 --batch 3 --data "$data"
+# Tables of one row, which have the type of a row in microbatches of one row.
+cat >tables.c <<'END'
+#include <sluice/sluice.h>
+static const sl_option options[] = {{"data", SL_OPTION_TEXT, NULL, "`FILE` to learn", 0, 0}, {0}};
+static sl_status build(sl_graph *g, const sl_args *args) {
+  sl_tensor *next, *ids = sl_tokens(g, sl_arg_text(args, "data"), sl_microbatch_rows(g, 3), 16, 256, &next);
+  sl_tensor *words = sl_param(g, SL_TYPE(SL_F32, 256, 16), SL_NORMAL(0.1f), "words");
+  sl_tensor *places = sl_param(g, SL_TYPE(SL_F32, 1, 16, 16), SL_NORMAL(0.1f), "places");
+  sl_tensor *gains = sl_param(g, SL_TYPE(SL_F32, 1, 16, 16), SL_NORMAL(0.1f), "gains");
+  sl_tensor *halves = sl_param(g, SL_TYPE(SL_F32, 1, 8, 32), SL_NORMAL(0.1f), "halves");
+  sl_tensor *x = sl_add(g, sl_embedding(g, ids, words), places);
+  x = sl_add(g, sl_mul(g, x, gains), sl_reshape(g, halves, 1, 16, 16));
+  sl_tensor *logits = sl_linear(g, sl_gelu(g, x), words, NULL);
+  sl_train(g, sl_cross_entropy(g, logits, next), &(sl_optimizer){.lr = 0.05f});
+  return sl_graph_status(g);
+}
+SL_MODEL(tables, "tables that all rows share", options, build);
+END
+odd tables "--microbatches 3" "--microbatches 3 --tensor 2" "--data-parallel 3" -- tables.c --data "$data"
 tar -xzf "$reference/pytorch/gpt2.tar.gz"
 tar -xzf "$reference/pytorch/whisper.tar.gz"
 odd gpt2 "--microbatches 2" "--microbatches 4" "--data-parallel 2" -- gpt2/model.pt2 --input ids=gpt2/ids.npy --input labels=gpt2/labels.npy
