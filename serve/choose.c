@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/monotonic.h"
-#include "ops/given.h"
 #include "serve/serve.h"
 
 typedef struct choice {
@@ -344,7 +343,7 @@ static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
                   (int32_t *)sl_batch_position(b),
                   (int32_t *)sl_batch_sequence_of(b),
                   (int32_t *)sl_batch_pick(b),
-                  (int32_t *)sli_batch_given(b),
+                  (int32_t *)sl_batch_given(b),
                   (sl_batch_sequence *)sl_batch_settings(b)};
 }
 

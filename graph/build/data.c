@@ -205,7 +205,7 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
     s->edits = SLI_MIN(s->edits + context, vocab) + (s->picks > s->sequences ? s->picks : 0);
   size_t bytes =
       sl_batch_bytes(s->rows, s->sequences, s->picks, (context + SL_PAGE - 1) / SL_PAGE) +
-      (size_t)s->edits * sizeof(sl_batch_edit) + (size_t)s->picks * sizeof(int32_t);
+      (size_t)s->edits * sizeof(sl_batch_edit);
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   *r = (token_rows){.rows = 1, .context = s->rows, .serve = s};
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, 1, s->rows);

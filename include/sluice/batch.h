@@ -48,12 +48,15 @@ typedef struct sl_batch_edit {
  * counts:
  *   position[most_rows], sequence[most_rows]    for each row
  *   pick[most_picks]                            rows whose logits are needed, ascending
+ *   given[most_picks]                           1 + the next token of a prompt that is scored;
+ *                                               0: a token is sampled
  *   sl_batch_sequence[most_sequences]
  *   table[most_sequences][pages]                for each sequence, the page of every 64 positions
- *   sl_batch_edit[most_edits], then int32 given[most_picks] (ops/given.h)
- * The rows of a sequence are adjacent and in order. If a sequence has several picks, they are its
- * last rows: its last known token and the drafted tokens after it. A token is sampled after
- * each. */
+ *   sl_batch_edit[most_edits]
+ *   the arrays of sl_batch_spliced, in models that splice
+ * The rows of a sequence are adjacent and in order. Its picks are rows of a scored prompt, and its
+ * last rows: the last known token and the drafted tokens after it. A token is sampled after each of
+ * the last rows. */
 typedef struct sl_batch {
   int32_t rows, sequences, picks; /* counts in this tick */
   int32_t most_rows, most_sequences, pages;
@@ -61,9 +64,9 @@ typedef struct sl_batch {
   int32_t most_picks;
 } sl_batch;
 
-/* Size in bytes, without edits. */
+/* Size in bytes, without edits and spliced rows. */
 static inline size_t sl_batch_bytes(int64_t rows, int64_t sequences, int64_t picks, int64_t pages) {
-  return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + picks) +
+  return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + 2 * picks) +
          (size_t)sequences * (sizeof(sl_batch_sequence) + (size_t)pages * sizeof(int32_t));
 }
 static inline const int32_t *sl_batch_position(const sl_batch *b) {
@@ -75,8 +78,11 @@ static inline const int32_t *sl_batch_sequence_of(const sl_batch *b) {
 static inline const int32_t *sl_batch_pick(const sl_batch *b) {
   return sl_batch_position(b) + 2 * b->most_rows;
 }
+static inline const int32_t *sl_batch_given(const sl_batch *b) {
+  return sl_batch_pick(b) + b->most_picks;
+}
 static inline const sl_batch_sequence *sl_batch_settings(const sl_batch *b) {
-  return (const sl_batch_sequence *)(const void *)(sl_batch_pick(b) + b->most_picks);
+  return (const sl_batch_sequence *)(const void *)(sl_batch_given(b) + b->most_picks);
 }
 static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence) {
   const void *tables = sl_batch_settings(b) + b->most_sequences;

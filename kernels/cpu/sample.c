@@ -9,7 +9,6 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
-#include "ops/given.h"
 
 /* ---- begin ------------------------------------------------------------------------------ */
 
@@ -291,7 +290,7 @@ static void sample_chunk(void *arg, int i) {
   memset(out, 0, sizeof *out);
   out->finite = all_finite(logits, n);
   if (!out->finite) return;
-  out->token = sli_batch_given(batch)[i] - 1;
+  out->token = sl_batch_given(batch)[i] - 1;
   if (out->token < 0) out->token = sample_token(call, &how, i, logits, tokens);
   if (how.logprobs >= 0) tell_likely(call->attrs, &how, logits, n, tokens, out);
   uint64_t hash = how.hash ? hash_of(logits, n) : 0;

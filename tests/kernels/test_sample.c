@@ -7,7 +7,6 @@
 
 #include "base/base.h"
 #include "ops/ops.h"
-#include "ops/given.h"
 #include "tests/support/kernel_call.h"
 
 enum { VOCABULARY = 40, ROWS = 50, ROUNDS = 400, WORDS = 2 };
@@ -56,7 +55,7 @@ typedef struct draws {
 } draws;
 
 static draws make(const float *logits) {
-  int64_t ints = (int64_t)(sl_batch_bytes(ROWS, ROWS, ROWS, 1) / sizeof(int32_t)) + ROWS;
+  int64_t ints = (int64_t)(sl_batch_bytes(ROWS, ROWS, ROWS, 1) / sizeof(int32_t));
   const sl_type in[] = {SL_TYPE(SL_F32, 1, ROWS, VOCABULARY), SL_TYPE(SL_I32, ints),
                         SL_TYPE(SL_I32, ROWS, WORDS)};
   draws d = {.k = kernel_create(&sl_op_sample, (sl_attrs){0}, 3, in, 1)};
@@ -71,7 +70,7 @@ static draws make(const float *logits) {
                         .pages = 1};
   for (int i = 0; i < ROWS; i++) {
     ((int32_t *)sl_batch_sequence_of(d.batch))[i] = ((int32_t *)sl_batch_pick(d.batch))[i] = i;
-    ((int32_t *)sli_batch_given(d.batch))[i] = 0;
+    ((int32_t *)sl_batch_given(d.batch))[i] = 0;
     memcpy((float *)d.k.in[0] + i * VOCABULARY, logits, VOCABULARY * sizeof *logits);
   }
   return d;

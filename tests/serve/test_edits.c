@@ -11,7 +11,6 @@
 #include "io/file.h"
 #include "ops/ops.h"
 #include "serve/serve.h"
-#include "ops/given.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/rng.h"
 #include "tests/support/session.h"
@@ -53,7 +52,7 @@ typedef struct sampler {
 } sampler;
 
 static sampler make_sampler(int vocabulary) {
-  int64_t ints = (int64_t)(sl_batch_bytes(1, 1, 1, 1) + MOST * sizeof(sl_batch_edit)) / 4 + 1;
+  int64_t ints = (int64_t)(sl_batch_bytes(1, 1, 1, 1) + MOST * sizeof(sl_batch_edit)) / 4;
   const sl_type in[] = {SL_TYPE(SL_F32, 1, 1, vocabulary), SL_TYPE(SL_I32, ints)};
   sampler s = {.k = kernel_create(&sl_op_sample, (sl_attrs){.length = MOST}, 2, in, 1),
                .vocabulary = vocabulary};
@@ -67,7 +66,7 @@ static sampler make_sampler(int vocabulary) {
                         .pages = 1,
                         .most_edits = MOST};
   *(int32_t *)sl_batch_sequence_of(s.batch) = *(int32_t *)sl_batch_pick(s.batch) =
-      *(int32_t *)sli_batch_given(s.batch) = 0;
+      *(int32_t *)sl_batch_given(s.batch) = 0;
   return s;
 }
 
