@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +38,16 @@ static inline void nameless_flip(void) {
   }
   fsync(fd);
   fcntl(fd, F_SETFL, flags);
+}
+
+/* Lets the file be read as it is, and no longer be written. */
+static inline void nameless_close_to_writes(void) {
+  int number = nameless_number();
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  CHECK(fd >= 0 && dup3(fd, number, O_CLOEXEC) >= 0, "%s is not opened again", path);
+  close(fd);
 }
 
 /* Replaces the file with one whose operations fail or do nothing: /dev/full, /dev/null,
