@@ -9,8 +9,10 @@
 #include <sluice/frames.h>
 
 #include <sluice/attention.h>
+#include <sluice/functions.h>
 
 #include "graph/passes/passes.h"
+#include "ops/functions.h"
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 
@@ -122,6 +124,10 @@ typedef struct graph_case {
   X(gelu_erf, gelu_erf, 0, sl_gelu_erf(g, x)) X(erf, erf, 0, sl_erf(g, x))                        \
   X(sin, sin, 0, sl_sin(g, x)) X(cos, cos, 0, sl_cos(g, sl_scale(g, x, 3)))                       \
   X(softplus, softplus, 0, sl_softplus(g, x))                                                     \
+  X(function, function, 0, apply1(m, &sl_op_function, (sl_attrs){.count = SLI_FUNCTION_asinh}, x)) \
+  X(function2, function2, 0, by_angle(m, x))                                                      \
+  X(whole, whole, 0, sl_add(g, x, as_integers(m, false)))                                         \
+  X(whole_reduce, whole_reduce, MIXES_POSITIONS, sl_add(g, x, as_integers(m, true)))              \
   X(floor, floor, 0, sl_add(g, x, sl_scale(g, sl_floor(g, sl_scale(g, x, 4)), 0.25f)))            \
   X(detach, detach, 0, sl_mul(g, x, sl_detach(g, sl_tanh(g, x))))                                 \
   X(to_f32, to_f32, MIXES_POSITIONS | MIXES_ROWS, sl_div(g, x, sl_cast(g, by_square(m, x), SL_F32)))           \
@@ -315,6 +321,25 @@ static inline sl_tensor *best(making *m, sl_tensor *x) {
   bool narrower = sl_dim(y, -1) < sl_dim(x, -1);
   sl_top_k(m->g, narrower ? y : x, -1, 1, &places);
   return sl_gather(m->g, narrower ? x : y, -1, places);
+}
+
+/* Takes the angle between two tensors of any lengths, or of one and a channel's number. */
+static inline sl_tensor *by_angle(making *m, sl_tensor *x) {
+  const sl_attrs attrs = {.count = SLI_FUNCTION2_atan2};
+  sl_tensor *y = chance(2) ? another(m, x) : param1(m, sl_dim(x, -1), 0.5f);
+  return sl_op2_at(SL_HERE, m->g, &sl_op_function2, &attrs, x, positive(m, y));
+}
+
+/* Computes small numbers from the tokens as integers, [rows, positions, 1], or from the largest
+ * token of each row, [rows, 1, 1]. */
+static inline sl_tensor *as_integers(making *m, bool largest) {
+  const sl_attrs max = {.count = SLI_WHOLE_max, .axes = SL_DIM(1), .keep = true};
+  const sl_attrs rest = {.count = SLI_WHOLE_remainder};
+  sl_tensor *ids = ids3_of(m);
+  if (largest) ids = apply1(m, &sl_op_whole_reduce, max, ids);
+  sl_tensor *by = sl_filled(m->g, SL_TYPE(SL_I32, 1), 4, NULL);
+  ids = sl_op2_at(SL_HERE, m->g, &sl_op_whole, &rest, ids, by);
+  return sl_scale(m->g, sl_cast(m->g, ids, SL_F32), 0.2f);
 }
 
 static inline sl_tensor *known(making *m, sl_tensor *x) {
