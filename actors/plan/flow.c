@@ -29,15 +29,10 @@ int64_t sli_flow_taken(const sl_plan *plan, const sl_port *port, int64_t n) {
 
 /* ---- readers ------------------------------------------------------------------------- */
 
-typedef struct reader {
-  int32_t actor, map;
-  int64_t first_key; /* first key that it must give back */
-} reader;
-
 struct sli_flow {
   const sl_plan *plan;
   int32_t *first; /* [nregs + 1] into readers */
-  reader *readers;
+  sli_reader *readers;
   int32_t *next;    /* [nregs] circular list of the registers that share its slots */
   int64_t *reach;   /* [nregs] number of newest keys that may still have slots */
   int32_t *lasting; /* [nregs] initial slots that are never given back */
@@ -55,7 +50,7 @@ static void index_readers(sli_flow *f) {
     for (int32_t p = 0; p < plan->actors[a].nin; p++) {
       const sl_port *port = &plan->actors[a].in[p];
       const sl_map *map = &plan->maps[port->map];
-      f->readers[at[port->reg]++] = (reader){a, port->map, sli_map_first(map, 0)};
+      f->readers[at[port->reg]++] = (sli_reader){a, port->map, sli_map_first(map, 0)};
       f->reach[port->reg] = SLI_MAX(f->reach[port->reg], sli_ready_size(plan, port->reg, map));
     }
   free(at);
@@ -69,6 +64,11 @@ static void index_sharers(sli_flow *f) {
     f->next[r] = f->next[leader];
     f->next[leader] = r;
   }
+}
+
+const sli_reader *sli_flow_readers(const sli_flow *f, int32_t reg, int32_t *count) {
+  *count = f->first[reg + 1] - f->first[reg];
+  return &f->readers[f->first[reg]];
 }
 
 int32_t sli_flow_answers(const sli_flow *f, int32_t reg, int64_t key) {
@@ -114,7 +114,7 @@ void sli_flow_destroy(sli_flow *f) {
 /* True if some reader has taken the key. The key was then ready, even if the producer's number of
  * firings, which may be older or unknown, says otherwise. */
 static bool was_taken(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
-  for (const reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++) {
+  for (const sli_reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++) {
     int64_t n = firing_of(&f->plan->maps[r->map], key, SL_FIRST);
     if (n >= 0 && n < at->fired[r->actor]) return true;
   }
@@ -130,14 +130,14 @@ bool sli_flow_is_ready(const sli_flow *f, const sli_flow_state *at, int32_t reg,
 }
 
 /* True if a reader has yet to give a key back, whether it has taken it or not. */
-static bool owes(const sli_flow *f, const sli_flow_state *at, const reader *r, int64_t key) {
+static bool owes(const sli_flow *f, const sli_flow_state *at, const sli_reader *r, int64_t key) {
   int64_t n = firing_of(&f->plan->maps[r->map], key, SL_LAST);
   return key >= r->first_key && (n < 0 || n >= at->fired[r->actor]);
 }
 
 /* A reader that has yet to give a key back, or SL_NONE. */
 static int32_t actor_owing(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
-  for (const reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++)
+  for (const sli_reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++)
     if (owes(f, at, r, key)) return r->actor;
   return SL_NONE;
 }

@@ -62,6 +62,13 @@ typedef struct sli_flow sli_flow;
 sli_flow *sli_flow_create(const sl_plan *plan);
 void sli_flow_destroy(sli_flow *flow);
 
+/* A register's readers [*count], in the order of actors and their ports. */
+typedef struct sli_reader {
+  int32_t actor, map;
+  int64_t first_key; /* first key that it must give back */
+} sli_reader;
+const sli_reader *sli_flow_readers(const sli_flow *flow, int32_t reg, int32_t *count);
+
 /* Progress of a plan. Any negative number means unknown. */
 typedef struct sli_flow_state {
   const int64_t *fired; /* [nactors] firings completed */

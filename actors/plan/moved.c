@@ -5,10 +5,12 @@
  * Data that a firing reads twice is moved once. A link or a copy that writes a register on another
  * device moves the contents of a slot. The plan therefore determines what each firing moves, and
  * the number of firings what a run has moved. Data read in every firing, or by two actors, is moved
- * each time; data worth caching has a register of its own. */
+ * each time; data worth caching has a register of its own. What one stage passes to another counts
+ * once for each key and device, as between processes, whichever actors read it. */
 #include "actors/plan/plan.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *sl_traffic_name(sl_traffic traffic) {
@@ -76,13 +78,15 @@ static bool sits_out(const sl_plan *plan, const sl_port *p, int64_t firing) {
   return flags & SL_SKIP;
 }
 
-/* Number of a step's firings that read a port with a variant of the program. */
-static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *p, int variant) {
+/* Number of a step's firings that read a port with a variant of the program. again[firing]: those
+ * that read what has been moved before; NULL: none. */
+static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *p, int variant,
+                             const bool *again) {
   const sl_actor *a = &plan->actors[actor];
   const sl_program *program = a->program;
   uint64_t n = 0;
   for (int32_t f = 0; f < a->firings_per_step; f++) {
-    if (sits_out(plan, p, f)) continue;
+    if (sits_out(plan, p, f) || (again && again[f])) continue;
     int piece = program && program->pieces ? sl_plan_tick(plan, actor, f).piece : 0;
     n += !program || !program->pieces || program->pieces[piece].variant == variant;
   }
@@ -105,7 +109,7 @@ static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *
 
 /* Bytes that a step reads at an input. If the valid length selects the variant, the largest variant
  * counts. */
-static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
+static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port, const bool *again) {
   const sl_actor *a = &plan->actors[actor];
   const sl_program *program = a->program;
   int variants = program ? SLI_MAX(program->nvariants, 1) : 0;
@@ -113,7 +117,7 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   int32_t base = a->bases ? a->bases[port] : port;
   for (int v = program && program->buckets ? variants - 1 : 0; v < variants; v++) {
     uint64_t each = read_bytes(program, v, base);
-    if (each) sum += each * firings_with(plan, actor, &a->in[port], v);
+    if (each) sum += each * firings_with(plan, actor, &a->in[port], v, again);
   }
   return sum;
 }
@@ -121,6 +125,7 @@ static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
 /* Parameters of the traffic count for an actor: a number of steps in which it fires, and the rows
  * read at each input; NULL: full slots. */
 typedef struct moves {
+  const sli_flow *flow;
   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes);
   void *ctx;
   uint64_t steps;
@@ -139,14 +144,83 @@ static int32_t first_bucket(const sl_program *p, const sl_register *r, int32_t p
 }
 
 /* Bytes read from an input slot, in proportion to its rows. */
-static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
+static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port,
+                         const bool *again) {
   const sl_actor *a = &plan->actors[actor];
   const sl_register *r = &plan->regs[a->in[port].reg];
   if (!r->rows || !(m->read || r->nlengths) || !a->program)
-    return m->steps * input_bytes(plan, actor, port);
+    return m->steps * input_bytes(plan, actor, port, again);
+  if (!input_bytes(plan, actor, port, again)) return 0;
   uint64_t rows = (uint64_t)first_bucket(a->program, r, port);
   return rows_read(m, plan, actor, port) * (read_bytes(a->program, 0, port) / rows);
 }
+
+/* ---- reads of what has been moved before --------------------------------------------------- */
+
+/* Bytes that a firing may read at an actor's first port for a register. */
+static uint64_t bytes_of_reader(const sl_plan *plan, int32_t actor, int32_t reg) {
+  const sl_actor *a = &plan->actors[actor];
+  const sl_program *program = a->program;
+  int32_t port = 0;
+  while (a->in[port].reg != reg) port++;
+  if (!program) return 0;
+  int variant = program->buckets ? program->nvariants - 1 : 0;
+  return read_bytes(program, variant, a->bases ? a->bases[port] : port);
+}
+
+/* True if what `reader` reads of a register is moved before what `actor` reads: the larger part
+ * first, and whoever comes first in the plan. */
+static bool moves_before(const sl_plan *plan, int32_t reader, int32_t actor, int32_t reg) {
+  const sl_actor *a = &plan->actors[reader], *b = &plan->actors[actor];
+  if (reader == actor || sli_every(a) != sli_every(b) ||
+      plan->queues[a->queue].device != plan->queues[b->queue].device)
+    return false;
+  uint64_t its = bytes_of_reader(plan, reader, reg), own = bytes_of_reader(plan, actor, reg);
+  return its > own || (its == own && reader < actor);
+}
+
+/* Largest key that any firing of a step takes. */
+static int64_t last_key(const sl_plan *plan, const sli_reader *readers, int32_t count) {
+  int64_t most = 0;
+  for (int32_t i = 0; i < count; i++)
+    for (int32_t f = 0; f < plan->actors[readers[i].actor].firings_per_step; f++) {
+      uint32_t flags;
+      most = SLI_MAX(most, sl_map_key(&plan->maps[readers[i].map], f, &flags));
+    }
+  return most;
+}
+
+/* Marks the keys that a step's firings read; again[firing], unless it is NULL: whether the key was
+ * marked. */
+static void mark_keys(const sl_actor *a, const sl_map *map, bool *marked, bool *again) {
+  for (int32_t f = 0; f < a->firings_per_step; f++) {
+    uint32_t flags;
+    int64_t key = sl_map_key(map, f, &flags);
+    if (flags & SL_SKIP || key < 0) continue;
+    if (again) again[f] = marked[key];
+    marked[key] = true;
+  }
+}
+
+/* Returns for each firing of a step whether the key that it reads has been moved to its device
+ * before. */
+static bool *find_again(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
+  const sl_actor *a = &plan->actors[actor];
+  int32_t reg = a->in[port].reg, count;
+  const sli_reader *readers = sli_flow_readers(m->flow, reg, &count);
+  bool *marked = sli_calloc((size_t)last_key(plan, readers, count) + 1, sizeof *marked);
+  bool *again = sli_calloc((size_t)a->firings_per_step, sizeof *again);
+  for (int32_t i = 0; i < count; i++)
+    if (moves_before(plan, readers[i].actor, actor, reg))
+      mark_keys(&plan->actors[readers[i].actor], &plan->maps[readers[i].map], marked, NULL);
+  for (int32_t i = 0; i < port; i++)
+    if (a->in[i].reg == reg) mark_keys(a, &plan->maps[a->in[i].map], marked, NULL);
+  mark_keys(a, &plan->maps[a->in[port].map], marked, again);
+  free(marked);
+  return again;
+}
+
+/* ---- an actor's traffic -------------------------------------------------------------------- */
 
 /* Bytes written to a register by an actor that copies its input there, `firings` times a step. */
 static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, const sl_register *r,
@@ -199,15 +273,17 @@ static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
   int32_t here = plan->queues[a->queue].device;
   for (int32_t i = 0; i < a->nin; i++) {
     const sl_register *r = &plan->regs[a->in[i].reg];
-    if (r->device != here)
-      m->fn(m->ctx, r->device, here, traffic_of(plan, r, r->device, here),
-            moved_in(m, plan, actor, i));
+    if (r->device == here) continue;
+    sl_traffic traffic = traffic_of(plan, r, r->device, here);
+    bool *again = traffic == SL_TRAFFIC_PIPELINE ? find_again(m, plan, actor, i) : NULL;
+    m->fn(m->ctx, r->device, here, traffic, moved_in(m, plan, actor, i, again));
+    free(again);
   }
   for (int32_t o = 0; o < a->nout; o++) {
     const sl_register *r = &plan->regs[a->out[o].reg];
     if (r->device != here)
       m->fn(m->ctx, here, r->device, traffic_of(plan, r, here, r->device),
-            moved_out(m, plan, actor, r, firings_with(plan, actor, &a->out[o], 0)));
+            moved_out(m, plan, actor, r, firings_with(plan, actor, &a->out[o], 0, NULL)));
   }
   find_copies(plan, actor, m);
 }
@@ -216,9 +292,11 @@ void sl_plan_moves(const sl_plan *plan,
                    void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic,
                               uint64_t bytes),
                    void *ctx) {
-  moves m = {.fn = fn, .ctx = ctx, .steps = 1};
+  sli_flow *flow = sli_flow_create(plan);
+  moves m = {.flow = flow, .fn = fn, .ctx = ctx, .steps = 1};
   for (int32_t a = 0; a < plan->nactors; a++)
     if (plan->actors[a].every <= 1) find_moves(plan, a, &m);
+  sli_flow_destroy(flow);
 }
 
 static void add_to_device(void *ctx, int32_t from, int32_t device, sl_traffic traffic,
@@ -239,7 +317,7 @@ static void add_to_total(void *ctx, int32_t from, int32_t to, sl_traffic traffic
   total[traffic] += bytes;
 }
 
-void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
+void sli_plan_add_moved(const sli_flow *flow, const sl_plan *plan, int32_t actor, uint64_t steps,
                         const _Atomic uint64_t *read, uint64_t bytes[SL_TRAFFIC_COUNT]) {
-  if (steps || read) find_moves(plan, actor, &(moves){add_to_total, bytes, steps, read});
+  if (steps || read) find_moves(plan, actor, &(moves){flow, add_to_total, bytes, steps, read});
 }

@@ -79,7 +79,7 @@ const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
 
 /* Adds the traffic of an actor in `steps` steps in which it fires. read[input]: rows read at inputs
  * whose slots have rows; NULL if there are none. */
-void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
+void sli_plan_add_moved(const sli_flow *flow, const sl_plan *plan, int32_t actor, uint64_t steps,
                         const _Atomic uint64_t *read, uint64_t bytes[SL_TRAFFIC_COUNT]);
 
 /* Tick by its number. */

@@ -93,13 +93,15 @@ static void count_workers(const sl_runtime *rt, sl_runtime_counts *c) {
 }
 
 static void count_moved(const sl_runtime *rt, sl_runtime_counts *c) {
+  sli_flow *flow = sli_flow_create(rt->plan);
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const sl_actor *a = &rt->plan->actors[i];
     const lengths *read = rt->actors[i].bound.lengths;
     int64_t fired = sli_runtime_done(rt, i) - sli_firings(a, rt->first_step);
-    sli_plan_add_moved(rt->plan, i, (uint64_t)(fired / a->firings_per_step),
+    sli_plan_add_moved(flow, rt->plan, i, (uint64_t)(fired / a->firings_per_step),
                        read ? (const _Atomic uint64_t *)read->read : NULL, c->moved_bytes);
   }
+  sli_flow_destroy(flow);
 }
 
 static void count_remote(const sli_remote *r, sl_runtime_counts *c) {

@@ -324,7 +324,8 @@ typedef enum sl_traffic {
 const char *sl_traffic_name(sl_traffic traffic);
 
 /* Sets to[ndevices] to the bytes that a step moves to each device: every read of a register on
- * another device, and transfers by links and copies. */
+ * another device, and transfers by links and copies. What a stage reads of another stage counts
+ * once, whichever actors read it. */
 void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]);
 /* Calls fn for the same traffic by source and destination, possibly several times per pair. from ==
  * to: between memories of one device. */

@@ -340,8 +340,16 @@ static uint64_t filled_bytes(const net *n, const product *p) {
   return rows * (uint64_t)p->width * sizeof(float);
 }
 
+/* True if an earlier input on the same device reads the register that input k of a node reads. */
+static bool is_read_before(const net *n, const node *me, int k) {
+  for (int i = 0; i <= me->id; i++)
+    for (int j = 0; j < (i < me->id ? n->of[i].nin : k); j++)
+      if (n->of[i].device == me->device && n->of[i].in[j] == me->in[k]) return true;
+  return false;
+}
+
 /* Computes the bytes that links carry, and the bytes that calls read from other devices of their
- * process. */
+ * process, which count once per device. */
 static void expected_bytes(const net *n, uint64_t *carried, uint64_t *read) {
   *carried = *read = 0;
   for (int i = 0; i < n->nnodes; i++) {
@@ -354,7 +362,8 @@ static void expected_bytes(const net *n, uint64_t *carried, uint64_t *read) {
     const sl_actor *a = n->plan->actors;
     while (strcmp(a->name, sl_plan_format(n->plan, "work%d", i))) a++;
     for (int k = 0; k < me->nin; k++)
-      if (n->plan->regs[a->in[k].reg].device != me->device) *read += filled_bytes(n, me->in[k]);
+      if (n->plan->regs[a->in[k].reg].device != me->device && !is_read_before(n, me, k))
+        *read += filled_bytes(n, me->in[k]);
   }
 }
 

@@ -147,6 +147,36 @@ static void pages_are_counted(const served *s) {
   sl_session_simulation_fini(&r);
 }
 
+/* A server whose users give no number of pages has those that fit in 512 MiB, whatever op keeps
+ * them. Each of these models keeps 1024 numbers per position and layer: 1 MiB per page. */
+static void pages_have_a_default(void) {
+  static const sl_tick_cost cost = {.tick = 0.01};
+  static const sl_arrival one = {0, 1, 1};
+  static const struct {
+    const char *model;
+    char *words[15];
+  } models[] = {
+      {"gpt", {"--width", "512"}},
+      {"llama", {"--head-dim", "64"}},
+      {"llama", {"--head-dim", "64", "--rope", "dual-chunk:chunk_size=128,local_size=64"}},
+      {"gpt-oss", {"--head-dim", "64"}},
+      {"deepseek", {"--latent", "960", "--rope-dim", "64"}},
+  };
+  for (size_t i = 0; i < SLI_COUNT(models); i++) {
+    served s = {0};
+    char *words[32] = {"--layers", "4",         "--heads", "8",       "--vocab",
+                       "11",       "--context", "4096",    "--width", "64"};
+    for (int w = 0; models[i].words[w]; w++) words[10 + w] = models[i].words[w];
+    served_model(&s, models[i].model, words);
+    sl_session_options o = on(&s, 1, &cost);
+    sl_session_simulation r = simulate(&o, 1, &one);
+    CHECK(r.stats.pages == 512, "model %d, %s: %lld pages of 1 MiB", (int)i, models[i].model,
+          (long long)r.stats.pages);
+    sl_session_simulation_fini(&r);
+    sl_args_destroy(s.args);
+  }
+}
+
 /* Devices that share a stage compute its ticks together, each its part of the work. */
 static void devices_share_a_stage(const served *s) {
   static const sl_tick_cost cost = {.tick = 0.01, .row = 1e-4};
@@ -348,6 +378,7 @@ int main(void) {
   RUN(groups_fill_a_pipeline, &s);
   RUN(answers_ride_on_prompts, &s);
   RUN(pages_are_counted, &s);
+  RUN(pages_have_a_default);
   RUN(devices_share_a_stage, &s);
   RUN(ticks_are_priced_as_they_were_found, &s);
   RUN(rows_look_back, &s);
