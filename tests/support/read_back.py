@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads back what actorrun writes: read_back.py ACTORRUN REFERENCE FAMILY..."""
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,7 +14,8 @@ actorrun, reference, *families = sys.argv[1:]
 MODELS = {"gpt2": "gpt", "mixtral": "mixtral", "qwen2_moe": "qwen-moe", "qwen3_moe": "qwen-moe", "gpt_oss": "gpt-oss",
           "deepseek_v3": "deepseek", "mamba2": "mamba2", "qwen3_next": "qwen3-next", "qwen3_next_dense": "qwen3-next"}
 # Options of models that are made here: the files they are saved in hold nothing of an older config.json.
-MADE = {"gpt_oss": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 8 --experts 4 --top-k 2 --expert-ffn 16",
+MADE = {"gpt_oss": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 8 --experts 4 --top-k 2 --expert-ffn 16 "
+                   "--norm-topk 1 --bias attention",
         "mamba2": "--layers 2 --width 32 --heads 4 --head-dim 16 --groups 2 --state 8",
         "qwen3": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --qk-norm 1",
         "llama": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --bias attention"}
@@ -55,7 +57,7 @@ def check_gguf(path, family):
         raise SystemExit("%s: a length of keys, and none of values" % path)
     if "token_embd.weight" not in tensors:
         raise SystemExit("%s: no table of tokens" % path)
-    if family in ("llama", "mistral", "qwen2", "qwen3"):
+    if family in ("llama", "mistral", "qwen2", "qwen3") and importlib.util.find_spec("accelerate"):
         check(path, own(path, "llama"), theirs(".", gguf_file=path))
 
 
