@@ -14,7 +14,7 @@ const sl_hardware sli_default_core = {
 
 /* Gets flops and bytes from the op's cost function or, without one, counts the bytes of its
  * arguments, without state that it updates. */
-void sli_work_amount(const sli_work *w, double *flops, double *bytes) {
+static void amount_of(const sli_work *w, double *flops, double *bytes) {
   *flops = *bytes = 0;
   if (w->op->cost) {
     w->op->cost(w->attrs, w->nin, w->in, w->out, flops, bytes);
@@ -39,7 +39,7 @@ static double heads(const sli_work *w) {
 
 static double depth(const sli_work *w) {
   double flops, bytes;
-  sli_work_amount(w, &flops, &bytes);
+  amount_of(w, &flops, &bytes);
   return flops / 2 / (double)sl_type_elements(&w->out[0]);
 }
 
@@ -55,7 +55,7 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   case SL_CURVE_DEVICES: return h->busy;
   default: break;
   }
-  sli_work_amount(w, &flops, &bytes);
+  amount_of(w, &flops, &bytes);
   return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
 }
 
@@ -126,7 +126,7 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   const sl_hardware_row *r = sli_work_row(h, w);
   if (r && r->curve.seconds) return curve_seconds(h, &r->curve, w);
   double flops, bytes;
-  sli_work_amount(w, &flops, &bytes);
+  amount_of(w, &flops, &bytes);
   if (r) {
     if (r->tile_m > 0 && r->tile_n > 0 && flops > 0) flops = tiled_flops(r, w);
     bytes += r->bytes_per_score * heads(w) * positions(&w->out[0]) * positions(&w->out[0]);
@@ -154,7 +154,7 @@ sli_work sli_work_of_call(const sl_program_call *c) {
 void sli_call_cost(const sli_node *n, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes) {
   const sli_work work = work_of(n, in, out);
-  sli_work_amount(&work, flops, bytes);
+  amount_of(&work, flops, bytes);
 }
 
 double sli_call_seconds(const sl_hardware *h, const sli_node *n, const sl_type *in,

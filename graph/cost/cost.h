@@ -50,8 +50,6 @@ bool sli_work_has(const sli_work *w, sli_trait trait);
 double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call);
 /* Returns the row that applies to the call, or NULL. */
 const sl_hardware_row *sli_work_row(const sl_hardware *h, const sli_work *w);
-/* Returns flops and bytes of a call. */
-void sli_work_amount(const sli_work *w, double *flops, double *bytes);
 /* Returns the seconds of `flops` flops at the rate of row r, or at the general rate if r is
  * NULL. */
 double sli_flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops);
