@@ -96,11 +96,12 @@ static bool is_intact_again(const sli_disk_way *way, size_t byte) {
 sl_status sli_disk_verify(const sli_disk_way *way) {
   for (size_t b = 0; b < way->bytes && !way->out; b += SLI_DISK_PAGE) {
     if (is_intact(way, b) || is_intact_again(way, b)) continue;
-    return sl_fail(SL_E_IO,
-                   "reading %s: the page at %lld of a file in %s is damaged: the disk returned other "
-                   "bytes than were written",
-                   way->name ? way->name : "memory on disk", (long long)(way->at + (off_t)b),
-                   way->file->folder);
+    return sl_fail(
+        SL_E_IO,
+        "reading %s: the page at %lld of a file in %s is damaged: the disk returned other "
+        "bytes than were written",
+        way->name ? way->name : "memory on disk", (long long)(way->at + (off_t)b),
+        way->file->folder);
   }
   return SL_OK;
 }

@@ -112,8 +112,7 @@ static void damaged_pages_are_computed_again(served *s) {
   ask(s->session, text(1), LONG);
   nameless_flip();
   outcome again = ask(s->session, text(0), LONG);
-  CHECK(again.cached < FULL * PAGE, "%lld tokens came from damaged pages",
-        (long long)again.cached);
+  CHECK(again.cached < FULL * PAGE, "%lld tokens came from damaged pages", (long long)again.cached);
   same(&again, &first, "with the bits of the first");
   ask(s->session, text(2), LONG);
   again = ask(s->session, text(0), LONG);
