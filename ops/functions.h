@@ -102,6 +102,12 @@ SLI_FUNCTION double sli_floor_div(double a, double b) {
   return y - low > 0.5 ? low + 1 : low;
 }
 
+/* Returns the sigmoid as PyTorch has it in f32: 0 and 1 at the ends. Its slope is y (1 - y) of the
+ * rounded y, which the slope of binary_entropy cancels. */
+SLI_FUNCTION double sli_sigmoid(double v) {
+  return v < -88.722839 ? 0 : (float)(1 / (1 + exp(-v)));
+}
+
 /* Returns -(t log x + (1 - t) log(1 - x)); the logarithms are at least -100. */
 SLI_FUNCTION double sli_binary_entropy(double x, double t) {
   return (t - 1) * fmax(log1p(-x), -100.0) - t * fmax(log(x), -100.0);

@@ -64,6 +64,7 @@ case("too_large", lambda h, t: h * (t * 3)[:, None], "which does not fit 32 bits
 case("norms", lambda h: h.norm(dim=1) + F.normalize(h, dim=1).sum(1) + h.std(1) + F.pairwise_distance(h, h.flip(0), eps=0.0))
 case("cosines", lambda h: F.cosine_similarity(h, h.exp(), 1) + F.cosine_embedding_loss(h, h.exp(), T.tensor([1.0, -1, 1, -1]), reduction="none"))
 case("entropy", lambda h: F.binary_cross_entropy(T.sigmoid(200 * h), (h > 0).float(), reduction="none"))
+case("opposed_entropy", lambda h: F.binary_cross_entropy(T.sigmoid(h + T.tensor([-2.0, 1, 3, 20, -20, 24])), (h < 0).float(), reduction="none"))
 case("powers", lambda h: h ** 3.0 + T.pow(h, 0) + (h - 1) ** 5 + T.pow(h - 3, T.arange(6) % 4) + T.pow(-2.0, (h * 0 + 3).detach()) * h)
 case("at_bounds", lambda h: F.relu6(h) + F.hardsigmoid(h * 9) + F.hardswish(h * 9) + F.hardtanh(h, 0, 0.3) + F.elu(h * 1e-4) * 1e4 + F.leaky_relu(h))
 case("small", lambda h: T.log1p(h * 1e-5) * 1e5 + T.expm1(h * 1e-5) * 1e5 + T.sinh(h * 1e-5) * 1e5 + T.atanh(h * 1e-5) * 1e5 + T.asinh(h * 1e-5) * 1e5)
