@@ -71,7 +71,7 @@ def figures(module: torch.nn.Module, batches: Sequence[Tuple[Tuple[Any, ...], Di
         for args, kwargs in batches:
             loss = _first(module(*_copied(args), **_copied(kwargs)))
             found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
-            total += float(loss) / len(batches)
+            total += float(loss.detach()) / len(batches)
             for name, gradient in zip(params, found):
                 if gradient is not None:
                     sums[name] += gradient.detach().double().cpu().numpy() / len(batches)

@@ -268,7 +268,7 @@ class Data(unittest.TestCase):
         self.expected = trained(self.module, self.batches * 2)
 
     def run_of(self, **options):
-        return sluice.torch.Run(self.module, self.batches[0], **ADAMW, **options)
+        return sluice.torch.Run(self.module, self.batches[0], check=False, **ADAMW, **options)
 
     def test_loaders_datasets_and_arrays(self):
         dicts = [{"labels": y, "ids": x, "other": "text"} for x, y in self.batches]
@@ -296,7 +296,7 @@ class Data(unittest.TestCase):
         with self.run_of(stages=2, microbatches=4) as run:
             run.params["blocks.0.up.bias"] = run.params["blocks.0.up.bias"] + 0  # values set here persist
             np.testing.assert_allclose(losses(run.train(loader, epochs=2)), expected, rtol=1e-5)
-            with self.assertRaisesRegex(ValueError, "batches have 8 rows, and the plan is for 12: give Run batch=8"):
+            with self.assertRaisesRegex(ValueError, "batches have 8 rows, but the plan is for 12: give Run batch=8"):
                 run.train(self.batches)
         with self.run_of(batch=12) as run:
             np.testing.assert_allclose(losses(run.train(TensorDataset(self.ids, self.labels), epochs=2)), expected, rtol=1e-5)
