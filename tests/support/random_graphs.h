@@ -323,7 +323,7 @@ static inline sl_tensor *best(making *m, sl_tensor *x) {
   return sl_gather(m->g, narrower ? x : y, -1, places);
 }
 
-/* Takes the angle between two tensors of any lengths, or of one and a channel's number. */
+/* Takes the angle between two tensors, or between one and a number for each channel. */
 static inline sl_tensor *by_angle(making *m, sl_tensor *x) {
   const sl_attrs attrs = {.count = SLI_FUNCTION2_atan2};
   sl_tensor *y = chance(2) ? another(m, x) : param1(m, sl_dim(x, -1), 0.5f);
