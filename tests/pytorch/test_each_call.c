@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each call of the table, in a tiny module (tests/reference/pytorch_calls.py, pytorch_edges.py),
- * has PyTorch's loss and gradients, or gives a message that says what is not supported.
+ * has PyTorch's loss and gradients, or gives a message that says what is not supported. Random
+ * programs (pytorch_random.py) have both, too.
  * labels: numbers
  * needs: libzip */
 #include <string.h>
@@ -21,5 +22,6 @@ int main(int argc, char **argv) {
   (void)argc, (void)argv;
   exported_each("calls", one);
   exported_each("edges", one);
+  exported_each("random", one);
   return 0;
 }

@@ -383,8 +383,9 @@ def without_folders(graph):
                 without_folders(argument["arg"]["as_graph"]["graph"])
 
 
-def rewrite(source, target):
-    """Copies an archive in the layout of torch.export.save, without sample inputs or this machine's folders."""
+def rewrite(source, target, bare=False):
+    """Copies an archive in the layout of torch.export.save, without sample inputs or this machine's folders. A bare one
+    has no source lines, either."""
     reader = torch._C.PyTorchFileReader(source)
     writer = torch._C.PyTorchFileWriter(target)
     writer.set_min_version(6)
@@ -395,6 +396,8 @@ def rewrite(source, target):
         if name == "models/model.json":
             program = json.loads(data)
             without_folders(program["graph_module"]["graph"])
+            for node in program["graph_module"]["graph"]["nodes"] if bare else ():
+                node["metadata"] = {}
             data = json.dumps(program, separators=(",", ":")).encode()
         writer.write_record(name, data, len(data))
     writer.write_end_of_file()

@@ -6,8 +6,8 @@
 
 A program is a few random lines over all calls that Sluice knows: shapes, types, arguments, views, writes, broadcasts,
 constants. Lines that PyTorch refuses are left out. A program on which the two differ is made as short as possible and
-printed. The exit status is 1 if there is one. With --pack, FILE contains --count programs that Sluice accepts, in the
-form of pytorch_odd.py; the tests use pytorch/random.tar.gz.
+printed. The exit status is 1 if there is one. With --pack, --count programs that Sluice accepts are added to FILE, in the
+form of pytorch_odd.py; the tests use pytorch/random.tar.gz, which has programs of several seeds.
 """
 import argparse
 import collections
@@ -18,6 +18,7 @@ import random
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import warnings
 
@@ -306,6 +307,63 @@ def work(options):
         print(json.dumps(dict(number=number, said=said, lines=maker.lines)), flush=True)
 
 
+# ---- recorded programs -----------------------------------------------------------------------------------------------
+
+
+def recorded(lines, inputs, folder, name):
+    """Writes a program and its inputs, and returns PyTorch's figures, or None if rounding could matter on another machine."""
+    from pytorch_export import rewrite
+    want, gradients = in_pytorch(lines, inputs)
+    exact, exact_gradients = in_pytorch(lines, inputs, True)
+    if not abs(want - exact) <= 1e-6 * max(abs(want), 0.1):
+        return None
+    for n, gradient in gradients.items():
+        if not np.abs(gradient - exact_gradients[n]).max() <= 3e-6 * np.abs(gradient).max():
+            return None
+    exported(lines, inputs, os.path.join(folder, "raw.pt2"))
+    rewrite(os.path.join(folder, "raw.pt2"), os.path.join(folder, name + ".pt2"), bare=True)
+    for n, tensor in inputs.items():
+        np.save(os.path.join(folder, f"{name}.{n}.npy"), tensor.numpy())
+    return dict(lines=lines, loss=want, gradients={n: [float(f"{v:.7g}") for v in g.reshape(-1)] for n, g in gradients.items() if g.any()})
+
+
+def unpacked(archive, out):
+    """Returns the figures of the programs that an archive has, after unpacking it into a folder."""
+    if not os.path.exists(archive):
+        os.makedirs(os.path.join(out, "random"))
+        return {}
+    with tarfile.open(archive) as tar:
+        tar.extractall(out, filter="data")
+    with open(os.path.join(out, "random", "losses.json")) as file:
+        return json.load(file)
+
+
+def calls_of(lines):
+    return set(re.findall(r"(?:[.~^&|@%/<>*+-]|\[)+ ?[a-z_]*\(?", "\n".join(lines)))
+
+
+def record(options):
+    """Packs the first programs that have PyTorch's figures in Sluice. Each has a call that none before it has."""
+    from pytorch_export import pack
+    out, number = tempfile.mkdtemp(), options.begin
+    found, folder = unpacked(options.pack, out), os.path.join(out, "random")
+    known = {c for program in found.values() for c in calls_of(program["lines"])}
+    wanted = len(found) + options.count
+    while len(found) < wanted:
+        maker, name = Maker(options.seed * 1000003 + number), "s%dp%d" % (options.seed, number)
+        maker.program()
+        if calls_of(maker.lines) - known and guarded(maker.lines, maker.inputs, out, 1) == "right":
+            figures = recorded(maker.lines, maker.inputs, folder, name)
+            if figures:
+                found[name] = figures
+                known |= calls_of(maker.lines)
+                print("%s: %s" % (name, "; ".join(maker.lines)), flush=True)
+        number += 1
+    with open(os.path.join(folder, "losses.json"), "w") as file:
+        json.dump(found, file, separators=(",", ":"))
+    pack(folder, options.pack)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
@@ -320,6 +378,8 @@ def main():
     warnings.filterwarnings("ignore")
     if options.worker:
         return work(options)
+    if options.pack:
+        return record(options)
     tally, wrong, refused = collections.Counter(), {}, collections.Counter()
     number, end = options.begin, options.begin + options.count
     while number < end:
