@@ -104,7 +104,7 @@ SLI_FUNCTION double sli_floor_div(double a, double b) {
 
 /* Returns the sigmoid as PyTorch has it in f32: 0 and 1 at the ends. Its slope is y (1 - y) of the
  * rounded y, which the slope of binary_entropy cancels. */
-SLI_FUNCTION double sli_sigmoid(double v) {
+SLI_FUNCTION double sli_rounded_sigmoid(double v) {
   return v < -88.722839 ? 0 : (float)(1 / (1 + exp(-v)));
 }
 
