@@ -187,7 +187,7 @@ static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int ran
 static sl_type dispatched_type(const sli_expansion *x, const sl_tensor *t, int last, int rank,
                                int variant, const sl_type *rows) {
   sl_type type = *rows;
-  for (int d = 0; d <= last; d++) type.dim[d] = 1;
+  for (int d = 0; d <= last && d < type.ndim; d++) type.dim[d] = 1; /* leaf numbers: all dims */
   type.dim[1] = room_for_rows(x, t, rank, variant);
   return type;
 }
