@@ -117,12 +117,25 @@ static double answers_seconds(const sl_hardware *h, const sli_work *w, const sli
   return roofline(h, r, flops, positions * all_kept_bytes(w)) + h->op_seconds;
 }
 
+/* Returns the pairs of positions in a causal sequence; window 0: all. */
+static double pairs(double positions, double window) {
+  if (window <= 0 || positions <= window) return positions * positions / 2;
+  return window * window / 2 + (positions - window) * window;
+}
+
+/* Returns the pairs that a span's rows add to its sequence. */
+static double span_pairs(const sli_paged_rows *s, int64_t window) {
+  double before = (double)s->before, all = (double)(s->before + s->rows);
+  return pairs(all, (double)window) - pairs(before, (double)window);
+}
+
 static double prompt_seconds(const sl_hardware *h, const sli_work *w, const sli_work *plain,
                              const sli_paged_rows *s) {
   const sl_curve *c = find_curve(h, w->op, ".prompt");
   if (c) {
     double before = s->before ? curve_at(w, c, 1, (double)s->before) : 0;
-    return curve_at(w, c, 1, (double)(s->before + s->rows)) - before;
+    double whole = curve_at(w, c, 1, (double)(s->before + s->rows)) - before;
+    return whole * span_pairs(s, w->attrs->window) / span_pairs(s, 0);
   }
   const sl_hardware_row *r = plain->op ? sli_work_row(h, plain) : NULL;
   return roofline(h, r, span_flops(plain, s), seen(w, s) * all_kept_bytes(w)) + h->op_seconds;

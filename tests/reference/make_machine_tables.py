@@ -13,7 +13,8 @@ same n and k, scaled by the longer of arithmetic and traffic.
 
 Attention of answers: times of grouped heads imply up to 5.8 TB/s of a memory of 3.35 TB/s if keys and values have
 16 bits, and 3.1 TB/s for as many key heads as query heads. So the grouped rows had 8 bits a number, and their
-positions count half here; rows of equal heads had 16.
+positions count half here; rows of equal heads had 16. Beyond the measured positions, times grow with the traffic of
+answers and with the arithmetic of prompts.
 
 Exchanges: the faster of NCCL's and the one-shot kernel. Sizes are of numbers with 16 bits.
 """
@@ -27,8 +28,8 @@ import os
 PEAK = {"h100": {"bf16": 989e12, "fp8": 1979e12, "bytes": 3.35e12}, "a100": {"bf16": 312e12, "bytes": 2.039e12}}
 ROWS = [1, 4, 8, 16, 32, 64, 128, 192, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768]
 SEQUENCES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-POSITIONS = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]
-PROMPTS = [16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384]
+POSITIONS = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 262144, 1048576]
+PROMPTS = [16, 64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 131072, 1048576]
 HEADS = [4, 8, 16, 32, 64]
 KEY_HEADS = [1, 2, 4, 8, 16, 32]
 
