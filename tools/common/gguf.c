@@ -281,8 +281,8 @@ static sl_status apply_keys(const reading *r) {
   return status ? status : config_apply(&r->config, named);
 }
 
-/* As in llama.cpp, only the largest Gemma 3, recognized by its 62 blocks, has a scalar other than
- * the head size. */
+/* Only the largest Gemma 3, recognized by its 62 blocks, has a scalar other than the head size, by
+ * llama.cpp's rule. */
 int64_t gguf_query_scalar(const settings *s) {
   enum { LARGEST = 62 };
   const sl_args *args = s->model_args;
