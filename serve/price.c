@@ -5,15 +5,21 @@
 #include "graph/cost/cost.h"
 #include "serve/serve.h"
 
-/* Interpolates between corners; below the first corner the time is constant. */
+/* Interpolates between corners. Below the first corner the time is constant; beyond the last it
+ * does not fall. */
+static double seconds_at(const sl_rows_seconds *d, double rows) {
+  int n = d->count, i = 0;
+  if (!n || rows <= 0) return 0;
+  if (n == 1 || rows <= d->rows[0]) return d->seconds[0];
+  while (i + 2 < n && rows > d->rows[i + 1]) i++;
+  double slope = (d->seconds[i + 1] - d->seconds[i]) / (d->rows[i + 1] - d->rows[i]);
+  if (rows > d->rows[n - 1]) slope = SLI_MAX(slope, 0);
+  return d->seconds[i] + slope * (rows - d->rows[i]);
+}
+
 static double seconds_of_rows(const sl_tick_cost *c, double rows) {
-  int n = c->corners, i = 0;
-  if (!n) return c->tick + c->row * rows;
-  if (n == 1 || rows <= c->rows[0]) return c->seconds[0];
-  while (i + 2 < n && rows > c->rows[i + 1]) i++;
-  double slope = (c->seconds[i + 1] - c->seconds[i]) / (c->rows[i + 1] - c->rows[i]);
-  if (rows > c->rows[n - 1]) slope = SLI_MAX(slope, 0);
-  return c->seconds[i] + slope * (rows - c->rows[i]);
+  const sl_rows_seconds corners = {c->corners, c->rows, c->seconds};
+  return c->corners ? seconds_at(&corners, rows) : c->tick + c->row * rows;
 }
 
 double sli_price_tick(const sl_tick_cost *c, const load *of) {
@@ -97,16 +103,6 @@ static double share_of(const sl_session *s, int32_t a) {
     count++;
   }
   return all > 0 ? full_seconds(s, a) / all : 1.0 / count;
-}
-
-/* Interpolates between two rungs of a ladder. */
-static double seconds_at(const sl_rows_seconds *d, double rows) {
-  int i = 0;
-  if (!d->count || rows <= 0) return 0;
-  if (d->count == 1 || rows <= d->rows[0]) return d->seconds[0];
-  while (i + 2 < d->count && rows > d->rows[i + 1]) i++;
-  double slope = (d->seconds[i + 1] - d->seconds[i]) / (d->rows[i + 1] - d->rows[i]);
-  return d->seconds[i] + slope * (rows - d->rows[i]);
 }
 
 /* ---- firings --------------------------------------------------------------------------------- */

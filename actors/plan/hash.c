@@ -239,7 +239,7 @@ static void hash_ports(uint64_t *h, int32_t count, const sl_port *ports) {
 }
 
 static void hash_durations(uint64_t *h, const sl_rows_seconds *d) {
-  for (int32_t i = 0; i < d->count; i++) number(h, d->rows[i]), real(h, d->seconds[i]);
+  for (int32_t i = 0; i < d->count; i++) real(h, d->rows[i]), real(h, d->seconds[i]);
 }
 
 static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {

@@ -112,34 +112,39 @@ static double task_seconds(const sli_lowering *l, const sli_task *g, const amoun
 
 /* ---- ladders ------------------------------------------------------------------------------- */
 
-enum { MOST_RUNGS = 96 };
+enum { MOST_RUNGS = 4 * 64 }; /* four for each power of two */
 
-/* Writes 1, 2, 3, 4, 6, 8, 12, ... and `most`; returns how many. */
-static int32_t make_rungs(int64_t most, int32_t rungs[MOST_RUNGS]) {
+/* Writes 1, 2, 3, 4, 5, 6, 7, 8, 10, ... and `most`; returns how many. */
+static int32_t make_rungs(int64_t most, double rungs[MOST_RUNGS]) {
   int32_t n = 0;
-  for (int64_t power = 1; power < most; power *= 2) {
-    rungs[n++] = (int32_t)power;
-    for (int quarter = 1; quarter < 4; quarter++) {
-      int64_t between = power + power * quarter / 4;
-      if (between > rungs[n - 1] && between < SLI_MIN(2 * power, most))
-        rungs[n++] = (int32_t)between;
+  for (int64_t power = 1; power < most; power *= 2)
+    for (int64_t quarter = 0; quarter < 4; quarter++) {
+      int64_t rung = power + power * quarter / 4;
+      if (rung < most && (!n || (double)rung > rungs[n - 1])) rungs[n++] = (double)rung;
     }
-  }
-  rungs[n++] = (int32_t)most;
+  rungs[n++] = (double)most;
   return n;
 }
 
 static sl_rows_seconds make_ladder(const sli_lowering *l, const sli_task *g, bool picks) {
   const sl_serving *s = l->in->g->options.serve;
-  int32_t rungs[MOST_RUNGS], n = make_rungs(picks ? s->picks : s->rows, rungs);
-  int32_t *rows = sl_plan_alloc(l->plan, (size_t)n * sizeof *rows);
+  double rungs[MOST_RUNGS];
+  int32_t n = make_rungs(picks ? s->picks : s->rows, rungs);
+  double *rows = sl_plan_alloc(l->plan, (size_t)n * sizeof *rows);
   double *seconds = sl_plan_alloc(l->plan, (size_t)n * sizeof *seconds);
   for (int32_t i = 0; i < n; i++) {
-    const amount a = {rungs[i], SLI_MIN(rungs[i], s->picks)};
+    const amount a = {(int64_t)rungs[i], SLI_MIN((int64_t)rungs[i], s->picks)};
     rows[i] = rungs[i];
     seconds[i] = task_seconds(l, g, &a, picks);
   }
   return (sl_rows_seconds){n, rows, seconds};
+}
+
+/* True if the task has calls on picked rows. */
+static bool has_picks(const sli_task *g) {
+  bool any = false;
+  for (int i = 0; i < g->nnodes; i++) any |= is_picks(g->nodes[i]);
+  return any;
 }
 
 void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *g, sl_rows_seconds *by_rows,
@@ -149,5 +154,5 @@ void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *g, sl_rows_se
                 !sli_cost_is_given(&o->simulation.cost) && g->rate == SLI_PER_TICK;
   if (!priced || g->host || g->transfer) return;
   *by_rows = make_ladder(l, g, false);
-  *by_picks = make_ladder(l, g, true);
+  if (has_picks(g)) *by_picks = make_ladder(l, g, true);
 }

@@ -52,8 +52,7 @@ typedef struct sl_port {
  * Rows ascend. */
 typedef struct sl_rows_seconds {
   int32_t count; /* 0: no durations */
-  const int32_t *rows;
-  const double *seconds;
+  const double *rows, *seconds;
 } sl_rows_seconds;
 
 typedef struct sl_actor {
