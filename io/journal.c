@@ -150,3 +150,12 @@ sl_status sli_journal_close(sli_journal *j) {
   release(j);
   return status;
 }
+
+sl_status sli_journal_finish(sli_journal *j, const char *option, sl_status status) {
+  char *detail = sli_strdup(status ? sl_detail() : "");
+  sl_status closed = sli_journal_close(j);
+  if (status) sl_fail(status, "%s", detail);
+  else if (closed) sl_fail(closed, "--%s: %s", option, sl_detail());
+  free(detail);
+  return status ? status : closed;
+}

@@ -32,5 +32,8 @@ void sli_journal_retry(sli_journal *j);
 
 /* Syncs and closes the file, and ends a begun record. SL_E_IO if any record was lost. */
 sl_status sli_journal_close(sli_journal *j);
+/* Closes the file of an option at the end of a run with this status: an error of the run counts
+ * more than one of the file, which names the option. */
+sl_status sli_journal_finish(sli_journal *j, const char *option, sl_status status);
 
 #endif

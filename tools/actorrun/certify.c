@@ -265,16 +265,6 @@ static sl_status open_certificate(const job *j, sli_journal **out) {
   return status ? sl_fail(SL_E_USAGE, "--certify: %s", sl_detail()) : SL_OK;
 }
 
-/* Closes the certificate; an earlier error counts more than one of the file. */
-static sl_status close_certificate(sl_status status, sli_journal *out) {
-  char *detail = sli_strdup(status ? sl_detail() : "");
-  sl_status closed = sli_journal_close(out);
-  if (status) sl_fail(status, "%s", detail);
-  else if (closed) sl_fail(closed, "--certify: %s", sl_detail());
-  free(detail);
-  return status ? status : closed;
-}
-
 sl_status certify_run(job *j, int64_t steps) {
   sli_journal *out;
   sl_status status = open_certificate(j, &out);
@@ -282,5 +272,5 @@ sl_status certify_run(job *j, int64_t steps) {
     status = sl_job_run(j->processes, 1);
     if (!status) status = certify_step(j, out);
   }
-  return close_certificate(status, out);
+  return sli_journal_finish(out, "certify", status);
 }

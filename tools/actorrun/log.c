@@ -243,8 +243,7 @@ sl_status log_close(run_log *log) {
   sl_status status = SL_OK;
   for (size_t i = 0; log && i < log->count; i++) {
     log_file *l = &log->files[i];
-    sl_status closed = sli_journal_close(l->to);
-    if (closed) status = sl_fail(closed, "--log: %s", sl_detail());
+    status = sli_journal_finish(l->to, "log", status);
     free(l->path);
   }
   if (log) free(log->files);

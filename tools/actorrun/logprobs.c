@@ -31,7 +31,7 @@ sl_status logprobs_open(job *j) {
 }
 
 sl_status logprobs_close(job *j) {
-  sl_status status = sli_journal_close(j->logprobs);
+  sl_status status = sli_journal_finish(j->logprobs, "logprobs", SL_OK);
   j->logprobs = NULL;
-  return status ? sl_fail(status, "--logprobs: %s", sl_detail()) : SL_OK;
+  return status;
 }

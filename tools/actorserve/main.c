@@ -67,16 +67,6 @@ static sl_status open_access(const char *path, sli_journal **out) {
   return status ? sl_fail(status, "--access-log: %s", sl_detail()) : SL_OK;
 }
 
-/* Closes the access log; the status is that of the server, or else of the log. */
-static sl_status close_access(sl_status status, sli_journal *access) {
-  char *detail = sli_strdup(status ? sl_detail() : "");
-  sl_status closed = sli_journal_close(access);
-  if (status) sl_fail(status, "%s", detail);
-  else if (closed) sl_fail(closed, "--access-log: %s", sl_detail());
-  free(detail);
-  return status ? status : closed;
-}
-
 static sl_status serve_with(const settings *s, served *m, const char *key, sli_journal *access) {
   const serve_options options = {.host = sl_arg_text(s->run, "host"),
                                  .port = (int)sl_arg_int(s->run, "port"),
@@ -111,7 +101,7 @@ static sl_status serve(const settings *s, served *m) {
   if (!status) status = access_key(s, &key);
   if (!status) status = serve_with(s, m, key, access);
   free(key);
-  return close_access(status, access);
+  return sli_journal_finish(access, "access-log", status);
 }
 
 /* Waits, in any process but the first. The first process handles requests and ends all

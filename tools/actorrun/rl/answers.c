@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json_text.h"
 #include "tools/actorrun/rl/answers.h"
 
 #include <cjson/cJSON.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/journal.h"
 
 struct answers_file {
@@ -154,7 +154,7 @@ void answers_step(answers_file *f, const rl_prompts *p, const sl_rollouts_report
 
 sl_status answers_close(answers_file *f) {
   if (!f) return SL_OK;
-  sl_status status = sli_journal_close(f->to);
+  sl_status status = sli_journal_finish(f->to, "answers", SL_OK);
   free(f);
-  return status ? sl_fail(status, "--answers: %s", sl_detail()) : SL_OK;
+  return status;
 }
