@@ -172,17 +172,10 @@ uint64_t sli_hash_samples(const void *bytes, size_t size) {
 }
 
 sl_status sli_file_fingerprint(const char *path, uint64_t *bytes, uint64_t *hash) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat info;
-  if (fd < 0 || fstat(fd, &info)) {
-    sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return SL_E_INPUT;
-  }
-  size_t size = S_ISREG(info.st_mode) ? (size_t)info.st_size : 0;
-  void *map = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-  close(fd);
-  if (map == MAP_FAILED) return sl_fail(SL_E_INPUT, "cannot map %s: %s", path, strerror(errno));
+  void *map;
+  size_t size;
+  sl_status status = sli_file_map(path, &map, &size);
+  if (status) return status;
   *bytes = size;
   *hash = sli_hash_samples(map, size);
   if (map) munmap(map, size);

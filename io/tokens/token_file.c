@@ -354,7 +354,6 @@ sl_status sli_token_file_check(const sli_token_file *f) {
 static sl_status map_file(int fd, sli_token_file *f) {
   struct stat info;
   if (fstat(fd, &info)) return sl_fail(SL_E_IO, "%s: %s", f->path, strerror(errno));
-  if (!S_ISREG(info.st_mode)) return sl_fail(SL_E_INPUT, "%s is not a regular file", f->path);
   if (!info.st_size) return sl_fail(SL_E_INPUT, "%s is empty", f->path);
   void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (bytes == MAP_FAILED)
@@ -368,8 +367,9 @@ static sl_status map_file(int fd, sli_token_file *f) {
 }
 
 static sl_status open_and_map(sli_token_file *f) {
-  int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return sl_fail(SL_E_INPUT, "%s: %s", f->path, strerror(errno));
+  int fd;
+  size_t bytes;
+  SLI_TRY(sli_file_open(f->path, &fd, &bytes));
   sl_status status = map_file(fd, f);
   close(fd);
   return status;
