@@ -851,27 +851,23 @@ static sl_status match(const config *c) {
   return unknown_type(c->path, name);
 }
 
-/* Replaces Infinity, which Python writes but JSON does not have, with a number that parses as
- * infinity. */
-static void name_infinity(char *text) {
-  static const char word[] = "Infinity", number[] = "1e999999";
+/* Returns the first occurrence of a word outside of strings, or NULL. */
+static char *find_word(char *text, const char *word) {
   bool quoted = false;
   for (char *c = text; *c; c++) {
     if (*c == '\\' && quoted && c[1]) c++;
     else if (*c == '"') quoted = !quoted;
-    else if (!quoted && !strncmp(c, word, strlen(word))) memcpy(c, number, strlen(number));
+    else if (!quoted && !strncmp(c, word, strlen(word))) return c;
   }
+  return NULL;
 }
 
-/* Returns whether a text that is no JSON has NaN outside of strings, as Python writes it. */
-static bool has_nan(const char *text) {
-  bool quoted = false;
-  for (; *text; text++) {
-    if (*text == '\\' && quoted && text[1]) text++;
-    else if (*text == '"') quoted = !quoted;
-    else if (!quoted && !strncmp(text, "NaN", 3)) return true;
-  }
-  return false;
+/* Replaces Infinity, which Python writes but JSON does not have, with a number that parses as
+ * infinity. */
+static void name_infinity(char *text) {
+  static const char word[] = "Infinity", number[] = "1e999999";
+  for (char *c = text; (c = find_word(c, word)); c += strlen(word))
+    memcpy(c, number, strlen(number));
 }
 
 /* Parses a file. `keep` keeps reals as they are written. */
@@ -881,7 +877,7 @@ static sl_status parse(const char *path, bool keep, cJSON **out) {
   if (status) return status;
   name_infinity(text);
   *out = cJSON_Parse(text);
-  bool nan = !*out && has_nan(text);
+  bool nan = !*out && find_word(text, "NaN"); /* written by Python, too */
   if (cJSON_IsObject(*out) && keep) config_keep_reals(*out, text);
   free(text);
   if (cJSON_IsObject(*out)) return SL_OK;
