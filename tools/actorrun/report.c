@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --report: the run as one JSON object. */
-#include "base/json_text.h"
 #include "tools/actorrun/actorrun.h"
 
 #include <cjson/cJSON.h>
@@ -11,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "actors/status/status.h"
+#include "base/json_text.h"
 #include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/atomic.h"

@@ -5,12 +5,12 @@
  *
  * Other programs can only slow a run down. The model therefore runs several times, and the fastest
  * time of each op counts. */
-#include "base/json_text.h"
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
 #include "io/atomic.h"

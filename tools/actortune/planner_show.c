@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Output of actortune plan: the best plans as a table, the cost of each dimension's second
  * choice, and each plan's command; and as JSON. */
-#include "base/json_text.h"
 #include "tools/actortune/planner_show.h"
 
 #include <cjson/cJSON.h>
@@ -9,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/atomic.h"
 #include "tools/actortune/actortune.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frontier as a table, as CSV and as JSON. */
-#include "base/json_text.h"
 #include "tools/actortune/actortune.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/atomic.h"
 
 /* ---- what a point changes ------------------------------------------------------------------ */

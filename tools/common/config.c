@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metadata fields as options of a model. */
-#include "base/json_text.h"
 #include "tools/common/config.h"
 
 #include <math.h>
@@ -10,6 +9,7 @@
 
 #include <sluice/ops.h>
 
+#include "base/json_text.h"
 #include "io/atomic.h"
 #include "models/models.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json_text.h"
 #include "tools/actorrun/ctl/status.h"
 
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "tools/actorrun/ctl/client.h"
 #include "tools/common/common.h"
 
