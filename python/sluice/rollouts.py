@@ -129,11 +129,10 @@ class Rollouts:
         for prompt in self.prompts:
             tokens = self._encode(model, prompt, stop)
             rows.append({"tokens": c.value(ffi.typeof("int32_t *"), tokens, self.keep), "count": len(tokens)})
-        self.batch, self.dropped = int(model.option("batch")), 0
-        batch, self.tokenizer, self.ends = int(model.option("batch")), model.tokenizer, set(stop)
+        self.batch, self.dropped, self.tokenizer, self.ends = int(model.option("batch")), 0, model.tokenizer, set(stop)
         devices = parallel.get("data", 1) * parallel.get("tensor", 1) * parallel.get("sequence", 1)
-        given = dict(self.settings, model=model.model, args=model.args, training=training, batch=batch,
-                     microbatches=microbatches, stages=parallel.get("stages", 1), devices=min(devices, batch), seed=seed,
+        given = dict(self.settings, model=model.model, args=model.args, training=training, batch=self.batch,
+                     microbatches=microbatches, stages=parallel.get("stages", 1), devices=min(devices, self.batch), seed=seed,
                      sequence=parallel.get("sequence", 1), exact=exact,
                      prompts=rows, nprompts=len(rows), stop=sorted(self.ends) or None, nstop=len(self.ends),
                      rewarded=c.weakly(self._rewarded))
