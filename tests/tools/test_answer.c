@@ -276,7 +276,7 @@ static void answers_are_taken_apart(void) {
   cJSON *json = cJSON_Parse(tools);
   sli_bounded memory = {0};
   answer_functions functions;
-  CHECK(answer_functions_read(json, &memory, &functions) && functions.count == 3, "tools");
+  CHECK(!answer_functions_read(json, &memory, &functions) && functions.count == 3, "tools");
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     const struct row *r = &rows[i];
     const answer_settings how = {.format = r->format ? answer_format_named(r->format) : NULL,
@@ -308,6 +308,82 @@ static void templates_show_their_format(void) {
   CHECK(answer_format_thinks("a<think>") && !answer_format_thinks("a"), "reasoning");
   char *names = answer_format_names();
   CHECK(strstr(names, "hermes, mistral"), "%s", names);
+  free(names);
+}
+
+/* ---- schemas --------------------------------------------------------------------------------- */
+
+/* Reads a function f with these parameters, which this frees. */
+static sl_status read_schema(char *parameters, sli_bounded *memory, answer_functions *out) {
+  char *text = sli_format("[{\"function\":{\"name\":\"f\",\"parameters\":%s}}]", parameters);
+  cJSON *json = cJSON_Parse(text);
+  CHECK(json, "%s", text);
+  sl_status status = answer_functions_read(json, memory, out);
+  cJSON_Delete(json);
+  free(text);
+  free(parameters);
+  return status;
+}
+
+/* Returns a text with numbered parts, each a number between two texts. */
+static char *numbered(const char *begin, const char *before, const char *after, int count,
+                      const char *end) {
+  char *text;
+  size_t bytes;
+  FILE *out = open_memstream(&text, &bytes);
+  fputs(begin, out);
+  for (int i = 0; i < count; i++) fprintf(out, "%s%s%d%s", i ? "," : "", before, i, after);
+  fputs(end, out);
+  fclose(out);
+  return text;
+}
+
+/* Calls f with a value of a parameter, and compares its JSON. */
+static void takes(char *parameters, const char *name, const char *value, const char *want) {
+  sli_bounded memory = {0};
+  answer_functions functions;
+  CHECK(!read_schema(parameters, &memory, &functions), "%s", sl_detail());
+  const answer_settings how = {.format = answer_format_named("qwen3-coder"),
+                               .functions = &functions};
+  char *text = sli_format(
+      "<tool_call>\n<function=f>\n<parameter=%s>\n%s\n</parameter>\n</function>\n</tool_call>",
+      name, value);
+  char *all = sli_format("~~0:f {\"%s\": %s}", name, want);
+  check_cuts(&how, text, all);
+  sli_bounded_fini(&memory);
+  free(text);
+  free(all);
+}
+
+/* Parameters of many joined schemas are all known, and strings count that any part lists. */
+static void schemas_are_followed(void) {
+  static const char listed[] =
+      "{\"properties\":{\"a\":{\"anyOf\":[{\"enum\":[\"5\"]},{\"type\":\"integer\"}]}}}";
+  takes(sli_strdup(listed), "a", "5", "\"5\"");
+  takes(sli_strdup(listed), "a", "6", "6");
+  for (int i = 0; i < 60; i += 59) {
+    char name[8];
+    snprintf(name, sizeof name, "p%d", i);
+    takes(numbered("{\"allOf\":[", "{\"properties\":{\"p", "\":{\"type\":\"string\"}}}", 60, "]}"),
+          name, "7", "\"7\"");
+  }
+}
+
+/* References among many names are refused before they take long. */
+static void long_schemas_are_refused(void) {
+  sli_bounded memory = {0};
+  answer_functions functions;
+  char *uses = numbered("{\"properties\":{", "\"p", "\":{\"$ref\":\"#/$defs/last\"}", 2000, "}");
+  char *names =
+      numbered(",\"$defs\":{", "\"d", "\":{}", 30000, ",\"last\":{\"type\":\"string\"}}}");
+  double begin = thread_seconds();
+  sl_status status = read_schema(sli_format("%s%s", uses, names), &memory, &functions);
+  double seconds = thread_seconds() - begin;
+  CHECK(status == SL_E_USAGE && strstr(sl_detail(), "tools: the parameters take more than"), "%s",
+        sl_detail());
+  CHECK(TEST_SANITIZED || seconds < 1, "%g s", seconds);
+  sli_bounded_fini(&memory);
+  free(uses);
   free(names);
 }
 
@@ -438,11 +514,13 @@ static void long_answers_take_no_longer(void) {
 int main(int argc, char **argv) {
   RUN(answers_are_taken_apart);
   RUN(templates_show_their_format);
+  RUN(schemas_are_followed);
+  RUN(long_schemas_are_refused);
   RUN(long_answers_take_no_longer);
   cJSON *json = cJSON_Parse(tools);
   sli_bounded memory = {0};
   answer_functions functions;
-  CHECK(answer_functions_read(json, &memory, &functions), "tools");
+  CHECK(!answer_functions_read(json, &memory, &functions), "tools");
   seeds s = seeds_of(argc, argv, 1, TEST_SANITIZED ? 500 : 2000);
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     rng d = {.key = seed};

@@ -77,8 +77,7 @@ static sl_status note_answers(request *r, const char *text) {
   while (end && strchr(" \n", text[end - 1])) end--;
   r->within = v->thinks && end >= mark && !memcmp(text + end - mark, ANSWER_THINK, mark);
   r->calls = v->answers && (tools || v->answers->always);
-  if (!tools || answer_functions_read(tools, &r->lasting, &r->functions)) return SL_OK;
-  return sl_fail(SL_E_MEMORY, "there is no memory for the tools");
+  return tools ? answer_functions_read(tools, &r->lasting, &r->functions) : SL_OK;
 }
 
 /* Renders the chat template. A chat that is too long is refused first, because rendering takes many

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/actorserve/answer/functions.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +18,30 @@ static const char *copy(sli_bounded *memory, const char *text) {
 
 /* ---- schemas --------------------------------------------------------------------------------- */
 
-/* Reads the schemas of one function. */
-enum { MOST_STEPS = 1 << 14, STEPS_OF_ONE = 256, MOST_DEPTH = 64 };
+enum { MOST_COMPARED = 1 << 22, MOST_STEPS = 1 << 14, STEPS_OF_ONE = 256, MOST_DEPTH = 64 };
+
+/* Reads the schemas of all functions. Schemas can refer to each other in a circle, and a reference
+ * is looked up among any number of names. */
 typedef struct schema_reader {
-  const cJSON *root; /* references are relative to it */
-  int steps, depth;  /* steps left, and depth: schemas can refer to each other in a circle */
+  int64_t compared;   /* members compared so far */
+  const cJSON *root;  /* schema of the function; references are relative to it */
+  int steps, depth;   /* steps left for the function or the parameter, and depth */
+  const char **words; /* [nwords] strings of enums and constants; NULL: they are only counted */
+  int nwords;
 } schema_reader;
+
+/* Counts the members of an object or array before they are compared. */
+static bool compare(schema_reader *r, const cJSON *with) {
+  r->compared += 1 + cJSON_GetArraySize(with);
+  return r->compared <= MOST_COMPARED;
+}
+
+/* Begins to read a schema, unless it lies too deep or takes too long. */
+static bool enter(schema_reader *r, const cJSON *schema) {
+  if (r->steps-- <= 0 || r->depth == MOST_DEPTH || !compare(r, schema)) return false;
+  r->depth++;
+  return true;
+}
 
 static const struct {
   const char *name;
@@ -43,13 +62,13 @@ static unsigned kinds_named(const cJSON *name) {
 
 static unsigned kind_of(const cJSON *value) {
   return cJSON_IsString(value) ? ANSWER_IS_TEXT
-         : cJSON_IsNumber(value) && value->valuedouble == (double)(long long)value->valuedouble
-             ? ANSWER_IS_INTEGER
-         : cJSON_IsNumber(value) ? ANSWER_IS_FRACTION
-         : cJSON_IsBool(value)   ? ANSWER_IS_TRUTH
-         : cJSON_IsNull(value)   ? ANSWER_IS_NULL
-         : cJSON_IsArray(value)  ? ANSWER_IS_LIST
-                                 : ANSWER_IS_OBJECT;
+         : cJSON_IsNumber(value)
+             ? (floor(value->valuedouble) == value->valuedouble ? ANSWER_IS_INTEGER
+                                                                : ANSWER_IS_FRACTION)
+         : cJSON_IsBool(value)  ? ANSWER_IS_TRUTH
+         : cJSON_IsNull(value)  ? ANSWER_IS_NULL
+         : cJSON_IsArray(value) ? ANSWER_IS_LIST
+                                : ANSWER_IS_OBJECT;
 }
 
 /* Copies one part of a JSON pointer, in which ~1 is a slash and ~0 a tilde. */
@@ -63,45 +82,61 @@ static char *pointer_part(const char *at, size_t bytes) {
 }
 
 /* Returns the target of a reference within the schema, or NULL. */
-static const cJSON *target(const schema_reader *r, const char *reference) {
+static const cJSON *target(schema_reader *r, const char *reference) {
   const cJSON *at = *reference == '#' ? r->root : NULL;
-  for (const char *rest = reference + 1; at && *rest == '/';) {
+  for (const char *rest = reference + 1; at && *rest == '/' && compare(r, at);) {
     size_t bytes = strcspn(++rest, "/");
     char *part = pointer_part(rest, bytes);
     at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(part)) : member(at, part);
     free(part);
     rest += bytes;
   }
-  return at;
+  return r->compared <= MOST_COMPARED ? at : NULL;
 }
 
 /* Returns the schema that a schema refers to, or NULL. */
-static const cJSON *referred(const schema_reader *r, const cJSON *schema) {
+static const cJSON *referred(schema_reader *r, const cJSON *schema) {
   const cJSON *reference = member(schema, "$ref");
   return cJSON_IsString(reference) ? target(r, reference->valuestring) : NULL;
+}
+
+/* Returns the kind of a value that a schema lists, and notes it if it is a string. */
+static unsigned listed(schema_reader *r, const cJSON *value) {
+  if (!value) return 0;
+  if (cJSON_IsString(value) && r->words) r->words[r->nwords] = value->valuestring;
+  r->nwords += cJSON_IsString(value);
+  return kind_of(value);
+}
+
+static unsigned kinds_of(schema_reader *r, const cJSON *schema);
+
+/* Returns the kinds that one of several schemas accepts. */
+static unsigned kinds_of_any(schema_reader *r, const cJSON *schemas) {
+  const cJSON *each;
+  unsigned some = 0;
+  cJSON_ArrayForEach(each, schemas) some |= kinds_of(r, each);
+  return some;
 }
 
 /* Returns the kinds of values that a schema accepts. Keywords that do not restrict the kind are
  * skipped. */
 static unsigned kinds_of(schema_reader *r, const cJSON *schema) {
-  static const char *const choices[] = {"anyOf", "oneOf"};
+  if (cJSON_IsFalse(schema) || !enter(r, schema)) return ANSWER_IS_ANY;
   const cJSON *type = member(schema, "type"), *other = referred(r, schema), *each;
-  const cJSON *constant = member(schema, "const"), *values = member(schema, "enum");
-  unsigned kinds = ANSWER_IS_ANY, some = kinds_named(type);
-  if (cJSON_IsFalse(schema) || r->steps-- <= 0 || r->depth == MOST_DEPTH) return ANSWER_IS_ANY;
-  r->depth++;
-  cJSON_ArrayForEach(each, type) some |= kinds_named(each);
-  if (some) kinds &= cJSON_IsTrue(member(schema, "nullable")) ? some | ANSWER_IS_NULL : some;
-  if (constant) kinds &= kind_of(constant);
-  some = 0;
-  cJSON_ArrayForEach(each, values) some |= kind_of(each);
-  if (some) kinds &= some;
-  if (other) kinds &= kinds_of(r, other);
-  for (size_t i = 0; i < SLI_COUNT(choices); i++) {
-    some = 0;
-    cJSON_ArrayForEach(each, member(schema, choices[i])) some |= kinds_of(r, each);
-    if (some) kinds &= some;
-  }
+  const cJSON *values = member(schema, "enum");
+  unsigned named = kinds_named(type), list = 0;
+  cJSON_ArrayForEach(each, type) named |= kinds_named(each);
+  if (named && cJSON_IsTrue(member(schema, "nullable"))) named |= ANSWER_IS_NULL;
+  if (compare(r, values)) cJSON_ArrayForEach(each, values) list |= listed(r, each);
+  const unsigned given[] = {named,
+                            list,
+                            listed(r, member(schema, "const")),
+                            other ? kinds_of(r, other) : 0,
+                            kinds_of_any(r, member(schema, "anyOf")),
+                            kinds_of_any(r, member(schema, "oneOf"))};
+  unsigned kinds = ANSWER_IS_ANY;
+  for (size_t i = 0; i < SLI_COUNT(given); i++)
+    if (given[i]) kinds &= given[i];
   cJSON_ArrayForEach(each, member(schema, "allOf")) kinds &= kinds_of(r, each);
   r->depth--;
   return kinds;
@@ -109,77 +144,93 @@ static unsigned kinds_of(schema_reader *r, const cJSON *schema) {
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Notes the strings of an enum that has other values too. */
-static bool read_words(const schema_reader *r, const cJSON *schema, sli_bounded *memory,
+/* Keeps the strings that a schema lists, if it takes other values too. */
+static bool keep_words(schema_reader *r, const cJSON *schema, sli_bounded *memory,
                        answer_parameter *out) {
-  const cJSON *other = referred(r, schema), *each;
-  const cJSON *values = member(other ? other : schema, "enum");
-  int count = cJSON_GetArraySize(values);
+  int count = r->nwords;
   if (!count || !(out->takes & ANSWER_IS_TEXT) || out->takes == ANSWER_IS_TEXT) return true;
-  out->words = sli_bounded_alloc(memory, (size_t)count * sizeof *out->words);
+  r->words = out->words = sli_bounded_alloc(memory, (size_t)count * sizeof *out->words);
   if (!out->words) return false;
-  cJSON_ArrayForEach(each, values) {
-    if (!cJSON_IsString(each)) continue;
-    if (!(out->words[out->nwords++] = copy(memory, each->valuestring))) return false;
-  }
+  r->steps = STEPS_OF_ONE, r->nwords = 0;
+  kinds_of(r, schema);
+  for (; out->nwords < r->nwords; out->nwords++)
+    if (!(out->words[out->nwords] = copy(memory, out->words[out->nwords]))) return false;
   return true;
 }
 
-static bool add_parameter(const schema_reader *r, const char *name, const cJSON *schema,
+static bool add_parameter(schema_reader *r, const char *name, const cJSON *schema,
                           sli_bounded *memory, answer_function *out) {
   answer_parameter *p = &out->parameters[out->count++];
-  schema_reader own = {r->root, STEPS_OF_ONE, 0};
+  schema_reader own = {.compared = r->compared, .root = r->root, .steps = STEPS_OF_ONE};
   p->takes = kinds_of(&own, schema);
-  if (name && !(p->name = copy(memory, name))) return false;
-  return read_words(&own, schema, memory, p);
+  bool good = (!name || (p->name = copy(memory, name))) && keep_words(&own, schema, memory, p);
+  r->compared = own.compared;
+  return good;
+}
+
+static bool walk(schema_reader *r, const cJSON *schema, sli_bounded *memory, answer_function *out,
+                 int *count);
+
+/* Walks the parts of a schema that are joined: a reference, and alternatives. */
+static bool walk_parts(schema_reader *r, const cJSON *schema, sli_bounded *memory,
+                       answer_function *out, int *count) {
+  static const char *const parts[] = {"allOf", "anyOf", "oneOf"};
+  const cJSON *other = referred(r, schema), *each;
+  bool good = !other || walk(r, other, memory, out, count);
+  for (size_t i = 0; i < SLI_COUNT(parts); i++)
+    cJSON_ArrayForEach(each, member(schema, parts[i])) good =
+        good && walk(r, each, memory, out, count);
+  return good;
 }
 
 /* Counts the parameters of a schema, or adds them if there is memory. A schema may have them
  * through a reference, and in parts that are joined. */
 static bool walk(schema_reader *r, const cJSON *schema, sli_bounded *memory, answer_function *out,
                  int *count) {
-  static const char *const parts[] = {"allOf", "anyOf", "oneOf"};
+  if (!enter(r, schema)) return true;
   const cJSON *others = member(schema, "additionalProperties"), *each;
-  const cJSON *other = referred(r, schema);
-  if (r->steps-- <= 0 || r->depth == MOST_DEPTH) return true;
-  r->depth++;
   cJSON_ArrayForEach(each, member(schema, "properties")) {
     if (r->steps-- <= 0) break;
     if (memory && !add_parameter(r, each->string, each, memory, out)) return false;
     if (count) ++*count;
   }
-  if (other && !walk(r, other, memory, out, count)) return false;
-  for (size_t i = 0; i < SLI_COUNT(parts); i++)
-    cJSON_ArrayForEach(
-        each, member(schema, parts[i])) if (!walk(r, each, memory, out, count)) return false;
+  if (!walk_parts(r, schema, memory, out, count)) return false;
+  r->depth--;
   if (!cJSON_IsObject(others)) return true;
   if (count) ++*count;
   return !memory || add_parameter(r, NULL, others, memory, out);
 }
 
-static bool read_parameters(const cJSON *schema, sli_bounded *memory, answer_function *out) {
+static bool read_parameters(schema_reader *r, const cJSON *schema, sli_bounded *memory,
+                            answer_function *out) {
   int count = 0;
-  schema_reader r = {schema, MOST_STEPS, 0};
   if (!cJSON_IsObject(schema)) return true;
-  walk(&r, schema, NULL, NULL, &count);
+  r->root = schema;
+  r->steps = MOST_STEPS, r->depth = 0;
+  walk(r, schema, NULL, NULL, &count);
   out->parameters = sli_bounded_alloc(memory, ((size_t)count + 1) * sizeof *out->parameters);
-  if (!out->parameters) return false;
-  r.steps = MOST_STEPS;
-  return walk(&r, schema, memory, out, NULL);
+  r->steps = MOST_STEPS;
+  return out->parameters && walk(r, schema, memory, out, NULL);
 }
 
-bool answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_functions *out) {
+static bool read_function(schema_reader *r, const cJSON *function, sli_bounded *memory,
+                          answer_function *out) {
+  out->name = copy(memory, member(function, "name")->valuestring);
+  return out->name && read_parameters(r, member(function, "parameters"), memory, out);
+}
+
+sl_status answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_functions *out) {
   const cJSON *each;
+  schema_reader r = {0};
   *out = (answer_functions){0};
   out->of = sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(tools) + 1) * sizeof *out->of);
-  if (!out->of) return false;
-  cJSON_ArrayForEach(each, tools) {
-    const cJSON *function = member(each, "function");
-    answer_function *f = &out->of[out->count++];
-    f->name = copy(memory, member(function, "name")->valuestring);
-    if (!f->name || !read_parameters(member(function, "parameters"), memory, f)) return false;
-  }
-  return true;
+  bool good = out->of;
+  cJSON_ArrayForEach(each, tools) good =
+      good && read_function(&r, member(each, "function"), memory, &out->of[out->count++]);
+  if (r.compared > MOST_COMPARED)
+    return sl_fail(SL_E_USAGE, "tools: the parameters take more than %d comparisons to read",
+                   MOST_COMPARED);
+  return good ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for the tools");
 }
 
 /* ---- lookup ---------------------------------------------------------------------------------- */

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <sluice/status.h>
+
 #include "base/allowance.h"
 
 /* Kinds of JSON values. */
@@ -40,8 +42,8 @@ typedef struct answer_functions {
 } answer_functions;
 
 /* Lists the functions of `tools`, OpenAI's array, already checked. All data is allocated from
- * `memory`. Returns false if that does not suffice. */
-bool answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_functions *out);
+ * `memory`; SL_E_MEMORY if that does not suffice. SL_E_USAGE: the schemas take too long to read. */
+sl_status answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_functions *out);
 /* Finds a function by name. Returns NULL if it is not offered. `all` may be NULL. */
 const answer_function *answer_functions_find(const answer_functions *all, const char *name,
                                              size_t bytes);
