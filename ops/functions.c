@@ -110,7 +110,7 @@ static sl_status too_large(int64_t element, int64_t v) {
 
 static sl_status whole_check(const sl_call *call) {
   if (call->attrs->window != SLI_WHOLE_CHECKED) return SL_OK;
-  sli_whole_pairs p = sli_whole_pairs_of(call);
+  sli_whole_pairs p = sli_whole_pairs_make(call);
   for (int64_t e = 0; e < p.space.total; e++) {
     int64_t v = sli_whole_pair(&p, e);
     if (v != (int32_t)v) return too_large(e, v);
@@ -120,7 +120,7 @@ static sl_status whole_check(const sl_call *call) {
 
 static sl_status whole_reduce_check(const sl_call *call) {
   if (call->attrs->window != SLI_WHOLE_CHECKED) return SL_OK;
-  sli_whole_lines l = sli_whole_lines_of(call);
+  sli_whole_lines l = sli_whole_lines_make(call);
   for (int64_t e = 0; e < l.space.total; e++) {
     int64_t v = sli_whole_line(&l, e);
     if (v != (int32_t)v) return too_large(e, v);

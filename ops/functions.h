@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions listed in functions.def, by number, and what their expressions call, for CPU and CUDA.
- */
+ *
+ * unary.def and binary.def have the functions of models: each is an op with a name, computed in f32
+ * by vectors, in pieces and parts of sums. Its expressions call only what vectors, floats and
+ * doubles share, so they can neither branch nor use most of <math.h>. functions.def has the
+ * functions of imported modules, which must have the values of a library at every edge: they are
+ * computed one by one in doubles, with branches, and share one op. A function goes to unary.def or
+ * binary.def if a model's speed depends on it and its edges follow from its formula; otherwise to
+ * functions.def. */
 #ifndef SLUICE_FUNCTIONS_H
 #define SLUICE_FUNCTIONS_H
 
@@ -17,43 +24,32 @@
 /* attrs.count of `function`, `function2` and `whole`. */
 enum {
 #define FUNCTION(name, ...) SLI_FUNCTION_##name,
-#define FUNCTION2(name, ...)
-#define WHOLE(name, ...)
 #include "ops/functions.def"
   SLI_FUNCTIONS
 };
-#undef FUNCTION
-#undef FUNCTION2
 enum {
-#define FUNCTION(name, ...)
 #define FUNCTION2(name, ...) SLI_FUNCTION2_##name,
 #include "ops/functions.def"
   SLI_FUNCTIONS2
 };
-#undef FUNCTION2
-#undef WHOLE
 enum {
-#define FUNCTION2(name, ...)
 #define WHOLE(name, ...) SLI_WHOLE_##name,
 #include "ops/functions.def"
   SLI_WHOLES
 };
-#undef FUNCTION
-#undef FUNCTION2
-#undef WHOLE
 
 /* attrs.count of `cast`: numbers that end the run. */
 enum {
   SLI_CAST_ANY,
-  SLI_CAST_EXACT, /* those beyond 2^24, in either direction */
-  SLI_CAST_FITS   /* those that are no integer of 32 bits */
+  SLI_CAST_EXACT, /* beyond 2^24, in either direction */
+  SLI_CAST_FITS   /* no integer of 32 bits */
 };
 
 /* Range of the results of `whole` and `whole_reduce`, attrs.window. */
 typedef enum sli_whole_range {
-  SLI_WHOLE_CHECKED, /* those of int64, which must fit 32 bits */
-  SLI_WHOLE_BOOL,
-  SLI_WHOLE_U8, /* others wrap around */
+  SLI_WHOLE_CHECKED, /* int64, but must fit 32 bits */
+  SLI_WHOLE_BOOL,    /* 1 unless 0 */
+  SLI_WHOLE_U8,      /* wraps around, as the next ones do */
   SLI_WHOLE_I8,
   SLI_WHOLE_I16,
   SLI_WHOLE_I32,
@@ -111,6 +107,16 @@ SLI_FUNCTION double sli_rounded_sigmoid(double v) {
 /* Returns -(t log x + (1 - t) log(1 - x)); the logarithms are at least -100. */
 SLI_FUNCTION double sli_binary_entropy(double x, double t) {
   return (t - 1) * fmax(log1p(-x), -100.0) - t * fmax(log(x), -100.0);
+}
+
+/* Applies function `number` to integers. */
+#define WHOLE(name, y) \
+  case SLI_WHOLE_##name: return y;
+SLI_FUNCTION int64_t sli_whole_apply(int64_t number, int64_t a, int64_t b) {
+  switch (number) {
+#include "ops/functions.def"
+  }
+  return 0;
 }
 
 #endif

@@ -7,21 +7,6 @@
 #include "ops/reduce.h"
 #include "ops/space.h"
 
-static inline int64_t sli_whole_of(int64_t function, int64_t a, int64_t b) {
-  switch (function) {
-#define FUNCTION(name, ...)
-#define FUNCTION2(name, ...)
-#define WHOLE(name, y)   \
-  case SLI_WHOLE_##name: \
-    return y;
-#include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
-#undef WHOLE
-  default: return 0;
-  }
-}
-
 /* Returns the offset of an array at element `number` of dims [from, to). */
 static inline int64_t sli_space_offset(const sli_space *s, int array, int from, int to,
                                        int64_t number) {
@@ -38,7 +23,7 @@ typedef struct sli_whole_pairs {
   int64_t function;
 } sli_whole_pairs;
 
-static inline sli_whole_pairs sli_whole_pairs_of(const sl_call *call) {
+static inline sli_whole_pairs sli_whole_pairs_make(const sl_call *call) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], &call->in_type[1], NULL,
                                             &call->out_type[0]};
   sli_whole_pairs p = {sli_space_make(&call->out_type[0], types), (const int32_t *)call->in[0],
@@ -47,8 +32,8 @@ static inline sli_whole_pairs sli_whole_pairs_of(const sl_call *call) {
 }
 
 static inline int64_t sli_whole_pair(const sli_whole_pairs *p, int64_t e) {
-  return sli_whole_of(p->function, p->a[sli_space_offset(&p->space, 0, 0, p->space.ndim, e)],
-                      p->b[sli_space_offset(&p->space, 1, 0, p->space.ndim, e)]);
+  return sli_whole_apply(p->function, p->a[sli_space_offset(&p->space, 0, 0, p->space.ndim, e)],
+                         p->b[sli_space_offset(&p->space, 1, 0, p->space.ndim, e)]);
 }
 
 /* An array that is combined along dims. */
@@ -58,7 +43,7 @@ typedef struct sli_whole_lines {
   int64_t function;
 } sli_whole_lines;
 
-static inline sli_whole_lines sli_whole_lines_of(const sl_call *call) {
+static inline sli_whole_lines sli_whole_lines_make(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   sl_type out = sli_reduced(x, sli_reduce_axes(call->attrs, x), true);
   const sl_type *types[SLI_SPACE_ARRAYS] = {x, NULL, NULL, &out};
@@ -75,7 +60,7 @@ static inline int64_t sli_whole_line(const sli_whole_lines *l, int64_t e) {
     if (y > INT64_C(1) << 31 || y < -(INT64_C(1) << 31)) {
       if (l->function == SLI_WHOLE_mul) return y;
     }
-    y = sli_whole_of(l->function, y, from[sli_space_offset(s, 0, s->kept, s->ndim, k)]);
+    y = sli_whole_apply(l->function, y, from[sli_space_offset(s, 0, s->kept, s->ndim, k)]);
   }
   return y;
 }

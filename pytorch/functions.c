@@ -44,19 +44,11 @@ sl_tensor *sli_pt_function2(sli_import *m, int function, sl_tensor *a, sl_tensor
 /* Functions that have the name of their call. */
 static const char *const names[] = {
 #define FUNCTION(name, ...) #name,
-#define FUNCTION2(name, ...)
-#define WHOLE(name, ...)
 #include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
 };
 static const char *const names2[] = {
-#define FUNCTION(name, ...)
 #define FUNCTION2(name, ...) #name,
 #include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
-#undef WHOLE
 };
 
 static int find_name(const char *const *list, int count, const sli_pt_node *n) {

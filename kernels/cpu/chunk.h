@@ -333,6 +333,11 @@ static inline int64_t sli_fold_block(const sli_space *s) {
   return block > 16 ? block : 16;
 }
 
+/* Runs a fold, whose block it chooses. */
+void sli_fold_run(const sl_call *call, sli_fold *f);
+/* Computes output o of a call whose arrays broadcast together. */
+void sli_fold_output(const sl_call *call, int o, sli_row_fn *fn);
+
 /* Lines of n numbers with stride `inner`; a chunk has `block` outer positions. */
 typedef struct sli_softmax {
   int64_t outer, n, inner, block;

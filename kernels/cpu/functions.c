@@ -17,16 +17,11 @@ typedef double function_fn(double v, double d, double c, double u);
     return expression;                                         \
   }
 #define FUNCTION(name, y, da) NUMBER(name##_y, y) NUMBER(name##_da, da)
-#define FUNCTION2(name, ...)
-#define WHOLE(name, ...)
 #include "ops/functions.def"
-#undef FUNCTION
 
 static function_fn *const functions[SLI_FUNCTIONS][2] = {
 #define FUNCTION(name, ...) {name##_y, name##_da},
 #include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
 };
 
 static void function_chunk(void *arg, int i) {
@@ -62,48 +57,30 @@ static void function_cpu(const sl_call *call) {
       y[i] = (float)(expression);                                                            \
     }                                                                                        \
   }
-#define FUNCTION(name, ...)
 #define FUNCTION2(name, y, da, db) \
   ROW(name##_2_y, y)               \
   ROW_B(name##_2_da, da)           \
   ROW_B(name##_2_db, db)
 #include "ops/functions.def"
-#undef FUNCTION2
 
 static sli_row_fn *const functions2[SLI_FUNCTIONS2][3] = {
 #define FUNCTION2(name, ...) {name##_2_y, name##_2_da, name##_2_db},
 #include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
-#undef WHOLE
 };
 
-/* Runs a function for output o, summed over the dims in which it is repeated. */
-static void function2_run(const sl_call *call, int o, sli_row_fn *fn) {
-  const sl_type *types[SLI_SPACE_ARRAYS] = {[SLI_SPACE_OUT] = &call->out_type[o]};
-  sli_fold f = {.fn = fn, .out = call->out[o], .add = sli_accumulates(call, o), .factor = 1};
-  sl_type whole;
-  if (!f.out) return;
-  for (int i = 0; i < call->nin; i++) types[i] = &call->in_type[i], f.in[i] = call->in[i];
-  (void)sli_broadcast(call->nin, call->in_type, &whole);
-  f.space = sli_space_make(&whole, types);
-  f.block = sli_fold_block(&f.space);
-  sl_team_for(call->team, sli_chunk_count(f.space.total, f.block), sli_cpu()->fold, &f);
-}
-
 static void function2_cpu(const sl_call *call) {
-  function2_run(call, 0, functions2[call->attrs->count][0]);
+  sli_fold_output(call, 0, functions2[call->attrs->count][0]);
 }
 
 static void function2_b_cpu(const sl_call *call) {
-  for (int o = 0; o < 2; o++) function2_run(call, o, functions2[call->attrs->count][1 + o]);
+  for (int o = 0; o < 2; o++) sli_fold_output(call, o, functions2[call->attrs->count][1 + o]);
 }
 
 /* ---- of integers ------------------------------------------------------------------------ */
 
 static void whole_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  sli_whole_pairs p = sli_whole_pairs_of(call);
+  sli_whole_pairs p = sli_whole_pairs_make(call);
   int32_t *y = call->out[0];
   sli_range r = sli_elements(&call->out_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++)
@@ -116,7 +93,7 @@ static void whole_cpu(const sl_call *call) {
 
 static void whole_reduce_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  sli_whole_lines l = sli_whole_lines_of(call);
+  sli_whole_lines l = sli_whole_lines_make(call);
   int32_t *y = call->out[0];
   sli_range r = sli_elements(&call->out_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++)

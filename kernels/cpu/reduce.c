@@ -23,8 +23,7 @@ static void fold_first(const sl_call *call, const sl_type *whole, const sl_type 
                 .out = call->out[0],
                 .add = sli_accumulates(call, 0),
                 .factor = factor};
-  f.block = sli_fold_block(&f.space);
-  sl_team_for(call->team, sli_chunk_count(f.space.total, f.block), sli_cpu()->fold, &f);
+  sli_fold_run(call, &f);
 }
 
 static size_t total_scratch(const sl_call *call, int threads) {

@@ -27,28 +27,9 @@ FUNCTION(where_y, a != zero ? b : d)
 FUNCTION(where_da, a != zero ? d : zero)
 FUNCTION(where_db, a != zero ? zero : d)
 
-/* Computes output o from all inputs. */
-template <typename F, typename V> void run_fold(const sl_call *call, int o, void *stream) {
-  const sl_type *types[SLI_SPACE_ARRAYS] = {0};
-  fold_args g = {};
-  sl_type whole;
-  types[SLI_SPACE_OUT] = &call->out_type[o];
-  for (int i = 0; i < call->nin; i++) {
-    types[i] = &call->in_type[i];
-    g.in[i] = operand_of(call, i);
-  }
-  (void)sli_broadcast(call->nin, call->in_type, &whole);
-  g.space = sli_space_make(&whole, types);
-  g.out = call->out[o];
-  g.dtype = call->out_type[o].dtype;
-  g.add = accumulates(call, o);
-  g.factor = 1;
-  fold<F, V>(stream, g);
-}
-
 template <typename F> void run_any(const sl_call *call, int o, void *stream) {
-  if (call->in_type[0].dtype == SL_F64) run_fold<F, double>(call, o, stream);
-  else run_fold<F, float>(call, o, stream);
+  if (call->in_type[0].dtype == SL_F64) fold_output<F, double>(call, o, stream);
+  else fold_output<F, float>(call, o, stream);
 }
 
 /* Computes a gradient from the condition and dy. */
@@ -76,12 +57,12 @@ template <typename F> void run_where(const sl_call *call, int o, void *stream) {
   }
 #define COMPARE(name, y)                                    \
   void sli_cuda_##name(const sl_call *call, void *stream) { \
-    run_fold<name##_y, double>(call, 0, stream);            \
+    fold_output<name##_y, double>(call, 0, stream);         \
   }
 #include "ops/binary.def"
 
 void sli_cuda_where(const sl_call *call, void *stream) {
-  run_fold<where_y, float>(call, 0, stream);
+  fold_output<where_y, float>(call, 0, stream);
 }
 
 void sli_cuda_where_b(const sl_call *call, void *stream) {

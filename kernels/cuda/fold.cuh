@@ -100,6 +100,25 @@ inline operand operand_of(const sl_call *call, int i) {
   return operand{call->in[i], call->in_type[i].dtype};
 }
 
+/* Computes output o from all inputs. */
+template <typename F, typename V> void fold_output(const sl_call *call, int o, void *stream) {
+  const sl_type *types[SLI_SPACE_ARRAYS] = {0};
+  fold_args g = {};
+  sl_type whole;
+  types[SLI_SPACE_OUT] = &call->out_type[o];
+  for (int i = 0; i < call->nin; i++) {
+    types[i] = &call->in_type[i];
+    g.in[i] = operand_of(call, i);
+  }
+  (void)sli_broadcast(call->nin, call->in_type, &whole);
+  g.space = sli_space_make(&whole, types);
+  g.out = call->out[o];
+  g.dtype = call->out_type[o].dtype;
+  g.add = accumulates(call, o);
+  g.factor = 1;
+  fold<F, V>(stream, g);
+}
+
 } // namespace sli
 
 #endif

@@ -18,11 +18,7 @@ using namespace sli;
     }                                                                            \
   };
 #define FUNCTION(name, y, da) NUMBER(name##_y, y) NUMBER(name##_da, da)
-#define FUNCTION2(name, ...)
-#define WHOLE(name, ...)
 #include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
 
 template <typename F, int IN> struct unary : functor<IN, 1> {
   float c, u;
@@ -47,47 +43,10 @@ template <typename F, int IN> void run_unary(const sl_call *call, void *stream) 
       return expression;                                                 \
     }                                                                    \
   };
-#define FUNCTION(name, ...)
 #define FUNCTION2(name, y, da, db) PAIR(name##_2_y, y) PAIR(name##_2_da, da) PAIR(name##_2_db, db)
 #include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
-
-template <typename F> void run_pair(const sl_call *call, int o, void *stream) {
-  const sl_type *types[SLI_SPACE_ARRAYS] = {0};
-  fold_args g = {};
-  sl_type whole;
-  types[SLI_SPACE_OUT] = &call->out_type[o];
-  for (int i = 0; i < call->nin; i++) {
-    types[i] = &call->in_type[i];
-    g.in[i] = operand_of(call, i);
-  }
-  (void)sli_broadcast(call->nin, call->in_type, &whole);
-  g.space = sli_space_make(&whole, types);
-  g.out = call->out[o];
-  g.dtype = call->out_type[o].dtype;
-  g.add = accumulates(call, o);
-  g.factor = 1;
-  fold<F, double>(stream, g);
-}
 
 /* ---- of integers ------------------------------------------------------------------------ */
-
-#undef WHOLE
-__device__ inline int64_t whole_of(int64_t function, int64_t a, int64_t b) {
-  switch (function) {
-#define FUNCTION(name, ...)
-#define FUNCTION2(name, ...)
-#define WHOLE(name, y)   \
-  case SLI_WHOLE_##name: \
-    return y;
-#include "ops/functions.def"
-#undef FUNCTION
-#undef FUNCTION2
-#undef WHOLE
-  default: return 0;
-  }
-}
 
 /* One thread per element of the output. `a` and `b` are the same array in a reduction. */
 __global__ void whole(sli_space s, const int32_t *a, const int32_t *b, int32_t *y, int64_t function,
@@ -97,11 +56,11 @@ __global__ void whole(sli_space s, const int32_t *a, const int32_t *b, int32_t *
   int64_t at[SLI_SPACE_INPUTS] = {0, 0, 0};
   move(s, 0, s.kept, e, at);
   int64_t v = a[at[0]];
-  if (!reduces) v = whole_of(function, v, b[at[1]]);
+  if (!reduces) v = sli_whole_apply(function, v, b[at[1]]);
   for (int64_t k = 1; reduces && k < s.summed; k++) {
     int64_t to[SLI_SPACE_INPUTS] = {at[0], at[1], at[2]};
     move(s, s.kept, s.ndim, k, to);
-    v = whole_of(function, v, a[to[0]]);
+    v = sli_whole_apply(function, v, a[to[0]]);
   }
   y[e] = (int32_t)sli_whole_wrap(range, v);
 }
@@ -117,16 +76,12 @@ void run_whole(const sl_call *call, const sl_type *like, const sl_type *out, voi
 
 } // namespace
 
-#define FUNCTION2(name, ...)
-#define WHOLE(name, ...)
-
 void sli_cuda_function(const sl_call *call, void *stream) {
   switch (call->attrs->count) {
 #define FUNCTION(name, ...) \
   case SLI_FUNCTION_##name: \
     return run_unary<name##_y, 1>(call, stream);
 #include "ops/functions.def"
-#undef FUNCTION
   }
 }
 
@@ -136,31 +91,25 @@ void sli_cuda_function_b(const sl_call *call, void *stream) {
   case SLI_FUNCTION_##name: \
     return run_unary<name##_da, 2>(call, stream);
 #include "ops/functions.def"
-#undef FUNCTION
   }
 }
-
-#undef FUNCTION2
-#define FUNCTION(name, ...)
 
 void sli_cuda_function2(const sl_call *call, void *stream) {
   switch (call->attrs->count) {
 #define FUNCTION2(name, ...) \
   case SLI_FUNCTION2_##name: \
-    return run_pair<name##_2_y>(call, 0, stream);
+    return fold_output<name##_2_y, double>(call, 0, stream);
 #include "ops/functions.def"
-#undef FUNCTION2
   }
 }
 
 void sli_cuda_function2_b(const sl_call *call, void *stream) {
   switch (call->attrs->count) {
-#define FUNCTION2(name, ...)                \
-  case SLI_FUNCTION2_##name:                \
-    run_pair<name##_2_da>(call, 0, stream); \
-    return run_pair<name##_2_db>(call, 1, stream);
+#define FUNCTION2(name, ...)                           \
+  case SLI_FUNCTION2_##name:                           \
+    fold_output<name##_2_da, double>(call, 0, stream); \
+    return fold_output<name##_2_db, double>(call, 1, stream);
 #include "ops/functions.def"
-#undef FUNCTION2
   }
 }
 
