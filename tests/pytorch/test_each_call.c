@@ -4,24 +4,13 @@
  * programs (pytorch_random.py) have both, too.
  * labels: numbers
  * needs: libzip */
-#include <string.h>
-
-#include "base/base.h"
 #include "tests/support/exported.h"
 #include "tests/support/test.h"
 
-static void one(const exported_cases *c, const cJSON *of) {
-  const cJSON *refused = cJSON_GetObjectItemCaseSensitive(of, "refused");
-  char *error = exported_check(c, of, 1e-5);
-  if (refused) CHECK(strstr(error, refused->valuestring), "%s: \"%s\"", of->string, error);
-  else CHECK(!*error, "%s: %s", of->string, error);
-  free(error);
-}
-
 int main(int argc, char **argv) {
   (void)argc, (void)argv;
-  exported_each("calls", one);
-  exported_each("edges", one);
-  exported_each("random", one);
+  exported_compare("calls", 1e-5);
+  exported_compare("edges", 1e-5);
+  exported_compare("random", 1e-5);
   return 0;
 }

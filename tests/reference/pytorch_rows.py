@@ -132,7 +132,7 @@ def make(name, plan, message, folder):
     inputs = {key: torch.randn(ROWS, POSITIONS, FEATURES) for key in ("x", "y")}
     if not os.path.exists(os.path.join(folder, name + ".pt2")):
         export(name, module, inputs, folder)
-    known = {"message": message} if message else numbers(module, inputs, plan.get("microbatches", 1))
+    known = {"refused": message} if message else numbers(module, inputs, plan.get("microbatches", 1))
     return dict(file=name, inputs=list(inputs)) | plan | known
 
 

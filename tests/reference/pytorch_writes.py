@@ -139,7 +139,7 @@ def make(name, folder):
     rewrite(raw, os.path.join(folder, name + ".pt2"))
     for key, tensor in inputs.items():
         np.save(os.path.join(folder, f"{name}.{key}.npy"), tensor.numpy())
-    known = {"message": message} if message else numbers(module, {n: t.clone() for n, t in inputs.items()})
+    known = {"refused": message} if message else numbers(module, {n: t.clone() for n, t in inputs.items()})
     return dict(inputs=list(inputs)) | known
 
 

@@ -23,7 +23,8 @@ static void exported_open(const char *folder, exported_cases *out) {
   free(path);
 }
 
-void exported_each(const char *name, void (*one)(const exported_cases *c, const cJSON *of)) {
+void exported_each(const char *name, double tolerance,
+                   void (*one)(const exported_cases *c, const cJSON *of, double tolerance)) {
   sli_tempdir unpacked;
   exported_cases c;
   CHECK(!sli_tempdir_open(NULL, &unpacked), "%s", sl_detail());
@@ -31,7 +32,7 @@ void exported_each(const char *name, void (*one)(const exported_cases *c, const 
   char *folder = sli_tempdir_path(&unpacked, name);
   exported_open(folder, &c);
   const cJSON *of;
-  cJSON_ArrayForEach(of, c.figures.root) RUN_AS(of->string, one(&c, of));
+  cJSON_ArrayForEach(of, c.figures.root) RUN_AS(of->string, one(&c, of, tolerance));
   sli_json_fini(&c.figures);
   free(folder);
   sli_tempdir_close(&unpacked);
@@ -155,27 +156,36 @@ static bool has_param(const run *r, const char *name) {
   return param_data(r, name, &count) != NULL;
 }
 
-char *exported_check(const exported_cases *c, const cJSON *of, double tolerance) {
+static void compare(const cJSON *of, const run *still, const run *moved, double tolerance) {
+  const cJSON *loss = cJSON_GetObjectItemCaseSensitive(of, "loss"), *gradient;
+  CHECK(cJSON_IsNumber(loss), "%s: it trains, and PyTorch has no loss", of->string);
+  double want = loss->valuedouble;
+  CHECK(fabs(still->loss - want) <= tolerance * fmax(fabs(want), 0.1),
+        "%s: loss %.9g, PyTorch's %.9g", of->string, still->loss, want);
+  cJSON_ArrayForEach(gradient, cJSON_GetObjectItemCaseSensitive(of, "gradients")) {
+    if (has_param(moved, gradient->string)) check_gradient(of, gradient, still, moved, tolerance);
+    else CHECK(strstr(of->string, "tied"), "%s: no parameter %s", of->string, gradient->string);
+  }
+}
+
+void exported_check(const exported_cases *c, const cJSON *of, double tolerance,
+                    const char *refused) {
   run still = {0}, moved = {0};
-  char *text = sli_strdup("");
   sl_status status = start(c, of, "0", &still);
   if (!status) status = start(c, of, "1e4", &moved);
-  if (status) {
-    free(text);
-    text = sli_strdup(sl_detail());
-  } else {
-    const cJSON *loss = cJSON_GetObjectItemCaseSensitive(of, "loss"), *gradient;
-    CHECK(cJSON_IsNumber(loss), "%s: it trains, and PyTorch has no loss", of->string);
-    double want = loss->valuedouble;
-    CHECK(fabs(still.loss - want) <= tolerance * fmax(fabs(want), 0.1),
-          "%s: loss %.9g, PyTorch's %.9g", of->string, still.loss, want);
-    cJSON_ArrayForEach(gradient, cJSON_GetObjectItemCaseSensitive(of, "gradients")) {
-      if (has_param(&moved, gradient->string))
-        check_gradient(of, gradient, &still, &moved, tolerance);
-      else CHECK(strstr(of->string, "tied"), "%s: no parameter %s", of->string, gradient->string);
-    }
-  }
+  const char *error = status ? sl_detail() : "";
+  if (refused) CHECK(strstr(error, refused), "%s: \"%s\"", of->string, error);
+  else CHECK(!status, "%s: %s", of->string, error);
+  if (!status) compare(of, &still, &moved, tolerance);
   finish(&still);
   finish(&moved);
-  return text;
+}
+
+static void as_recorded(const exported_cases *c, const cJSON *of, double tolerance) {
+  const cJSON *refused = cJSON_GetObjectItemCaseSensitive(of, "refused");
+  exported_check(c, of, tolerance, refused ? refused->valuestring : NULL);
+}
+
+void exported_compare(const char *name, double tolerance) {
+  exported_each(name, tolerance, as_recorded);
 }

@@ -19,10 +19,14 @@ typedef struct exported_cases {
 
 /* Unpacks tests/reference/pytorch/NAME.tar.gz, which has such a folder, and runs each module as a
  * case. */
-void exported_each(const char *name, void (*one)(const exported_cases *c, const cJSON *of));
-/* Builds a module and runs one step. Compares the loss with PyTorch's, within a relative difference
- * of `tolerance`, and the gradients of all parameters, within ten times that. Returns "", or the
- * error's text if the module cannot be built or run. The caller frees it. */
-char *exported_check(const exported_cases *c, const cJSON *of, double tolerance);
+void exported_each(const char *name, double tolerance,
+                   void (*one)(const exported_cases *c, const cJSON *of, double tolerance));
+/* Builds a module and runs one step. It must have PyTorch's loss, within a relative difference of
+ * `tolerance`, and the gradients of all parameters, within ten times that; or, unless `refused` is
+ * NULL, it must end with a message that contains this text. */
+void exported_check(const exported_cases *c, const cJSON *of, double tolerance,
+                    const char *refused);
+/* Checks each module of an archive. Its figures say whether it is refused. */
+void exported_compare(const char *name, double tolerance);
 
 #endif
