@@ -415,6 +415,7 @@ static void wait_for_tick(sl_session *s, tick *t) {
 
 static void begin_tick(sl_session *s, tick *t) {
   s->ticks.begun++;
+  sli_price_parts(s, t);
   sli_log_tick(s, t);
 }
 

@@ -40,11 +40,12 @@ static bool same_place(const sl_plan *p, const sl_actor *a, const sl_actor *b) {
 
 /* ---- ticks of a plan on described hardware --------------------------------------------------- */
 
-/* A call of an op that keeps pages or states, and the number of calls of an actor that are
- * alike. */
+/* The different calls of ops that keep pages or states. Calls that are alike take equally long:
+ * each is priced once a tick, and an actor has a number of each. */
 struct sli_paged {
-  sli_work work;
-  int times;
+  int count;
+  sli_work *of; /* [count] */
+  int *times;   /* [plan->nactors][count] */
 };
 
 static bool is_alike(const sli_work *a, const sli_work *b) {
@@ -54,72 +55,99 @@ static bool is_alike(const sli_work *a, const sli_work *b) {
   return same;
 }
 
-/* Returns the paged calls of an actor, with those that are alike counted together. */
-static sli_priced find_paged(const sl_program *p) {
-  sli_priced found = {.of = sli_calloc((size_t)p->ncalls + 1, sizeof *found.of)};
-  for (int c = 0; c < p->ncalls; c++) {
-    const sli_work work = sli_work_of_call(&p->calls[c]);
-    if (!work.op->updates) continue;
-    int i = 0;
-    while (i < found.count && !is_alike(&found.of[i].work, &work)) i++;
-    if (i == found.count) found.of[found.count++] = (sli_paged){work, 0};
-    found.of[i].times++;
-  }
+/* Returns the number of the call among the different ones, of which it may be a new one. */
+static int number_call(sli_paged *p, const sli_work *work) {
+  int i = 0;
+  while (i < p->count && !is_alike(&p->of[i], work)) i++;
+  if (i < p->count) return i;
+  p->of = sli_realloc(p->of, (size_t)i + 1, sizeof *p->of);
+  p->of[p->count++] = *work;
+  return i;
+}
+
+/* Calls `visit` with each paged call of each pass. */
+static void visit_paged(const sl_plan *p, sli_paged *to,
+                        void (*visit)(sli_paged *to, int32_t actor, const sli_work *work)) {
+  for (int32_t a = 0; a < p->nactors; a++)
+    for (int c = 0; is_pass(p, a) && c < p->actors[a].program->ncalls; c++) {
+      const sli_work work = sli_work_of_call(&p->actors[a].program->calls[c]);
+      if (work.op->updates) visit(to, a, &work);
+    }
+}
+
+static void list_call(sli_paged *to, int32_t actor, const sli_work *work) {
+  (void)actor;
+  number_call(to, work);
+}
+
+static void count_call(sli_paged *to, int32_t actor, const sli_work *work) {
+  to->times[actor * to->count + number_call(to, work)]++;
+}
+
+static sli_paged *find_paged(const sl_plan *p) {
+  sli_paged *found = sli_calloc(1, sizeof *found);
+  visit_paged(p, found, list_call);
+  found->times = sli_calloc((size_t)(p->nactors * found->count) + 1, sizeof *found->times);
+  visit_paged(p, found, count_call);
   return found;
 }
 
-/* Returns the seconds in which a tick's rows attend to pages. */
-static double paged_seconds(const sl_session *s, const sli_priced *p, const tick *t) {
+void sli_price_parts(const sl_session *s, tick *t) {
   const sl_hardware *h = s->options.lower.simulation.hardware;
   sli_paged_rows spans[t->count + 1];
-  double sum = 0;
+  if (!s->paged || s->options.cost) return;
   for (int i = 0; i < t->count; i++)
     spans[i] = (sli_paged_rows){t->parts[i].from, t->parts[i].rows};
-  for (int i = 0; i < p->count; i++)
-    sum += p->of[i].times * sli_paged_seconds(h, &p->of[i].work, t->count, spans);
+  for (int i = 0; i < s->paged->count; i++)
+    t->paged[i] = sli_paged_seconds(h, &s->paged->of[i], t->count, spans);
+}
+
+static double paged_seconds(const sl_session *s, int32_t a, const double *seconds) {
+  double sum = 0;
+  for (int i = 0; i < s->paged->count; i++)
+    sum += s->paged->times[a * s->paged->count + i] * seconds[i];
   return sum;
 }
 
-/* Returns the seconds of an actor in a tick that has all rows and sees all pages. */
-static double full_seconds(const sl_session *s, int32_t a) {
-  const sl_hardware *h = s->options.lower.simulation.hardware;
-  const sli_priced *p = &s->priced[a];
-  const sli_paged_rows all = {s->about.pages * SL_PAGE - 1, 1};
-  double sum = s->about.plan->actors[a].seconds;
-  for (int i = 0; i < p->count; i++)
-    sum += p->of[i].times * sli_paged_seconds(h, &p->of[i].work, 1, &all);
-  return sum;
+/* Returns the seconds of an actor in a tick that has all rows and sees all pages, which take
+ * paged[count]. */
+static double full_seconds(const sl_session *s, int32_t a, const double *paged) {
+  return s->about.plan->actors[a].seconds + paged_seconds(s, a, paged);
 }
 
 /* Returns an actor's fraction of its stage's time: the actors of a stage on one device split it in
  * proportion to their times in a full tick. Devices that share a stage compute concurrently. */
-static double share_of(const sl_session *s, int32_t a) {
+static double share_of(const sl_session *s, int32_t a, const double *paged) {
   const sl_plan *p = s->about.plan;
   double all = 0;
   int count = 0;
   for (int32_t i = 0; i < p->nactors; i++) {
     if (!is_pass(p, i) || !same_place(p, &p->actors[i], &p->actors[a])) continue;
-    all += full_seconds(s, i);
+    all += full_seconds(s, i, paged);
     count++;
   }
-  return all > 0 ? full_seconds(s, a) / all : 1.0 / count;
+  return all > 0 ? full_seconds(s, a, paged) / all : 1.0 / count;
 }
 
 /* ---- firings --------------------------------------------------------------------------------- */
 
 void sli_price_init(sl_session *s) {
   const sl_plan *p = s->about.plan;
+  const sli_paged_rows all = {s->about.pages * SL_PAGE - 1, 1};
   s->shares = sli_calloc((size_t)p->nactors, sizeof *s->shares);
-  s->priced = sli_calloc((size_t)p->nactors, sizeof *s->priced);
+  s->paged = find_paged(p);
+  double full[s->paged->count + 1];
+  for (int i = 0; i < s->paged->count; i++)
+    full[i] = sli_paged_seconds(s->options.lower.simulation.hardware, &s->paged->of[i], 1, &all);
   for (int32_t a = 0; a < p->nactors; a++)
-    if (is_pass(p, a)) s->priced[a] = find_paged(p->actors[a].program);
-  for (int32_t a = 0; a < p->nactors; a++)
-    if (is_pass(p, a)) s->shares[a] = share_of(s, a);
+    if (is_pass(p, a)) s->shares[a] = share_of(s, a, full);
+  for (int i = 0; i < s->ticks.most; i++)
+    s->ticks.of[i].paged = sli_calloc((size_t)s->paged->count + 1, sizeof(double));
 }
 
 void sli_price_fini(sl_session *s) {
-  for (int32_t a = 0; s->priced && a < s->about.plan->nactors; a++) free(s->priced[a].of);
-  free(s->priced);
+  if (s->paged) free(s->paged->of), free(s->paged->times);
+  free(s->paged);
   free(s->shares);
 }
 
@@ -133,8 +161,7 @@ static double priced_seconds(const sl_session *s, int32_t a, const tick *t) {
   const sl_hardware *h = s->options.lower.simulation.hardware;
   double host = h ? s->shares[a] * h->tick_seconds : 0;
   return seconds_at(&actor->by_rows, (double)t->load.rows) +
-         seconds_at(&actor->by_picks, (double)t->load.picks) + paged_seconds(s, &s->priced[a], t) +
-         host;
+         seconds_at(&actor->by_picks, (double)t->load.picks) + paged_seconds(s, a, t->paged) + host;
 }
 
 /* Returns the seconds of a firing. Stage transfers scale with the rows; weight transfers cost the

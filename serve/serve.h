@@ -105,6 +105,7 @@ typedef struct tick {
   part *parts; /* [sequences] */
   load load;
   double drafting;     /* seconds spent making its drafts */
+  double *paged;       /* [paged->count] seconds of each of the session's paged calls */
   sl_sampled *sampled; /* [picks] results that arrived before the hidden states */
 } tick;
 
@@ -195,12 +196,8 @@ typedef struct sli_simulator {
   void (*compute)(struct sli_simulator *p, const sl_session *s, int32_t actor, double seconds);
 } sli_simulator;
 
-/* Calls of an actor whose duration depends on the positions of each sequence (price.c). */
+/* Calls whose duration depends on the positions of each sequence (price.c). */
 typedef struct sli_paged sli_paged;
-typedef struct sli_priced {
-  int count;
-  sli_paged *of; /* [count] */
-} sli_priced;
 
 struct sl_session {
   sl_session_options options;
@@ -234,8 +231,8 @@ struct sl_session {
   sli_session_log log;
   /* [plan->nactors] the actor's fraction of its stage's time per tick; 0: not a pass */
   double *shares;
-  sli_priced *priced; /* [plan->nactors] calls priced by the positions of sequences */
-  fit fit;            /* timings, recorded only if one tick is in flight at a time */
+  sli_paged *paged; /* the plan's different calls that are priced by positions; NULL: no prices */
+  fit fit;          /* timings, recorded only if one tick is in flight at a time */
   drafts drafts;
   const sli_drafter *drafter; /* NULL: no speculation */
   draft *wanted;              /* [sequences] drafts wanted for the tick being chosen */
@@ -366,6 +363,8 @@ int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
 void sli_price_init(sl_session *s);
 void sli_price_fini(sl_session *s);
 double sli_price_tick(const sl_tick_cost *cost, const load *of);
+/* Prices the paged calls of a tick whose parts are chosen. */
+void sli_price_parts(const sl_session *s, tick *t);
 /* `duration` callback of sl_runtime_options. */
 uint64_t sli_price_firing(void *session, int32_t actor, int64_t tick);
 

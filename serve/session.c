@@ -471,6 +471,7 @@ static sl_status free_ticks(sl_session *s) {
   for (int i = 0; i < s->ticks.most; i++) {
     free(s->ticks.of[i].parts);
     free(s->ticks.of[i].sampled);
+    free(s->ticks.of[i].paged);
   }
   free(s->ticks.of);
   sli_pages_fini(s);

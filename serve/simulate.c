@@ -148,8 +148,10 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
                                   .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
                                   .nstages = stages,
                                   .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
+  sl_session_options one = *options;
+  one.lower.simulation.alike = !options->trace;
   sl_session *s;
-  status = sli_session_open(options, &p.base, NULL, &s);
+  status = sli_session_open(&one, &p.base, NULL, &s);
   if (!status) status = run(&p, s);
   sl_status closed = sl_session_destroy(s);
   if (!status) status = closed;

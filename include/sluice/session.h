@@ -462,9 +462,10 @@ typedef struct sl_session_simulation {
 /* Simulates a session with these arrivals on the virtual clock, in the calling thread. clients:
  * size of a closed loop, in which that many requests arrive at the start and each answer that ends
  * brings the next; 0: requests arrive at their times. Scheduling,
- * pages and plan are real; timed devices (options.lower.devices) compute nothing. Every token is 0,
- * and there are no stop tokens. SL_E_USAGE names an impossible arrival; other errors are those of
- * sl_session_create. */
+ * pages and plan are real; timed devices (options.lower.devices) compute nothing. Unless
+ * options.trace is set, one device represents all that share its stage
+ * (sl_simulation_options.alike). Every token is 0, and there are no stop tokens. SL_E_USAGE names
+ * an impossible arrival; other errors are those of sl_session_create. */
 sl_status sl_session_simulate(const sl_session_options *options, int64_t clients, int64_t n,
                               const sl_arrival *arrivals, sl_session_simulation *out);
 void sl_session_simulation_fini(sl_session_simulation *r);

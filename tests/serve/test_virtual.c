@@ -193,6 +193,12 @@ static void devices_share_a_stage(const served *s) {
     CHECK(near(two.busy[i], one.busy[i], 1e-6), "stage %d computes for %g s, not %g", i,
           two.busy[i], one.busy[i]);
   sl_session_simulation_fini(&one);
+  o.trace = "devices.trace"; /* has all devices, whose parts of 11 logits differ */
+  one = simulate(&o, 2, all);
+  CHECK(near(two.seconds, one.seconds, 0.01),
+        "a run takes %g s with one device for all, %g with all", two.seconds, one.seconds);
+  remove(o.trace);
+  sl_session_simulation_fini(&one);
   sl_session_simulation_fini(&two);
 }
 
