@@ -11,9 +11,12 @@
  * which keeps their order within a leaf, and no tile has rows of two leaves. A leaf's sum is
  * rounded and added in f64 (ops/leaves.h), so the result does not depend on which rows a device
  * receives. */
+#include <math.h>
+
 #include "ops/batch.h"
 #include "ops/grouped.h"
 #include "ops/ops.h"
+#include "ops/storage.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
@@ -207,7 +210,19 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
     return sli_misfit(&in[2], "exact products need weights in f32");
   sl_type values[3] = {in[0], in[1], in[2]};
   if (values[2].dtype == SL_BF16) values[2].dtype = SL_F32;
+  sl_type numbers = sli_type_with_last(&in[2], sl_type_last(&in[0]));
+  numbers.dtype = SL_F32;
+  sl_type stored = sli_storage_type(SL_STORAGE_FP8, &numbers);
+  if (sl_type_equal(&in[2], &stored)) values[2] = numbers;
   return grouped_linear_infer(attrs, 3, values, out);
+}
+
+/* Counts the weights of the experts that rows choose, each evenly: all of them for many rows. */
+static void served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                        double *flops, double *bytes) {
+  grouped_linear_cost(attrs, nin, in, out, flops, bytes);
+  double experts = (double)in[2].dim[0], rows = (double)sl_type_elements(&in[1]);
+  *bytes -= (double)sl_type_bytes(&in[2]) * pow(1 - 1 / experts, rows);
 }
 
 const sl_op sl_op_grouped_linear_served = {
@@ -216,7 +231,7 @@ const sl_op sl_op_grouped_linear_served = {
     .max_in = 4,
     .nout = 1,
     .infer = served_infer,
-    .cost = grouped_linear_cost,
+    .cost = served_cost,
     .looks = 3,
     .follows = 1,
 };

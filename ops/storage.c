@@ -43,7 +43,7 @@ static const struct {
                  [SL_STORAGE_Q3_K] = {256, 110}, [SL_STORAGE_Q4_K] = {256, 144},
                  [SL_STORAGE_Q5_K] = {256, 176}, [SL_STORAGE_Q6_K] = {256, 210},
                  [SL_STORAGE_IQ4_NL] = {32, 18}, [SL_STORAGE_IQ4_XS] = {256, 136},
-                 [SL_STORAGE_MXFP4] = {32, 17}};
+                 [SL_STORAGE_MXFP4] = {32, 17},  [SL_STORAGE_FP8] = {1, 1}};
 
 sl_storage sli_storage_named(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(forms); i++)
@@ -59,7 +59,9 @@ bool sli_storage_blocks(sl_storage storage) {
   return storage != SL_STORAGE_F32 && storage != SL_STORAGE_BF16 && storage != SL_STORAGE_INT8;
 }
 
-bool sli_storage_served(sl_storage storage) { return storage <= SL_STORAGE_INT8; }
+bool sli_storage_served(sl_storage storage) {
+  return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_FP8;
+}
 
 static bool is_grouped(sl_storage storage) {
   return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1;
@@ -82,12 +84,14 @@ sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
 
 sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
   if (lies->dtype != SL_I32) return lies->dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
-  bool bytes = (size_t)sl_type_last(lies) * sizeof(int32_t) == row_bytes(SL_STORAGE_Q8_0, k);
-  return bytes ? SL_STORAGE_Q8_0 : SL_STORAGE_Q4_1;
+  size_t bytes = (size_t)sl_type_last(lies) * sizeof(int32_t);
+  if (bytes == row_bytes(SL_STORAGE_FP8, k)) return SL_STORAGE_FP8;
+  return bytes == row_bytes(SL_STORAGE_Q8_0, k) ? SL_STORAGE_Q8_0 : SL_STORAGE_Q4_1;
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
-  if (values->ndim == 3) return !sli_storage_blocks(storage); /* weights of experts */
+  if (values->ndim == 3) /* weights of experts */
+    return !sli_storage_blocks(storage) || storage == SL_STORAGE_FP8;
   return values->ndim == 2 && sl_type_last(values) % blocks_of[storage].numbers == 0;
 }
 

@@ -46,6 +46,7 @@ static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? g
 
 static sl_storage storage_of(void *ctx, const char *param) {
   const sl_session *s = ctx;
+  if (s->options.storage) return s->options.storage;
   if (s->stored) return sli_weights_storage(s->stored, param);
   return s->options.lower.numbers.dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
 }
@@ -254,6 +255,8 @@ static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
+  if (s->options.storage && sl_device_computes(lower.devices.kind))
+    return sl_fail(SL_E_USAGE, "storage: devices that compute cannot read this format of weights");
   if (lower.numbers.exact && lower.numbers.dtype == SL_BF16)
     return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not supported with numbers.dtype bf16");
   lower.numbers.dtype =

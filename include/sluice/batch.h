@@ -112,7 +112,8 @@ typedef enum sl_storage {
   SL_STORAGE_Q6_K,
   SL_STORAGE_IQ4_NL,
   SL_STORAGE_IQ4_XS,
-  SL_STORAGE_MXFP4
+  SL_STORAGE_MXFP4,
+  SL_STORAGE_FP8 /* floating point of 8 bits: known to devices that compute nothing, read by none */
 } sl_storage;
 
 /* Result of one pick. */

@@ -146,6 +146,9 @@ typedef struct sl_session_options {
                              products keep the file's storage format (bf16 or blocks) in memory,
                              which does not change results. NULL: the format follows from
                              `lower.numbers.dtype` */
+  sl_storage storage;     /* format of the weights of products and tables in a simulation
+                             (SL_STORAGE_FP8); F32: `stored` and `lower.numbers.dtype` say it.
+                             SL_E_USAGE on devices that compute */
   sl_runtime_options run; /* bind, bind_arg, workers, trace_records, jitter. The job supplies
                              peers and process */
   sl_job *job;            /* job of several processes, not joined yet: all create the session, with

@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   profile *ops = NULL;
   bool whole;
   double spread;
-  sl_status status = hardware_read(path, SL_F32, false, &arena, &hardware, &spread);
+  sl_status status = hardware_read(path, "f32", false, &arena, &hardware, &spread);
   check(status, path);
   if (!status && (hardware.nrows < 0 || hardware.flops_per_second < 1)) abort();
   status = profile_read(path, &ops);

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs measured times of single calls into a table file of machines/ (docs/tuning.md).
 
-    make_machine_tables.py --data FOLDER --gpu h100 --dtype bf16 -o machines/h100-sxm-80gb.bf16.json
+    make_machine_tables.py --data FOLDER --gpu h100 --part products-bf16 -o machines/h100-sxm-80gb.products-bf16.json
+
+Parts are products by type, and calls: attention and exchanges, whose activations have 16 bits with any weights.
 
 FOLDER has the CSV files that AIConfigurator measured, in microseconds (github.com/ai-dynamo/aiconfigurator, 095f58a,
 Apache-2.0; TensorRT-LLM 1.3.0rc10 and 1.0.0, NCCL 2.29.2 and 2.27.3): GPU_gemm.csv, GPU_attention_decode.csv,
@@ -169,19 +171,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--gpu", required=True, choices=sorted(PEAK))
-    parser.add_argument("--dtype", default="bf16", choices=["bf16", "fp8"])
+    parser.add_argument("--part", required=True, choices=["products-bf16", "products-fp8", "calls"])
     parser.add_argument("-o", required=True)
     args = parser.parse_args()
-    curves = {"linear_served": products(args.data, args.gpu, args.dtype),
-              "attention_served": answers(args.data, args.gpu),
-              "attention_served.prompt": prompts(args.data, args.gpu)}
-    for op in ("packed", "sinks"):
-        curves["attention_%s_served" % op] = "attention_served"
-        curves["attention_%s_served.prompt" % op] = "attention_served.prompt"
-    doc = {"name": "%s, calls in %s" % (args.gpu.upper(), args.dtype),
+    doc = {"name": "%s, %s" % (args.gpu.upper(), args.part),
            "source": "measured by AIConfigurator (github.com/ai-dynamo/aiconfigurator, 095f58a, Apache-2.0) and packed "
-                     "by tests/reference/make_machine_tables.py",
-           "curves": curves, "exchange": {"host": exchanges(args.data, args.gpu)}}
+                     "by tests/reference/make_machine_tables.py"}
+    if args.part == "calls":
+        doc["curves"] = {"attention_served": answers(args.data, args.gpu),
+                         "attention_served.prompt": prompts(args.data, args.gpu)}
+        for op in ("packed", "sinks"):
+            doc["curves"]["attention_%s_served" % op] = "attention_served"
+            doc["curves"]["attention_%s_served.prompt" % op] = "attention_served.prompt"
+        doc["exchange"] = {"host": exchanges(args.data, args.gpu)}
+    else:
+        doc["curves"] = {"linear_served": products(args.data, args.gpu, args.part.split("-")[1])}
     with open(args.o, "w") as f:
         f.write("{\n" + ",\n".join('"%s": %s' % (k, json.dumps(v, separators=(",", ":"))) for k, v in doc.items()))
         f.write("\n}\n")

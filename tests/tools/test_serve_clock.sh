@@ -125,14 +125,29 @@ machine() { # SERVING
     "bytes_efficiency": 1, "op_seconds": 0, "memory_bytes": 1e9, "link_seconds": 0, "link_bytes_per_second": 1e9,
     "serving": '"$1"'}' >own.json
 }
-machine '{"tick_seconds": 0.01, "joins_products": false, "tables": {"f32": "table.json"}}'
+machine '{"tick_seconds": 0.01, "joins_products": false, "tables": {"f32": ["table.json"]}}'
 ends 0 "$actorserve" --clock virtual --machine own.json --concurrency 1 --lengths 1,2 --report own.out "${small[@]}"
-machine '{"tables": {"f32": "nowhere.json"}}'
+machine '{"tables": {"f32": ["nowhere.json"]}}'
 refused "nowhere.json" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
-machine '{"tables": {"f32": "../table.json"}}'
-refused "own.json: serving.tables.f32: must be a file of this folder" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
+machine '{"tables": {"f32": ["../table.json"]}}'
+refused "own.json: serving.tables.f32[0]: must be a file of this folder" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
 machine '{"tick_second": 1}'
 refused "tick_second" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
-machine '{"tables": {"f32": "table.json"}}'
+machine '{"tables": {"f32": ["table.json"]}}'
 sed 's/: "attention_served"/: "attention"/' table.json >t && mv t table.json
 refused "attention is no curve before this one" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
+
+# Weights in FP8 take a byte each, on devices that compute nothing; others refuse them.
+for dtype in bf16 fp8; do
+  ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype $dtype --concurrency 3 --lengths 5,20 \
+    --rows 8 --report $dtype.json llama --layers 2 --width 4096 --heads 32 --context 64 --vocab 50
+done
+python3 - <<'PY'
+import json
+bf16, fp8 = (json.load(open(f + ".json"))["tpot_seconds"]["mean"] for f in ("bf16", "fp8"))
+assert 0.4 * bf16 < fp8 < 0.9 * bf16, (bf16, fp8)
+PY
+ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype fp8 --concurrency 3 --lengths 5,9 --rows 7 \
+  mixtral --layers 1 --width 30 --heads 3 --expert-ffn 7 --experts 5 --top-k 3 --context 64 --vocab 51
+ends 2 "$actorserve" --dtype fp8 --stdin "${small[@]}"
+says "--dtype fp8: only devices that compute nothing" err

@@ -291,7 +291,7 @@ static void rates_of_homes_are_read(void) {
                             "\"disk_read_bytes_per_second\": 3e9, "
                             "\"disk_write_bytes_per_second\": 0");
   write_file(text);
-  CHECK(!hardware_read(path, SL_F32, false, &arena, &h, &spread), "%s", sl_detail());
+  CHECK(!hardware_read(path, "f32", false, &arena, &h, &spread), "%s", sl_detail());
   CHECK(h.copy_bytes_per_second == 25e9 && h.host_memory_bytes_per_second == 4e11 &&
             h.disk_read_bytes_per_second == 3e9 && h.disk_write_bytes_per_second == 0,
         "the rates are %g, %g, %g and %g", h.copy_bytes_per_second, h.host_memory_bytes_per_second,
@@ -299,7 +299,7 @@ static void rates_of_homes_are_read(void) {
   free(text);
   text = machine_with("flops_efficiency", "1");
   write_file(text);
-  CHECK(!hardware_read(path, SL_F32, false, &arena, &h, &spread), "%s", sl_detail());
+  CHECK(!hardware_read(path, "f32", false, &arena, &h, &spread), "%s", sl_detail());
   CHECK(h.copy_bytes_per_second == 0 && h.disk_read_bytes_per_second == 0, "rates from nowhere");
   free(text);
   sli_arena_fini(&arena);

@@ -39,7 +39,7 @@ static bool was_measured(bool whole) {
 }
 
 static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
-  sl_status status = hardware_read(word, settings_dtype(s), false, arena, &s->modelled.hardware,
+  sl_status status = hardware_read(word, settings_rate(s), false, arena, &s->modelled.hardware,
                                    &s->modelled.spread);
   if (!*sl_arg_text(s->run, "memory"))
     s->lower.devices.budget_bytes = s->modelled.hardware.memory_bytes;

@@ -156,7 +156,7 @@ static const first_option first[] = {
     {"stages", "pipeline stages; one per device if not given"},
     {"tensor", "devices of each stage that share the tensors"},
     {"memory", "memory budget of each device, a `SIZE` such as 8G"},
-    {"dtype", "`TYPE` of weights: stored, fp32 or bf16"},
+    {"dtype", "`TYPE` of weights: stored, fp32, bf16 or fp8"},
     {"sequences", "maximum of concurrent answers; 64 or less if not given"},
     {"log", "`FILE` for one line per tick"},
     {0}};

@@ -137,8 +137,8 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
 }
 
 /* Reads the rate of the compute type, and checks the rates of the other types. */
-static sl_status read_rate(const sli_json *doc, const said *s, sl_dtype dtype, double *out) {
-  const sli_json_field wanted = {sl_dtype_name(dtype), SLI_JSON_NUMBER, out, 0, most_rate, true};
+static sl_status read_rate(const sli_json *doc, const said *s, const char *type, double *out) {
+  const sli_json_field wanted = {type, SLI_JSON_NUMBER, out, 0, most_rate, true};
   sl_status status = sli_json_pick(doc, s->rates, &wanted, 1);
   for (const cJSON *at = s->rates->child; at && !status; at = at->next)
     status = sli_json_is(doc, at, SLI_JSON_NUMBER);
@@ -202,7 +202,7 @@ static sl_status read_tables(const sli_json *doc, const cJSON *item, double peak
 
 /* Reads the properties of the engine that serves on the machine, and the measured tables of the
  * dtype. They replace those of training. */
-static sl_status read_serving(const sli_json *doc, const cJSON *from, sl_dtype dtype, double peak,
+static sl_status read_serving(const sli_json *doc, const cJSON *from, const char *type, double peak,
                               sli_arena *arena, sl_hardware *out) {
   const cJSON *tables = NULL, *own = NULL;
   const sli_json_field fields[] = {
@@ -213,30 +213,33 @@ static sl_status read_serving(const sli_json *doc, const cJSON *from, sl_dtype d
       {"joins_products", SLI_JSON_FLAG, &out->joins_products, 0, 0, false},
       {"tables", SLI_JSON_OBJECT, &tables, 0, 0, false}};
   sl_status status = sli_json_take(doc, from, fields, SLI_COUNT(fields));
-  out->half_activations &= dtype != SL_F32;
+  out->half_activations &= strcmp(type, "f32") != 0;
   for (const cJSON *at = tables ? tables->child : NULL; at && !status; at = at->next) {
-    status = sli_json_is(doc, at, SLI_JSON_TEXT);
-    if (!strcmp(at->string, sl_dtype_name(dtype))) own = at;
+    status = sli_json_is(doc, at, SLI_JSON_ARRAY);
+    if (!strcmp(at->string, type)) own = at;
   }
-  return status || !own ? status : read_tables(doc, own, peak, arena, out);
+  for (const cJSON *at = own ? own->child : NULL; at && !status; at = at->next) {
+    status = sli_json_is(doc, at, SLI_JSON_TEXT);
+    if (!status) status = read_tables(doc, at, peak, arena, out);
+  }
+  return status;
 }
 
-static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, bool serves, sli_arena *arena,
+static sl_status read_hardware(const sli_json *doc, const char *type, bool serves, sli_arena *arena,
                                sl_hardware *out, double *spread) {
   said s = {.link_efficiency = 1, .host_seconds = -1, .host_rate = -1, .devices_per_host = 1};
   sl_status status = hardware_take(doc, &s, out);
-  if (!status) status = read_rate(doc, &s, dtype, &out->flops_per_second);
+  if (!status) status = read_rate(doc, &s, type, &out->flops_per_second);
   double peak = out->flops_per_second;
   if (status) return status;
   hardware_apply(&s, out);
   *spread = s.spread;
   status = curves_read(doc, &s.parts, peak, arena, out);
-  if (!status && serves && s.serving)
-    status = read_serving(doc, s.serving, dtype, peak, arena, out);
+  if (!status && serves && s.serving) status = read_serving(doc, s.serving, type, peak, arena, out);
   return status ? status : hardware_check(doc, out);
 }
 
-sl_status hardware_read(const char *word, sl_dtype dtype, bool serves, sli_arena *arena,
+sl_status hardware_read(const char *word, const char *type, bool serves, sli_arena *arena,
                         sl_hardware *out, double *spread) {
   char path[PATH_MAX + 64];
   sl_hardware hardware = {0};
@@ -244,7 +247,7 @@ sl_status hardware_read(const char *word, sl_dtype dtype, bool serves, sli_arena
   sl_status status = find_file(word, path, sizeof path);
   if (!status) status = sli_json_open(path, &doc);
   if (status) return status;
-  status = read_hardware(&doc, dtype, serves, arena, &hardware, spread);
+  status = read_hardware(&doc, type, serves, arena, &hardware, spread);
   sli_json_fini(&doc);
   if (!status) *out = hardware;
   return status;

@@ -15,10 +15,10 @@
 void hardware_here(char *path, size_t size, bool whole);
 
 /* Reads the machine `word`: a file, or the name of a shipped file without .json. The rate is that
- * of `dtype`; arrays are in the arena. `serves`: for a served graph (member "serving"). *spread is
- * the distance of the median step from the fastest when measured; 0 if not given. SL_E_INPUT names
- * file and field. */
-sl_status hardware_read(const char *word, sl_dtype dtype, bool serves, sli_arena *arena,
+ * of `type` ("f32", "bf16", "fp8"); arrays are in the arena. `serves`: for a served graph (member
+ * "serving"). *spread is the distance of the median step from the fastest when measured; 0 if not
+ * given. SL_E_INPUT names file and field. */
+sl_status hardware_read(const char *word, const char *type, bool serves, sli_arena *arena,
                         sl_hardware *out, double *spread);
 
 /* Returns whether the machine was busy during measurement, so that predictions may differ from

@@ -14,7 +14,7 @@
 #define SERVING_OPTIONS \
   {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0, GROUP_DATA}, \
       {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (bf16, Q8_0, Q4_1 and " \
-       "Q4_0 as in the file, Q5_0 as Q8_0, all others as fp32), fp32 (same answers as stored), or bf16 (rounded)", 0, 0, GROUP_MEMORY}, \
+       "Q4_0 as in the file, Q5_0 as Q8_0, all others as fp32), fp32 (same answers as stored), bf16 (rounded), or fp8 (modelled devices only)", 0, 0, GROUP_MEMORY}, \
       {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of the KV cache: fp32, or bf16 (rounded, half the " \
        "memory)", 0, \
        0, GROUP_MEMORY}, \

@@ -107,5 +107,7 @@ sl_status settings_read_budget(settings *s);
 void settings_warn(const settings *s);
 /* Returns the type of matrix products: --dtype. */
 sl_dtype settings_dtype(const settings *s);
+/* Returns the name of the rate that --dtype takes from a machine file. */
+const char *settings_rate(const settings *s);
 
 #endif

@@ -23,6 +23,11 @@ sl_dtype settings_dtype(const settings *s) {
   return strcmp(sl_arg_text(s->run, "dtype"), "bf16") ? SL_F32 : SL_BF16;
 }
 
+const char *settings_rate(const settings *s) {
+  bool fp8 = !strcmp(sl_arg_text(s->run, "dtype"), "fp8");
+  return fp8 ? "fp8" : sl_dtype_name(settings_dtype(s));
+}
+
 /* ---- devices ------------------------------------------------------------------------------ */
 
 static sl_gpu_links read_links(const char *when) {
@@ -331,7 +336,7 @@ sl_status texts_read(settings *s) {
   if (!status && settings_text(s, "profile"))
     status = profile_read(settings_text(s, "profile"), &s->profile);
   if (!status && settings_text(s, "machine"))
-    status = hardware_read(settings_text(s, "machine"), settings_dtype(s), s->tool->serves,
+    status = hardware_read(settings_text(s, "machine"), settings_rate(s), s->tool->serves,
                            &s->arena, &s->modelled.hardware, &s->modelled.spread);
   if (!status) status = read_quotas(s);
   if (!status) status = read_homes(s);
