@@ -79,9 +79,28 @@ static void what_is_not_supported_is_refused(void) {
   refuse("3", "a schema is an object, true or false");
 }
 
+/* Numbers end after 32 characters, so that a model cannot go on forever. */
+static void numbers_end(void) {
+  static const char *const schemas[] = {"{\"type\":\"integer\"}", "{\"type\":\"number\"}",
+                                        "{\"type\":\"integer\",\"minimum\":10}",
+                                        "{\"type\":\"integer\",\"multipleOf\":3}", "{}"};
+  static const char digits[] = "333333333333333333333333333333333";
+  for (size_t i = 0; i < SLI_COUNT(schemas); i++) {
+    cJSON *root = cJSON_Parse(schemas[i]);
+    sli_grammar *g = sli_grammar_create(NULL);
+    CHECK(!sli_grammar_seal(g, sli_grammar_schema(g, root, "schema"), byte_tokens()), "%s",
+          sl_detail());
+    CHECK(grammar_has(g, digits + 1), "%s: 32 digits", schemas[i]);
+    CHECK(!grammar_has(g, digits), "%s: 33 digits", schemas[i]);
+    sli_grammar_destroy(g);
+    cJSON_Delete(root);
+  }
+}
+
 int main(void) {
   RUN(values_are_those_that_schemas_accept);
   RUN(what_is_not_supported_is_refused);
+  RUN(numbers_end);
   grammars_end();
   return 0;
 }

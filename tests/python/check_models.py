@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 import numpy as np
 import sluice as sl
@@ -159,6 +160,8 @@ class Models(unittest.TestCase):
             run.train(20)
             with sl.serve(run) as server:
                 self.assertIn("http://127.0.0.1:", repr(server))
+                with urllib.request.urlopen(server.url + "/models") as reply:
+                    self.assertEqual([x["id"] for x in json.load(reply)["data"]], ["gpt"])
                 self.assertEqual(server.complete("A stage", max_tokens=8, temperature=0), run.generate("A stage", max_tokens=8))
         self.assertEqual(repr(server), "<Server, closed>")
         with self.assertRaisesRegex(sl.Error, "nosuch"):

@@ -17,7 +17,7 @@ MODELS = {"gpt2": "gpt", "mixtral": "mixtral", "qwen2_moe": "qwen-moe", "qwen3_m
 MADE = {"gpt_oss": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 8 --experts 4 --top-k 2 --expert-ffn 16 "
                    "--norm-topk 1 --bias attention",
         "mamba2": "--layers 2 --width 32 --heads 4 --head-dim 16 --groups 2 --state 8",
-        "qwen3": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --qk-norm 1",
+        "qwen3": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --qk-norm",
         "llama": "--layers 2 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --bias attention"}
 ids = [(i * 7919 + i * i) % 250 for i in range(17)]
 open("ids.u8", "wb").write(bytes(ids))

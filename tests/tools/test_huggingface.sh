@@ -54,6 +54,9 @@ says 'time_step_limit is not 0 to infinity' err
 tr '\n' ' ' <"$reference/hf_mamba2/config.json" | sed 's/{ *"__float__": "Infinity" *}/Infinity/; s/"expand": 2/"expand": 3/' >limited/config.json
 ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
 says 'expand 3 times hidden_size 32 is not num_heads times head_dim, 64' err
+sed 's/Infinity/NaN/' -i limited/config.json
+ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
+says 'limited/config.json: a value is NaN, which is no number of a model' err
 run cut --init "$reference/hf_llama3" --steps 5 --stages 2 --microbatches 2 --pieces 2 llama "${train[@]}"
 same cut "$reference/hf_llama3/losses.txt"
 run both --init "$reference/hf_qwen2" --steps 5 -n 2 --stages 2 "${patient[@]}" --save pair/ llama "${train[@]}"

@@ -93,6 +93,19 @@ says "--log l.csv: the existing file is not a log that a run can continue" err
 ends 2 "$actorrun" --log no/such/l.csv "${model[@]}"
 says "--log: cannot write no/such/l.csv: No such file" err
 
+# A constant rate has no warm-up but its own; the model's default has one of 20 steps.
+rates() { # COUNT: the rates of the first steps, as parts of --lr
+  python3 -c 'import csv; print(*("%g" % (float(r["lr"]) / 0.5) for r in csv.DictReader(open("lr.csv"))))'
+}
+for case in "1 1 1=--lr-schedule constant" "0.25 0.5 0.75=--lr-schedule constant:warmup=4" "0.05 0.1 0.15=" \
+  "1 1 1=--lr-schedule constant --warmup 0"; do
+  # shellcheck disable=SC2086
+  run --steps 3 --log lr.csv --lr 0.5 ${case#*=}
+  [[ $(rates) == "${case%%=*}" ]] || fail "${case#*=}: rates $(rates)"
+done
+ends 2 "$actorrun" --lr-schedule constant --warmup 7 "${model[@]}"
+says "--lr-schedule constant: has no --warmup; constant:warmup=7 has" err
+
 # The report exists before the run ends.
 rm -rf c
 background "$actorrun" --quiet --steps 1000000 --checkpoint c --every 20 --report live.json "${model[@]}"

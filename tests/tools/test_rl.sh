@@ -117,6 +117,17 @@ lines = [json.loads(line) for line in open("texts.answers.jsonl", "rb").read().d
 assert {line["prompt"] for line in lines} == {"one", "\ufffdo"}, lines
 assert all(len(line["answer"]) <= 8 for line in lines) and any("\ufffd" in line["answer"] for line in lines), lines
 PY
+# A stop token that ends a prompt is part of the text of the prompt; one that ends an answer is not.
+printf '%s\n' '{"prompt": "who?"}' >asked.jsonl
+ends 0 "$actorrun" --quiet --steps 1 --rl grpo:group=8 --prompts asked.jsonl --stop '?' --max-tokens 8 --answers asked.answers.jsonl \
+  --reward "while read -r line; do echo 1; done" gpt --layers 1 --width 8 --heads 1 --context 12 --batch 256
+python3 - <<'PY' || fail "the stop token of a prompt"
+import json
+lines = [json.loads(line) for line in open("asked.answers.jsonl", "rb").read().decode().splitlines()]
+assert {line["prompt"] for line in lines} == {"who?"}, lines[0]
+ended = [line for line in lines if not line["truncated"]]
+assert ended and all("?" not in line["answer"] for line in ended), ended[:3]
+PY
 for grid in "--stages 2" "--microbatches 4 --stages 2 --schedule zb-h1" "--data-parallel 2" "--recompute full --jitter 50" \
   "-n 2 --stages 2 --microbatches 2" "--stages 2 --data-parallel 2 --microbatches 2" "-n 2 --data-parallel 2" \
   "--tensor 2" "-n 2 --tensor 2 --microbatches 2" "-n 2 --data-parallel 2 --shard parameters"; do

@@ -190,6 +190,18 @@ static sl_status read_adapters(settings *s) {
   return SL_OK;
 }
 
+/* Refuses a warm-up of the model beside a constant rate, which has none but its own. */
+static sl_status check_warmup(const settings *s) {
+  const char *schedule = settings_text(s, "lr-schedule"), *steps;
+  steps = sl_options_find(s->model->options, "warmup") ? sl_arg_given(s->model_args, "warmup", 0)
+                                                       : NULL;
+  size_t name = schedule ? strcspn(schedule, ":") : 0;
+  bool constant = name == strlen("constant") && !strncmp(schedule, "constant", name);
+  if (!constant || !steps || !strtol(steps, NULL, 10)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--lr-schedule %s: has no --warmup; constant:warmup=%s has", schedule,
+                 steps);
+}
+
 static sl_status read_training(settings *s) {
   sl_training *t = &s->training;
   t->optimizer = settings_text(s, "optimizer");
@@ -197,6 +209,7 @@ static sl_status read_training(settings *s) {
   t->steps = 1; /* plans do not depend on it; a run sets the real number */
   t->groups = given_texts(s, "group", &t->ngroups);
   t->frozen = given_texts(s, "freeze", &t->nfrozen);
+  SLI_TRY(check_warmup(s));
   return read_adapters(s);
 }
 
