@@ -14,6 +14,7 @@ enum { DEPTH = 8, PIECE = 1 << 20 };
 struct sli_disk_ring {
   struct io_uring uring;
   sli_disk_way pieces[DEPTH]; /* remainder of each piece in flight; bytes 0: unused */
+  sli_disk_way whole[DEPTH];  /* each piece as it began */
   int under_way;
   const sli_disk_way *next, *end; /* remaining transfers */
   size_t begun;                   /* bytes of the next transfer that have been submitted */
@@ -61,14 +62,15 @@ static sli_disk_way next_piece(sli_disk_ring *r) {
 static void begin_more(sli_disk_ring *r) {
   for (int i = 0; i < DEPTH && r->next < r->end && !r->status; i++) {
     if (r->pieces[i].bytes) continue;
-    r->pieces[i] = next_piece(r);
+    r->pieces[i] = r->whole[i] = next_piece(r);
     sli_disk_sign(&r->pieces[i]);
     r->under_way++;
     ask(r, &r->pieces[i]);
   }
 }
 
-/* Handles a completion. A partly transferred piece is resubmitted for the remainder. */
+/* Handles a completion. A partly transferred piece is resubmitted for the remainder; a complete one
+ * is verified while the others are in flight. */
 static void take_answer(sli_disk_ring *r, sli_disk_way *piece, int result) {
   bool again = result == -EINTR || result == -EAGAIN;
   if (result < 0 && !again) {
@@ -80,6 +82,7 @@ static void take_answer(sli_disk_ring *r, sli_disk_way *piece, int result) {
     ask(r, piece);
     return;
   }
+  if (!r->status) r->status = sli_disk_verify(&r->whole[piece - r->pieces]);
   piece->bytes = 0;
   r->under_way--;
 }
@@ -109,6 +112,5 @@ sl_status sli_disk_ring_go(sli_disk_ring *r, const sli_disk_way *ways, size_t co
     if (r->under_way) take_answers(r);
   } while (r->under_way || (r->next < r->end && !r->status));
   for (size_t i = 0; i < count; i++) sli_disk_forget(&ways[i]);
-  for (size_t i = 0; i < count && !r->status; i++) r->status = sli_disk_verify(&ways[i]);
   return r->status;
 }

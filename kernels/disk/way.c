@@ -87,10 +87,13 @@ static bool is_intact(const sli_disk_way *way, size_t byte) {
   return !want || checksum(way->memory + byte) == want;
 }
 
+/* Reads a page once more, from the disk instead of the page cache. */
 static bool is_intact_again(const sli_disk_way *way, size_t byte) {
-  char *page = way->memory + byte;
-  off_t at = way->at + (off_t)byte;
-  return pread(way->file->fd, page, SLI_DISK_PAGE, at) == SLI_DISK_PAGE && is_intact(way, byte);
+  sli_disk_way page = {way->file, way->memory + byte, way->at + (off_t)byte, SLI_DISK_PAGE,
+                       false,     way->name};
+  sli_disk_forget(&page);
+  return pread(page.file->fd, page.memory, page.bytes, page.at) == SLI_DISK_PAGE &&
+         is_intact(&page, 0);
 }
 
 sl_status sli_disk_verify(const sli_disk_way *way) {
