@@ -116,9 +116,13 @@ static double tiled_flops(const sl_hardware_row *r, const sli_work *w) {
   return ceil(tiles / at_once) * at_once * r->tile_m * r->tile_n * 2 * (depth(w) + r->tile_k);
 }
 
-double sli_flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops) {
+double sli_roofline_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops,
+                            double bytes) {
   if (r && r->flops_factor > 0) flops *= r->flops_factor;
-  return flops / (r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second);
+  double rate = r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second,
+         arithmetic = flops / rate, traffic = bytes / h->bytes_per_second;
+  return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) +
+         h->op_seconds;
 }
 
 double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
@@ -131,13 +135,10 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
     if (r->tile_m > 0 && r->tile_n > 0 && flops > 0) flops = tiled_flops(r, w);
     bytes += r->bytes_per_score * heads(w) * positions(&w->out[0]) * positions(&w->out[0]);
   }
-  double arithmetic = sli_flops_seconds(h, r, flops), traffic = bytes / h->bytes_per_second;
-  return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) +
-         h->op_seconds;
+  return sli_roofline_seconds(h, r, flops, bytes);
 }
 
-/* ---- calls of nodes and programs
- * -------------------------------------------------------------- */
+/* ---- calls of nodes and programs ------------------------------------------------------------- */
 
 static sli_work work_of(const sli_node *n, const sl_type *in, const sl_type *out) {
   sli_work w = {n->op, &n->attrs, n->nin, in, n->nout, out, 0};

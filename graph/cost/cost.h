@@ -50,9 +50,10 @@ bool sli_work_has(const sli_work *w, sli_trait trait);
 double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call);
 /* Returns the row that applies to the call, or NULL. */
 const sl_hardware_row *sli_work_row(const sl_hardware *h, const sli_work *w);
-/* Returns the seconds of `flops` flops at the rate of row r, or at the general rate if r is
- * NULL. */
-double sli_flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops);
+/* Returns the seconds of a call by its arithmetic and traffic, at the rate of row r, or at the
+ * general rate if r is NULL. */
+double sli_roofline_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops,
+                            double bytes);
 /* Hardware used where none is given. */
 extern const sl_hardware sli_default_core;
 /* Returns the call's position on a curve's axis. */

@@ -90,9 +90,9 @@ static double curve_at(const sli_work *w, const sl_curve *c, double sequences, d
 
 /* ---- time ---------------------------------------------------------------------------------- */
 
-static double roofline(const sl_hardware *h, const sl_hardware_row *r, double flops, double bytes) {
-  double arithmetic = sli_flops_seconds(h, r, flops), traffic = bytes / h->bytes_per_second;
-  return h->in_turn ? arithmetic + traffic : SLI_MAX(arithmetic, traffic);
+/* Returns the seconds without a curve, at the rate of the plain op. */
+static double roofline(const sl_hardware *h, const sli_work *plain, double flops, double bytes) {
+  return sli_roofline_seconds(h, plain->op ? sli_work_row(h, plain) : NULL, flops, bytes);
 }
 
 static double span_flops(const sli_work *plain, const sli_paged_rows *s) {
@@ -113,8 +113,7 @@ static double answers_seconds(const sl_hardware *h, const sli_work *w, const sli
   if (count < 1) return 0;
   const sl_curve *c = find_curve(h, w->op, "");
   if (c) return curve_at(w, c, count, standard_positions(w, positions / count));
-  const sl_hardware_row *r = plain->op ? sli_work_row(h, plain) : NULL;
-  return roofline(h, r, flops, positions * all_kept_bytes(w)) + h->op_seconds;
+  return roofline(h, plain, flops, positions * all_kept_bytes(w));
 }
 
 /* Returns the pairs of positions in a causal sequence; window 0: all. */
@@ -137,8 +136,7 @@ static double prompt_seconds(const sl_hardware *h, const sli_work *w, const sli_
     double whole = curve_at(w, c, 1, (double)(s->before + s->rows)) - before;
     return whole * span_pairs(s, w->attrs->window) / span_pairs(s, 0);
   }
-  const sl_hardware_row *r = plain->op ? sli_work_row(h, plain) : NULL;
-  return roofline(h, r, span_flops(plain, s), seen(w, s) * all_kept_bytes(w)) + h->op_seconds;
+  return roofline(h, plain, span_flops(plain, s), seen(w, s) * all_kept_bytes(w));
 }
 
 double sli_paged_seconds(const sl_hardware *h, const sli_work *w, int n,
