@@ -39,7 +39,7 @@ struct sl_tensor {
   const sl_shard *shard;   /* if a stage has several devices: the part of the whole that this
                               parameter or optimizer state holds; NULL: all. All parts of one whole
                               have the same name */
-  const char *lies;        /* layout on the devices, as text; NULL: not noted (sl_graph.skips) */
+  const char *layout;      /* layout on the devices, as text; NULL: not noted (sl_graph.skips) */
   const char *frozen;      /* for a parameter of a frozen model (objective.h): its name in that
                               model */
   /* parameters only: */
@@ -344,6 +344,11 @@ static inline int sli_blocks_in_line(const sl_graph *g) {
  * a shipped op. */
 static inline const char *sli_words(const sl_op *op, const char *author, const char *user) {
   return sl_op_find(op->name) == op ? user : author;
+}
+
+/* True if a step is a single tick, whose values are those of the step. */
+static inline bool sli_is_one_tick(const sl_graph *g) {
+  return g->options.microbatches == 1 && g->options.pieces == 1;
 }
 
 /* True if results must not depend on the grid. */

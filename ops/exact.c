@@ -6,5 +6,5 @@ const sl_op_exact sli_exact_groups = {.groups = true};
 const sl_op_exact sli_exact_scatters = {.scatters = true};
 const sl_op_exact sli_exact_moves = {.moves = true};
 const sl_op_exact sli_exact_by_leaf = {.by_leaf = true};
-const sl_op_exact sli_exact_total = {.rounds = true};
-const sl_op_exact sli_exact_mean = {.rounds = true, .mean = SL_MEAN_ELEMENTS};
+const sl_op_exact sli_exact_sum = {.total = SL_TOTAL_SUM};
+const sl_op_exact sli_exact_mean = {.total = SL_TOTAL_MEAN_ELEMENTS};

@@ -224,10 +224,8 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   return sli_hash_real(hash, *(const double *)attrs->user);
 }
 
-static const sl_op_exact cross_entropy_exact = {.groups = true,
-                                                .rounds = true,
-                                                .mean = SL_MEAN_ROWS},
-                         join_exact = {.rounds = true, .mean = SL_MEAN_ROWS};
+static const sl_op_exact cross_entropy_exact = {.groups = true, .total = SL_TOTAL_MEAN_ROWS},
+                         join_exact = {.total = SL_TOTAL_MEAN_ROWS};
 
 /* The lse belongs to the rows counted by the mean's gradient, which softmax_rescale also reads. */
 const sl_op sl_op_cross_entropy = {

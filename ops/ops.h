@@ -45,7 +45,7 @@ static inline sl_dtype sli_sum_dtype(const sl_type *type) {
 }
 /* Records shared by ops. */
 extern const sl_op_exact sli_exact_groups, sli_exact_scatters, sli_exact_moves, sli_exact_by_leaf,
-    sli_exact_total, sli_exact_mean;
+    sli_exact_sum, sli_exact_mean;
 
 /* Tests bit i of a mask in which bit 31 represents all bits from 31 on. */
 static inline bool sli_bit_on(uint32_t mask, int i) { return sli_bit(mask, SLI_MIN(i, 31)); }
@@ -57,10 +57,9 @@ static inline int sli_op_outputs(const sl_op *op, const sl_attrs *attrs, int nin
 
 /* Returns the kernel that a user-defined op has for a backend, or NULL. */
 const sl_kernel *sli_op_kernel(const sl_op *op, const char *backend);
-/* Returns true if the op's kernels prepare for the types of a call. */
 /* True if the op keeps states of sequences in slots when it is served. */
 static inline bool sli_op_slots(const sl_op *op) { return op->serve && op->serve->slots; }
-
+/* Returns true if the op's kernels prepare for the types of a call. */
 bool sli_op_fixed(const sl_op *op);
 
 /* Expand a gradient rule for a call with nin inputs and nout outputs. In order: argument number a

@@ -111,7 +111,7 @@ const sl_op sl_op_target_weight = {
     .pieces = SL_PIECES_SUM,
     .whole = 2,
     .batch = true,
-    .exact = &sli_exact_total,
+    .exact = &sli_exact_sum,
     .infer = target_weight_infer,
     .cost = target_weight_cost,
 };
@@ -125,7 +125,7 @@ const sl_op sl_op_weighted_cross_entropy = {
     .padded = true,
     .pieces = SL_PIECES_SUM,
     .whole = 12,
-    .exact = &sli_exact_total,
+    .exact = &sli_exact_sum,
     .infer = cross_entropy_infer,
     .cost = cross_entropy_cost,
     .check = cross_entropy_check,
@@ -171,7 +171,7 @@ const sl_op sl_op_weighted_cross_entropy_join = {
     .max_in = 1,
     .nout = 2,
     .pieces = SL_PIECES_SUM,
-    .exact = &sli_exact_total,
+    .exact = &sli_exact_sum,
     .infer = join_infer,
     .cost = join_cost,
 };

@@ -195,7 +195,7 @@ static const sl_tensor *tensor_in(const sli_lowering *l, int buffer, int *after)
 
 /* True if tensors have the same type and, on a grid, are the same part of the whole. */
 static bool is_alike(const sli_lowering *l, const sl_tensor *x, const sl_tensor *y) {
-  bool same_layout = l->in->ranks == 1 || (x->lies && y->lies && !strcmp(x->lies, y->lies));
+  bool same_layout = l->in->ranks == 1 || (x->layout && y->layout && !strcmp(x->layout, y->layout));
   return same_layout && sl_type_equal(&x->type, &y->type) &&
          l->spots[x->id].offset == l->spots[y->id].offset;
 }
@@ -217,8 +217,9 @@ static const char *text_of(sli_lowering *l, const sl_tensor *t) {
   char type[SL_TYPE_TEXT];
   if (!t) return "nothing";
   sl_type_format(type, &t->type);
-  return t->lies && *t->lies ? sli_arena_format(&l->arena, "%s %s (%s)", t->name, type, t->lies)
-                             : sli_arena_format(&l->arena, "%s %s", t->name, type);
+  return t->layout && *t->layout
+             ? sli_arena_format(&l->arena, "%s %s (%s)", t->name, type, t->layout)
+             : sli_arena_format(&l->arena, "%s %s", t->name, type);
 }
 
 /* Checks that all stages except the last (backward: the first) write a flow of the same shape, in

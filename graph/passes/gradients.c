@@ -150,17 +150,12 @@ static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker)
 
 static bool is_sum(const sl_tensor *t) { return t && t->type.dtype == SL_F64; }
 
-/* True if a step is a single tick, whose values are those of the step. */
-static bool is_one_tick(const sl_graph *g) {
-  return g->options.microbatches == 1 && g->options.pieces == 1;
-}
-
 /* Makes output o of a node a sum over rows in f64, row by row or leaf by leaf. */
 static sl_status sum_exactly(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
   if (is_sum(maker->out[o])) return SL_OK; /* made of such sums */
   uint32_t leaves = maker->rule ? leaf_inputs(p, from, maker) : 0;
   bool scatters = leaves && sli_op_exact(maker->op)->scatters;
-  if (!leaves && is_one_tick(p->g)) return SL_OK; /* a value of the whole microbatch */
+  if (!leaves && sli_is_one_tick(p->g)) return SL_OK; /* a value of the whole microbatch */
   if (!scatters && (!leaves || maker->op->located))
     return refuse_sum(p, from, input, maker, "is one sum over all rows of a microbatch");
   maker->attrs.leaves = scatters ? 0 : leaves;
@@ -198,7 +193,7 @@ static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_ten
  * gradient is a sum over rows too, in f64, which flows on to the parameters through ops that only
  * move and add numbers (sl_op_exact.moves). */
 
-static bool is_of_step(const pass *p, const sl_tensor *t) {
+static bool is_step_value(const pass *p, const sl_tensor *t) {
   return sli_is_exact(p->g) && !p->g->fed[t->id];
 }
 
@@ -217,7 +212,7 @@ static bool takes_sums(const sl_op *op) {
  * that of the step. */
 static sl_status round_sum(pass *p, const sli_node *n, sl_tensor *y) {
   sl_graph *g = p->g;
-  if (!is_one_tick(g))
+  if (!sli_is_one_tick(g))
     return sli_graph_fail_at(
         g, n->at, SL_E_UNSUPPORTED,
         "numbers.exact: op %s (%s) computes %s from parameters alone, and its gradient needs the "
@@ -237,7 +232,7 @@ static sl_status round_sum(pass *p, const sli_node *n, sl_tensor *y) {
 static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
                          int o) {
   if (!param_of(from->in[i])) {
-    sl_status status = is_of_step(p, from->in[i]) && maker && reads_fed(p, from)
+    sl_status status = is_step_value(p, from->in[i]) && maker && reads_fed(p, from)
                            ? sum_exactly(p, from, i, maker, o)
                            : SL_OK;
     return status ? status : contribute(p, from, from->in[i], grad);
@@ -317,7 +312,7 @@ static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
  * row and a table of one row. */
 static bool passes_row(const pass *p, const sli_node *n, int i) {
   const sl_type *type = &n->in[i]->type;
-  return is_of_step(p, n->in[i]) && p->g->rows[n->out[0]->id] && type->ndim && type->dim[0] == 1;
+  return is_step_value(p, n->in[i]) && p->g->rows[n->out[0]->id] && type->ndim && type->dim[0] == 1;
 }
 
 /* Adds a copy that sums the gradient of a single row with those of other ticks, in f64. */
@@ -530,11 +525,11 @@ static sl_status check_goal(sl_graph *g) {
 }
 
 /* True if a scalar is computed from parameters only through means over rows. */
-static bool is_of_means(const sl_tensor *t) {
+static bool sums_means(const sl_tensor *t) {
   if (!t->needs_grad || (t->producer && sli_mean_summands(t->producer))) return true;
   if (!t->producer || t->type.ndim) return false;
   for (int i = 0; i < t->producer->nin; i++)
-    if (t->producer->in[i] && !is_of_means(t->producer->in[i])) return false;
+    if (t->producer->in[i] && !sums_means(t->producer->in[i])) return false;
   return true;
 }
 
@@ -542,7 +537,7 @@ static bool is_of_means(const sl_tensor *t) {
  * by the rows of the whole step, the weight is 1, so that one rounding remains. */
 static sl_status add_seed(pass *p) {
   sl_graph *g = p->g;
-  bool means = sli_is_exact(g) && is_of_means(g->loss.tensor);
+  bool means = sli_is_exact(g) && sums_means(g->loss.tensor);
   p->microbatches = means ? g->options.microbatches : 1;
   float weight = means ? 1 : 1.0f / (float)g->options.microbatches;
   const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss.tensor->name);

@@ -32,9 +32,9 @@ bool sli_is_mean(const sl_tensor *t) {
 }
 
 int64_t sli_mean_summands(const sli_node *n) {
-  switch (sli_op_exact(n->op)->mean) {
-  case SL_MEAN_ROWS: return sl_type_rows(&n->in_type[0]);
-  case SL_MEAN_ELEMENTS: return sl_type_elements(&n->in_type[0]);
+  switch (sli_op_exact(n->op)->total) {
+  case SL_TOTAL_MEAN_ROWS: return sl_type_rows(&n->in_type[0]);
+  case SL_TOTAL_MEAN_ELEMENTS: return sl_type_elements(&n->in_type[0]);
   default: return 0;
   }
 }

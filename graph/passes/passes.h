@@ -17,8 +17,8 @@ sl_status sli_pass_losses(sl_graph *g);
 /* Returns true if, when a microbatch is computed in parts, each part's tensor is a mean over the
  * rows of that part. */
 bool sli_is_mean(const sl_tensor *t);
-/* Returns the number of summands of a node's mean over a microbatch (sl_op_exact.mean), or 0 if the
- * op does not declare them. */
+/* Returns the number of summands of a node's mean over a microbatch (sl_op_exact.total), or 0 if
+ * the op does not declare them. */
 int64_t sli_mean_summands(const sli_node *n);
 
 /* Repeats key and value heads that several query heads share, before attention is sharded by heads

@@ -32,11 +32,13 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
 }
 
 static sl_status check_forward(sl_graph *g, const sli_node *n) {
-  const sl_op_exact *exact = sli_op_exact(n->op);
   bool total = n->nout && n->out_type[0].dtype == SL_F64 && reads(g, n, has_rows);
   bool mean = n->op->pieces == SL_PIECES_MEAN;
-  if ((!total || exact->rounds) && (!mean || exact->mean)) return SL_OK;
-  return refuse(g, n, "sums over rows in an order that it does not declare (sl_op.exact)");
+  if (mean ? sli_mean_summands(n) > 0 : !total || sli_op_exact(n->op)->total) return SL_OK;
+  return refuse(
+      g, n,
+      sli_words(n->op, "sums over rows in an order that it does not declare (sl_op.exact)",
+                "sums over rows in an order of its own"));
 }
 
 /* Returns the first node that reads rows of the data and has an output without, other than totals;
@@ -64,12 +66,12 @@ static bool mixes_rows(const sl_op *op) {
 
 /* Checks gradient j of a backward node, a sum over rows unless its tensor has rows. */
 static sl_status check_gradient(sl_graph *g, const sli_node *n, int j) {
-  const sl_tensor *of = n->about->in[sli_rule_of(n->rule, j)];
-  bool one = g->options.microbatches == 1 && g->options.pieces == 1;
-  if (!n->out[j] || n->out_type[j].dtype == SL_F64 || has_rows(g, of)) return SL_OK;
+  const sl_tensor *input = n->about->in[sli_rule_of(n->rule, j)];
+  bool one = sli_is_one_tick(g);
+  if (!n->out[j] || n->out_type[j].dtype == SL_F64 || has_rows(g, input)) return SL_OK;
   if (n->attrs.leaves)
     return refuse(g, n, "mixes rows of the data with sums over them in its gradients");
-  if (is_fed(g, of) || !reads(g, n, is_fed)) return SL_OK;
+  if (is_fed(g, input) || !reads(g, n, is_fed)) return SL_OK;
   const sli_node *lost = lost_at(g);
   if (!reads(g, n, has_rows) && one && (!lost || mixes_rows(lost->op))) return SL_OK;
   if (one && lost && !mixes_rows(lost->op))

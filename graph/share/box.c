@@ -75,7 +75,7 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
   *node = n;
   *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, m->rank));
   if (x->g->skips) /* also for the slices that devices send each other */
-    (*out)->lies =
+    (*out)->layout =
         sli_arena_format(&x->g->arena, "%s of %s -> %s", m->what,
                          sli_layout_format(x, &b->from->lies), sli_layout_format(x, &b->to->lies));
   for (int i = 0; i < m->nin; i++)

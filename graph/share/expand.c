@@ -578,7 +578,7 @@ static void note_layouts(const sli_expansion *x, int logical) {
   for (int t = 0; t < logical && x->g->skips; t++)
     for (const sli_array *a = x->arrays[t]; a; a = a->next)
       for (int r = 0; r < x->ranks; r++)
-        if (a->on[r] && !a->on[r]->lies) a->on[r]->lies = sli_layout_format(x, &a->lies);
+        if (a->on[r] && !a->on[r]->layout) a->on[r]->layout = sli_layout_format(x, &a->lies);
 }
 
 sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,

@@ -81,7 +81,7 @@ typedef struct sl_serving {
   sl_dtype kv;   /* type of the KV cache in memory: SL_F32 or SL_BF16 */
   bool exact;    /* attends in the order of training (docs/exact.md): keys and values of latents are
                     computed and stored */
-  bool stateful; /* set by sl_lower: some op keeps states (sl_op.slots) */
+  bool stateful; /* set by sl_lower: some op keeps states (sl_op_serve.slots) */
   int kept;      /* state slots in addition to one per sequence, for cached prefixes; read by
                     sl_lower */
   /* maximum logit edits of a tick (sl_batch_edit), without the edits for a sequence's own tokens,

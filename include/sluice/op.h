@@ -192,7 +192,7 @@ typedef struct sl_attrs {
   uint32_t leaves, positions;
   int64_t leaf;
   int64_t rows; /* pack: rows of x in the products that will read the weight; exact gradients of
-                   means: the rows (sl_op_exact.mean) of a whole step, set by the graph */
+                   means: the summands (sl_op_exact.total) of a whole step, set by the graph */
   /* Start of the part within the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
    * indexed dim; position, position_w, rotary, rotary_b: first position (added to the tick's);
@@ -400,8 +400,13 @@ typedef struct sl_signature {
   const struct sl_op *local, *joined;
 } sl_signature;
 
-/* Summands of a mean: each row of input 0 is one, or each element. */
-typedef enum sl_exact_mean { SL_MEAN_NONE, SL_MEAN_ROWS, SL_MEAN_ELEMENTS } sl_exact_mean;
+/* A scalar over rows, in f64. The summands of a mean are the rows of input 0, or its elements. */
+typedef enum sl_exact_total {
+  SL_TOTAL_NONE,
+  SL_TOTAL_SUM,
+  SL_TOTAL_MEAN_ROWS,
+  SL_TOTAL_MEAN_ELEMENTS
+} sl_exact_total;
 
 /* Number of leading outputs that sl_op.in_place covers. */
 enum { SL_IN_PLACE_OUTPUTS = 2 };
@@ -438,8 +443,8 @@ typedef struct sl_op_exact {
   bool moves;    /* a backward op that moves numbers of a gradient, or adds some of them: takes and
                     gives sums over rows, in f64 */
   bool by_leaf;  /* cuts its rows into leaves (attrs.leaves) itself */
-  bool rounds;   /* output 0 is a scalar in f64: rounds the summand of each row and adds in f64 */
-  sl_exact_mean mean; /* output 0 is a mean over rows; its gradient divides by attrs.rows */
+  sl_exact_total total; /* output 0: rounds the summand of each row and adds in f64; the gradient of
+                           a mean divides by attrs.rows */
 } sl_op_exact;
 
 /* How an op takes part in a served graph, where positions belong to any sequences. */
