@@ -160,14 +160,14 @@ static sl_tensor *make_positions(void *ctx, sl_graph *g, sl_tensor **targets) {
 /* ---- loss ---------------------------------------------------------------------------------- */
 
 /* Divides logits by the temperature at which answers are drawn, as the session does. */
-static sl_tensor *logits_of_policy(const sl_rollouts *r, sl_graph *g, sl_tensor *logits) {
+static sl_tensor *policy_logits(const sl_rollouts *r, sl_graph *g, sl_tensor *logits) {
   float temperature = sli_policy_temperature(&r->options);
   return temperature > 0 && temperature != 1 ? sl_scale(g, logits, 1 / temperature) : logits;
 }
 
 static void of_reference(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                          sl_tensor **frozen) {
-  logits = logits_of_policy(ctx, g, logits);
+  logits = policy_logits(ctx, g, logits);
   frozen[0] = sl_detach(g, sl_log_probability(g, logits, targets));
 }
 
@@ -177,7 +177,7 @@ static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor
   const sl_rollouts_options *o = &r->options;
   const sl_grpo settings = {(float)o->clip_low, (float)o->clip_high, (float)o->dual_clip,
                             (float)o->kl};
-  logits = logits_of_policy(r, g, logits);
+  logits = policy_logits(r, g, logits);
   return sl_grpo_loss(g, logits, targets, r->data[OLD], r->data[ADVANTAGE], r->data[WEIGHT],
                       o->kl > 0 ? frozen[0] : NULL, &settings);
 }

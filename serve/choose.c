@@ -2,10 +2,9 @@
 /* The scheduler: chooses the rows of each tick.
  *
  * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk by
- * chunk, oldest request first. Then new requests are admitted in turn: in order of
- * arrival, or client by client. Rows of a prompt
- * depend on no sampled token, so the next chunk can go into the next tick. In a decode-only tick,
- * drafted tokens take the remaining rows (drafts.c). */
+ * chunk, oldest request first. Then new requests are admitted in turn: in order of arrival, or
+ * client by client. Rows of a prompt depend on no sampled token, so the next chunk can go into the
+ * next tick. In a decode-only tick, drafted tokens take the remaining rows (drafts.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ typedef struct choice {
 
 /* Counts the leading rows, of those that follow, whose next tokens are still to be reported. */
 static int64_t count_scored(const request *r, int64_t rows) {
-  if (!r->how.scored || r->told >= r->nprompt) return 0;
+  if (!r->how.scored || r->reported >= r->nprompt) return 0;
   return SLI_MAX(SLI_MIN(r->fed + rows, r->nprompt - 1) - r->fed, 0);
 }
 

@@ -36,7 +36,7 @@ static void drop_polled(events *e) {
   e->first = 0;
 }
 
-void sli_session_tell(sl_session *s, const sl_session_event *event) {
+void sli_session_pass(sl_session *s, const sl_session_event *event) {
   if (s->simulator) {
     s->simulator->note(s->simulator, s, event);
     return;
@@ -99,7 +99,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   sli_pages_free(s, r);
   sli_adapters_leave(s, r);
   if (s->drafter) s->drafter->leave(s, r);
-  sli_session_tell(s, &(sl_session_event){.id = r->id,
+  sli_session_pass(s, &(sl_session_event){.id = r->id,
                                           .user = r->user,
                                           .kind = SL_EVENT_END,
                                           .end = end,
@@ -130,7 +130,7 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
   r->tokens[r->count++] = event.token;
   if (r->edits) sli_edits_note(r->edits, event.token);
   s->stats.tokens++;
-  sli_session_tell(s, &event);
+  sli_session_pass(s, &event);
   bool stops = is_stop(r, event.token) || is_complete(r, event.token),
        ends = stops || r->count >= r->most;
   if (ends) sli_session_finish(s, r, stops ? SL_END_STOP : SL_END_LENGTH);
@@ -221,7 +221,7 @@ request *sli_session_make(const sl_session *s, const sl_request *q) {
                  .goal = INT64_MAX,
                  .user = q->user,
                  .nprompt = prompt,
-                 .told = sinks + 1,
+                 .reported = sinks + 1,
                  .how = *q,
                  .count = prompt,
                  .capacity = (size_t)prompt,

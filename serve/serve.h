@@ -62,7 +62,7 @@ struct request {
   uint64_t name;      /* name of the last named page (prefixes.c) */
   double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
   int64_t stuck;      /* text length after which its constraint allows no token; -1: none */
-  int64_t told;       /* tokens of a scored prompt that were reported; they come in order */
+  int64_t reported;   /* tokens of a scored prompt that were reported; they come in order */
   double *sums;       /* [width] sum of its hidden states; NULL: no embedding was requested */
   sl_request how;     /* temperature and other request parameters; its arrays are not used */
   int32_t *stop;      /* [how.nstop] */
@@ -250,7 +250,7 @@ struct sl_session {
 void sli_session_finish(sl_session *s, request *r, sl_end end);
 /* Passes an event on: to the reader of events, or to the training step or simulator in its place.
  */
-void sli_session_tell(sl_session *s, const sl_session_event *event);
+void sli_session_pass(sl_session *s, const sl_session_event *event);
 /* Appends a token to the answer and sends its event. Ends the request at a stop token or the length
  * limit; returns whether the request has ended. */
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event);

@@ -72,15 +72,15 @@ static void settle(sl_session *s, request *r) {
 static bool take_scored(sl_session *s, const part *p, const sl_sampled *x) {
   request *r = p->of;
   for (int i = 0; i < p->scored; i++) {
-    if (p->from + i + 1 != r->told) continue; /* recomputed */
+    if (p->from + i + 1 != r->reported) continue; /* recomputed */
     sl_session_event e = event_of(s, r, &x[i]);
     e.kind = SL_EVENT_PROMPT;
-    e.place = r->told++ - s->serving.sinks;
+    e.place = r->reported++ - s->serving.sinks;
     if (!x[i].finite) {
       sli_session_finish(s, r, SL_END_FAILED);
       return true;
     }
-    sli_session_tell(s, &e);
+    sli_session_pass(s, &e);
   }
   return false;
 }

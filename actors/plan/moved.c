@@ -158,7 +158,7 @@ static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int
 /* ---- reads of what has been moved before --------------------------------------------------- */
 
 /* Bytes that a firing may read at an actor's first port for a register. */
-static uint64_t bytes_of_reader(const sl_plan *plan, int32_t actor, int32_t reg) {
+static uint64_t reader_bytes(const sl_plan *plan, int32_t actor, int32_t reg) {
   const sl_actor *a = &plan->actors[actor];
   const sl_program *program = a->program;
   int32_t port = 0;
@@ -175,7 +175,7 @@ static bool moves_before(const sl_plan *plan, int32_t reader, int32_t actor, int
   if (reader == actor || sli_every(a) != sli_every(b) ||
       plan->queues[a->queue].device != plan->queues[b->queue].device)
     return false;
-  uint64_t its = bytes_of_reader(plan, reader, reg), own = bytes_of_reader(plan, actor, reg);
+  uint64_t its = reader_bytes(plan, reader, reg), own = reader_bytes(plan, actor, reg);
   return its > own || (its == own && reader < actor);
 }
 

@@ -32,7 +32,7 @@ typedef struct sl_batch_sequence {
   int32_t constrained; /* 1: a pick samples only tokens in its row of allowed tokens
                           (sl_serving.allow) */
   int32_t slot;        /* slot below most_sequences, reserved for the sequence from position 0 on
-                          (sl_op.slots) */
+                          (sl_op_serve.slots) */
   int32_t from;        /* slot with the states before its first row; -1: zeros */
   int32_t kept;        /* additional slot that receives the states after its last row; -1: none */
 } sl_batch_sequence;
