@@ -50,9 +50,9 @@ void sli_emit_clamp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   (void)row;
   double low = sli_pt_number(m, n, "min", -INFINITY), high = sli_pt_number(m, n, "max", INFINITY);
   sl_tensor *x = sli_pt_in(m, n, "self");
-  /* Unlike the op clamp, PyTorch has no gradient at the bounds. */
+  /* Unlike the op clamp, PyTorch has no gradient at the bounds. The upper one wins. */
   const sl_attrs attrs = {
-      .count = SLI_FUNCTION_hardtanh, .value = (float)low, .upper = (float)high};
+      .count = SLI_FUNCTION_hardtanh, .value = (float)fmin(low, high), .upper = (float)high};
   if (low == -INFINITY && high == INFINITY) sli_pt_out(m, n, 0, x);
   else sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_function, &attrs, sli_pt_narrow(m, x)));
 }

@@ -79,6 +79,8 @@ case("products", lambda h: h.prod(1) + h.cumprod(1)[:, 3] + (h + 1).prod(1, keep
 case("ties", lambda h: T.relu(h).amax(1) + T.relu(h).amin(1, keepdim=True).sum(1) + T.relu(h).max() + h.max(1)[0])
 
 case("clamps", lambda h: h.clamp(0, 0.3) + h.clamp_min(0) + h.clamp_max(0) + T.fmax(h, h * 0) + T.div(h * 0 + 0.5, 0.1, rounding_mode="trunc"))
+case("crossed_bounds", lambda h: h.clamp(0.2, -0.2) + h * T.arange(6.0).clamp(4, 2) + F.hardtanh(h))
+case("saturated", lambda h: h + F.silu(h * 0 - 1e30) * 1e8 + F.gelu(h.detach() * 0 - 1e30, approximate="tanh") * 1e8)
 
 
 class Case(torch.nn.Module):

@@ -323,10 +323,8 @@ static inline vec vtanh(vec x) {
   return pick(size < 0.625f, near, far);
 }
 
-static inline vec sigmoid(vec x) {
-  vec y = pick(x < -87.0f, set(87.0f), -x); /* 1 + e^y stays finite; NaN stays NaN */
-  return 1.0f / (1.0f + vexp(y));
-}
+/* Zero below -88.7, where e^-x is infinite. */
+static inline vec sigmoid(vec x) { return 1.0f / (1.0f + vexp(-x)); }
 
 /* Transposes LANES vectors: interleaves the first half with the second, log2(LANES) times. */
 static inline void transpose(vec *v) {
