@@ -36,6 +36,8 @@ sli_pt_emit_fn sli_emit_linear, sli_emit_addmm, sli_emit_matmul, sli_emit_einsum
     sli_emit_layer_norm, sli_emit_rms_norm, sli_emit_group_norm, sli_emit_batch_norm, sli_emit_conv,
     sli_emit_pool, sli_emit_adaptive_pool, sli_emit_attention, sli_emit_cross_entropy, sli_emit_mse,
     sli_emit_outer, sli_emit_instance_norm;
+/* recurrent.c */
+sli_pt_emit_fn sli_emit_recurrent, sli_emit_cell;
 /* images.c */
 sli_pt_emit_fn sli_emit_linear_up, sli_emit_cubic_up, sli_emit_edges, sli_emit_unfold,
     sli_emit_im2col, sli_emit_pixels, sli_emit_channels, sli_emit_conv_transpose;

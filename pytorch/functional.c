@@ -170,6 +170,12 @@ static const sli_pt_value *newest_of(const rewrite *w, const sli_pt_value *whole
   return w->now[whole->id] ? w->now[whole->id] : whole;
 }
 
+/* Returns whether PyTorch computes a call without a gradient, but keeps the gradient of the tensor
+ * that the call overwrites. */
+static bool keeps_old_gradient(const sli_pt_node *n) {
+  return !strncmp(n->target, "aten.logical_", 13);
+}
+
 /* Refuses a write whose effect is not known in full. */
 static sl_status check_write(const rewrite *w, const sli_pt_node *n, const char *target,
                              sli_pt_value *v) {
@@ -182,7 +188,8 @@ static sl_status check_write(const rewrite *w, const sli_pt_node *n, const char 
     return refuse(w, n,
                   in->role == SLI_PT_PARAM ? "writes into parameter " : "writes into constant ",
                   in->name);
-  if (w->learned[newest_of(w, whole)->id] && (n->no_grad || without_gradient(w, v)))
+  bool without = n->no_grad || without_gradient(w, v) || keeps_old_gradient(n);
+  if (w->learned[newest_of(w, whole)->id] && without)
     return refuse(w, n, "writes without a gradient into a tensor that has one", "");
   sli_pt_node in_shape = *n;
   in_shape.target = target;

@@ -337,10 +337,20 @@ static const char *innermost_module(sli_arena *arena, const char *stack) {
   return end ? sli_arena_format(arena, "%.*s", (int)(end - comma - 1), comma + 1) : "";
 }
 
-/* Finds the innermost Python line: `File "NAME", line N`. The folder is dropped. */
+/* Returns whether a path, which ends with a quote, is that of an installed PyTorch's own file. */
+static bool is_pytorch(const char *path) {
+  const char *inside = strstr(path, "-packages/torch/"), *end = strchr(path, '"');
+  return inside && end && inside < end;
+}
+
+/* Finds the innermost Python line outside PyTorch, or the innermost one: `File "NAME", line N`. The
+ * folder is dropped. */
 static void innermost_line(sli_arena *arena, const char *trace, sli_pt_node *n) {
   const char *at = trace, *last = NULL;
-  while ((at = strstr(at, "File \""))) last = at += 6;
+  while ((at = strstr(at, "File \""))) {
+    at += 6;
+    if (!last || is_pytorch(last) || !is_pytorch(at)) last = at;
+  }
   const char *quote = last ? strchr(last, '"') : NULL;
   if (!quote || strncmp(quote, "\", line ", 8)) return;
   const char *name = quote;

@@ -75,6 +75,40 @@ class Expanded(nn.Module):
         return F.mse_loss(h.view(POSITIONS, x.shape[0], FEATURES).transpose(0, 1) * x, y)
 
 
+class Recurrent(nn.Module):
+    """Layers that go through the positions, and what their last states are used for."""
+
+    def __init__(self, kind, first=True, **options):
+        super().__init__()
+        self.layers, self.first = kind(FEATURES, 5, batch_first=first, **options), first
+        self.out = nn.Linear((options.get("proj_size") or 5) * (1 + options.get("bidirectional", False)), FEATURES)
+        self.start = nn.Parameter(torch.randn(1, 1, 5)) if kind is nn.RNN else None
+
+    def forward(self, x, y):
+        x = x if self.first else x.transpose(0, 1)
+        if isinstance(self.layers, nn.RNN):
+            h, last = self.layers(x, self.start.expand(-1, y.shape[0], -1).contiguous())
+        else:
+            h, last = self.layers(x)
+        h = self.out(h) if self.first else self.out(h).transpose(0, 1)
+        states = last if isinstance(last, tuple) else (last, last.square())
+        return F.mse_loss(h, y) + states[0][-1].sin().mean() + states[1][0].cos().mean()
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru, self.rnn = nn.LSTMCell(FEATURES, 5), nn.GRUCell(5, 4), nn.RNNCell(4, FEATURES, nonlinearity="relu")
+
+    def forward(self, x, y):
+        states, h, out = None, None, None
+        for t in range(3):
+            states = self.lstm(x[:, t], states)
+            h = self.gru(states[0], h)
+            out = self.rnn(h, out)
+        return F.mse_loss(out, y[:, 0]) + states[1].square().mean()
+
+
 def squares(h, x, y):
     return ((h - y) ** 2).sum()
 
@@ -89,6 +123,11 @@ MODULES = {  # name: module, whether the batch dim is symbolic
     "counted_symbol": (lambda: Line(lambda h, x, y: squares(h, x, y) / torch.ones(x.shape[0]).sum()), True),
     "before": (lambda: Line(lambda h, x, y: ((h - y) ** 2 / y.numel()).sum()), False),
     "batchmean": (lambda: Line(lambda h, x, y: F.kl_div(h.log_softmax(-1), y.softmax(-1), reduction="batchmean")), False),
+    "lstm": (lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True), False),
+    "lstm_symbol": (lambda: Recurrent(nn.LSTM, first=False, proj_size=3, bias=False), True),
+    "gru": (lambda: Recurrent(nn.GRU, first=False, num_layers=2, bidirectional=True), False),
+    "gru_symbol": (lambda: Recurrent(nn.GRU), True), "rnn": (lambda: Recurrent(nn.RNN), False),
+    "cells": (Cells, False), "cells_symbol": (Cells, True),
     "differs": (lambda: Line(lambda h, x, y: squares(h * torch.arange(6.).view(6, 1, 1), x, y)), False),
 }
 CASES = [  # module, plan, a part of the message or None
@@ -103,6 +142,9 @@ CASES = [  # module, plan, a part of the message or None
     ("counted_symbol", dict(microbatches=2), None),
     ("before", dict(microbatches=2), MAY), ("batchmean", dict(microbatches=2), MAY),
     ("batchmean", dict(microbatches=3, rows_in_constants="yes"), None),
+    ("lstm", dict(), None), ("lstm", dict(microbatches=2), None), ("lstm", dict(data=3), None), ("lstm_symbol", dict(microbatches=3), None),
+    ("gru", dict(), None), ("gru", dict(microbatches=3), None), ("gru_symbol", dict(data=2), None), ("rnn", dict(microbatches=2), None),
+    ("cells", dict(microbatches=2), None), ("cells_symbol", dict(data=3), None),
     ("differs", dict(), None), ("differs", dict(microbatches=2), "a constant differs by row"),
 ]
 

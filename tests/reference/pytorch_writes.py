@@ -79,7 +79,7 @@ def without_gradients(h, y):
     h.add_(k)
 
 
-@case("aten.mul_.Tensor at pytorch_writes.py:117 writes without a gradient into a tensor that has one, which is not supported; write out of place")
+@case("aten.mul_.Tensor at pytorch_writes.py:118 writes without a gradient into a tensor that has one, which is not supported; write out of place")
 def under_no_grad(h, y):
     with torch.no_grad():
         h.mul_(2)
@@ -94,6 +94,7 @@ def into_out(h, y):
 
 
 one("through_detach", lambda h, y: (h[1:].detach().mul_(2), h.add_(y)), "writes without a gradient into a tensor that has one")
+one("logical", lambda h, y: h.view(2, 6).logical_not_(), "writes without a gradient into a tensor that has one")
 one("diagonal", lambda h, y: h.diagonal().fill_(-1.), VIEW % "diagonal.default")
 one("unfold", lambda h, y: h.unfold(1, 2, 1).mul_(2), VIEW % "unfold.default")
 one("expand", lambda h, y: (lambda z: (z.expand(4, 3).add_(h), h.mul_(z)))(torch.zeros(4, 3)), VIEW % "expand.default")
