@@ -88,11 +88,10 @@ static const sl_op decay_served = {
     .min_in = 2,
     .max_in = 2,
     .nout = 2,
-    .updates = 2,
+    .memory = &(const sl_op_memory){.updates = 2},
     .infer = infer_served,
     .kernels = SL_CPU_KERNEL(serve),
-    .looks = 1,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };
 
 static const sl_op decay_b = {.name = "decay_b",

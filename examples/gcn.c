@@ -200,8 +200,8 @@ static const sl_op row_piece_b = {.name = "aggregate_piece_b",
                                   .infer = infer_piece,
                                   .cost = cost,
                                   .kernels = SL_CPU_KERNEL(aggregate_piece_b),
-                                  .pieces = SL_PIECES_STATE,
-                                  .updates = 1 << 1};
+                                  .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
+                                  .memory = &(const sl_op_memory){.updates = 1 << 1}};
 static const sl_op row_piece = {
     .name = "aggregate_piece",
     .min_in = 1,
@@ -210,9 +210,8 @@ static const sl_op row_piece = {
     .infer = infer_piece,
     .cost = cost,
     .kernels = SL_CPU_KERNEL(aggregate_piece),
-    .pieces = SL_PIECES_STATE,
-    .updates = 1 << 1,
-    .lasts = 1 << 1,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
+    .memory = &(const sl_op_memory){.updates = 1 << 1, .lasts = 1 << 1},
     .grad = {{.op = &row_piece_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 static const sl_op row = {
     .name = "aggregate",
@@ -222,7 +221,7 @@ static const sl_op row = {
     .infer = infer,
     .cost = cost,
     .kernels = SL_CPU_KERNEL(aggregate),
-    .pieced = &row_piece,
+    .cut = &(const sl_op_cut){.pieced = &row_piece},
     .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 
 /* ---- the data ---------------------------------------------------------------------------------

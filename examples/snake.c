@@ -75,31 +75,30 @@ static void snake_w(const sl_call *call) {
 /* Signature of the op: rows are independent of each other, and every device needs all of a. The op
  * can therefore be sharded by rows, and sequences can be cut into pieces. */
 enum { A_IS_WHOLE = 1 << 1 };
-static const sl_op row_b = {.name = "snake_b",
-                            .min_in = 3,
-                            .max_in = 3,
-                            .nout = 1,
-                            .infer = infer,
-                            .kernels = SL_CPU_KERNEL(snake_b),
-                            .pieces = SL_PIECES_ROWS,
-                            .whole = A_IS_WHOLE};
-static const sl_op row_w = {.name = "snake_w",
-                            .min_in = 3,
-                            .max_in = 3,
-                            .nout = 1,
-                            .infer = infer_w,
-                            .kernels = SL_CPU_KERNEL(snake_w),
-                            .accumulates = 1,
-                            .pieces = SL_PIECES_ROWS,
-                            .whole = A_IS_WHOLE};
+static const sl_op row_b = {
+    .name = "snake_b",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .infer = infer,
+    .kernels = SL_CPU_KERNEL(snake_b),
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE}};
+static const sl_op row_w = {
+    .name = "snake_w",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .infer = infer_w,
+    .kernels = SL_CPU_KERNEL(snake_w),
+    .accumulates = 1,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE}};
 static const sl_op row = {.name = "snake",
                           .min_in = 2,
                           .max_in = 2,
                           .nout = 1,
                           .infer = infer,
                           .kernels = SL_CPU_KERNEL(snake),
-                          .pieces = SL_PIECES_ROWS,
-                          .whole = A_IS_WHOLE,
+                          .cut = &(const sl_op_cut){.pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE},
                           .grad = {{.op = &row_b,
                                     .cls = SL_CLASS_B,
                                     .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},

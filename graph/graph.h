@@ -7,6 +7,7 @@
 #include <sluice/objective.h>
 
 #include "base/base.h"
+#include "ops/facets.h"
 
 typedef struct sli_node sli_node;
 typedef struct sli_encoder sli_encoder; /* passes/spans.c */
@@ -154,7 +155,7 @@ typedef struct sli_block {
   bool sharded; /* one stage's part of a block sharded over all stages; such blocks come last, and
                    their `stage` counts devices along the pipeline */
   bool swept;   /* if sequences are cut: its calls read earlier pieces one at a time
-                   (sl_op.swept) */
+                   (sl_op_cut.swept) */
   bool gathers; /* devices shard the positions of pieces, and each gathers all keys of a piece for
                    its queries (attention_share) */
 } sli_block;

@@ -23,7 +23,7 @@ static inline sl_call sli_call_shape(const sl_program_call *c) {
                    .state = c->state};
 }
 
-/* Returns in *state the state shared by calls of one device, as sl_op.keeps allows; the first call
+/* Returns in *state the state shared by calls of one device, as sl_op_memory.keeps allows; the first call
  * creates it. `device` is the plan's number or the GPU's. Callable from any thread. */
 typedef sl_status sli_prepare(const sl_call *call, void **state);
 sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States of kernels, shared by the calls of a device (sl_op.keeps). */
+/* States of kernels, shared by the calls of a device (sl_op_memory.keeps). */
 #include <sluice/program.h>
 
 #include <pthread.h>
@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "kernels/bind.h"
+#include "ops/facets.h"
 
 typedef struct shared {
   struct shared *next;
@@ -31,7 +32,7 @@ static shared *find_shared(const shared *wanted) {
 }
 
 static sl_status share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state) {
-  shared wanted = {.device = device, .prepare = prepare, .keeps = call->op->keeps};
+  shared wanted = {.device = device, .prepare = prepare, .keeps = sli_op_memory(call->op)->keeps};
   wanted.keeps(call, &wanted.which);
   shared *s = find_shared(&wanted);
   if (!s) {

@@ -66,7 +66,7 @@ const sl_op sl_op_attention_latent = {
     .max_in = 4,
     .nout = 1,
     .infer = latent_infer,
-    .signatures = latent_signatures,
+    .shard = &(const sl_op_shard){.signatures = latent_signatures},
 };
 
 const sl_op sl_op_attention_latent_served = {
@@ -74,8 +74,7 @@ const sl_op sl_op_attention_latent_served = {
     .min_in = 5,
     .max_in = 5,
     .nout = 2,
-    .updates = 2,
+    .memory = &(const sl_op_memory){.updates = 2},
     .infer = served_infer,
-    .looks = 7,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 7, .follows = 1},
 };

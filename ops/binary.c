@@ -107,61 +107,54 @@ static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 /* ---- ops ------------------------------------------------------------------------------------ */
 
-#define BINARY(name_, flops, unread_, partial_, y, da, db)                         \
-  static int name_##_signatures(const sl_attrs *attrs, int nin, const sl_type *in, \
-                                sl_signature *out) {                               \
-    (void)attrs;                                                                   \
-    return binary_signatures(partial_, nin, in, out);                              \
-  }                                                                                \
-  const sl_op sl_op_##name_ = {                                                    \
-      .name = #name_,                                                              \
-      .min_in = 2,                                                                 \
-      .max_in = 2,                                                                 \
-      .nout = 1,                                                                   \
-      .narrow_in = 3,                                                              \
-      .narrow_out = 1,                                                             \
-      .mixed = true,                                                               \
-      .cheap = true,                                                               \
-      .pieces = SL_PIECES_SIGNATURES,                                              \
-      .along = SL_ALONG_NOTHING,                                                   \
-      .infer = binary_infer,                                                       \
-      .cost = binary_cost,                                                         \
-      .signatures = name_##_signatures,                                            \
-      .grad = {{.op = &sl_op_##name_##_b,                                          \
-                .cls = SL_CLASS_B,                                                 \
-                .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},                            \
-                .nof = 2,                                                          \
-                .of = {0, 1}}},                                                    \
-  };                                                                               \
-  const sl_op sl_op_##name_##_b = {                                                \
-      .name = #name_ "_b",                                                         \
-      .min_in = 3,                                                                 \
-      .max_in = 3,                                                                 \
-      .nout = 2,                                                                   \
-      .narrow_in = 7,                                                              \
-      .narrow_out = 3,                                                             \
-      .mixed = true,                                                               \
-      .unread = unread_,                                                           \
-      .pieces = SL_PIECES_ELEMENTS,                                                \
-      .infer = binary_b_infer,                                                     \
-      .cost = back_cost,                                                           \
-      .accumulates = 3,                                                            \
+#define BINARY(name_, flops, unread_, partial_, y, da, db)                                  \
+  static int name_##_signatures(const sl_attrs *attrs, int nin, const sl_type *in,          \
+                                sl_signature *out) {                                        \
+    (void)attrs;                                                                            \
+    return binary_signatures(partial_, nin, in, out);                                       \
+  }                                                                                         \
+  const sl_op sl_op_##name_ = {                                                             \
+      .name = #name_,                                                                       \
+      .min_in = 2,                                                                          \
+      .max_in = 2,                                                                          \
+      .nout = 1,                                                                            \
+      .narrow = &(const sl_op_narrow){.in = 3, .out = 1, .mixed = true},                    \
+      .traits = SL_OP_CHEAP,                                                                \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .along = SL_ALONG_NOTHING}, \
+      .infer = binary_infer,                                                                \
+      .cost = binary_cost,                                                                  \
+      .shard = &(const sl_op_shard){.signatures = name_##_signatures},                      \
+      .grad = {{.op = &sl_op_##name_##_b,                                                   \
+                .cls = SL_CLASS_B,                                                          \
+                .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},                                     \
+                .nof = 2,                                                                   \
+                .of = {0, 1}}},                                                             \
+  };                                                                                        \
+  const sl_op sl_op_##name_##_b = {                                                         \
+      .name = #name_ "_b",                                                                  \
+      .min_in = 3,                                                                          \
+      .max_in = 3,                                                                          \
+      .nout = 2,                                                                            \
+      .narrow = &(const sl_op_narrow){.in = 7, .out = 3, .mixed = true},                    \
+      .memory = &(const sl_op_memory){.unread = unread_},                                   \
+      .cut = &sl_cut_elements,                                                              \
+      .infer = binary_b_infer,                                                              \
+      .cost = back_cost,                                                                    \
+      .accumulates = 3,                                                                     \
   };
 
-#define COMPARE(name_, y)             \
-  const sl_op sl_op_##name_ = {       \
-      .name = #name_,                 \
-      .min_in = 2,                    \
-      .max_in = 2,                    \
-      .nout = 1,                      \
-      .narrow_in = 3,                 \
-      .mixed = true,                  \
-      .cheap = true,                  \
-      .pieces = SL_PIECES_SIGNATURES, \
-      .along = SL_ALONG_NOTHING,      \
-      .infer = compare_infer,         \
-      .cost = binary_cost,            \
-      .signatures = where_signatures, \
+#define COMPARE(name_, y)                                                                   \
+  const sl_op sl_op_##name_ = {                                                             \
+      .name = #name_,                                                                       \
+      .min_in = 2,                                                                          \
+      .max_in = 2,                                                                          \
+      .nout = 1,                                                                            \
+      .narrow = &(const sl_op_narrow){.in = 3, .mixed = true},                              \
+      .traits = SL_OP_CHEAP,                                                                \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .along = SL_ALONG_NOTHING}, \
+      .infer = compare_infer,                                                               \
+      .cost = binary_cost,                                                                  \
+      .shard = &(const sl_op_shard){.signatures = where_signatures},                        \
   };
 
 #include "ops/binary.def"
@@ -171,15 +164,12 @@ const sl_op sl_op_where = {
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
-    .narrow_in = 6,
-    .narrow_out = 1,
-    .mixed = true,
-    .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES,
-    .along = SL_ALONG_NOTHING,
+    .narrow = &(const sl_op_narrow){.in = 6, .out = 1, .mixed = true},
+    .traits = SL_OP_CHEAP,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .along = SL_ALONG_NOTHING},
     .infer = where_infer,
     .cost = binary_cost,
-    .signatures = where_signatures,
+    .shard = &(const sl_op_shard){.signatures = where_signatures},
     .grad = {{.op = &sl_op_where_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_DOUT(0)},
@@ -192,11 +182,9 @@ const sl_op sl_op_where_b = {
     .min_in = 4,
     .max_in = 4,
     .nout = 2,
-    .narrow_in = 14,
-    .narrow_out = 3,
-    .mixed = true,
-    .unread = 6,
-    .pieces = SL_PIECES_ELEMENTS,
+    .narrow = &(const sl_op_narrow){.in = 14, .out = 3, .mixed = true},
+    .memory = &(const sl_op_memory){.unread = 6},
+    .cut = &sl_cut_elements,
     .infer = where_b_infer,
     .cost = back_cost,
     .accumulates = 3,

@@ -161,13 +161,11 @@ const sl_op sl_op_constant = {
     .min_in = 0,
     .max_in = 1,
     .nout = 1,
-    .narrow_out = 1,
-    .cheap = true,
-    .located = true,
-    .unread = 1,
-    .pieces = SL_PIECES_SIGNATURES,
-    .along = SL_ALONG_NOTHING,
-    .signatures = constant_signatures,
+    .narrow = &(const sl_op_narrow){.out = 1},
+    .traits = SL_OP_CHEAP | SL_OP_LOCATED,
+    .memory = &(const sl_op_memory){.unread = 1},
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .along = SL_ALONG_NOTHING},
+    .shard = &(const sl_op_shard){.signatures = constant_signatures},
     .infer = constant_infer,
     .hash = constant_hash,
 };
@@ -177,10 +175,9 @@ const sl_op sl_op_arange = {
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
-    .cheap = true,
-    .located = true,
-    .unread = 1,
-    .pieces = SL_PIECES_ELEMENTS,
+    .traits = SL_OP_CHEAP | SL_OP_LOCATED,
+    .memory = &(const sl_op_memory){.unread = 1},
+    .cut = &sl_cut_elements,
     .infer = arange_infer,
 };
 
@@ -189,9 +186,9 @@ const sl_op sl_op_cast = {
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
-    .narrow_in = 1,
-    .cheap = true,
-    .pieces = SL_PIECES_ELEMENTS,
+    .narrow = &(const sl_op_narrow){.in = 1},
+    .traits = SL_OP_CHEAP,
+    .cut = &sl_cut_elements,
     .infer = cast_infer,
     .check = cast_check,
 };
@@ -204,7 +201,7 @@ const sl_op sl_op_cast = {
       .max_in = 1,                                                            \
       .nout = 1,                                                              \
       .infer = name_##_infer,                                                 \
-      .signatures = to_other_signatures,                                      \
+      .shard = &(const sl_op_shard){.signatures = to_other_signatures},       \
       .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}, \
       __VA_ARGS__};
 TO_OTHER(to_f32, .check = to_f32_check)
@@ -215,9 +212,9 @@ const sl_op sl_op_one_hot = {
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
-    .narrow_out = 1,
-    .cheap = true,
-    .pieces = SL_PIECES_ROWS,
+    .narrow = &(const sl_op_narrow){.out = 1},
+    .traits = SL_OP_CHEAP,
+    .cut = &sl_cut_rows,
     .infer = one_hot_infer,
     .check = one_hot_check,
 };

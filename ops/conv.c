@@ -94,11 +94,9 @@ const sl_op sl_op_conv = {
     .min_in = 2,
     .max_in = 3,
     .nout = 1,
-    .narrow_in = 1,
-    .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES,
-    .whole = 6,
-    .signatures = conv_signatures,
+    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .whole = 6},
+    .shard = &(const sl_op_shard){.signatures = conv_signatures},
     .infer = conv_infer,
     .cost = conv_cost,
     .hash = sli_window_hash,
@@ -114,7 +112,7 @@ const sl_op sl_op_conv = {
           .nof = 1,
           .of = {1}},
          {.op = &sl_op_channel_sum, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
-    .fixed = true,
+    .rows = &(const sl_op_rows){.fixed = true},
 };
 
 const sl_op sl_op_conv_b = {
@@ -122,14 +120,13 @@ const sl_op sl_op_conv_b = {
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
-    .narrow_in = 1 | 1 << 2,
-    .narrow_out = 1,
-    .unread = 1 << 2,
-    .pieces = SL_PIECES_SIGNATURES,
+    .narrow = &(const sl_op_narrow){.in = 1 | 1 << 2, .out = 1},
+    .memory = &(const sl_op_memory){.unread = 1 << 2},
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
     .infer = conv_b_infer,
     .cost = conv_b_cost,
     .hash = sli_window_hash,
-    .fixed = true,
+    .rows = &(const sl_op_rows){.fixed = true},
 };
 
 const sl_op sl_op_conv_w = {
@@ -137,14 +134,14 @@ const sl_op sl_op_conv_w = {
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
-    .narrow_in = 3,
-    .unread = 1 << 2,
+    .narrow = &(const sl_op_narrow){.in = 3},
+    .memory = &(const sl_op_memory){.unread = 1 << 2},
     .accumulates = 1,
-    .pieces = SL_PIECES_SIGNATURES,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
     .infer = conv_w_infer,
     .cost = conv_w_cost,
     .hash = sli_window_hash,
-    .fixed = true,
+    .rows = &(const sl_op_rows){.fixed = true},
 };
 
 const sl_op sl_op_channel_sum = {
@@ -152,9 +149,9 @@ const sl_op sl_op_channel_sum = {
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
-    .narrow_in = 1,
+    .narrow = &(const sl_op_narrow){.in = 1},
     .accumulates = 1,
-    .pieces = SL_PIECES_SIGNATURES,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
     .infer = channel_sum_infer,
     .cost = channel_sum_cost,
 };

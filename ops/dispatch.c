@@ -92,11 +92,8 @@ const sl_op sl_op_dispatch = {
     .hash = route_hash,
     .infer = route_infer,
     .cost = route_cost,
-    .narrow_in = 1,
-    .narrow_out = 1,
-    .fills = 1,
-    .second = 1,
-    .expects = expects,
+    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .expects = expects},
 };
 
 const sl_op sl_op_collect = {
@@ -107,12 +104,8 @@ const sl_op sl_op_collect = {
     .hash = route_hash,
     .infer = route_infer,
     .cost = route_cost,
-    .narrow_in = ~0u,
-    .narrow_out = 1,
-    .fills = 1,
-    .second = 1,
-    .looks = ~0u,
-    .expects = expects,
+    .narrow = &(const sl_op_narrow){.in = ~0u, .out = 1},
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .looks = ~0u, .expects = expects},
 };
 
 const sl_op sl_op_own_ids = {
@@ -123,9 +116,7 @@ const sl_op sl_op_own_ids = {
     .hash = route_hash,
     .infer = route_infer,
     .check = own_ids_check,
-    .fills = 1,
-    .second = 1,
-    .expects = expects,
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .expects = expects},
 };
 
 const sl_op sl_op_own_leaves = {
@@ -135,9 +126,7 @@ const sl_op sl_op_own_leaves = {
     .nout = 1,
     .hash = leaves_hash,
     .infer = route_infer,
-    .fills = 1,
-    .second = 1,
-    .expects = expects,
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .expects = expects},
 };
 
 const sl_op sl_op_give_back = {
@@ -148,12 +137,8 @@ const sl_op sl_op_give_back = {
     .hash = route_hash,
     .infer = route_infer,
     .cost = route_cost,
-    .narrow_in = 1,
-    .narrow_out = 1,
-    .fills = 1,
-    .second = 1,
-    .looks = 1,
-    .expects = expects,
+    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .looks = 1, .expects = expects},
 };
 
 const sl_op sl_op_restore = {
@@ -164,7 +149,6 @@ const sl_op sl_op_restore = {
     .hash = route_hash,
     .infer = route_infer,
     .cost = route_cost,
-    .narrow_in = ~1u,
-    .narrow_out = 1,
-    .looks = ~0u,
+    .narrow = &(const sl_op_narrow){.in = ~1u, .out = 1},
+    .rows = &(const sl_op_rows){.looks = ~0u},
 };

@@ -34,9 +34,9 @@ const sl_op sl_op_documents = {
     .min_in = 1,
     .max_in = 1,
     .nout = 2,
-    .pieced = &sl_op_documents_piece,
+    .cut = &(const sl_op_cut){.pieced = &sl_op_documents_piece},
     .infer = documents_infer,
-    .signatures = signatures,
+    .shard = &(const sl_op_shard){.signatures = signatures},
 };
 
 const sl_op sl_op_documents_piece = {
@@ -44,8 +44,8 @@ const sl_op sl_op_documents_piece = {
     .min_in = 1,
     .max_in = 1,
     .nout = 3,
-    .pieces = SL_PIECES_STATE,
-    .updates = 4,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
+    .memory = &(const sl_op_memory){.updates = 4},
     .infer = piece_infer,
-    .signatures = piece_signatures,
+    .shard = &(const sl_op_shard){.signatures = piece_signatures},
 };

@@ -60,6 +60,6 @@ const sl_op sl_op_report = {
     .min_in = 1,
     .max_in = -1,
     .nout = 0,
-    .looks = 1,
+    .rows = &(const sl_op_rows){.looks = 1},
     .infer = report_infer,
 };

@@ -5,8 +5,8 @@
 
 #include "ops/ops.h"
 
-/* sl_op.keeps of products. Layers repeat the same products, so calls of a device on equal types
- * share one library object. It takes a few kilobytes, regardless of the sequence length. */
+/* sl_op_memory.keeps of products. Layers repeat the same products, so calls of a device on equal
+ * types share one library object. It takes a few kilobytes, regardless of the sequence length. */
 size_t sli_keeps_product(const sl_call *call, uint64_t *which);
 
 /* Returns the number of input features (which = 0) or output features (1) of a weight. */

@@ -119,7 +119,7 @@ const sl_op sl_op_linear_attention_share = {
     .min_in = 4,
     .max_in = 4,
     .nout = 1,
-    .unread = 1,
+    .memory = &(const sl_op_memory){.unread = 1},
     .infer = share_infer,
     .cost = share_cost,
 };
@@ -129,7 +129,7 @@ const sl_op sl_op_linear_attention_share_b = {
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
-    .unread = 6,
+    .memory = &(const sl_op_memory){.unread = 6},
     .infer = share_b_infer,
     .cost = share_b_cost,
 };
@@ -140,7 +140,7 @@ const sl_op sl_op_linear_attention_join = {
     .max_in = -1,
     .nout = -1,
     .outputs = join_outputs,
-    .updates = 2,
+    .memory = &(const sl_op_memory){.updates = 2},
     .infer = join_infer,
     .cost = join_cost,
 };

@@ -120,13 +120,12 @@ const sl_op sl_op_matmul = {
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
-    .narrow_in = 3,
-    .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES,
+    .narrow = &(const sl_op_narrow){.in = 3, .out = 1},
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
     .infer = matmul_infer,
     .cost = matmul_cost,
-    .fixed = true,
-    .signatures = matmul_signatures,
+    .rows = &(const sl_op_rows){.fixed = true},
+    .shard = &(const sl_op_shard){.signatures = matmul_signatures},
     .grad = {{.op = &sl_op_matmul_left_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
@@ -139,20 +138,19 @@ const sl_op sl_op_matmul = {
               .of = {1}}},
 };
 
-#define BACK(name_, unread_)        \
-  const sl_op sl_op_##name_ = {     \
-      .name = #name_,               \
-      .min_in = 3,                  \
-      .max_in = 3,                  \
-      .nout = 1,                    \
-      .narrow_in = 7,               \
-      .narrow_out = 1,              \
-      .unread = unread_,            \
-      .pieces = SL_PIECES_ELEMENTS, \
-      .infer = name_##_infer,       \
-      .cost = matmul_cost,          \
-      .fixed = true,                \
-      .accumulates = 1,             \
+#define BACK(name_, unread_)                              \
+  const sl_op sl_op_##name_ = {                           \
+      .name = #name_,                                     \
+      .min_in = 3,                                        \
+      .max_in = 3,                                        \
+      .nout = 1,                                          \
+      .narrow = &(const sl_op_narrow){.in = 7, .out = 1}, \
+      .memory = &(const sl_op_memory){.unread = unread_}, \
+      .cut = &sl_cut_elements,                            \
+      .infer = name_##_infer,                             \
+      .cost = matmul_cost,                                \
+      .rows = &(const sl_op_rows){.fixed = true},         \
+      .accumulates = 1,                                   \
   };
 BACK(matmul_left_b, 1)
 BACK(matmul_right_b, 2)

@@ -8,6 +8,7 @@
 #include <sluice/ops.h>
 
 #include "base/base.h"
+#include "ops/facets.h"
 #include "ops/mask.h"
 
 /* Fails with SL_E_SHAPE and the text "<what was expected>, got <type>". */
@@ -34,11 +35,6 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
 /* Returns the bytes of all present arguments. */
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
 
-/* How the exact calls of an op sum; a record without promises if it has none. */
-static inline const sl_op_exact *sli_op_exact(const sl_op *op) {
-  static const sl_op_exact none;
-  return op->exact ? op->exact : &none;
-}
 /* Returns the dtype of a gradient that may be an exact sum over rows: f64, else f32. */
 static inline sl_dtype sli_sum_dtype(const sl_type *type) {
   return type->dtype == SL_F64 ? SL_F64 : SL_F32;
@@ -57,8 +53,6 @@ static inline int sli_op_outputs(const sl_op *op, const sl_attrs *attrs, int nin
 
 /* Returns the kernel that a user-defined op has for a backend, or NULL. */
 const sl_kernel *sli_op_kernel(const sl_op *op, const char *backend);
-/* True if the op keeps states of sequences in slots when it is served. */
-static inline bool sli_op_slots(const sl_op *op) { return op->serve && op->serve->slots; }
 /* Returns true if the op's kernels prepare for the types of a call. */
 bool sli_op_fixed(const sl_op *op);
 

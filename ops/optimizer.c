@@ -127,17 +127,17 @@ const sl_op sl_op_clip = {
     .hash = sl_optimizer_hash,
 };
 
-#define OPTIMIZER(rule, outputs, updates_, fixed_)       \
-  const sl_op sl_op_##rule = {.name = #rule,             \
-                              .min_in = 2,               \
-                              .max_in = -1,              \
-                              .nout = outputs,           \
-                              .infer = rule##_infer,     \
-                              .cost = rule##_cost,       \
-                              .updates = updates_,       \
-                              .hash = sl_optimizer_hash, \
-                              .update = &rule##_update,  \
-                              .fixed = fixed_}
+#define OPTIMIZER(rule, outputs, updates_, fixed_)                                  \
+  const sl_op sl_op_##rule = {.name = #rule,                                        \
+                              .min_in = 2,                                          \
+                              .max_in = -1,                                         \
+                              .nout = outputs,                                      \
+                              .infer = rule##_infer,                                \
+                              .cost = rule##_cost,                                  \
+                              .memory = &(const sl_op_memory){.updates = updates_}, \
+                              .hash = sl_optimizer_hash,                            \
+                              .update = &rule##_update,                             \
+                              .rows = &(const sl_op_rows){.fixed = fixed_}}
 
 OPTIMIZER(adamw, 3, 7, false);
 OPTIMIZER(adam, 3, 7, false);
@@ -189,7 +189,7 @@ const sl_op sl_op_replace = {
     .max_in = 1,
     .nout = 1,
     .infer = running_infer,
-    .updates = 1,
+    .memory = &(const sl_op_memory){.updates = 1},
 };
 
 /* ---- frozen parameters -------------------------------------------------------------- */
@@ -212,5 +212,5 @@ const sl_op sl_op_keep = {
     .nout = 1,
     .infer = keep_infer,
     .cost = keep_cost,
-    .updates = 1,
+    .memory = &(const sl_op_memory){.updates = 1},
 };

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+const sl_op_cut sl_cut_elements = {.pieces = SL_PIECES_ELEMENTS},
+                sl_cut_rows = {.pieces = SL_PIECES_ROWS};
+
 /* Maps SL_ARG_INS to SL_ARG_IN, and so on; returns SL_ARG_NONE for kinds of a single argument. */
 static int one_of(int kind) {
   return kind == SL_ARG_INS     ? SL_ARG_IN
@@ -43,7 +46,7 @@ const sl_kernel *sli_op_kernel(const sl_op *op, const char *backend) {
 }
 
 bool sli_op_fixed(const sl_op *op) {
-  bool fixed = op->fixed;
+  bool fixed = sli_op_rows(op)->fixed;
   for (const sl_kernel *k = op->kernels; k && k->backend; k++) fixed |= k->prepare != NULL;
   return fixed;
 }

@@ -20,8 +20,7 @@ const sl_op sl_op_begin = {
     .max_in = 2,
     .nout = 1,
     .infer = begin_infer,
-    .fills = 1,
-    .second = 1,
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1},
 };
 
 /* ---- pick ------------------------------------------------------------------------------- */
@@ -41,9 +40,7 @@ const sl_op sl_op_pick = {
     .max_in = 2,
     .nout = 1,
     .infer = pick_infer,
-    .fills = 1,
-    .second = 1,
-    .looks = 1,
+    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .looks = 1},
 };
 
 /* ---- allow ------------------------------------------------------------------------------ */
@@ -84,5 +81,5 @@ const sl_op sl_op_sample = {
     .nout = 1,
     .infer = sample_infer,
     .exact = &sli_exact_groups,
-    .looks = 1,
+    .rows = &(const sl_op_rows){.looks = 1},
 };

@@ -56,10 +56,9 @@ const sl_op sl_op_attention_served = {
     .min_in = 5,
     .max_in = 5,
     .nout = 3,
-    .updates = 4,
+    .memory = &(const sl_op_memory){.updates = 4},
     .infer = served_infer,
-    .looks = 7,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 7, .follows = 1},
 };
 
 static sl_status sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -76,10 +75,9 @@ const sl_op sl_op_attention_sinks_served = {
     .min_in = 6,
     .max_in = 6,
     .nout = 3,
-    .updates = 4,
+    .memory = &(const sl_op_memory){.updates = 4},
     .infer = sinks_infer,
-    .looks = 15,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 15, .follows = 1},
 };
 
 static sl_status dual_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -95,10 +93,9 @@ const sl_op sl_op_attention_dual_served = {
     .min_in = 6,
     .max_in = 6,
     .nout = 3,
-    .updates = 4,
+    .memory = &(const sl_op_memory){.updates = 4},
     .infer = dual_infer,
-    .looks = 31,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 31, .follows = 1},
 };
 
 const sl_op sl_op_attention_packed_served = {
@@ -106,8 +103,7 @@ const sl_op sl_op_attention_packed_served = {
     .min_in = 3,
     .max_in = 3,
     .nout = 3,
-    .updates = 4,
+    .memory = &(const sl_op_memory){.updates = 4},
     .infer = packed_infer,
-    .looks = 1,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };

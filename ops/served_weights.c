@@ -48,8 +48,7 @@ const sl_op sl_op_linear_served = {
     .nout = 1,
     .infer = linear_served_infer,
     .cost = linear_served_cost,
-    .looks = 1,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -82,6 +81,5 @@ const sl_op sl_op_embedding_served = {
     .nout = 1,
     .infer = embedding_served_infer,
     .cost = embedding_served_cost,
-    .looks = 1,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };

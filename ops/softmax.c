@@ -34,35 +34,32 @@ static int softmax_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 SLI_COST(softmax_cost, 0, 1, 20)
 SLI_COST(softmax_b_cost, 0, 1, 5)
 
-#define ROWS(name_)                            \
-  const sl_op sl_op_##name_ = {                \
-      .name = #name_,                          \
-      .min_in = 1,                             \
-      .max_in = 1,                             \
-      .nout = 1,                               \
-      .narrow_in = 1,                          \
-      .narrow_out = 1,                         \
-      .pieces = SL_PIECES_SIGNATURES,          \
-      .along = SL_ALONG_AXIS,                  \
-      .infer = softmax_infer,                  \
-      .cost = softmax_cost,                    \
-      .signatures = softmax_signatures,        \
-      .grad = {{.op = &sl_op_##name_##_b,      \
-                .cls = SL_CLASS_B,             \
-                .in = {SL_OUT(0), SL_DOUT(0)}, \
-                .nof = 1,                      \
-                .of = {0}}},                   \
-  };                                           \
-  const sl_op sl_op_##name_##_b = {            \
-      .name = #name_ "_b",                     \
-      .min_in = 2,                             \
-      .max_in = 2,                             \
-      .nout = 1,                               \
-      .narrow_in = 3,                          \
-      .narrow_out = 1,                         \
-      .pieces = SL_PIECES_ELEMENTS,            \
-      .infer = softmax_b_infer,                \
-      .cost = softmax_b_cost,                  \
+#define ROWS(name_)                                                                      \
+  const sl_op sl_op_##name_ = {                                                          \
+      .name = #name_,                                                                    \
+      .min_in = 1,                                                                       \
+      .max_in = 1,                                                                       \
+      .nout = 1,                                                                         \
+      .narrow = &(const sl_op_narrow){.in = 1, .out = 1},                                \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .along = SL_ALONG_AXIS}, \
+      .infer = softmax_infer,                                                            \
+      .cost = softmax_cost,                                                              \
+      .shard = &(const sl_op_shard){.signatures = softmax_signatures},                   \
+      .grad = {{.op = &sl_op_##name_##_b,                                                \
+                .cls = SL_CLASS_B,                                                       \
+                .in = {SL_OUT(0), SL_DOUT(0)},                                           \
+                .nof = 1,                                                                \
+                .of = {0}}},                                                             \
+  };                                                                                     \
+  const sl_op sl_op_##name_##_b = {                                                      \
+      .name = #name_ "_b",                                                               \
+      .min_in = 2,                                                                       \
+      .max_in = 2,                                                                       \
+      .nout = 1,                                                                         \
+      .narrow = &(const sl_op_narrow){.in = 3, .out = 1},                                \
+      .cut = &sl_cut_elements,                                                           \
+      .infer = softmax_b_infer,                                                          \
+      .cost = softmax_b_cost,                                                            \
   };
 ROWS(softmax)
 ROWS(log_softmax)

@@ -43,10 +43,10 @@ const sl_op sl_op_marks = {
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
-    .detached = true,
+    .traits = SL_OP_DETACHED,
     .infer = marks_infer,
     .check = marks_check,
-    .signatures = marks_signatures,
+    .shard = &(const sl_op_shard){.signatures = marks_signatures},
 };
 
 /* ---- splice ----------------------------------------------------------------------------- */
@@ -98,10 +98,10 @@ const sl_op sl_op_splice = {
     .min_in = 1,
     .max_in = 3,
     .nout = 1,
-    .cheap = true,
+    .traits = SL_OP_CHEAP,
     .infer = splice_infer,
     .cost = splice_cost,
-    .signatures = splice_signatures,
+    .shard = &(const sl_op_shard){.signatures = splice_signatures},
     .grad = {{.op = &sl_op_splice_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1), SL_IN(2)},
@@ -114,7 +114,7 @@ const sl_op sl_op_splice_b = {
     .min_in = 3,
     .max_in = 3,
     .nout = 2,
-    .unread = 2,
+    .memory = &(const sl_op_memory){.unread = 2},
     .infer = splice_b_infer,
     .cost = splice_cost,
 };
@@ -134,8 +134,7 @@ const sl_op sl_op_splice_served = {
     .nout = 1,
     .infer = splice_served_infer,
     .cost = splice_cost,
-    .looks = 1,
-    .follows = 1,
+    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };
 
 /* ---- span ------------------------------------------------------------------------------- */
@@ -151,6 +150,6 @@ const sl_op sl_op_span = {
     .min_in = 0,
     .max_in = -1,
     .nout = 1,
-    .updates = 1,
+    .memory = &(const sl_op_memory){.updates = 1},
     .infer = span_infer,
 };

@@ -38,38 +38,36 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   return 1;
 }
 
-#define FORWARD(name_, flops_, infer_, ...)                  \
-  SLI_COST(name_##_cost, 0, 1, flops_)                       \
-  const sl_op sl_op_##name_ = {.name = #name_,               \
-                               .min_in = 1,                  \
-                               .max_in = 1,                  \
-                               .nout = 1,                    \
-                               .narrow_in = 1,               \
-                               .narrow_out = 1,              \
-                               .cheap = true,                \
-                               .pieces = SL_PIECES_ELEMENTS, \
-                               .in_place = {1},              \
-                               .infer = infer_,              \
-                               .cost = name_##_cost,         \
+#define FORWARD(name_, flops_, infer_, traits_, ...)                               \
+  SLI_COST(name_##_cost, 0, 1, flops_)                                             \
+  const sl_op sl_op_##name_ = {.name = #name_,                                     \
+                               .min_in = 1,                                        \
+                               .max_in = 1,                                        \
+                               .nout = 1,                                          \
+                               .narrow = &(const sl_op_narrow){.in = 1, .out = 1}, \
+                               .traits = traits_,                                  \
+                               .cut = &sl_cut_elements,                            \
+                               .memory = &(const sl_op_memory){.in_place = {1}},   \
+                               .infer = infer_,                                    \
+                               .cost = name_##_cost,                               \
                                __VA_ARGS__};
 
-#define BACK(name_, flops_)                  \
-  SLI_COST(name_##_b_cost, 0, 1, flops_ + 2) \
-  const sl_op sl_op_##name_##_b = {          \
-      .name = #name_ "_b",                   \
-      .min_in = 2,                           \
-      .max_in = 2,                           \
-      .nout = 1,                             \
-      .narrow_in = 3,                        \
-      .narrow_out = 1,                       \
-      .pieces = SL_PIECES_ELEMENTS,          \
-      .in_place = {3},                       \
-      .infer = unary_b_infer,                \
-      .cost = name_##_b_cost,                \
+#define BACK(name_, flops_)                               \
+  SLI_COST(name_##_b_cost, 0, 1, flops_ + 2)              \
+  const sl_op sl_op_##name_##_b = {                       \
+      .name = #name_ "_b",                                \
+      .min_in = 2,                                        \
+      .max_in = 2,                                        \
+      .nout = 1,                                          \
+      .narrow = &(const sl_op_narrow){.in = 3, .out = 1}, \
+      .cut = &sl_cut_elements,                            \
+      .memory = &(const sl_op_memory){.in_place = {3}},   \
+      .infer = unary_b_infer,                             \
+      .cost = name_##_b_cost,                             \
   };
 
 #define ROWS(name, flops, infer, ...)                \
-  FORWARD(name, flops, infer,                        \
+  FORWARD(name, flops, infer, SL_OP_CHEAP,           \
           .grad = {{.op = &sl_op_##name##_b,         \
                     .cls = SL_CLASS_B,               \
                     .in = {__VA_ARGS__, SL_DOUT(0)}, \
@@ -80,14 +78,15 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 #define ROWS_BOUNDS(name, flops) ROWS(name, flops, clamp_infer, SL_IN(0))
 #define ROWS_OUT(name, flops) ROWS(name, flops, unary_infer, SL_OUT(0))
 #define ROWS_CAP(name, flops) ROWS(name, flops, softcap_infer, SL_OUT(0))
-#define ROWS_SAME(name, flops)                                   \
-  FORWARD(                                                       \
-      name, flops, unary_infer, .signatures = linear_signatures, \
+#define ROWS_SAME(name, flops)                                        \
+  FORWARD(                                                            \
+      name, flops, unary_infer, SL_OP_CHEAP,                          \
+      .shard = &(const sl_op_shard){.signatures = linear_signatures}, \
       .grad = {{.op = &sl_op_##name, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
-#define ROWS_THROUGH(name, flops)   \
-  FORWARD(name, flops, unary_infer, \
+#define ROWS_THROUGH(name, flops)                \
+  FORWARD(name, flops, unary_infer, SL_OP_CHEAP, \
           .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
-#define ROWS_DETACHED(name, flops) FORWARD(name, flops, unary_infer, .detached = true)
+#define ROWS_DETACHED(name, flops) FORWARD(name, flops, unary_infer, SL_OP_CHEAP | SL_OP_DETACHED, )
 #define UNARY(name, how, flops, y, dx) ROWS_##how(name, flops)
 
 #include "ops/unary.def"

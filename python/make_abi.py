@@ -18,7 +18,7 @@ NOT_C = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\b(__extensio
 def preprocessed(include, cc):
     """Returns our headers as the compiler sees them, without the system's."""
     source = "".join("#include <sluice/%s.h>\n" % name for name in ("sluice", "cuda", "shipped", "pytorch"))
-    run = subprocess.run([*cc.split(), "-E", "-DSLUICE_NO_OLD_NAMES", "-I", include, "-x", "c", "-"], input=source,
+    run = subprocess.run([*cc.split(), "-E", "-I", include, "-x", "c", "-"], input=source,
                          capture_output=True, text=True, check=True)
     ours, lines = False, []
     for line in run.stdout.splitlines():

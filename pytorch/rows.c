@@ -99,7 +99,7 @@ static bool like_input(sli_import *m, const sli_node *n, int64_t factor, int fro
 /* Follows the rows through an op on elements with arguments of one shape, of which some have one
  * position for all rows: with one row, they are as long as the others. */
 static bool follow_elements(sli_import *m, const sli_node *n, sli_rows *out) {
-  if (m->rows != 1 || n->op->pieces != SL_PIECES_ELEMENTS || n->nout != 1) return false;
+  if (m->rows != 1 || sli_op_cut(n->op)->pieces != SL_PIECES_ELEMENTS || n->nout != 1) return false;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i] || !sl_type_equal(&n->in_type[i], &n->in_type[0])) return false;
     for (int d = 0; d < n->in_type[i].ndim; d++) {
@@ -165,7 +165,7 @@ static bool keeps_scale(const sl_op *op) {
                                        &sl_op_reduce_sum};
   for (size_t i = 0; i < SLI_COUNT(moves); i++)
     if (op == moves[i]) return true;
-  return op->pieces == SL_PIECES_ELEMENTS;
+  return sli_op_cut(op)->pieces == SL_PIECES_ELEMENTS;
 }
 
 /* Notes reductions over rows, and numbers that have met them. */

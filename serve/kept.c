@@ -62,7 +62,7 @@ static void add_layer(sl_session *s, const sl_actor *a, const sl_program_call *c
 /* Adds the outputs of a call that persist across ticks. */
 static sl_status add_layers(sl_session *s, const sl_actor *a, const sl_program_call *c) {
   for (int o = 0; o < c->nout; o++) {
-    if (!(c->op->updates >> o & 1) || sli_op_slots(c->op)) continue;
+    if (!(sli_op_memory(c->op)->updates >> o & 1) || sli_op_serve(c->op)->slots) continue;
     if (c->out_type[o].dim[0] != s->about.pages)
       return sl_fail(SL_E_UNSUPPORTED, "kept pages: %s (%s) keeps data outside of pages", c->name,
                      c->op->name);

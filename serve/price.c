@@ -71,7 +71,7 @@ static void visit_paged(const sl_plan *p, sli_paged *to,
   for (int32_t a = 0; a < p->nactors; a++)
     for (int c = 0; is_pass(p, a) && c < p->actors[a].program->ncalls; c++) {
       const sli_work work = sli_work_of_call(&p->actors[a].program->calls[c]);
-      if (work.op->updates) visit(to, a, &work);
+      if (sli_op_memory(work.op)->updates) visit(to, a, &work);
     }
 }
 

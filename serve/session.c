@@ -114,13 +114,13 @@ static int64_t op_kept_bytes(const sl_session *s, const sli_node *n, bool slots)
   int inputs = n->op->max_in;
   sl_type in[inputs + 1], out[form->op->nout];
   attrs.count = 1;
-  attrs.bf16 = form->op->updates && s->serving.kv == SL_BF16;
+  attrs.bf16 = sli_op_memory(form->op)->updates && s->serving.kv == SL_BF16;
   for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
   in[inputs] = batch->type;
   int64_t bytes = 0;
   if (form->op->infer(&attrs, inputs + 1, in, out)) return 0;
   for (int o = 0; o < form->op->nout; o++)
-    if (form->op->updates >> o & 1) bytes += (int64_t)sl_type_bytes(&out[o]);
+    if (sli_op_memory(form->op)->updates >> o & 1) bytes += (int64_t)sl_type_bytes(&out[o]);
   return bytes;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State that calls keep between firings (sl_op.keeps): once per device, for all calls that share
- * it. */
+/* State that calls keep between firings (sl_op_memory.keeps): once per device, for all calls that
+ * share it. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
 
 #include "kernels/bind.h"
+#include "ops/facets.h"
 
 typedef struct kept {
   int32_t device;
@@ -31,8 +32,8 @@ static bool is_known(const keeping *k, const kept *wanted) {
 
 static void keep_call(keeping *k, const sl_queue *q, const sl_program_call *c) {
   sl_call call = sli_call_shape(c);
-  kept wanted = {.device = q->device, .space = q->space, .keeps = c->op->keeps};
-  size_t bytes = c->op->keeps(&call, &wanted.which);
+  kept wanted = {.device = q->device, .space = q->space, .keeps = sli_op_memory(c->op)->keeps};
+  size_t bytes = sli_op_memory(c->op)->keeps(&call, &wanted.which);
   if (!bytes || is_known(k, &wanted)) return;
   SLI_GROW(k->all, (size_t)k->count, k->capacity);
   k->all[k->count++] = wanted;
@@ -49,7 +50,7 @@ void sli_plan_keep(sl_plan *plan) {
     if (!program) continue;
     program->device = q->device;
     for (int c = 0; c < sli_program_call_count(program); c++)
-      if (program->calls[c].op->keeps) keep_call(&k, q, &program->calls[c]);
+      if (sli_op_memory(program->calls[c].op)->keeps) keep_call(&k, q, &program->calls[c]);
   }
   free(k.all);
 }

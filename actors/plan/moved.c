@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/facets.h"
+
 const char *sl_traffic_name(sl_traffic traffic) {
   static const char *const names[SL_TRAFFIC_COUNT] = {
 #define X(name, text) [SL_TRAFFIC_##name] = text,
@@ -28,7 +30,8 @@ static bool is_read_before(const sl_program *program, int first, int call, int i
   for (int c = first; c <= call; c++) {
     const sl_program_call *then = &program->calls[c];
     int n = c < call ? then->nin : input;
-    bool alike = !then->op->part || (now->op->part && then->attrs.user == now->attrs.user);
+    bool alike = !sli_op_is(then->op, SL_OP_PART) ||
+                 (sli_op_is(now->op, SL_OP_PART) && then->attrs.user == now->attrs.user);
     for (int i = 0; i < n && alike; i++)
       if (then->in[i].base == now->in[input].base && then->in[i].offset == now->in[input].offset)
         return true;
@@ -45,7 +48,7 @@ static uint64_t read_bytes(const sl_program *program, int variant, int port) {
     for (int i = 0; i < call->nin; i++) {
       if (call->in[i].base != port || is_read_before(program, first, c, i)) continue;
       sl_type type = call->in_type[i];
-      if (call->op->part) type = sl_part_type(&type, call->attrs.user);
+      if (sli_op_is(call->op, SL_OP_PART)) type = sl_part_type(&type, call->attrs.user);
       sum += sl_type_bytes(&type);
     }
   }

@@ -125,7 +125,7 @@ static void write_outputs(reading *r, const sl_program_call *c) {
   for (int o = 0; o < c->nout; o++) {
     sl_place place = c->out[o];
     int e = sli_length_of(c->out_length, o);
-    if (e >= 0 && sli_bit_on(c->op->fills, o)) r->known[e] = true;
+    if (e >= 0 && sli_bit_on(sli_op_rows(c->op)->fills, o)) r->known[e] = true;
     if (place.base == ports_of(r))
       write_stretch(r, place.offset, place.offset + sl_type_bytes(&c->out_type[o]));
   }

@@ -80,7 +80,7 @@ static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, i
   const char *fault = row_fault(g, op);
   if (fault) return fault;
   if (output_count(op, attrs, nin) < 0) return "attrs.user must point to its record";
-  if (op->updates) return "updates its outputs in place, so a model cannot apply it";
+  if (sli_op_memory(op)->updates) return "updates its outputs in place, so a model cannot apply it";
   if (nin < op->min_in || (op->max_in >= 0 && nin > op->max_in))
     return op->max_in < 0
                ? sli_arena_format(&g->arena, "takes at least %d inputs, got %d", op->min_in, nin)
@@ -103,11 +103,12 @@ static bool differentiable(const sl_type *type) { return type->dtype != SL_I32; 
 static void make_outputs(sl_graph *g, sli_node *node) {
   bool needs_grad = false;
   for (int i = 0; i < node->nin; i++)
-    needs_grad |= node->in[i] && node->in[i]->needs_grad && !sli_bit_on(node->op->unread, i);
+    needs_grad |=
+        node->in[i] && node->in[i]->needs_grad && !sli_bit_on(sli_op_memory(node->op)->unread, i);
   for (int o = 0; o < node->nout; o++) {
     const char *name = o ? sli_arena_format(&g->arena, "%s:%d", node->name, o) : node->name;
     sl_tensor *t = sli_node_output(g, node, o, name);
-    t->needs_grad = needs_grad && !node->op->detached && differentiable(&t->type);
+    t->needs_grad = needs_grad && !sli_op_is(node->op, SL_OP_DETACHED) && differentiable(&t->type);
   }
 }
 
@@ -149,7 +150,7 @@ static bool lies_possibly(sl_sbp sbp, int count, int i, const sl_type *types) {
 static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
   sl_signature all[SL_SIGNATURES];
   memset(all, 0, sizeof all);
-  int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  int count = sli_op_signatures(n->op, &n->attrs, n->nin, n->in_type, all);
   if (count < 0 || count > SL_SIGNATURES)
     return sli_graph_fail_at(g, at, SL_E_USAGE,
                              "op %s (%s): its row has %d signatures, must be 0 to %d", n->name,
@@ -160,7 +161,7 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
       if (in && lies_possibly(all[s].out[i], n->nout, i, n->out_type)) continue;
       return sli_graph_fail_at(
           g, at, SL_E_USAGE,
-          "op %s (%s): signature %d of its row (sl_op.signatures) splits %s %d along dim %d, "
+          "op %s (%s): signature %d of its row (sl_op_shard.signatures) splits %s %d along dim %d, "
           "which does not exist; inputs %s",
           n->name, n->op->name, s, in ? "output" : "input", i,
           in ? all[s].out[i].dim : all[s].in[i].dim, sli_graph_describe(g, n->nin, n->in));
@@ -182,7 +183,7 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
       sli_graph_node(g, op, next_name(g, op), attrs, is_source(op) ? SL_CLASS_L : SL_CLASS_F,
                      g->nblocks - 1, nin, ins, output_count(op, attrs, nin));
   node->at = at;
-  if (op->located && !node->attrs.key)
+  if (sli_op_is(op, SL_OP_LOCATED) && !node->attrs.key)
     node->attrs.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));
   if (infer(at, g, node) || check_signatures(at, g, node)) return NULL;
   make_outputs(g, node);

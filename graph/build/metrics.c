@@ -16,7 +16,7 @@ static bool adds_up(const sl_tensor *t);
 /* True if a call maps the parts of its inputs to parts of its first output. */
 static bool is_linear(const sli_node *n) {
   sl_signature ways[SL_SIGNATURES] = {0};
-  int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, ways) : 0;
+  int count = sli_op_signatures(n->op, &n->attrs, n->nin, n->in_type, ways);
   for (int i = 0; i < n->nin; i++)
     if (!n->in[i] || !adds_up(n->in[i])) return false;
   for (int w = 0; w < count; w++) {
@@ -33,7 +33,8 @@ static bool is_linear(const sli_node *n) {
 static bool adds_up(const sl_tensor *t) {
   const sli_node *n = t->producer;
   if (t->type.ndim || !n || t->output) return false;
-  return n->op->pieces == SL_PIECES_MEAN || n->op->pieces == SL_PIECES_SUM || is_linear(n);
+  return sli_op_cut(n->op)->pieces == SL_PIECES_MEAN ||
+         sli_op_cut(n->op)->pieces == SL_PIECES_SUM || is_linear(n);
 }
 
 static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {

@@ -170,8 +170,8 @@ static const char *row_fault(const sl_op *row) {
   if (!u) return "is not an optimizer: its row has no sl_op.update";
   if (u->nstates < 0 || u->nstates > SL_UPDATE_STATES || row->nout != 1 + u->nstates)
     return "must have one output for the parameter and one for each of its states";
-  if ((row->updates & ((2u << u->nstates) - 1)) != (2u << u->nstates) - 1)
-    return "must update all of its outputs in place (sl_op.updates)";
+  if ((sli_op_memory(row)->updates & ((2u << u->nstates) - 1)) != (2u << u->nstates) - 1)
+    return "must update all of its outputs in place (sl_op_memory.updates)";
   for (int i = 0; i < u->nstates; i++)
     if (!u->states[i].name) return "has a state without name";
   return NULL;

@@ -29,16 +29,16 @@ static bool has_positions(const choosing *c, const sl_type *t) {
 /* True if the input has the positions as dims, as the output does. */
 static bool positions_along(const sli_node *n, int i) {
   const sl_type *x = &n->in_type[i];
-  if (!n->in[i] || sli_bit(n->op->whole, i)) return false;
-  if (n->op->pieces == SL_PIECES_ELEMENTS) return sl_type_elements(x) > 1;
+  if (!n->in[i] || sli_bit(sli_op_cut(n->op)->whole, i)) return false;
+  if (sli_op_cut(n->op)->pieces == SL_PIECES_ELEMENTS) return sl_type_elements(x) > 1;
   return x->ndim > 2; /* the last dim belongs to one position */
 }
 
 /* True for a call whose result at a position depends only on its inputs at that position. */
 static bool is_by_position(const choosing *c, const sli_node *n) {
-  sl_pieces pieces = n->op->pieces;
+  sl_pieces pieces = sli_op_cut(n->op)->pieces;
   bool known = pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS, any = false;
-  if (!known || n->op->updates || n->block != c->g->nblocks - 1 ||
+  if (!known || sli_op_memory(n->op)->updates || n->block != c->g->nblocks - 1 ||
       !has_positions(c, &n->out_type[0]) || n->out_type[0].ndim < 3)
     return false;
   for (int i = 0; i < n->nin; i++) {

@@ -17,5 +17,5 @@ sl_tensor *sl_normal_at(sl_here at, sl_graph *g, sl_tensor *like, float mean, fl
 
 void sli_graph_seed(sl_graph *g, uint64_t seed) {
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->op->located) g->nodes[i]->attrs.seed = seed;
+    if (sli_op_is(g->nodes[i]->op, SL_OP_LOCATED)) g->nodes[i]->attrs.seed = seed;
 }

@@ -195,7 +195,7 @@ static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
  * piece and once for each earlier piece, and each call costs the same part of the whole
  * (sl_op.cost). */
 static double calls_of(const sli_node *n, const sli_inputs *in) {
-  return n->op->sweeps ? (in->k + 1) / 2.0 : 1;
+  return sli_op_cut(n->op)->sweeps ? (in->k + 1) / 2.0 : 1;
 }
 
 /* Counts the operations of a step, before sharding. */

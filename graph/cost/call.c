@@ -23,7 +23,8 @@ static void amount_of(const sli_work *w, double *flops, double *bytes) {
   for (int i = 0; i < w->nin; i++)
     if (w->in[i].ndim >= 0) *bytes += (double)sl_type_bytes(&w->in[i]);
   for (int o = 0; o < w->nout; o++)
-    if (!((w->left_out | w->op->updates) >> o & 1)) *bytes += (double)sl_type_bytes(&w->out[o]);
+    if (!((w->left_out | sli_op_memory(w->op)->updates) >> o & 1))
+      *bytes += (double)sl_type_bytes(&w->out[o]);
 }
 
 /* ---- sizes of a call ---------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w);
 typedef struct sli_paged_rows {
   int64_t before, rows;
 } sli_paged_rows;
-/* Returns the seconds of a call of an op that keeps pages or states (sl_op.updates), on these
+/* Returns the seconds of a call of an op that keeps pages or states (sl_op_memory.updates), on these
  * sequences. */
 double sli_paged_seconds(const sl_hardware *h, const sli_work *w, int n,
                          const sli_paged_rows *spans);

@@ -38,14 +38,14 @@ static double sequence_flops(const sli_work *plain, int64_t positions) {
 /* Returns the bytes that output o keeps of a position, or of a sequence. */
 static double kept_bytes(const sli_work *w, int o) {
   const sl_type *t = &w->out[o];
-  double entries = (double)SLI_MAX(t->dim[0], 1) * (sli_op_slots(w->op) ? 1 : SL_PAGE);
+  double entries = (double)SLI_MAX(t->dim[0], 1) * (sli_op_serve(w->op)->slots ? 1 : SL_PAGE);
   return (double)sl_type_bytes(t) / entries;
 }
 
 static double all_kept_bytes(const sli_work *w) {
   double sum = 0;
   for (int o = 0; o < w->nout; o++)
-    if (w->op->updates >> o & 1) sum += kept_bytes(w, o);
+    if (sli_op_memory(w->op)->updates >> o & 1) sum += kept_bytes(w, o);
   return sum;
 }
 
@@ -141,9 +141,9 @@ static double prompt_seconds(const sl_hardware *h, const sli_work *w, const sli_
 
 double sli_paged_seconds(const sl_hardware *h, const sli_work *w, int n,
                          const sli_paged_rows *spans) {
-  if (!w->op->updates || !n) return 0;
+  if (!sli_op_memory(w->op)->updates || !n) return 0;
   if (!h) h = &sli_default_core;
-  if (sli_op_slots(w->op)) return 2 * n * all_kept_bytes(w) / h->bytes_per_second;
+  if (sli_op_serve(w->op)->slots) return 2 * n * all_kept_bytes(w) / h->bytes_per_second;
   sli_work plain = *w;
   plain.op = plain_of(w->op);
   double seconds = answers_seconds(h, w, &plain, n, spans);

@@ -54,7 +54,7 @@ static void find_producers(sli_lowering *l, sli_uses *u) {
         u->producer[t] = gi;
         u->first[t] = u->last[t] = i;
         u->summed[t] = sli_bit(n->accumulate_span, o);
-        u->state[t] = sli_bit(n->op->updates, o);
+        u->state[t] = sli_bit(sli_op_memory(n->op)->updates, o);
       }
     }
 }
@@ -69,7 +69,7 @@ static void find_readers(sli_lowering *l, sli_uses *u) {
         const sl_tensor *kept = n->rematerialized ? NULL : n->in[a]->kept;
         if (kept) add_reader(l, u, kept->id, gi);
         add_reader(l, u, t, gi);
-        u->swept[t] |= sli_bit(n->op->sweeps, a);
+        u->swept[t] |= sli_bit(sli_op_cut(n->op)->sweeps, a);
         if (u->producer[t] == gi) u->last[t] = SLI_MAX(u->last[t], i);
       }
     }
@@ -175,7 +175,7 @@ static void mark_record(sli_lowering *l, traits *t, bool lasts) {
 static bool lasts(const sl_tensor *t) {
   const sli_node *n = t->producer;
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] == t) return sli_bit(n->op->lasts, o);
+    if (n->out[o] == t) return sli_bit(sli_op_memory(n->op)->lasts, o);
   return false;
 }
 

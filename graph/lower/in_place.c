@@ -2,11 +2,12 @@
 /* Outputs written in place of inputs.
  *
  * A call that works element by element, or row by row, can write its output where it reads its
- * input: the op says for which inputs (sl_op.in_place). This is allowed if the input is not needed
- * afterwards: the same task wrote it, no other task reads it, and this call is its last reader.
- * Both then have one place, that of the output. In the workspace they take one interval instead of
- * two that overlap; if the output is for other tasks, the input is written directly into the slot
- * that will hold the output. A chain of such calls, last to first, uses one place throughout.
+ * input: the op says for which inputs (sl_op_memory.in_place). This is allowed if the input is not
+ * needed afterwards: the same task wrote it, no other task reads it, and this call is its last
+ * reader. Both then have one place, that of the output. In the workspace they take one interval
+ * instead of two that overlap; if the output is for other tasks, the input is written directly into
+ * the slot that will hold the output. A chain of such calls, last to first, uses one place
+ * throughout.
  *
  * One invariant must hold for every program, and is checked: no call overwrites data that is still
  * to be read, except an input that its op allows. */
@@ -37,7 +38,7 @@ static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int
 static bool allows(const sli_node *n, int o, const sl_tensor *t) {
   if (o >= SL_IN_PLACE_OUTPUTS) return false;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] == t && !sli_bit(n->op->in_place[o], i)) return false;
+    if (n->in[i] == t && !sli_bit(sli_op_memory(n->op)->in_place[o], i)) return false;
   return true;
 }
 

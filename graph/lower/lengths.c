@@ -78,16 +78,17 @@ const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor 
 
 /* Returns the rows expected by the op that fills the first tensor of the set. */
 int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick) {
-  if (!valid_length->producer->op->expects) return valid_length->rows;
+  if (!sli_op_rows(valid_length->producer->op)->expects) return valid_length->rows;
   const sli_node *n = valid_length->producer;
-  int64_t rows =
-      n->op->expects(&n->attrs, valid_length->output, &n->out_type[valid_length->output], tick);
+  int64_t rows = sli_op_rows(n->op)->expects(&n->attrs, valid_length->output,
+                                             &n->out_type[valid_length->output], tick);
   return SLI_MAX(SLI_MIN(rows, valid_length->rows), 0);
 }
 
 const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *valid_length,
                                         const sli_visits *visits) {
-  if (!valid_length || !l->in->kind->modelled || !valid_length->producer->op->expects) return NULL;
+  if (!valid_length || !l->in->kind->modelled || !sli_op_rows(valid_length->producer->op)->expects)
+    return NULL;
   int32_t ticks = visits ? visits->count : sli_lower_ticks(l, SLI_PACE_TRAINING);
   int32_t *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)

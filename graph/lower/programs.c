@@ -35,7 +35,7 @@ static uint32_t begun_anew(const sli_lowering *l, int task, const sli_node *n) {
   uint32_t sums = n->accumulate_span;
   for (int o = 0; o < n->nout; o++)
     if (sli_bit(sums, o) && !is_summed(l, g, n->out[o])) sums &= ~(1u << o);
-  return sums | (g->rate == SLI_PER_PAIR ? n->op->updates : 0);
+  return sums | (g->rate == SLI_PER_PAIR ? sli_op_memory(n->op)->updates : 0);
 }
 
 static void write_call(sli_lowering *l, int task, const sli_node *n, sl_program_call *call) {

@@ -94,7 +94,9 @@ static bool is_picks(const sli_node *n) {
 }
 
 /* Attention to pages is priced by the positions of each sequence. */
-static bool reads_pages(const sli_node *n) { return n->op->updates && !sli_op_slots(n->op); }
+static bool reads_pages(const sli_node *n) {
+  return sli_op_memory(n->op)->updates && !sli_op_serve(n->op)->slots;
+}
 
 static double task_seconds(const sli_lowering *l, const sli_task *g, const amount *a, bool picks) {
   double seconds = 0;

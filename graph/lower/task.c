@@ -60,7 +60,7 @@ typedef struct levels {
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
 
 /* True for nodes that fire at a separate rate and so belong to no pass. */
-static bool stands_apart(const sli_node *n) { return is_exchange(n) || n->op->sweeps; }
+static bool stands_apart(const sli_node *n) { return is_exchange(n) || sli_op_cut(n->op)->sweeps; }
 
 /* True for nodes with a level: passes, and all exchanges. */
 static bool is_leveled(const sli_node *n) {
@@ -179,9 +179,9 @@ static bool exchanges(const levels *x, const sli_node *n, bool parameters) {
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL,
                .cls = task_class(l, n),
-               .rate = n->per_step     ? SLI_PER_STEP
-                       : n->op->sweeps ? SLI_PER_PAIR
-                                       : SLI_PER_TICK,
+               .rate = n->per_step                 ? SLI_PER_STEP
+                       : sli_op_cut(n->op)->sweeps ? SLI_PER_PAIR
+                                                   : SLI_PER_TICK,
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block],
                .rank = n->rank,
                .phase = n->phase,

@@ -57,9 +57,9 @@ static void check_outputs(const sl_graph *g, const sli_node *n) {
     const sl_tensor *t = n->out[o];
     if (!t) continue;
     any = true;
-    bool in_place = sli_bit(n->op->updates, o);
-    SLI_CHECK(o >= SL_IN_PLACE_OUTPUTS || !n->op->in_place[o] ||
-                  !sli_bit(n->op->updates | n->op->accumulates, o),
+    bool in_place = sli_bit(sli_op_memory(n->op)->updates, o);
+    SLI_CHECK(o >= SL_IN_PLACE_OUTPUTS || !sli_op_memory(n->op)->in_place[o] ||
+                  !sli_bit(sli_op_memory(n->op)->updates | n->op->accumulates, o),
               "op %s: output %d may lie over an input and adds to what is there", n->op->name, o);
     SLI_CHECK(t->id < g->ntensors && g->tensors[t->id] == t, "node %s makes %s, which is gone",
               n->name, t->name);

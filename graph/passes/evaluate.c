@@ -124,7 +124,8 @@ static void copy_node(pass *p, const sli_node *from) {
   read_statistics(g, n);
   for (int o = 0; o < from->nout; o++) {
     const sl_tensor *t = from->out[o];
-    if (!t || (!p->wanted[t->id] && !sli_bit(n->op->updates, o))) continue; /* records stay */
+    if (!t || (!p->wanted[t->id] && !sli_bit(sli_op_memory(n->op)->updates, o)))
+      continue; /* records stay */
     sl_tensor *twin = p->twin[t->id] =
         sli_node_output(g, n, o, sli_arena_format(&g->arena, "eval:%s", t->name));
     twin->rank = t->rank;

@@ -38,7 +38,8 @@ typedef struct pass {
 } pass;
 
 static bool wanted(const sli_node *n, int i) {
-  return i < n->nin && n->in[i] && n->in[i]->needs_grad && !sli_bit_on(n->op->unread, i);
+  return i < n->nin && n->in[i] && n->in[i]->needs_grad &&
+         !sli_bit_on(sli_op_memory(n->op)->unread, i);
 }
 
 static sl_tensor *output_grad(const sli_node *n, int o) {
@@ -156,7 +157,7 @@ static sl_status sum_exactly(pass *p, const sli_node *from, int input, sli_node 
   uint32_t leaves = maker->rule ? leaf_inputs(p, from, maker) : 0;
   bool scatters = leaves && sli_op_exact(maker->op)->scatters;
   if (!leaves && sli_is_one_tick(p->g)) return SL_OK; /* a value of the whole microbatch */
-  if (!scatters && (!leaves || maker->op->located))
+  if (!scatters && (!leaves || sli_op_is(maker->op, SL_OP_LOCATED)))
     return refuse_sum(p, from, input, maker, "is one sum over all rows of a microbatch");
   maker->attrs.leaves = scatters ? 0 : leaves;
   const char *bad = cut_leaves(p, from, maker);
@@ -352,7 +353,7 @@ static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule 
 /* Adds records as outputs, whether or not they are read; the op updates them in place. */
 static void add_records(sl_graph *g, sli_node *node, int from) {
   for (int o = from; o < node->nout; o++)
-    if (sli_bit(node->op->updates, o))
+    if (sli_bit(sli_op_memory(node->op)->updates, o))
       sli_node_output(g, node, o, sli_arena_format(&g->arena, "%s:%d", node->name, o));
 }
 

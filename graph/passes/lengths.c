@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds tensors with a valid length: only their first rows are valid; the call that fills them
- * reports how many (sl_op.fills).
+ * reports how many (sl_op_rows.fills).
  *
  * Tensors of the same rows form a set with one valid length. A set begins with the output of a call
  * that fills it. A call that works row by row passes the valid length on to its outputs; if it has
@@ -35,7 +35,7 @@ static void join(sl_tensor **set, sl_tensor *t) {
 /* Begins a set with the output of a call that fills it. */
 static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
   sl_tensor *t = n->out[o];
-  int d = sli_bit_on(n->op->second, o) ? 1 : 0;
+  int d = sli_bit_on(sli_op_rows(n->op)->second, o) ? 1 : 0;
   bool fine = d < t->type.ndim && (!d || t->type.dim[0] == 1);
   if (!fine || n->per_step)
     return sli_graph_fail_at(g, n->at, SL_E_SHAPE, "%s (%s): output %d, %s, has no rows to fill",
@@ -46,7 +46,9 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
   return SL_OK;
 }
 
-static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
+static bool counts(const sl_op *op) {
+  return sli_op_rows(op)->fills || sli_op_rows(op)->looks || sli_op_rows(op)->follows;
+}
 
 /* True if a type has `rows` rows along dim 1 and further dims. */
 static bool lies_by_rows(const sl_type *type, int64_t rows) {
@@ -71,22 +73,24 @@ static bool broadcasts_rows(const sli_node *n, int64_t rows) {
 
 /* True for an op along dims other than the rows. */
 static bool goes_beside_rows(const sli_node *n, int64_t rows) {
-  bool all = n->op->along == SL_ALONG_AXES && !n->attrs.axes, fine = !all && !(n->attrs.axes & 3);
+  bool all = sli_op_cut(n->op)->along == SL_ALONG_AXES && !n->attrs.axes,
+       fine = !all && !(n->attrs.axes & 3);
   for (int i = 0; i < n->nin; i++) fine &= lies_by_rows(&n->in_type[i], rows);
   return fine;
 }
 
 bool sli_keeps_rows(const sli_node *n, int64_t rows) {
-  sl_pieces pieces = n->op->pieces;
-  if (n->op->along == SL_ALONG_NOTHING) return broadcasts_rows(n, rows);
-  if (n->op->along) return goes_beside_rows(n, rows);
+  sl_pieces pieces = sli_op_cut(n->op)->pieces;
+  if (sli_op_cut(n->op)->along == SL_ALONG_NOTHING) return broadcasts_rows(n, rows);
+  if (sli_op_cut(n->op)->along) return goes_beside_rows(n, rows);
   return pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS || shapes_rows(n, rows);
 }
 
 /* True if the op promises to work row by row and has no state that depends on the number of
  * rows. */
 static bool goes_by_rows(const sli_node *n, int64_t rows) {
-  return (sli_keeps_rows(n, rows) || n->op->pieces == SL_PIECES_SUM) && !sli_op_fixed(n->op);
+  return (sli_keeps_rows(n, rows) || sli_op_cut(n->op)->pieces == SL_PIECES_SUM) &&
+         !sli_op_fixed(n->op);
 }
 
 static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t,
@@ -100,16 +104,17 @@ static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor 
 static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   const sl_op *op = n->op;
   if (counts(op))
-    return sli_bit_on(op->looks, i)
+    return sli_bit_on(sli_op_rows(op)->looks, i)
                ? SL_OK
                : lengths_refuse(g, n, n->in[i],
                                 sli_words(op,
                                           "its row does not declare that it checks for this "
-                                          "(sl_op.looks)",
+                                          "(sl_op_rows.looks)",
                                           "the op does not check for this"));
   if (!goes_by_rows(n, sli_valid_length(n->in[i])->rows))
     return lengths_refuse(g, n, n->in[i], "the op does not work row by row");
-  if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "the op needs all rows");
+  if (sli_bit_on(sli_op_cut(op)->whole, i))
+    return lengths_refuse(g, n, n->in[i], "the op needs all rows");
   return SL_OK;
 }
 
@@ -128,7 +133,7 @@ static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
 static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
-    if (!t || t->param || t->valid_length || sli_bit_on(n->op->whole, i) ||
+    if (!t || t->param || t->valid_length || sli_bit_on(sli_op_cut(n->op)->whole, i) ||
         !has_rows(&t->type, set->rows))
       continue;
     return lengths_refuse(g, n, set,
@@ -138,7 +143,7 @@ static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set
 }
 
 static bool follows(const sli_node *n, int o, const sl_tensor *set) {
-  if (counts(n->op)) return sli_bit_on(n->op->follows, o);
+  if (counts(n->op)) return sli_bit_on(sli_op_rows(n->op)->follows, o);
   return !sli_bit(n->accumulate_span, o) && n->cls != SL_CLASS_W &&
          has_rows(&n->out_type[o], set->rows);
 }
@@ -161,7 +166,7 @@ static sl_status pass_on(sl_graph *g, const sli_node *n) {
   if (!status && set && !counts(n->op)) status = check_full(g, n, set);
   for (int o = 0; o < n->nout && !status; o++) {
     if (!n->out[o]) continue;
-    if (sli_bit_on(n->op->fills, o)) status = lengths_begin(g, n, o);
+    if (sli_bit_on(sli_op_rows(n->op)->fills, o)) status = lengths_begin(g, n, o);
     else if (set && follows(n, o, set)) join(&set, n->out[o]);
   }
   if (!status) stand_for_kept(n);

@@ -28,7 +28,7 @@ typedef struct pass {
 } pass;
 
 bool sli_is_mean(const sl_tensor *t) {
-  return t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
+  return t->producer && sli_op_cut(t->producer->op)->pieces == SL_PIECES_MEAN && !t->output;
 }
 
 int64_t sli_mean_summands(const sli_node *n) {
@@ -145,7 +145,7 @@ sl_status sli_pass_losses(sl_graph *g) {
   for (int i = 0; i < p.nnodes; i++) note(&p, g->nodes[i]);
   for (int i = 0; i < p.nnodes && !status; i++) {
     sli_node *node = g->nodes[i];
-    if (node->op->batch) status = make_whole(&p, node);
+    if (sli_op_is(node->op, SL_OP_BATCH)) status = make_whole(&p, node);
     losses_place(&p, node);
     if (node->nout && sli_is_mean(node->out[0]) && is_read(&p, node->out[0]))
       add_share(&p, node->out[0]);

@@ -34,7 +34,7 @@ static void unite(sets *s, int a, int b) {
 static void add_argument(sets *s, const sl_op *op, const sl_tensor *t, bool narrow, int *first) {
   if (t->type.dtype == SL_I32) return;
   if (!narrow) s->wide[leader_of(s, t->id)] = true;
-  else if (!op->mixed && *first >= 0) unite(s, *first, t->id);
+  else if (!sli_op_narrow(op)->mixed && *first >= 0) unite(s, *first, t->id);
   else *first = t->id;
 }
 
@@ -42,11 +42,13 @@ static void add_node(sets *s, const sli_node *n) {
   bool flows = sli_is_in_pass(n) && !n->per_step;
   int first = -1;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i]) add_argument(s, n->op, n->in[i], flows && may_be(n->op->narrow_in, i), &first);
+    if (n->in[i])
+      add_argument(s, n->op, n->in[i], flows && may_be(sli_op_narrow(n->op)->in, i), &first);
   for (int o = 0; o < n->nout; o++)
     if (n->out[o]) {
       bool summed = sli_bit(n->accumulate_span, o);
-      add_argument(s, n->op, n->out[o], flows && !summed && may_be(n->op->narrow_out, o), &first);
+      add_argument(s, n->op, n->out[o], flows && !summed && may_be(sli_op_narrow(n->op)->out, o),
+                   &first);
     }
 }
 
@@ -67,7 +69,7 @@ void sli_narrow_mark(sl_graph *g) {
 static bool is_output_narrow(const sli_node *n, int o) {
   if (n->out[o]) return n->out[o]->narrow;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && n->in[i]->narrow) return may_be(n->op->narrow_out, o);
+    if (n->in[i] && n->in[i]->narrow) return may_be(sli_op_narrow(n->op)->out, o);
   return false;
 }
 

@@ -20,8 +20,8 @@ static int64_t padded(const sl_type *type) {
 
 /* True if the node can ignore the padding of each row of its input. */
 static bool spares(const sli_node *n, int input) {
-  return (n->op->padded && input == 0) || (n->op == &sl_op_linear_b && input == 0) ||
-         (n->op == &sl_op_linear_w && input == 1);
+  return (sli_op_is(n->op, SL_OP_PADDED) && input == 0) ||
+         (n->op == &sl_op_linear_b && input == 0) || (n->op == &sl_op_linear_w && input == 1);
 }
 
 static bool all_spare(const sl_graph *g, const sl_tensor *t) {
@@ -32,7 +32,7 @@ static bool all_spare(const sl_graph *g, const sl_tensor *t) {
 }
 
 static bool makes_gradient(const sli_node *n, const sl_tensor *logits) {
-  return n->op->padded && n->rule && n->in[0] == logits && n->out[0];
+  return sli_op_is(n->op, SL_OP_PADDED) && n->rule && n->in[0] == logits && n->out[0];
 }
 
 static bool can_pad(const sl_graph *g, const sl_tensor *t) {
@@ -73,7 +73,7 @@ static void pad_logits(sl_graph *g, sl_tensor *logits) {
   int64_t columns = sl_type_last(&logits->type);
   for (int i = logits->producer->id + 1; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];
-    if (!n->op->padded || n->in[0] != logits) continue;
+    if (!sli_op_is(n->op, SL_OP_PADDED) || n->in[0] != logits) continue;
     tell_columns(g, n, columns);
     if (makes_gradient(n, logits)) pad_tensor(g, n->out[0]);
   }

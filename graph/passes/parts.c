@@ -2,21 +2,21 @@
 /* Attention nodes that read other pieces' or devices' keys and values.
  *
  * If keys and values of earlier pieces are offloaded, attention reads them one piece at a time
- * (sl_op.swept). If devices shard the positions of a piece, each gathers the keys and values of the
- * others (attention_share). In both cases keys and values must be one array that contains nothing
- * else. A node before attention makes this array from the model's inputs of attention
- * (sl_op.parts), and has ordinary gradients. */
+ * (sl_op_cut.swept). If devices shard the positions of a piece, each gathers the keys and values of
+ * the others (attention_share). In both cases keys and values must be one array that contains
+ * nothing else. A node before attention makes this array from the model's inputs of attention
+ * (sl_op_cut.parts), and has ordinary gradients. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
 #include <string.h>
 
 bool sli_is_sweeping(const sl_graph *g, const sli_node *n) {
-  return n->op->swept && g->blocks[n->block].swept;
+  return sli_op_cut(n->op)->swept && g->blocks[n->block].swept;
 }
 
 bool sli_has_parts(const sl_graph *g, const sli_node *n) {
-  return sli_is_sweeping(g, n) || (n->op->swept && g->blocks[n->block].gathers);
+  return sli_is_sweeping(g, n) || (sli_op_cut(n->op)->swept && g->blocks[n->block].gathers);
 }
 
 static const sl_call_cut *call_cut(sl_graph *g) {
@@ -30,7 +30,7 @@ static const sl_call_cut *call_cut(sl_graph *g) {
 
 /* Adds the node that makes the parts of another node's inputs. */
 static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
-  const sl_op *op = n->op->parts;
+  const sl_op *op = sli_op_cut(n->op)->parts;
   sli_node *parts = *out = sli_graph_node(g, op, sli_arena_format(&g->arena, "%s:parts", n->name),
                                           &n->attrs, n->cls, n->block, op->max_in, n->in, op->nout);
   parts->at = n->at;
@@ -51,7 +51,7 @@ static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
 /* Makes a node read the parts; ids, if any, follow them. */
 static void read_parts(sl_graph *g, sli_node *n, const sli_node *parts) {
   int others = n->nin - parts->nin, nin = parts->nout + others;
-  int ntypes = SLI_MAX(nin, n->op->swept->max_in);
+  int ntypes = SLI_MAX(nin, sli_op_cut(n->op)->swept->max_in);
   sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)nin * sizeof *in);
   sl_type *types = sli_arena_alloc(&g->arena, (size_t)ntypes * sizeof *types);
   memcpy(in, parts->out, (size_t)parts->nout * sizeof *in);

@@ -50,7 +50,7 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware);
 /* Finds the sequence dims of tensors (sl_graph.positions). */
 sl_status sli_positions_find(sl_graph *g);
 sl_status sli_pass_pieces(sl_graph *g);
-/* Adds nodes that compute keys and values of one piece (sl_op.parts). Part of sli_pass_cut. */
+/* Adds nodes that compute keys and values of one piece (sl_op_cut.parts). Part of sli_pass_cut. */
 sl_status sli_pass_parts(sl_graph *g);
 /* Returns true if the node reads earlier pieces one at a time. */
 bool sli_is_sweeping(const sl_graph *g, const sli_node *n);

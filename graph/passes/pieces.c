@@ -42,7 +42,7 @@ static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) 
 }
 
 static const char *mixes(const sl_op *op) {
-  return sli_words(op, "it may mix positions (sl_op.pieces does not say that it does not)",
+  return sli_words(op, "it may mix positions (sl_op_cut.pieces does not say that it does not)",
                    "it may mix positions; --stages, --data-parallel and --tensor cut no sequences");
 }
 
@@ -258,9 +258,10 @@ static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
 
 /* Returns what is wrong with cutting this input along dim d, or NULL if nothing. */
 static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type *type, int d) {
-  if (sli_bit(op->whole, i)) return sli_arena_format(&g->arena, "it needs its whole input %d", i);
-  if (type->dtype == SL_I32 || op->pieces == SL_PIECES_ELEMENTS) return NULL;
-  if (op->pieces == SL_PIECES_POSITIONS || op->pieces == SL_PIECES_STATE)
+  if (sli_bit(sli_op_cut(op)->whole, i))
+    return sli_arena_format(&g->arena, "it needs its whole input %d", i);
+  if (type->dtype == SL_I32 || sli_op_cut(op)->pieces == SL_PIECES_ELEMENTS) return NULL;
+  if (sli_op_cut(op)->pieces == SL_PIECES_POSITIONS || sli_op_cut(op)->pieces == SL_PIECES_STATE)
     return d == 1 ? NULL
                   : sli_arena_format(&g->arena,
                                      "its positions are dim 1, but input %d is cut along"
@@ -300,7 +301,7 @@ static bool lie_cut(const sizing *s, const sli_node *n, const sl_signature *how,
 static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_type *in,
                      const sl_type *out) {
   sl_signature all[SL_SIGNATURES] = {0};
-  int count = op->signatures ? op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  int count = sli_op_signatures(op, &n->attrs, n->nin, n->in_type, all);
   for (int i = 0; i < count; i++) {
     if (!lie_cut(s, n, &all[i], in, out)) continue;
     for (int o = 0; o < n->nout; o++)
@@ -324,25 +325,25 @@ static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int 
 }
 
 static bool is_reduction(const sl_op *op) {
-  return op->pieces == SL_PIECES_MEAN || op->pieces == SL_PIECES_SUM;
+  return sli_op_cut(op)->pieces == SL_PIECES_MEAN || sli_op_cut(op)->pieces == SL_PIECES_SUM;
 }
 
 static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, const sl_type *out) {
-  const sl_op *op = n->op->pieced ? n->op->pieced : n->op;
+  const sl_op *op = sli_op_cut(n->op)->pieced ? sli_op_cut(n->op)->pieced : n->op;
   sl_graph *g = s->g;
   bool any = false;
   int d;
   if (is_source(n) || n->whole) return SL_OK;
-  if (op->pieces == SL_PIECES_REFUSED) return pieces_refuse(g, n, mixes(n->op));
+  if (sli_op_cut(op)->pieces == SL_PIECES_REFUSED) return pieces_refuse(g, n, mixes(n->op));
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
     if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
     any = true;
-    if (op->pieces == SL_PIECES_SIGNATURES) continue;
+    if (sli_op_cut(op)->pieces == SL_PIECES_SIGNATURES) continue;
     const char *bad = bad_input(g, op, i, &in[i], d);
     if (bad) return pieces_refuse(g, n, bad);
   }
-  if (any && op->pieces == SL_PIECES_SIGNATURES)
+  if (any && sli_op_cut(op)->pieces == SL_PIECES_SIGNATURES)
     return is_share(s, n, op, in, out)
                ? SL_OK
                : pieces_refuse(g, n,
@@ -369,7 +370,7 @@ static sl_status check_promises(sl_graph *g) {
     status = sli_graph_fail_at(
         g, g->loss.tensor->at, SL_E_UNSUPPORTED,
         "the loss %s cannot be cut into pieces: it is not a mean or sum over positions "
-        "(sl_op.pieces)",
+        "(sl_op_cut.pieces)",
         g->loss.tensor->name);
   for (int m = 0; m < sli_graph_means(g) && !status; m++) {
     sli_mean *mean = sli_graph_mean(g, m);
@@ -437,9 +438,9 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
     sli_node *n = g->nodes[i];
     if (n->whole) continue;
     n->attrs.length = g->length;
-    if (sli_is_sweeping(g, n)) status = exchange(g, n, n->op->swept);
+    if (sli_is_sweeping(g, n)) status = exchange(g, n, sli_op_cut(n->op)->swept);
     else if (sli_has_parts(g, n)) status = exchange(g, n, &sl_op_attention_share);
-    else if (n->op->pieced) status = exchange(g, n, n->op->pieced);
+    else if (sli_op_cut(n->op)->pieced) status = exchange(g, n, sli_op_cut(n->op)->pieced);
   }
   return status;
 }
@@ -468,7 +469,7 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
  * variant, n->out_type is the whole. */
 static const sl_region *region_of(sl_graph *g, const sli_node *n, int variant) {
   const sli_node *forward = n->rule ? n->about : n;
-  if (!forward->op->located) return NULL;
+  if (!sli_op_is(forward->op, SL_OP_LOCATED)) return NULL;
   const sl_type *whole = &forward->out_type[0];
   sl_region *region = sli_arena_alloc(&g->arena, sizeof *region);
   int d, cut = cut_dims(whole, &forward->shapes[variant].out[0], &d);
@@ -490,10 +491,12 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->in = sli_arena_alloc(&g->arena, (size_t)type_count(n) * sizeof *shapes->in);
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
     bool cut = !is_source(n) && !n->like && !n->whole;
-    if (n->op->pieces == SL_PIECES_REFUSED && cut) status = pieces_refuse(g, n, mixes(n->op));
+    if (sli_op_cut(n->op)->pieces == SL_PIECES_REFUSED && cut)
+      status = pieces_refuse(g, n, mixes(n->op));
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);
-    if (!status && (n->rule ? n->about : n)->op->counted) shapes->attrs.user = share_of(&s);
+    if (!status && sli_op_is((n->rule ? n->about : n)->op, SL_OP_COUNTED))
+      shapes->attrs.user = share_of(&s);
     if (!status && n->like) scale_constant(&s, n, shapes);
   }
   sizing_destroy(&s);

@@ -112,7 +112,7 @@ void sli_pass_products(sl_graph *g, bool as_they_go) {
     sli_node *n = g->nodes[i];
     const struct reader *r = reader_of(n);
     bool once = r && as_they_go && ticks_of(g) == 1 && p.reads[r->which][n->in[1]->id] == 1;
-    if (n->op->rounds || once) n->attrs.bf16 = true;
+    if (sli_op_narrow(n->op)->rounds || once) n->attrs.bf16 = true;
     if (r && !once) read_packed(&p, n, r->which, r->at);
   }
   move_forward(g, before);

@@ -12,7 +12,7 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
     const sli_node *n = g->nodes[i];
     for (int o = 0; o < n->nout; o++) keep[i] |= n->out[o] && wanted[n->out[o]->id];
     for (int o = 0; o < n->nout && keep[i]; o++) /* records stay with their node */
-      if (n->out[o] && sli_bit(n->op->updates, o)) wanted[n->out[o]->id] = true;
+      if (n->out[o] && sli_bit(sli_op_memory(n->op)->updates, o)) wanted[n->out[o]->id] = true;
     for (int a = 0; a < n->nin && keep[i]; a++)
       if (n->in[a]) wanted[n->in[a]->id] = true;
   }
@@ -22,7 +22,8 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
  * output. */
 static void drop_outputs(sli_node *n, const bool *wanted) {
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && !wanted[n->out[o]->id] && !(n->op->located && !o)) n->out[o] = NULL;
+    if (n->out[o] && !wanted[n->out[o]->id] && !(sli_op_is(n->op, SL_OP_LOCATED) && !o))
+      n->out[o] = NULL;
 }
 
 /* Keeps the marked nodes and tensors, and renumbers them. */
@@ -66,7 +67,8 @@ static void drop_arguments(sl_graph *g, bool params, bool *unread) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
       sl_tensor **t = &g->nodes[i]->in[a];
-      if (!*t || (!params && (*t)->param) || !sli_bit_on(g->nodes[i]->op->unread, a)) continue;
+      if (!*t || (!params && (*t)->param) || !sli_bit_on(sli_op_memory(g->nodes[i]->op)->unread, a))
+        continue;
       unread[(*t)->id] = true;
       *t = NULL;
     }

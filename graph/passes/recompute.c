@@ -164,7 +164,7 @@ static void find_readers(pass *p) {
       if (n->resends) p->resent[t->id] = n->out[0];
       p->shared[t->id] |= !exchanged && (!same_place(t->producer, n) ||
                                          (n->cls != SL_CLASS_F && !is_backward_pass(n)));
-      p->shared[t->id] |= sli_bit(n->op->sweeps, a); /* by other pieces */
+      p->shared[t->id] |= sli_bit(sli_op_cut(n->op)->sweeps, a); /* by other pieces */
     }
   }
 }
@@ -211,7 +211,9 @@ static bool has_inputs(const pass *p, const sli_node *n) {
 
 /* True for a record that the call has updated: the backward pass has it, and nothing replaces
  * it. */
-static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates, o); }
+static bool is_record(const sli_node *n, int o) {
+  return sli_bit(sli_op_memory(n->op)->updates, o);
+}
 
 /* True if the call has an output that it updates; an op's further outputs may be absent. */
 static bool keeps_record(const sli_node *n) {
@@ -230,7 +232,8 @@ static bool can_repeat(const pass *p, const sli_node *n) {
   bool exchange = is_exchanged_again(p, n);
   if (!rematerialized_op(n) || (most >= PART && keeps_record(n))) return false;
   if (!exchange && (n->cls != SL_CLASS_F || n->rule)) return false;
-  if (most == NONE || (!exchange && most == SELECTIVE && !n->op->cheap)) return false;
+  if (most == NONE || (!exchange && most == SELECTIVE && !sli_op_is(n->op, SL_OP_CHEAP)))
+    return false;
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !is_record(n, o) && p->shared[n->out[o]->id]) return false;
   return has_inputs(p, n);
@@ -238,7 +241,7 @@ static bool can_repeat(const pass *p, const sli_node *n) {
 
 /* True if the node reads its input a when it is recomputed. */
 static bool reads_again(const sli_node *n, int a) {
-  return !keeps_record(n) || !sli_bit_on(rematerialized_op(n)->unread, a);
+  return !keeps_record(n) || !sli_bit_on(sli_op_memory(rematerialized_op(n))->unread, a);
 }
 
 static void want(pass *p, const sl_tensor *t) {

@@ -103,8 +103,8 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
 /* True if the op keeps keys and values in f32 although bf16 is requested; a user's op may ignore
  * the setting. */
 static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
-  for (int o = 0; o < n->nout && !sli_op_slots(n->op); o++)
-    if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 &&
+  for (int o = 0; o < n->nout && !sli_op_serve(n->op)->slots; o++)
+    if (sli_op_memory(n->op)->updates >> o & 1 && g->options.serve->kv == SL_BF16 &&
         n->out_type[o].dtype == SL_F32)
       return true;
   return false;
@@ -123,7 +123,7 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->attrs.count = form->slots ? s->sequences + s->kept : s->pages;
   g->options.serve->stateful |= form->slots;
   n->attrs.length = g->options.serve->context;
-  n->attrs.bf16 = op->updates && g->options.serve->kv == SL_BF16;
+  n->attrs.bf16 = sli_op_memory(op)->updates && g->options.serve->kv == SL_BF16;
   n->op = op;
   n->out = out;
   n->nout = nout;
@@ -146,10 +146,11 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
              ? SL_OK
              : serve_refuse(
                    g, n,
-                   sli_words(n->op,
-                             "it may mix positions (neither sl_op.pieces nor sl_op.serve says that "
-                             "it does not)",
-                             "it may mix positions in a way that has no served form"));
+                   sli_words(
+                       n->op,
+                       "it may mix positions (neither sl_op_cut.pieces nor sl_op.serve says that "
+                       "it does not)",
+                       "it may mix positions in a way that has no served form"));
 }
 
 /* ---- capacity of experts -----------------------------------------------------------------------

@@ -203,9 +203,11 @@ static bool scale_type(const encoding *x, sl_type *type) {
 /* True if the op works on positions of dim 0 independently. */
 static bool goes_by_frames(const sli_node *n) {
   sl_signature all[SL_SIGNATURES];
-  if (n->op->pieces == SL_PIECES_ELEMENTS || n->op->pieces == SL_PIECES_ROWS) return true;
+  if (sli_op_cut(n->op)->pieces == SL_PIECES_ELEMENTS ||
+      sli_op_cut(n->op)->pieces == SL_PIECES_ROWS)
+    return true;
   memset(all, 0, sizeof all);
-  int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  int count = sli_op_signatures(n->op, &n->attrs, n->nin, n->in_type, all);
   for (int s = 0; s < count; s++)
     if (all[s].out[0].kind == SL_SPLIT && !all[s].out[0].dim && all[s].in[0].kind == SL_SPLIT &&
         !all[s].in[0].dim)

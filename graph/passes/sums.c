@@ -4,7 +4,7 @@
  *
  * A tensor of the forward pass has a value for each row of the data, one for a whole microbatch,
  * or, if it depends on parameters alone, one for the step. Ops compute rows from rows
- * (sl_op.pieces). A gradient has the extent of its tensor, so a gradient of the step that is
+ * (sl_op_cut.pieces). A gradient has the extent of its tensor, so a gradient of the step that is
  * computed from rows is a sum over them. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
@@ -33,7 +33,7 @@ static sl_status refuse(sl_graph *g, const sli_node *n, const char *why) {
 
 static sl_status check_forward(sl_graph *g, const sli_node *n) {
   bool total = n->nout && n->out_type[0].dtype == SL_F64 && reads(g, n, has_rows);
-  bool mean = n->op->pieces == SL_PIECES_MEAN;
+  bool mean = sli_op_cut(n->op)->pieces == SL_PIECES_MEAN;
   if (mean ? sli_mean_summands(n) > 0 : !total || sli_op_exact(n->op)->total) return SL_OK;
   return refuse(
       g, n,

@@ -21,8 +21,8 @@ bool sli_stays(const sl_tensor *weight) {
 /* True for a forward call whose only result stands in for a parameter. */
 static bool makes_stand_in(const sli_node *n) {
   bool forward = n->cls == SL_CLASS_F && n->phase == SLI_PHASE_MAIN && !n->rule;
-  return forward && !n->op->located && sli_passes_straight(n) && n->nout == 1 && n->out[0] &&
-         !n->out[0]->output && sli_stays(n->in[0]);
+  return forward && !sli_op_is(n->op, SL_OP_LOCATED) && sli_passes_straight(n) && n->nout == 1 &&
+         n->out[0] && !n->out[0]->output && sli_stays(n->in[0]);
 }
 
 void sli_pass_weights(sl_graph *g) {

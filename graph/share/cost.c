@@ -364,7 +364,9 @@ static bool read_again(const sli_costs *c, const sli_node *n, int i) {
     if (!rule->op || rule->cls == SL_CLASS_F || !rule_runs(c, n, rule)) continue;
     for (int a = 0; a < sli_rule_arguments(rule, n->nin, n->nout); a++) {
       sl_grad_arg arg = sli_rule_argument(rule, n->nin, n->nout, a);
-      if (arg.kind == SL_ARG_IN && arg.index == i && !sli_bit_on(rule->op->unread, a)) return true;
+      if (arg.kind == SL_ARG_IN && arg.index == i &&
+          !sli_bit_on(sli_op_memory(rule->op)->unread, a))
+        return true;
     }
   }
   return false;
@@ -418,7 +420,7 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
 
 /* True for a tensor that must be read in its original layout. */
 static bool is_own(const sl_tensor *t) {
-  return t->producer && sli_bit(t->producer->op->own, t->output);
+  return t->producer && sli_bit(sli_op_cut(t->producer->op)->own, t->output);
 }
 
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {

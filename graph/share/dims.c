@@ -195,7 +195,7 @@ static void say_positions(pass *p, const sli_node *n) {
   sl_type in[ntypes + 1], out[n->nout + 1];
   memcpy(in, n->in_type, (size_t)ntypes * sizeof *in);
   for (int i = 0; i < n->nin; i++) {
-    if (!n->in[i] || in[i].ndim < 2 || sli_bit(n->op->whole, i)) continue;
+    if (!n->in[i] || in[i].ndim < 2 || sli_bit(sli_op_cut(n->op)->whole, i)) continue;
     say_position(p, n->in[i], 1);
     in[i].dim[1]++;
   }
@@ -211,7 +211,7 @@ static void say_source(pass *p, const sli_node *n) {
 }
 
 static void say_cut(pass *p, const sli_node *n) {
-  sl_pieces pieces = n->op->pieces;
+  sl_pieces pieces = sli_op_cut(n->op)->pieces;
   if (n->op == &sl_op_source) say_source(p, n);
   if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
 }

@@ -93,8 +93,10 @@ static bool keeps_rows(const sli_node *n, int last) {
 static bool goes_by_rows(const sli_node *n) {
   bool learns = false;
   for (int i = 0; i < n->nin; i++) learns |= n->in[i] && n->in[i]->param && n->in[i]->needs_grad;
-  if (n->op->located || sli_op_fixed(n->op) || (n->attrs.exact && learns)) return false;
-  return n->op->pieces == SL_PIECES_ELEMENTS || n->op->pieces == SL_PIECES_ROWS;
+  if (sli_op_is(n->op, SL_OP_LOCATED) || sli_op_fixed(n->op) || (n->attrs.exact && learns))
+    return false;
+  return sli_op_cut(n->op)->pieces == SL_PIECES_ELEMENTS ||
+         sli_op_cut(n->op)->pieces == SL_PIECES_ROWS;
 }
 
 /* Makes a call that works row by row run on rows at their experts, if possible. */

@@ -101,11 +101,11 @@ static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int
 
 /* Returns the types [nvariants][nin] of a device's inputs that the op does not read. */
 static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank) {
-  if (!n->op->unread) return NULL;
+  if (!sli_op_memory(n->op)->unread) return NULL;
   sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)(x->nvariants * n->nin) * sizeof *types);
   for (int v = 0; v < x->nvariants; v++)
     for (int i = 0; i < n->nin; i++)
-      types[v * n->nin + i] = sli_bit_on(n->op->unread, i)
+      types[v * n->nin + i] = sli_bit_on(sli_op_memory(n->op)->unread, i)
                                   ? sli_local_type(x, n->in[i], argument_layout(x, n, i), rank, v)
                                   : *sl_tensor_type(NULL);
   return types;
@@ -395,7 +395,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sli_layout lies[n->nout + 1];
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
-    bool unread = sli_bit_on(n->op->unread, i);
+    bool unread = sli_bit_on(sli_op_memory(n->op)->unread, i);
     sli_layout want = argument_layout(x, n, i);
     status = note_gradient_router(x, n, n->in[i], &want);
     if (!status) status = box_input(x, n, unread ? NULL : n->in[i], want, &in[i]);

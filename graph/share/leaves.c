@@ -55,7 +55,8 @@ static bool is_one_row(const sl_graph *g) {
 
 /* True for ops that compute each element from those at its place, possibly broadcast. */
 static bool is_by_element(const sl_op *op) {
-  return op == &sl_op_expand || op->along == SL_ALONG_NOTHING || op->pieces == SL_PIECES_ELEMENTS;
+  return op == &sl_op_expand || sli_op_cut(op)->along == SL_ALONG_NOTHING ||
+         sli_op_cut(op)->pieces == SL_PIECES_ELEMENTS;
 }
 
 /* Notes the outputs of a node that views or broadcasts rows, or combines them with a table of one

@@ -10,7 +10,7 @@ static const sli_layout everywhere; /* unset axes are broadcast */
  * is weighted by the device's fraction of the rows, and the op must see the device's own mean, not
  * a sum of means. */
 static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
-  const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
+  const sl_tensor *t = sli_op_is(forward->op, SL_OP_COUNTED) ? forward->in[0] : NULL;
   if (!t || !t->producer) return false;
   const sl_signature *made = &x->choice[axis].of[t->producer->id];
   return sli_signature_out(made, t->output).kind == SL_PARTIAL;
@@ -112,13 +112,13 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
                      sl_attrs *attrs) {
   share_heads(x, forward, rank, attrs);
   say_first(x, forward, rank, variant, attrs);
-  if (forward->op->counted) {
+  if (sli_op_is(forward->op, SL_OP_COUNTED)) {
     double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
     *share = sli_share_of_rows(x, forward->in[0]->producer, rank, variant);
     if (attrs->user) *share *= *(const double *)attrs->user; /* the weight of a piece */
     attrs->user = share;
   }
-  if (forward->op->located)
+  if (sli_op_is(forward->op, SL_OP_LOCATED))
     attrs->region =
         sli_share_region(x, forward->out[0], sli_share_layout(x, forward, sli_signature_out, 0),
                          rank, variant, attrs->region);

@@ -14,7 +14,7 @@ static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
 /* ---- ways from promises about pieces -------------------------------------------------------- */
 
-static bool is_whole(const sl_op *op, int i) { return sli_bit(op->whole, i); }
+static bool is_whole(const sl_op *op, int i) { return sli_bit(sli_op_cut(op)->whole, i); }
 
 static bool same_dims(const sl_type *a, const sl_type *b) {
   return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
@@ -59,7 +59,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   }
   for (int o = 0; o < n->nout; o++) {
     const sl_type *y = &n->out_type[o];
-    bool one = n->op->pieces != SL_PIECES_ROWS && !o; /* output 0 is a mean or a sum */
+    bool one = sli_op_cut(n->op)->pieces != SL_PIECES_ROWS && !o; /* output 0 is a mean or a sum */
     if (!one && (dim >= y->ndim || y->dim[dim] != length)) return false;
     if (!signatures_put(out->out, o, one ? partial : split(dim))) return false;
   }
@@ -76,7 +76,7 @@ static bool split_source(const sli_node *n, int dim, sl_signature *out) {
 
 static bool promised(const sli_node *n, int dim, sl_signature *out) {
   if (n->op == &sl_op_source) return split_source(n, dim, out);
-  switch (n->op->pieces) {
+  switch (sli_op_cut(n->op)->pieces) {
   case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
   case SL_PIECES_ROWS:
   case SL_PIECES_MEAN:
@@ -127,7 +127,7 @@ int sli_signatures_raw(const sli_node *n, sl_signature *out) {
   }
   sl_signature own[SL_SIGNATURES];
   memset(own, 0, sizeof own);
-  int more = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, own) : 0;
+  int more = sli_op_signatures(n->op, &n->attrs, n->nin, n->in_type, own);
   for (int i = 0; i < more; i++) {
     check_own(n, &own[i]);
     signatures_add(out, &count, &own[i]);

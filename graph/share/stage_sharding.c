@@ -121,10 +121,11 @@ static void find_embeddings(pass *p, int64_t words) {
   }
 }
 
-/* Returns the input that is private to each stage (sl_op.own), or -1 if none. */
+/* Returns the input that is private to each stage (sl_op_cut.own), or -1 if none. */
 static int reads_own(const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && n->in[i]->producer && sli_bit(n->in[i]->producer->op->own, n->in[i]->output))
+    if (n->in[i] && n->in[i]->producer &&
+        sli_bit(sli_op_cut(n->in[i]->producer->op)->own, n->in[i]->output))
       return i;
   return -1;
 }

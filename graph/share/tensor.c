@@ -38,7 +38,7 @@ static bool is_in_the_way(const sli_tensor_search *s, int given) {
 }
 
 /* Fails with an error that names a conflicting given layout. Private tensors must be read in their
- * original layout (sl_op.own), so layouts may each be possible, but not all together. */
+ * original layout (sl_op_cut.own), so layouts may each be possible, but not all together. */
 static sl_status tensor_refuse(const sli_tensor_search *s) {
   int last = s->ngiven - 1;
   while (last >= 0 && !is_in_the_way(s, last)) last--;

@@ -11,8 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/renamed.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -17,7 +17,7 @@ extern "C" {
 /* grouped_linear(x [..., K] or [..., k, K], ids i32 [..., k], w [E, N, K]) -> y [..., k, N]:
  * multiplies the row of each id (or the token's row, shared by all its ids) by w[id]^T. Rows are
  * multiplied in tiles of 64 rows of one expert, in token order. attrs.count: total number of
- * experts (0: E). The op honours valid lengths of ids and rows (sl_op.looks).
+ * experts (0: E). The op honours valid lengths of ids and rows (sl_op_rows.looks).
  * grouped_linear_b(dy [..., k, N], ids, w, x) -> dx, summed over a token's ids in order; x: type
  * only.
  * grouped_linear_w(x, ids, dy, w, [leaves i32 as ids]) -> dw (acc), summed tile by tile; w: type
@@ -37,7 +37,7 @@ extern const sl_op sl_op_expert_limit;
 
 /* Dispatch of rows to the devices of their experts, and their return; --expert-parallel inserts
  * these ops around the ops above. ids i32 [..., k] are numbered in row-major order (places);
- * attrs.user = sl_dispatch. An output has one valid row for each id that it handles (sl_op.fills).
+ * attrs.user = sl_dispatch. An output has one valid row for each id that it handles (sl_op_rows.fills).
  * dispatch(x [..., N] or [..., k, N], ids) -> rows of the ids for experts first .. first + count.
  * collect(p0, p1, ...) -> their rows, concatenated.
  * own_ids(ids) -> the ids for these experts. If there are more ids than the output has room for,
@@ -55,9 +55,6 @@ typedef struct sl_dispatch {
   int64_t expected;     /* rows if experts are evenly loaded; for devices that hold no values */
   int rank;             /* rank of the destination device, for error messages */
 } sl_dispatch;
-#ifndef SLUICE_NO_OLD_NAMES
-typedef sl_dispatch sl_route;
-#endif
 /* Origin of ids: parts of the whole [rows, positions, k], concatenated. */
 typedef struct sl_dispatch_leaves {
   sl_dispatch to;

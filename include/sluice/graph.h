@@ -20,7 +20,6 @@
 #include <sluice/op.h>
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
-#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,8 +88,7 @@ typedef struct sl_serving {
   int64_t edits;
   /* Returns the storage format of a weight, which applies if all its consumers support it. NULL:
    * all f32. */
-  SL_RENAMED(sl_storage (*storage)(void *ctx, const char *param),
-             sl_storage (*rest)(void *ctx, const char *param))
+  sl_storage (*storage)(void *ctx, const char *param);
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
   uint64_t (*await)(void *ctx, const sl_tick *tick); /* see sl_source.await; for devices that
                                                         hold no values */

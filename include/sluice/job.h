@@ -28,7 +28,6 @@
 #ifndef SLUICE_JOB_H
 #define SLUICE_JOB_H
 
-#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus

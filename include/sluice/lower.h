@@ -8,7 +8,6 @@
 #include <sluice/graph.h>
 #include <sluice/hardware.h>
 #include <sluice/plan.h>
-#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus
@@ -64,9 +63,8 @@ typedef struct sl_step_report {
   double loss;      /* mean over the step's microbatches, summed in order */
   double grad_norm; /* before clipping */
   float lr;
-  SL_RENAMED(int ncounters, int ntallies)
-  SL_RENAMED(const sl_counter_values *counters,
-             const sl_counter_values *tallies) /* [ncounters]; valid during the call only */
+  int ncounters;
+  const sl_counter_values *counters; /* [ncounters]; valid during the call only */
   int nvalues;
   const sl_step_number *values; /* [nvalues] numbers of sl_step_value(), in order; also valid during
                                    the call only */
@@ -107,8 +105,8 @@ typedef struct sl_cost {
   double F, B, W, comm;
   int nstages; /* 0, or the number of stages: replaces F, B and W */
   const sl_stage_cost *stages;
-  SL_RENAMED(int nsharded, int nspread) /* sharded parts not listed here take no time */
-  SL_RENAMED(const sl_sharded_cost *sharded, const sl_sharded_cost *spread)
+  int nsharded; /* sharded parts not listed here take no time */
+  const sl_sharded_cost *sharded;
 } sl_cost;
 
 /* One tensor that a device needs to resume a stage of the pipeline after a step. It is a parameter
@@ -430,7 +428,7 @@ typedef struct sl_param_info {
   const char *name;
   sl_type type; /* type of the whole parameter's values */
   /* Storage format at the places, whose types describe the stored data. */
-  SL_RENAMED(sl_storage storage, sl_storage rest)
+  sl_storage storage;
   sl_init init;
   const sl_adapter *adapter; /* adapter on this parameter, or the adapter that this parameter is
                                 part of, by its name; NULL: neither */

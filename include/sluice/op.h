@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sluice/renamed.h>
 #include <sluice/status.h>
 
 #ifdef __cplusplus
@@ -255,11 +254,11 @@ typedef struct sl_call {
 } sl_call;
 
 /* Returns the valid length of input i: only the first rows of an array may hold data. `all`: rows
- * of a full array. For ops with sl_op.looks. */
+ * of a full array. For ops with sl_op_rows.looks. */
 static inline int64_t sl_call_rows(const sl_call *call, int i, int64_t all) {
   return call->in_rows && call->in_rows[i] >= 0 ? call->in_rows[i] : all;
 }
-/* Reports that the first `rows` rows of output o are valid, for ops with sl_op.fills. Outputs
+/* Reports that the first `rows` rows of output o are valid, for ops with sl_op_rows.fills. Outputs
  * without a report are full. */
 static inline void sl_call_fill(const sl_call *call, int o, int64_t rows) {
   if (call->out_rows) call->out_rows[o] = (int32_t)rows;
@@ -335,7 +334,7 @@ typedef struct sl_grad_rule {
   bool rest;
 } sl_grad_rule;
 
-/* ---- the row ------------------------------------------------------------- */
+/* ---- cuts and signatures -------------------------------------------------- */
 
 /* Behaviour of an op when sequences are cut into pieces along one dim of the data. All values but
  * the first make two promises: a call on a piece computes that piece of the whole call's result,
@@ -373,7 +372,7 @@ typedef enum sl_along { SL_ALONG_UNKNOWN, SL_ALONG_NOTHING, SL_ALONG_AXIS, SL_AL
  * (PARTIAL), or a part along one dim (SPLIT). This is OneFlow's SBP: Yuan et al., arXiv 2110.15032.
  * DISPATCHED: each device has the rows that an array of ids dispatches to it. Dims 0 to `dim` of
  * the whole count the rows; on a device dim 1 does, and their number depends on the data
- * (sl_op.fills). */
+ * (sl_op_rows.fills). */
 typedef enum sl_sbp_kind { SL_BROADCAST, SL_PARTIAL, SL_SPLIT, SL_DISPATCHED } sl_sbp_kind;
 typedef struct sl_sbp {
   sl_sbp_kind kind;
@@ -408,9 +407,6 @@ typedef enum sl_exact_total {
   SL_TOTAL_MEAN_ELEMENTS
 } sl_exact_total;
 
-/* Number of leading outputs that sl_op.in_place covers. */
-enum { SL_IN_PLACE_OUTPUTS = 2 };
-
 /* A kernel: how one kind of device runs an op. Backends have tables of kernels for shipped ops; a
  * user's op supplies its kernels. */
 typedef struct sl_kernel {
@@ -433,9 +429,108 @@ typedef struct sl_kernel {
 /* Kernel list, for sl_op.kernels, of an op with one CPU function. C only. */
 #define SL_CPU_KERNEL(function) ((const sl_kernel[]){{.backend = "cpu", .run = (function)}, {0}})
 
+/* ---- facets ---------------------------------------------------------------
+ *
+ * An op of a few numbers per position needs a name, its numbers of arguments, infer(), kernels and
+ * gradient rules. Each facet below says how the op takes part in one more thing that graphs do. A
+ * facet that is NULL promises nothing: the op is refused by name where the promise is needed. Bit i
+ * of a mask is input or output i; bit 31 of masks of arguments stands for 31 and up. */
+
+/* How calls are cut along dims of the data: pieces of sequences and rows on several devices. */
+typedef struct sl_op_cut {
+  sl_pieces pieces;
+  sl_along along;
+  uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
+  /* Bit o: output o belongs to its device's part of the call and is only read on that device. */
+  uint32_t own;
+  /* Op that replaces this one when sequences are cut. It has the same inputs and first outputs, and
+   * may have further outputs. NULL: the op itself. */
+  const struct sl_op *pieced;
+  /* Ops that replace this one when a piece attends to earlier pieces one at a time. `parts`
+   * computes from the op's inputs the inputs of `swept`, apart from ids. `swept` has the op's first
+   * outputs; for each piece it is called with every piece up to that one, in order. Bit i of its
+   * `sweeps`: input i belongs to the earlier piece; all other inputs belong to the current piece.
+   * Outputs that `swept` updates persist for a microbatch. attrs.user, an sl_call_cut, holds the
+   * pieces' boundaries. */
+  const struct sl_op *parts, *swept;
+  uint32_t sweeps;
+} sl_op_cut;
+
+/* Ops whose calls may be cut along any dim of f32 inputs, or along any but the last. */
+extern const sl_op_cut sl_cut_elements, sl_cut_rows;
+
+/* How several devices share a call. */
+typedef struct sl_op_shard {
+  /* Fills out[SL_SIGNATURES] with ways to share a call, besides full replication and those implied
+   * by `cut` (a split along a dim that may be cut). Returns their number. Forward ops only; the
+   * backward pass follows from them. */
+  int (*signatures)(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
+} sl_op_shard;
+
+/* Number of leading outputs that sl_op_memory.in_place covers. */
+enum { SL_IN_PLACE_OUTPUTS = 2 };
+
+/* How calls use the memory of their arguments, and memory of their own. */
+typedef struct sl_op_memory {
+  /* Bit o: output o is updated in place (its old contents are read). */
+  uint32_t updates;
+  /* Bit o: output o, one of `updates` without other consumers, starts as 0 and persists across
+   * microbatches and steps. Checkpoints do not contain it. Other updated outputs persist for a
+   * microbatch. */
+  uint32_t lasts;
+  /* Bit i of in_place[o]: output o may be computed in place of input i if both have the same dtype
+   * and size. No thread reads an element of that input after any thread has written its place,
+   * whatever other aliases that the op allows are in use. */
+  uint32_t in_place[SL_IN_PLACE_OUTPUTS];
+  /* Bit i: only the type of input i is read, and a call may pass NULL for it. */
+  uint32_t unread;
+  /* Returns the bytes of a state that is large enough to plan for, such as a table, and sets *which
+   * to a number that identifies it. Calls on one device with the same prepare(), keeps() and number
+   * share one state. Depends only on types and attrs, like a kernel's prepare(). May be NULL. */
+  size_t (*keeps)(const sl_call *call, uint64_t *which);
+} sl_op_memory;
+
+/* How calls treat arrays of which only the first rows hold data (their valid length). An op without
+ * this facet may read partly filled arrays if its `cut` promises elements, rows or a sum. Its calls
+ * then see arrays of the valid length, and are skipped if that is 0. Their row outputs have the
+ * same valid length, and sums over no rows are 0. Any other op is rejected with an error that names
+ * it. */
+typedef struct sl_op_rows {
+  /* Bit o: a call reports the number of rows of output o that it has filled (sl_call_fill). The
+   * rows are the first dim, or, with `second`, the second dim, the first being 1. */
+  uint32_t fills, second;
+  uint32_t looks;   /* bit i: the op reads the valid length of input i (sl_call_rows) */
+  uint32_t follows; /* bit o: output o has the valid length of the first input that is not full */
+  /* Returns the number of rows of output o, of this type, that a call fills in a tick of a step;
+   * for modelled devices, which hold no values. NULL: all rows. */
+  int64_t (*expects)(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick);
+  bool fixed; /* kernels prepare for the call's types and cannot run on fewer rows */
+} sl_op_rows;
+
+/* Which arguments may be bf16 instead of f32 on devices that compute on bf16 tensors: activations
+ * and their gradients, but not weights, statistics or sums over a step. CPU kernels get f32. */
+typedef struct sl_op_narrow {
+  uint32_t in, out; /* bit i: input or output i; in one call all have the same type, unless mixed */
+  bool mixed;
+  bool rounds; /* rounds its products' operands to bf16 if attrs.bf16 is set */
+} sl_op_narrow;
+
+/* How an op takes part in a served graph, where positions belong to any sequences. Without it the
+ * op stays as it is, if its `cut` promises rows or elements. */
+typedef struct sl_op_serve {
+  /* Op that replaces this one. Its inputs are all inputs this op may have, then the batch
+   * (batch.h). It has the same first outputs and may have further outputs, which it updates and
+   * which last from tick to tick. Dim 0 of these counts attrs.count pages of the KV cache, so with
+   * attrs.count 1 their bytes are those of one page. */
+  const struct sl_op *op;
+  /* attrs.count counts slots instead, each with the state of a sequence, so sequences cannot begin
+   * after pages filled by other sequences. The replacing op has this record as well. */
+  bool slots;
+} sl_op_serve;
+
 /* How exact calls (attrs.exact) order their sums. A row's results depend on that row alone, as
- * sl_op.pieces promises; this record declares the sums over rows and the sums that devices share.
- * A plan with any other sum over rows is refused (docs/exact.md). */
+ * `cut` promises; this record declares the sums over rows and the sums that devices share. A plan
+ * with any other sum over rows is refused (docs/exact.md). */
 typedef struct sl_op_exact {
   bool groups;   /* sums along the last dim of input 0, in the groups of attrs.chunk */
   bool scatters; /* adds rows of an input to rows of output 0: rounds each row and adds in f64. The
@@ -447,17 +542,22 @@ typedef struct sl_op_exact {
                            a mean divides by attrs.rows */
 } sl_op_exact;
 
-/* How an op takes part in a served graph, where positions belong to any sequences. */
-typedef struct sl_op_serve {
-  /* Op that replaces this one. Its inputs are all inputs this op may have, then the batch
-   * (batch.h). It has the same first outputs and may have further outputs, which it updates and
-   * which last from tick to tick. Dim 0 of these counts attrs.count pages of the KV cache, so with
-   * attrs.count 1 their bytes are those of one page. */
-  const struct sl_op *op;
-  /* attrs.count counts slots instead, each with the state of a sequence, so sequences cannot begin
-   * after pages filled by other sequences. The replacing op has this record as well. */
-  bool slots;
-} sl_op_serve;
+/* Traits of an op that no facet needs more than a bit for. */
+enum {
+  SL_OP_DETACHED = 1 << 0, /* stops gradients: its outputs need none */
+  SL_OP_CHEAP = 1 << 1,    /* a forward op that costs little more than reading and writing its
+                              arguments */
+  SL_OP_LOCATED = 1 << 2,  /* calls get attrs.key, seed and region, in the backward pass too */
+  SL_OP_PADDED = 1 << 3,   /* can ignore padding of input 0's rows, after attrs.columns */
+  SL_OP_COUNTED = 1 << 4,  /* reads a mean over rows. attrs.user, a double set by the graph, is the
+                              fraction of a microbatch's rows that the mean covers, in the backward
+                              pass too; NULL: all */
+  SL_OP_BATCH = 1 << 5,    /* works on whole microbatches: every call reads whole inputs, which
+                              depend on data only */
+  SL_OP_PART = 1 << 6      /* reads only the part of each input given by attrs.user, an sl_part */
+};
+
+/* ---- the row ------------------------------------------------------------- */
 
 typedef struct sl_op {
   const char *name;   /* "linear"; unique in the table */
@@ -482,10 +582,9 @@ typedef struct sl_op {
    * NULL for shipped ops, whose kernels backends find by name. */
   const sl_kernel *kernels;
 
-  /* Returns the bytes of a state that is large enough to plan for, such as a table, and sets *which
-   * to a number that identifies it. Calls on one device with the same prepare(), keeps() and number
-   * share one state. Depends only on types and attrs, like a kernel's prepare(). May be NULL. */
-  size_t (*keeps)(const sl_call *call, uint64_t *which);
+  /* Bit o: the kernel honours call->accumulate for output o. */
+  uint32_t accumulates;
+  uint32_t traits; /* SL_OP_... */
 
   /* Checks input values that types cannot constrain, such as indices out of range, before a call. A
    * failure, described by sl_fail(), ends the run with an error that names the op. Runs on CPUs,
@@ -493,86 +592,25 @@ typedef struct sl_op {
    * Kernels must still tolerate bad values. May be NULL. */
   sl_status (*check)(const sl_call *call);
 
-  /* Bit o of `accumulates`: the kernel honours call->accumulate for output o. */
-  uint32_t accumulates;
-  /* Bit i: output i is updated in place (its old contents are read). */
-  uint32_t updates;
-  /* Bit i: output i, one of `updates` without other consumers, starts as 0 and persists across
-   * microbatches and steps. Checkpoints do not contain it. Other updated outputs persist for a
-   * microbatch. */
-  uint32_t lasts;
-  /* Aliasing. Bit i of in_place[o]: output o may be computed in place of input i if both have the
-   * same dtype and size. No thread reads an element of that input after any thread has written its
-   * place, whatever other aliases that the op allows are in use. */
-  SL_RENAMED(uint32_t in_place[SL_IN_PLACE_OUTPUTS], uint32_t over[SL_IN_PLACE_OUTPUTS])
-  sl_pieces pieces;
-  sl_along along;
-  uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
-  /* bit i: output i belongs to its device's part of the call and is only read on that device */
-  uint32_t own;
-  /* Valid lengths: only the first rows of an array hold data. Bit o of `fills`: a call reports the
-   * number of rows of output o that it has filled (sl_call_fill). The rows are the first dim, or,
-   * with `second`, the second dim, the first being 1. Bit i of `looks`: the op reads the valid
-   * length of input i (sl_call_rows). Bit o of `follows`: output o has the valid length of the
-   * first input that is not full. Bit 31 stands for arguments 31 and up. An op with none of these
-   * bits may read partly filled arrays if its `pieces` promises elements, rows or a sum and it is
-   * not `fixed`. Its calls then see arrays of the valid length, and are skipped if that is 0. Their
-   * row outputs have the same valid length, and sums over no rows are 0. Any other op is rejected
-   * with an error that names it. */
-  uint32_t fills, second, looks, follows;
-  /* Returns the number of rows of output o, of this type, that a call fills in a tick of a step;
-   * for modelled devices, which hold no values. NULL: all rows. */
-  int64_t (*expects)(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick);
-  /* Bit i: only the type of input i is read, and a call may pass NULL for it. Bit 31 stands for
-   * inputs 31 and up. */
-  uint32_t unread;
-  /* Bit i: input or output i may be bf16 instead of f32, on devices that compute on bf16 tensors:
-   * activations and their gradients, but not weights, statistics or sums over a step. Bit 31 stands
-   * for arguments 31 and up. In one call all these arguments have the same type, unless `mixed`.
-   * CPU kernels get f32. */
-  uint32_t narrow_in, narrow_out;
-  bool mixed;
-  bool fixed;    /* kernels prepare for the call's types and cannot run on fewer rows */
-  bool detached; /* stops gradients: its outputs need none */
-  bool cheap;    /* a forward op that costs little more than reading and writing its arguments */
-  bool located;  /* calls get attrs.key, seed and region, in the backward pass too */
-  bool padded;   /* can ignore padding of input 0's rows, after attrs.columns */
-  bool counted;  /* reads a mean over rows. attrs.user, a double set by the graph, is the fraction
-                    of a microbatch's rows that the mean covers, in the backward pass too; NULL:
-                    all */
-  bool batch;    /* works on whole microbatches: every call reads whole inputs, which depend on data
-                    only */
-  bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
-  bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
-  const sl_op_exact *exact; /* how exact calls sum; NULL: no sum over rows has a declared order */
-  /* Op that replaces this one when sequences are cut. It has the same inputs and first outputs, and
-   * may have further outputs. NULL: the op itself. */
-  const struct sl_op *pieced;
-  /* Ops that replace this one when a piece attends to earlier pieces one at a time. `parts`
-   * computes from the op's inputs the inputs of `swept`, apart from ids. `swept` has the op's first
-   * outputs; for each piece it is called with every piece up to that one, in order. Bit i of its
-   * `sweeps`: input i belongs to the earlier piece; all other inputs belong to the current piece.
-   * Outputs that `swept` updates persist for a microbatch. attrs.user, an sl_call_cut, holds the
-   * pieces' boundaries. */
-  const struct sl_op *parts, *swept;
-  uint32_t sweeps;
-  /* Op that replaces this one, if it updates outputs, when a call is recomputed in the backward
-   * pass. The final contents of the updated outputs are extra inputs at the end, and these outputs
-   * are absent; `unread` inputs are absent too. It recomputes all other outputs, bit for bit. NULL:
-   * an op that updates outputs is not recomputed. */
-  SL_RENAMED(const struct sl_op *rematerialized, const struct sl_op *again)
-  const sl_op_serve *serve; /* NULL: in a served graph the op stays as it is, if `pieces` promises
-                               rows or elements */
-  /* Fills out[SL_SIGNATURES] with ways to share a call, besides full replication and those implied
-   * by `pieces` (a split along a dim that may be cut). Returns their number. Forward ops only; the
-   * backward pass follows from them. NULL: none. */
-  int (*signatures)(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
   /* Extends a hash by everything in the record attrs.user that results depend on. It becomes part
    * of the plan's hash, which the processes of a job compare to check that they run the same plan.
    * NULL: the record is private to the process. */
   uint64_t (*hash)(uint64_t hash, const sl_attrs *attrs, int nin);
-  /* Not NULL: the op is an optimizer; see optimizer.h. */
-  const struct sl_update *update;
+
+  const sl_op_cut *cut;
+  const sl_op_shard *shard;
+  const sl_op_memory *memory;
+  const sl_op_rows *rows;
+  const sl_op_narrow *narrow; /* NULL: all arguments are f32 on every device */
+  const sl_op_serve *serve;
+  const sl_op_exact *exact;
+  const struct sl_update *update; /* not NULL: the op is an optimizer; see optimizer.h */
+
+  /* Op that replaces this one, if it updates outputs, when a call is recomputed in the backward
+   * pass. The final contents of the updated outputs are extra inputs at the end, and these outputs
+   * are absent; `unread` inputs are absent too. It recomputes all other outputs, bit for bit. NULL:
+   * an op that updates outputs is not recomputed. */
+  const struct sl_op *rematerialized;
   sl_grad_rule grad[SL_GRAD_RULES];
 } sl_op;
 

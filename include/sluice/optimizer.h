@@ -78,7 +78,7 @@ typedef struct sl_update_state {
  *     rule(scale scalar, g0, g1, ...), attrs.user = sl_optimizer -> p, state 0, state 1, ...
  *
  * once per step for each parameter, or for each device's part of it. Outputs are updated in place
- * (sl_op.updates) and have the type of g0; the gradient is scale (g0 + g1 + ...). After the
+ * (sl_op_memory.updates) and have the type of g0; the gradient is scale (g0 + g1 + ...). After the
  * parameter, the op has an output for each possible state; settings may need fewer. It works
  * element by element: a part of a parameter is updated as it would be in the whole. With `whole`,
  * parameters of two dims are not sharded, and the op gets all of each. */

@@ -13,7 +13,6 @@
 #include <stdio.h>
 
 #include <sluice/program.h>
-#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -154,7 +153,7 @@ typedef struct sl_register {
    * writer of either register has read something that depends on every read of the other register,
    * so neither needs to wait. Each has one slot. An actor may read that register and write this one
    * in one firing: its program then uses places in the slot it reads. */
-  SL_RENAMED(int32_t aliases, int32_t over)
+  int32_t aliases;
   double activation; /* fraction of a microbatch's activations in one slot */
   bool aside;        /* not part of a pass: a loss, a norm, the clip factor */
   /* Capacity of a slot in rows, which are equal consecutive parts of its payload. Only the first
@@ -162,8 +161,8 @@ typedef struct sl_register {
    * move only valid rows. 0: slots are always full. On queues that touch no data the valid length
    * of key k is lengths[k % nlengths]; without a table slots are full. */
   int32_t rows;
-  SL_RENAMED(int32_t nlengths, int32_t nextents)
-  SL_RENAMED(const int32_t *lengths, const int32_t *extents)
+  int32_t nlengths;
+  const int32_t *lengths;
   /* Derived by sl_plan_finish: */
   int32_t producer;   /* actor, or SL_NONE */
   int32_t nconsumers; /* number of input ports that read it */
@@ -205,7 +204,7 @@ typedef struct sl_room {
                           sl_memory_config */
   size_t budget_bytes; /* budget, for spaces other than the device's own memory; 0: none */
   size_t workspace_bytes; /* workspace of the largest program; at the end of the reserve */
-  size_t kept_bytes;      /* state that calls keep between firings (sl_op.keeps), outside the
+  size_t kept_bytes;      /* state that calls keep between firings (sl_op_memory.keeps), outside the
                              arena; derived */
   size_t arena_bytes;     /* registers, workspace and kept state; derived */
   size_t used_bytes[SL_MEMORY_COUNT]; /* arena_bytes by purpose; derived */

@@ -9,7 +9,6 @@
 #define SLUICE_PROGRAM_H
 
 #include <sluice/op.h>
-#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,8 +39,8 @@ typedef struct sl_program_call {
                                slot */
   /* Index, in the program, of each argument's valid length; SL_NONE: always full. NULL: all
    * arguments are full. */
-  SL_RENAMED(const int16_t *in_length, const int16_t *in_extent)
-  SL_RENAMED(const int16_t *out_length, const int16_t *out_extent)
+  const int16_t *in_length;
+  const int16_t *out_length;
   void *state;        /* made by the kernel's prepare(); owned by the program */
   sl_call_time *time; /* NULL: not measured */
 } sl_program_call;
@@ -62,16 +61,16 @@ typedef struct sl_program {
    * while a firing runs. length_rows: capacity of each in rows. base_length: index of each base's
    * length, or SL_NONE. The first `nread` bases supply their valid lengths; calls set all other
    * lengths. */
-  SL_RENAMED(int nlengths, int nextents)
+  int nlengths;
   int nread;
-  SL_RENAMED(const int32_t *length_rows, const int32_t *extent_rows) /* [nlengths] */
-  SL_RENAMED(const int16_t *base_length, const int16_t *base_extent) /* [nbases] */
+  const int32_t *length_rows; /* [nlengths] */
+  const int16_t *base_length; /* [nbases] */
   /* Shape buckets. A firing runs the first variant v whose buckets[v] is not below the valid
    * length of base `bucket_base`; its calls have room for buckets[v] rows. NULL: the piece selects
    * the variant, or there is only one. */
-  SL_RENAMED(const int32_t *buckets, const int32_t *rungs) /* [nvariants] */
-  SL_RENAMED(int bucket_base, int rung_base)
-  int32_t device; /* device of the plan, whose calls share kept state (sl_op.keeps); set
+  const int32_t *buckets; /* [nvariants] */
+  int bucket_base;
+  int32_t device; /* device of the plan, whose calls share kept state (sl_op_memory.keeps); set
                      by sl_plan_finish */
   void *state;    /* state of the kind of queue that prepared it; NULL: none */
 } sl_program;
@@ -80,9 +79,9 @@ typedef struct sl_program {
 typedef struct sl_move {
   int32_t reg, slot;
   int64_t key;
-  size_t bytes;                                  /* valid bytes */
-  SL_RENAMED(int32_t valid_rows, int32_t extent) /* valid rows if the slot has rows; else 0 */
-  int32_t to; /* base of that slot if both ends are in one process */
+  size_t bytes;       /* valid bytes */
+  int32_t valid_rows; /* valid rows if the slot has rows; else 0 */
+  int32_t to;         /* base of that slot if both ends are in one process */
 } sl_move;
 
 /* Inputs of one firing to its program. Valid during launch: a queue that needs them later copies
@@ -97,7 +96,7 @@ typedef struct sl_firing {
   /* [nbases] pointers to each slot's valid length, NULL if always full; the last entry receives the
    * number of rows that the firing filled. Entries of inputs are read only. Valid until the firing
    * is complete. NULL: no slot has rows. */
-  SL_RENAMED(int32_t *const *lengths, int32_t *const *extents)
+  int32_t *const *lengths;
 } sl_firing;
 
 /* Parameters for creating memory. */

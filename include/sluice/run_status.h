@@ -9,7 +9,6 @@
 #ifndef SLUICE_RUN_STATUS_H
 #define SLUICE_RUN_STATUS_H
 
-#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus

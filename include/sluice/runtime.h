@@ -13,7 +13,6 @@
 #define SLUICE_RUNTIME_H
 
 #include <sluice/plan.h>
-#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {

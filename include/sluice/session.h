@@ -32,7 +32,6 @@
 #include <sluice/job.h>
 #include <sluice/lower.h>
 #include <sluice/model.h>
-#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -157,8 +156,8 @@ typedef struct sl_session_options {
                              this process only */
   /* [nfingerprint] settings that must be equal in all processes, in addition to model and plan,
    * such as the weights (sl_job_join) */
-  SL_RENAMED(const sl_fingerprint_item *fingerprint, const sl_fingerprint_item *terms)
-  SL_RENAMED(int nfingerprint, int nterms)
+  const sl_fingerprint_item *fingerprint;
+  int nfingerprint;
   /* Fills the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;

@@ -23,7 +23,6 @@
 
 #include <sluice/job.h>
 #include <sluice/lower.h>
-#include <sluice/renamed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,8 +96,8 @@ typedef struct sl_checkpoint_options {
                       contain checkpoints */
   /* Settings that results depend on, besides the data: learning rate, seed, ... A checkpoint made
    * with different values is rejected with an error that names the setting. */
-  SL_RENAMED(int nfingerprint, int nterms)
-  SL_RENAMED(const sl_fingerprint_item *fingerprint, const sl_fingerprint_item *terms)
+  int nfingerprint;
+  const sl_fingerprint_item *fingerprint;
   const char *const *usual; /* [nfingerprint] value to assume for a setting in checkpoints that
                                predate it; NULL, as a whole or for one setting: none */
   const char *code;         /* a file with the model's own ops; NULL: none */

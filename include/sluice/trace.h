@@ -6,7 +6,6 @@
 #define SLUICE_TRACE_H
 
 #include <sluice/plan.h>
-#include <sluice/renamed.h>
 #include <sluice/runtime.h>
 
 #ifdef __cplusplus
@@ -55,8 +54,8 @@ typedef struct sl_trace {
   size_t nsteps;
   const sl_trace_step *step;       /* [nsteps] sorted; steps with firings only */
   struct sli_trace_memory *memory; /* owns everything above and below */
-  SL_RENAMED(int ncounters, int ntallies)
-  SL_RENAMED(const sl_trace_counter *counters, const sl_trace_counter *tallies) /* [ncounters] */
+  int ncounters;
+  const sl_trace_counter *counters; /* [ncounters] */
 } sl_trace;
 
 /* Writes the records of sl_runtime_trace(). Between runs. The file appears complete or not at all;

@@ -9,7 +9,7 @@
 #include "ops/ops.h"
 
 static bool shares_state(const sl_program_call *c) {
-  return c->op->keeps && c->kernel != &sli_cpu_leaves;
+  return sli_op_memory(c->op)->keeps && c->kernel != &sli_cpu_leaves;
 }
 
 sl_status sl_program_prepare(sl_program *program) {

@@ -46,7 +46,7 @@ static sl_status cpu_open(const sl_queue_config *config, void **queue) {
 /* Records the valid length that a call set. */
 static void take_length(const sl_program_call *c, int o, int32_t rows, const sli_lengths *x) {
   int e = sli_length_of(c->out_length, o);
-  if (e < 0 || !sli_bit_on(c->op->fills, o)) return;
+  if (e < 0 || !sli_bit_on(sli_op_rows(c->op)->fills, o)) return;
   SLI_CHECK(rows >= 0 && rows <= x->room[e],
             "op %s (%s) says that it filled %d rows of output %d, which has room for %d only",
             c->name, c->op->name, rows, o, x->room[e]);
@@ -114,7 +114,7 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
   call.team = q->team;
   check_told(c, firing, x);
   if (!c->in_length && !c->out_length) c->kernel->run(&call);
-  else if (c->op->fills || c->op->looks) run_counting(c, &call, x);
+  else if (sli_op_rows(c->op)->fills || sli_op_rows(c->op)->looks) run_counting(c, &call, x);
   else run_cut(c, &call, x);
 }
 

@@ -26,6 +26,7 @@
 #include "kernels/cuda/order.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/ops.h"
+#include "ops/facets.h"
 
 #define PAIR(first_, second_, input_, ...)                                 \
   {                                                                        \
@@ -68,7 +69,7 @@ enum { LONGEST_RUN = 256 };
 static bool has_rows(const sl_program_call *c) { return c->in_length || c->out_length; }
 
 static bool overwrites(const sl_program_call *c) {
-  return !(c->accumulate | c->accumulate_span | c->op->updates);
+  return !(c->accumulate | c->accumulate_span | sli_op_memory(c->op)->updates);
 }
 
 /* Returns true if an output of b has exactly this span, and thus overwrites all of it. */

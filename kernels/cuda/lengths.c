@@ -51,13 +51,13 @@ struct sli_cuda_lengths {
 /* ---- creation ---------------------------------------------------------------------------- */
 
 static bool is_filled(const sl_program_call *c, int o) {
-  return sli_length_of(c->out_length, o) >= 0 && sli_bit_on(c->op->fills, o);
+  return sli_length_of(c->out_length, o) >= 0 && sli_bit_on(sli_op_rows(c->op)->fills, o);
 }
 
 static int count_fills(const sl_program *program) {
   int n = 0;
   for (int i = 0; i < program->ncalls; i++)
-    if (program->calls[i].op->fills) n += program->calls[i].nout;
+    if (sli_op_rows(program->calls[i].op)->fills) n += program->calls[i].nout;
   return n;
 }
 
@@ -68,7 +68,7 @@ static void number_fills(sli_cuda_lengths *x) {
     const sl_program_call *c = &program->calls[i];
     if (i % program->ncalls == 0) n = 0;
     ((sli_cuda_call *)c->state)->fill = n;
-    for (int o = 0; o < c->nout && c->op->fills; o++) x->fills[n++] = (fill){c, o};
+    for (int o = 0; o < c->nout && sli_op_rows(c->op)->fills; o++) x->fills[n++] = (fill){c, o};
   }
 }
 
@@ -149,7 +149,8 @@ static void take_rows(sli_cuda_lengths *x, const sl_program_call *c, int o, int3
 static void launch_counting(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call,
                             void *stream) {
   const sli_cuda_call *made = c->state;
-  int32_t in_rows[c->nin + 1], *words = c->op->fills ? x->now.words + made->fill : NULL;
+  int32_t in_rows[c->nin + 1],
+      *words = sli_op_rows(c->op)->fills ? x->now.words + made->fill : NULL;
   for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(&x->known, c->in_length, i);
   for (int o = 0; o < c->nout && words; o++)
     words[o] = is_filled(c, o) ? x->known.room[sli_length_of(c->out_length, o)] : 0;
@@ -187,7 +188,8 @@ static void launch_cut(sli_cuda_lengths *x, const sl_program_call *c, sl_call *c
 void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call,
                              void *stream) {
   find_out(x, c->in_length, c->nin, stream);
-  if (c->op->fills || c->op->looks) return launch_counting(x, c, call, stream);
+  if (sli_op_rows(c->op)->fills || sli_op_rows(c->op)->looks)
+    return launch_counting(x, c, call, stream);
   find_out(x, c->out_length, c->nout, stream);
   launch_cut(x, c, call, stream);
 }

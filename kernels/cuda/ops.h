@@ -17,13 +17,13 @@ typedef struct sli_cuda_op {
    * launch() cannot run. Both may be NULL. */
   sl_status (*prepare)(const sl_call *call, void **state);
   void (*release)(void *state);
-  bool shares; /* the state is read-only: calls share it as sl_op.keeps says */
+  bool shares; /* the state is read-only: calls share it as sl_op_memory.keeps says */
   /* Enqueues the op. Checks nothing and never waits. */
   void (*launch)(const sl_call *call, void *stream);
   /* launch() depends on more than types, attrs, addresses, `accumulate` and tick.row: for example
    * on the step, or on a mutable record. */
   bool varies;
-  /* For ops that set valid lengths (sl_op.fills): launch() knows the number of rows and reports it.
+  /* For ops that set valid lengths (sl_op_rows.fills): launch() knows the number of rows and reports it.
    * Otherwise its kernels write it to call->out_rows, which is accessible to host and device. */
   bool knows_rows;
   /* Fails with a message that `rows` exceed the output's capacity. May be NULL. */

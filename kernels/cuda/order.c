@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "kernels/cuda/ops.h"
+#include "ops/facets.h"
 
 static sli_span span_of(sl_place place, const sl_type *type) {
   if (place.base < 0 || type->ndim < 0) return (sli_span){-1, 0, 0};
@@ -25,7 +26,7 @@ bool sli_spans_overlap(sli_span a, sli_span b) {
 }
 
 bool sli_call_reads(const sl_program_call *c, sli_span span) {
-  uint32_t added_to = c->accumulate | c->accumulate_span | c->op->updates;
+  uint32_t added_to = c->accumulate | c->accumulate_span | sli_op_memory(c->op)->updates;
   for (int i = 0; i < c->nin; i++)
     if (sli_spans_overlap(sli_input_span(c, i), span)) return true;
   for (int o = 0; o < c->nout; o++)

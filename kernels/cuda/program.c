@@ -29,7 +29,7 @@ static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call 
                    c->name ? c->name : "", c->op->name);
   *made = (sli_cuda_call){.launch = entry ? entry->launch : own->launch,
                           .release = entry ? entry->release : own->release,
-                          .shared = c->op->keeps && (!entry || entry->shares),
+                          .shared = sli_op_memory(c->op)->keeps && (!entry || entry->shares),
                           .knows_rows = entry && entry->knows_rows};
   sli_prepare *prepare = entry ? entry->prepare : own->prepare;
   if (!prepare) return SL_OK;

@@ -185,13 +185,8 @@ def _op(name):
     return row
 
 
-# Old names of fields, which work for one version.
-RENAMED = {"nspread": "nsharded", "spread": "sharded"}
-
-
 def fields(ctype, given, keep, what=None):
     known = dict(ctype.fields)
-    given = {name if name in known else RENAMED.get(name, name): v for name, v in given.items()}
     wrong = [name for name in given if name not in known]
     if wrong:
         raise errors.unknown(what or ctype.cname.replace("struct ", ""), wrong, known)

@@ -39,12 +39,10 @@ def ops() -> List[str]:
 
 
 _made: Dict[str, Callable[..., Any]] = {}
-RENAMED = {"tally": "counter"}  # old names work for one version
 
 
 def function(name: str) -> Optional[Callable[..., Any]]:
     """Returns the op as a function of the graph, or None."""
-    name = RENAMED.get(name, name)
     if name not in _made:
         if name in functions():
             _made[name] = _call("sl_%s_at" % name)

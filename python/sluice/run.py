@@ -518,7 +518,6 @@ class Run:
         for also in [name for name in self.ALSO if name in given]:
             given[self.ALSO[also]] = given.pop(also)
         microbatches = given.pop("microbatches", microbatches)
-        fingerprint = given.pop("terms", fingerprint)  # the old name works for one version
         self._check_names(given, getattr(self.model, "keywords", ()))
         self.keep: List[Any] = []
         self.objective, self.rollouts = objective, rollouts
@@ -844,8 +843,6 @@ class Run:
     def statistics(self) -> Dict[str, Any]:
         """Returns {"step_seconds", "bubble_fraction", "devices": [{"busy_seconds", ...}]} of the last train()."""
         return statistics_of(lib.sl_runtime_statistics(self.plan.runtime), self.plan.plan)
-
-    figures = statistics  # the old name works for one version
 
     def trace(self, path: Optional[Path] = None) -> Trace:
         """Writes every firing of the last train() to a file, and returns the Trace. Without a path, the file is in a

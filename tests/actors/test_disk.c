@@ -75,10 +75,14 @@ static void use_op(const sl_call *call) {
   else nameless_close_to_writes();
 }
 
-static const sl_op make_row = {
-    .name = "make", .nout = 1, .kernels = SL_CPU_KERNEL(make_op), .fills = 1};
-static const sl_op use_row = {
-    .name = "use", .max_in = 1, .kernels = SL_CPU_KERNEL(use_op), .looks = 1};
+static const sl_op make_row = {.name = "make",
+                               .nout = 1,
+                               .kernels = SL_CPU_KERNEL(make_op),
+                               .rows = &(const sl_op_rows){.fills = 1}};
+static const sl_op use_row = {.name = "use",
+                              .max_in = 1,
+                              .kernels = SL_CPU_KERNEL(use_op),
+                              .rows = &(const sl_op_rows){.looks = 1}};
 
 /* A program of one call, which reads base 0 if it has an input and writes the next base. */
 static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, int nin, int nout,

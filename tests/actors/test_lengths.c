@@ -107,12 +107,12 @@ static void work_cpu(const sl_call *call) {
   }
 }
 
-static const sl_op work_row = {.name = "work",
-                               .max_in = MOST_IN,
-                               .nout = MOST_OUT,
-                               .kernels = SL_CPU_KERNEL(work_cpu),
-                               .fills = UINT32_MAX,
-                               .looks = UINT32_MAX};
+static const sl_op work_row = {
+    .name = "work",
+    .max_in = MOST_IN,
+    .nout = MOST_OUT,
+    .kernels = SL_CPU_KERNEL(work_cpu),
+    .rows = &(const sl_op_rows){.fills = UINT32_MAX, .looks = UINT32_MAX}};
 
 /* ---- programs ------------------------------------------------------------------------------- */
 

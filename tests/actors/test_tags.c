@@ -22,8 +22,10 @@ static void make(const sl_call *call) {
 static const sl_op make_op = {.name = "make", .max_in = -1, .kernels = SL_CPU_KERNEL(make)};
 static const sl_op need_op = {
     .name = "need", .min_in = 1, .max_in = 1, .nout = 1, .kernels = SL_CPU_KERNEL(make)};
-static const sl_op fill_op = {
-    .name = "fill", .nout = 1, .kernels = SL_CPU_KERNEL(make), .fills = 1};
+static const sl_op fill_op = {.name = "fill",
+                              .nout = 1,
+                              .kernels = SL_CPU_KERNEL(make),
+                              .rows = &(const sl_op_rows){.fills = 1}};
 
 /* A program of one call with `nin` inputs and `nout` outputs, each in its port's slot. */
 static sl_program *program_of(sl_plan *plan, const sl_op *op, int nin, int nout) {

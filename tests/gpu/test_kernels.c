@@ -246,8 +246,8 @@ static const struct {
 };
 
 static void find_data(const sl_op *op, uint32_t *in, uint32_t *out) {
-  *in = op->narrow_in;
-  *out = op->narrow_out;
+  *in = sli_op_narrow(op)->in;
+  *out = sli_op_narrow(op)->out;
   for (size_t i = 0; i < sizeof data_of / sizeof *data_of; i++)
     if (data_of[i].op == op) *in = data_of[i].in, *out = data_of[i].out;
 }
@@ -310,7 +310,7 @@ static void check_over(const kernel *k, void *const *initial, void *const *want,
 }
 
 static bool may_lie(const kernel *k, int o, int over) {
-  return !over || (o < k->nout && k->op->in_place[o] >> (over - 1) & 1 &&
+  return !over || (o < k->nout && sli_op_memory(k->op)->in_place[o] >> (over - 1) & 1 &&
                    sl_type_equal(&k->out_type[o], &k->in_type[over - 1]));
 }
 
@@ -614,7 +614,7 @@ static kernel again_create(const cut *c, const kernel *forward) {
   memcpy(k.in[given], forward->out[2], sl_type_bytes(&types[given]));
   if (c->ids) memcpy(k.in[given + 1], forward->out[last], sl_type_bytes(&types[given + 1]));
   for (int o = 2; o <= last; o++) {
-    if (!(forward->op->updates >> o & 1)) continue;
+    if (!(sli_op_memory(forward->op)->updates >> o & 1)) continue;
     free(k.out[o]);
     k.out[o] = NULL;
   }
@@ -625,7 +625,7 @@ static kernel again_create(const cut *c, const kernel *forward) {
 /* Copies what the pieces update in place. */
 static void carry_records(kernel *to, const kernel *from) {
   for (int o = 0; o < to->nout; o++)
-    if (to->op->updates >> o & 1) carry(to, o, from, o);
+    if (sli_op_memory(to->op)->updates >> o & 1) carry(to, o, from, o);
 }
 
 /* Runs forward piece by piece with one record of keys and values, and backward in reverse with one

@@ -5,6 +5,7 @@
 #include <sluice/experts.h>
 #include <sluice/plan.h>
 
+#include "ops/facets.h"
 #include "tests/gpu/device_call.h"
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
@@ -92,7 +93,7 @@ static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_t
   int n = 0;
   for (int a = 0; a <= nin; a++) {
     const sl_type *type = a < nin ? &in[a] : &k.out_type[0];
-    bool has = a < nin ? valid[a] >= 0 : op->fills & 1;
+    bool has = a < nin ? valid[a] >= 0 : sli_op_rows(op)->fills & 1;
     places[a] =
         (sl_place){add_base(&f, type, a < nin ? k.in[a] : NULL, a < nin ? valid[a] : -1), 0};
     f.valid_rows[a] = has ? (int16_t)n : SL_NONE;
@@ -111,10 +112,11 @@ static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_t
                          .out_length = f.valid_rows + nin};
   run(&f, &one, 1, nin, n, room);
   CHECK(!f.failure, "%s: %s", op->name, f.why);
-  CHECK(!(op->fills & 1) || f.rows[nin] == want, "%s: %d rows, and %d on the CPU", op->name,
-        (int)f.rows[nin], (int)want);
+  CHECK(!(sli_op_rows(op)->fills & 1) || f.rows[nin] == want, "%s: %d rows, and %d on the CPU",
+        op->name, (int)f.rows[nin], (int)want);
   size_t all = sl_type_bytes(&k.out_type[0]);
-  size_t bytes = op->fills & 1 ? all / (size_t)rows_of(&k.out_type[0]) * (size_t)want : all;
+  size_t bytes =
+      sli_op_rows(op)->fills & 1 ? all / (size_t)rows_of(&k.out_type[0]) * (size_t)want : all;
   void *got = malloc(all);
   CHECK(!sl_cuda_copy(got, f.bases[nin], all), "%s", sl_detail());
   CHECK(!memcmp(got, k.out[0], bytes), "%s: other rows than on the CPU", op->name);

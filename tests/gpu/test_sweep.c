@@ -59,7 +59,8 @@ static void fill(both *b, int input, int most) {
 
 static void carry(kernel *to, const kernel *from) {
   for (int o = 0; from->op && o < to->nout; o++)
-    if (to->op->updates >> o & 1 && sl_type_equal(&to->out_type[o], &from->out_type[o]))
+    if (sli_op_memory(to->op)->updates >> o & 1 &&
+        sl_type_equal(&to->out_type[o], &from->out_type[o]))
       memcpy(to->out[o], from->out[o], sl_type_bytes(&to->out_type[o]));
 }
 
@@ -137,7 +138,7 @@ static void check_forward(const shape *s, const sl_attrs *attrs, both *all) {
     if (s->ids) fill(&all[k], 2, 3);
     carry(&all[k].cpu, k ? &all[k - 1].cpu : &none);
     carry(&all[k].gpu, k ? &all[k - 1].gpu : &none);
-    sweep(s, &all[k], k, true, !k, all[k].cpu.op->updates, all);
+    sweep(s, &all[k], k, true, !k, sli_op_memory(all[k].cpu.op)->updates, all);
     close_to(&all[k], 0, k);
     close_to(&all[k], 1, k);
     if (by_tiles(s)) same_as_whole(s, attrs, &all[k], k, all, &whole);

@@ -109,15 +109,14 @@ static const sl_op select_row = {.name = "select",
                                  .nout = 1,
                                  .infer = restore_infer,
                                  .kernels = SL_CPU_KERNEL(select_cpu),
-                                 .looks = 2,
-                                 .fills = 1};
+                                 .rows = &(const sl_op_rows){.looks = 2, .fills = 1}};
 static const sl_op unpick = {.name = "unpick",
                              .min_in = 2,
                              .max_in = 2,
                              .nout = 1,
                              .infer = restore_infer,
                              .kernels = SL_CPU_KERNEL(restore_cpu),
-                             .looks = 3};
+                             .rows = &(const sl_op_rows){.looks = 3}};
 /* The expected rows where no values are computed. */
 static int64_t pick_expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
   (void)attrs, (void)o;
@@ -131,8 +130,7 @@ static const sl_op pick = {
     .nout = 2,
     .infer = pick_infer,
     .kernels = SL_CPU_KERNEL(pick_cpu),
-    .fills = 3,
-    .expects = pick_expects,
+    .rows = &(const sl_op_rows){.fills = 3, .expects = pick_expects},
     .grad = {
         {.op = &unpick, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_OUT(1)}, .nof = 1, .of = {0}}}};
 static const sl_op restore = {
@@ -142,7 +140,7 @@ static const sl_op restore = {
     .nout = 1,
     .infer = restore_infer,
     .kernels = SL_CPU_KERNEL(restore_cpu),
-    .looks = 3,
+    .rows = &(const sl_op_rows){.looks = 3},
     .grad = {
         {.op = &select_row, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
 static const sl_op hide_b = {.name = "hide_b",

@@ -21,7 +21,7 @@ static void check_argument(const sli_node *n, const sl_tensor *t, const sl_type 
   if (!may) {
     CHECK(t->type.dtype != SL_BF16 || is_packed(t), "%s of %s (%s) is bf16", t->name, n->name,
           n->op->name);
-  } else if (!n->op->mixed) {
+  } else if (!sli_op_narrow(n->op)->mixed) {
     CHECK(*seen < 0 || *seen == (int)t->type.dtype, "%s (%s) has %s as %s", n->name, n->op->name,
           t->name, sl_dtype_name(t->type.dtype));
     *seen = (int)t->type.dtype;
@@ -33,10 +33,11 @@ static void check_calls(const sl_graph *g) {
     const sli_node *n = g->nodes[i];
     int seen = -1;
     for (int a = 0; a < n->nin; a++)
-      if (n->in[a]) check_argument(n, n->in[a], &n->in_type[a], may_be(n->op->narrow_in, a), &seen);
+      if (n->in[a])
+        check_argument(n, n->in[a], &n->in_type[a], may_be(sli_op_narrow(n->op)->in, a), &seen);
     for (int o = 0; o < n->nout; o++)
       if (n->out[o])
-        check_argument(n, n->out[o], &n->out_type[o], may_be(n->op->narrow_out, o), &seen);
+        check_argument(n, n->out[o], &n->out_type[o], may_be(sli_op_narrow(n->op)->out, o), &seen);
     for (int v = 0; n->shapes && v < g->nvariants; v++)
       for (int o = 0; o < n->nout; o++)
         CHECK(n->shapes[v].out[o].dtype == n->out_type[o].dtype, "%s: output %d of length %d",

@@ -224,8 +224,7 @@ static const sl_op open_row = {.name = "open",
                                .max_in = 2,
                                .nout = 1,
                                .infer = infer_pair,
-                               .pieces = SL_PIECES_ELEMENTS,
-                               .whole = 2};
+                               .cut = &(const sl_op_cut){.pieces = SL_PIECES_ELEMENTS, .whole = 2}};
 
 static void a_row_without_promises_is_everywhere(void) {
   static const sl_type types[] = {{SL_F32, 2, {4, 6}}, {SL_F32, 1, {4}}};

@@ -128,7 +128,7 @@ static const sl_op own = {.name = "own",
                           .nout = 2,
                           .infer = infer,
                           .kernels = SL_CPU_KERNEL(nothing),
-                          .updates = 3,
+                          .memory = &(const sl_op_memory){.updates = 3},
                           .update = &own_update};
 static const sl_op no_states = {.name = "none",
                                 .min_in = 2,
@@ -136,7 +136,7 @@ static const sl_op no_states = {.name = "none",
                                 .nout = 2,
                                 .infer = infer,
                                 .kernels = SL_CPU_KERNEL(nothing),
-                                .updates = 1,
+                                .memory = &(const sl_op_memory){.updates = 1},
                                 .update = &own_update};
 
 static void the_row_says_what_is_kept(void) {

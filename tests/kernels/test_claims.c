@@ -56,7 +56,8 @@ static void check_call(kernel *k) {
   check_teams(k);
   for (int o = 0; o < k->nout && o < SL_IN_PLACE_OUTPUTS; o++)
     for (int i = 0; i < k->nin; i++)
-      if (k->in[i] && k->op->in_place[o] >> i & 1 && sl_type_equal(&k->out_type[o], &k->in_type[i]))
+      if (k->in[i] && sli_op_memory(k->op)->in_place[o] >> i & 1 &&
+          sl_type_equal(&k->out_type[o], &k->in_type[i]))
         check_over(k, o, i);
 }
 

@@ -6,6 +6,7 @@
 #include <sluice/program.h>
 
 #include "kernels/bind.h"
+#include "ops/facets.h"
 #include "tests/support/test.h"
 
 static const sl_type x = SL_TYPE(SL_F32, 2, 5, 32);
@@ -24,7 +25,7 @@ static sl_program_call turning(const sl_op *op, int heads, float theta) {
 
 static size_t keeps(const sl_program_call *c, uint64_t *which) {
   sl_call call = sli_call_shape(c);
-  return c->op->keeps(&call, which);
+  return sli_op_memory(c->op)->keeps(&call, which);
 }
 
 static void check_which(void) {
@@ -39,7 +40,8 @@ static void check_which(void) {
   uint64_t which[7];
   size_t bytes[7];
   for (int i = 0; i < 7; i++) bytes[i] = keeps(&calls[i], &which[i]);
-  CHECK(which[0] == which[1] && calls[0].op->keeps == calls[1].op->keeps,
+  CHECK(which[0] == which[1] &&
+            sli_op_memory(calls[0].op)->keeps == sli_op_memory(calls[1].op)->keeps,
         "there and back: one table");
   for (int i = 2; i < 7; i++) CHECK(which[i] != which[0], "call %d has other angles", i);
   CHECK(bytes[0] >= 2 * 5 * 8 * sizeof(float) && bytes[0] < 2 * 5 * 8 * sizeof(float) + 64,

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/kernels.h"
+#include "ops/facets.h"
 #include "tests/support/test.h"
 
 static const char *const names[] = {
@@ -30,10 +31,10 @@ static void check_rows(void) {
     CHECK(op && op == sl_ops[i], "%s is not found, or elsewhere", names[i]);
     CHECK(op->infer && kernel && kernel->run, "%s has no shape rule or no kernel", op->name);
     CHECK(!kernel->release || kernel->prepare, "%s releases what nothing prepares", op->name);
-    CHECK(!kernel->prepare == !op->fixed,
+    CHECK(!kernel->prepare == !sli_op_rows(op)->fixed,
           "%s is prepared for its types, or not, and says otherwise", op->name);
-    CHECK(!op->keeps || kernel->prepare, "%s keeps what nothing prepares", op->name);
-    CHECK(!op->rematerialized || op->updates,
+    CHECK(!sli_op_memory(op)->keeps || kernel->prepare, "%s keeps what nothing prepares", op->name);
+    CHECK(!op->rematerialized || sli_op_memory(op)->updates,
           "%s updates nothing, and is another row when made again", op->name);
   }
   CHECK(!sl_ops[SLI_COUNT(names)], "there are more rows than lines");

@@ -79,7 +79,7 @@ static struct sl_team *team;
 
 static bool may_lie(const kernel *k, int o, int i) {
   const sl_type *out = &k->out_type[o], *in = &k->in_type[i];
-  return k->op->in_place[o] >> i & 1 && out->dtype == in->dtype &&
+  return sli_op_memory(k->op)->in_place[o] >> i & 1 && out->dtype == in->dtype &&
          sl_type_bytes(out) == sl_type_bytes(in);
 }
 
@@ -168,7 +168,7 @@ static void check_all(uint64_t seed) {
 
 static void check_every_row_that_says_so_is_here(void) {
   for (int i = 0; sl_ops[i]; i++) {
-    bool here = !sl_ops[i]->in_place[0] && !sl_ops[i]->in_place[1];
+    bool here = !sli_op_memory(sl_ops[i])->in_place[0] && !sli_op_memory(sl_ops[i])->in_place[1];
     for (size_t w = 0; w < sizeof works / sizeof *works; w++) here |= works[w].op == sl_ops[i];
     here |= claim_covers(sl_ops[i]); /* in test_claims.c */
     CHECK(here, "%s has outputs that may lie over inputs, and is not tested", sl_ops[i]->name);

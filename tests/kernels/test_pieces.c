@@ -151,7 +151,7 @@ static void run_forward(whole *w, const cut *c, int p) {
     types[i] = w->k.in_type[i];
     types[i].dim[1] = c->rows[p];
   }
-  const sl_op *op = w->k.op->pieced;
+  const sl_op *op = sli_op_cut(w->k.op)->pieced;
   kernel *k = &w->pieces[p];
   *k = call_create(op, w->k.attrs, w->k.nin, types);
   CHECK(sl_type_bytes(&k->out_type[2]) ==
@@ -179,7 +179,7 @@ static void run_again(whole *w, int p) {
   kernel k = call_create(op, w->k.attrs, nin, types);
   for (int i = 0; i < nin; i++) {
     const void *from = i < given ? forward->in[i] : i == given ? w->kv : w->ids;
-    if (op->unread >> i & 1) free(k.in[i]), k.in[i] = NULL;
+    if (sli_op_memory(op)->unread >> i & 1) free(k.in[i]), k.in[i] = NULL;
     else memcpy(k.in[i], from, sl_type_bytes(&types[i]));
   }
   put_record(&k, 2, NULL);
@@ -201,7 +201,7 @@ static void run_backward(whole *w, const cut *c, int p, bool wanted) {
                      forward->out_type[1],
                      forward->out_type[0],
                      forward->out_type[forward->nout - 1]};
-  const sl_op *op = w->k.op->pieced->grad[0].op;
+  const sl_op *op = sli_op_cut(w->k.op)->pieced->grad[0].op;
   int record = op->nout - 1;
   kernel k = kernel_create(op, w->k.attrs, 5 + has_ids(w), types, op->nout);
   const void *data[] = {packed ? forward->out[3] : forward->in[0], w->kv, forward->out[0],
@@ -259,7 +259,8 @@ static void check_gradients(const whole *w) {
   kernel_run(&k, NULL);
   for (int i = 0; i < arrays(w); i++) {
     double *want = doubles_of(k.out[i], &k.out_type[i]);
-    check_near(w->grads[i], want, sl_type_elements(&k.out_type[i]), 3e-6, uncut.op->pieced->name);
+    check_near(w->grads[i], want, sl_type_elements(&k.out_type[i]), 3e-6,
+               sli_op_cut(uncut.op)->pieced->name);
     free(want);
   }
   kernel_destroy(&k);
@@ -273,7 +274,7 @@ static void check_slopes(const whole *w, reference *r) {
       double want = slope(w, r, i, e), got = (double)w->grads[i][e];
       CHECK(fabs(got - want) <= 3e-5 * (1 + fabs(want)),
             "%s: gradient of input %d, element %lld is %.9g, should be %.9g (CPU level %d)",
-            w->k.op->pieced->name, i, (long long)e, got, want, sli_cpu_level());
+            sli_op_cut(w->k.op)->pieced->name, i, (long long)e, got, want, sli_cpu_level());
     }
 }
 
@@ -284,7 +285,8 @@ static void check_attention(const claim *c, const cut *pieces) {
   for (int o = 0; o < 2; o++) r.out[o] = doubles_of(NULL, &w.k.out_type[o]);
   run_reference(&w, &r);
   for (int p = 0; p < pieces->pieces; p++) run_forward(&w, pieces, p);
-  check_near(w.o, r.out[0], sl_type_elements(&w.k.out_type[0]), 3e-6, w.k.op->pieced->name);
+  check_near(w.o, r.out[0], sl_type_elements(&w.k.out_type[0]), 3e-6,
+             sli_op_cut(w.k.op)->pieced->name);
   for (int p = 0; p < pieces->pieces; p++) run_again(&w, p);
   /* The last piece overwrites the record, whatever it contains. */
   for (int p = pieces->pieces - 1; p >= 0; p--) run_backward(&w, pieces, p, true);

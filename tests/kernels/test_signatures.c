@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every signature by which an op says it can be sharded (sl_op.signatures) gives the result of the
- * whole call, and so do its gradients. Tests random shares and odd shapes on every CPU level.
- * test_rows.c and test_kernels_pieces.c check the whole call against references and finite
+/* Every signature by which an op says it can be sharded (sl_op_shard.signatures) gives the result
+ * of the whole call, and so do its gradients. Tests random shares and odd shapes on every CPU
+ * level. test_rows.c and test_kernels_pieces.c check the whole call against references and finite
  * differences.
  * labels: random unthreaded */
 #include <sys/wait.h>
@@ -251,7 +251,7 @@ static sl_attrs member_attrs(const sharing *s, int m) {
     attrs.first = s->bound[m];
     attrs.partial = s->members > 1;
   }
-  if (s->c->op->located) attrs.region = member_region(s, m);
+  if (sli_op_is(s->c->op, SL_OP_LOCATED)) attrs.region = member_region(s, m);
   return attrs;
 }
 
@@ -352,7 +352,7 @@ static kernel run(const sl_op *op, sl_attrs attrs, int64_t row, int nin, const s
   for (int i = 0; i < nin; i++)
     if (in[i]) memcpy(k.in[i], in[i], sl_type_bytes(&types[i]));
   for (int o = 0; o < k.nout; o++)
-    if (initial && initial[o] && (op->updates >> o & 1))
+    if (initial && initial[o] && (sli_op_memory(op)->updates >> o & 1))
       memcpy(k.out[o], initial[o], sl_type_bytes(&k.out_type[o]));
   kernel_run(&k, NULL);
   return k;
@@ -475,7 +475,9 @@ static void check_rule(const sharing *s, const whole *w, const sl_grad_rule *rul
 
 /* Scales a mean over part of the elements by its share. */
 static void weigh(const sharing *s, laid *scalars) {
-  if (s->c->op->pieces != SL_PIECES_MEAN || s->how.local || s->how.in[0].kind != SL_SPLIT) return;
+  if (sli_op_cut(s->c->op)->pieces != SL_PIECES_MEAN || s->how.local ||
+      s->how.in[0].kind != SL_SPLIT)
+    return;
   for (int m = 0; m < s->members; m++) {
     double share = (double)(s->bound[m + 1] - s->bound[m]) / (double)s->units;
     if (scalars->type[m].dtype == SL_F64) *(double *)scalars->data[m] *= share;
@@ -505,7 +507,7 @@ static void check_signature(const claim *c, const sl_signature *how) {
   for (int i = 0; i < c->nin; i++)
     in[i] = lay_out(&s, how->in[i], &c->in[i], input_segments(c, i), w.k.in[i]);
   for (int o = 0; o < w.k.nout; o++)
-    if (c->op->updates >> o & 1)
+    if (sli_op_memory(c->op)->updates >> o & 1)
       initial[o] = lay_out(&s, how->out[o], &w.k.out_type[o], output_segments(c, o), w.initial[o]);
   if (how->local) run_local_and_joined(&s, in, outs);
   else {
@@ -653,7 +655,7 @@ static void check_other_ids(void) {
 static void check_signatures(const claim *c) {
   sl_signature how[SL_SIGNATURES];
   memset(how, 0xff, sizeof how);
-  int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
+  int n = sli_op_shard(c->op)->signatures(&c->attrs, c->nin, c->in, how);
   CHECK(n >= 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
   for (int s = 0; s < n; s++) /* rows that go to experts: test_expert_parallel.c */
     for (int round = 0; round < 4 && how[s].out[0].kind != SL_DISPATCHED; round++)
@@ -669,7 +671,7 @@ static void check_all(uint64_t seed) {
     const math_claim *m = &math_claims[i];
     claim c = {.op = m->op, .attrs = m->attrs, .nin = m->nin, .below = m->below, .from = m->from};
     memcpy(c.in, m->in, sizeof c.in);
-    if (c.op->signatures && c.in[0].ndim) check_signatures(&c);
+    if (sli_op_shard(c.op)->signatures && c.in[0].ndim) check_signatures(&c);
   }
   check_columns_of_gradient();
   check_masked_columns();
@@ -684,7 +686,7 @@ static bool is_own(const sl_op *op) {
 
 static void check_every_row_with_signatures_is_claimed(void) {
   for (int i = 0; sl_ops[i]; i++) {
-    bool claimed = !sl_ops[i]->signatures || is_own(sl_ops[i]);
+    bool claimed = !sli_op_shard(sl_ops[i])->signatures || is_own(sl_ops[i]);
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i];
     for (size_t j = 0; j < SLI_COUNT(math_claims); j++) claimed |= math_claims[j].op == sl_ops[i];

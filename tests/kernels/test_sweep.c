@@ -102,7 +102,7 @@ static void make_inputs(const shape *s, piece *p, int k) {
 }
 
 static void forward_whole(const shape *s, piece *p, int k, void **kv, void **ids) {
-  const sl_op *op = (s->packed ? &sl_op_attention_packed : &sl_op_attention)->pieced;
+  const sl_op *op = sli_op_cut(s->packed ? &sl_op_attention_packed : &sl_op_attention)->pieced;
   p->whole = call(s, op, k, p->nin, p->types, p->in);
   put(&p->whole, 2, kv);
   if (s->ids) put(&p->whole, p->whole.nout - 1, ids);
@@ -112,11 +112,11 @@ static void forward_whole(const shape *s, piece *p, int k, void **kv, void **ids
 static void forward_swept(const shape *s, piece *all, int k, void **tail, void **ids) {
   const sl_op *op = s->packed ? &sl_op_attention_packed : &sl_op_attention;
   piece *p = &all[k];
-  p->parts = call(s, op->parts, k, p->nin - s->ids, p->types, p->in);
+  p->parts = call(s, sli_op_cut(op)->parts, k, p->nin - s->ids, p->types, p->in);
   kernel_run(&p->parts, NULL);
   sl_type types[] = {p->parts.out_type[0], p->parts.out_type[1], p->types[p->nin - 1]};
   void *in[] = {p->parts.out[0], p->parts.out[1], p->in[p->nin - 1]};
-  p->sweep = call(s, op->swept, k, 2 + s->ids, types, in);
+  p->sweep = call(s, sli_op_cut(op)->swept, k, 2 + s->ids, types, in);
   put(&p->sweep, 2, tail);
   if (s->ids) put(&p->sweep, 4, ids);
   for (int j = k; j >= 0; j--) {

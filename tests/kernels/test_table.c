@@ -9,6 +9,7 @@
 #include <sluice/ops.h>
 
 #include "base/base.h"
+#include "ops/facets.h"
 #include "tests/support/test.h"
 
 /* GPU kernels of the ops. */
@@ -63,9 +64,10 @@ static void print_cut(const sl_op *op, FILE *out) {
       [SL_PIECES_STATE] = "positions",    [SL_PIECES_MEAN] = "rows, as a mean",
       [SL_PIECES_SUM] = "rows, as a sum", [SL_PIECES_SIGNATURES] = "says",
   };
-  const sl_op *cut = op->pieced ? op->pieced : op;
-  bool own = op->signatures && op->pieces != SL_PIECES_SIGNATURES;
-  fprintf(out, "%s%s", cuts[cut->pieces], own ? *cuts[cut->pieces] ? "; own" : "own" : "");
+  const sl_op *cut = sli_op_cut(op)->pieced ? sli_op_cut(op)->pieced : op;
+  bool own = sli_op_shard(op)->signatures && sli_op_cut(op)->pieces != SL_PIECES_SIGNATURES;
+  fprintf(out, "%s%s", cuts[sli_op_cut(cut)->pieces],
+          own ? *cuts[sli_op_cut(cut)->pieces] ? "; own" : "own" : "");
 }
 
 static void print_row(const sl_op *op, FILE *out) {
@@ -76,7 +78,8 @@ static void print_row(const sl_op *op, FILE *out) {
   print_gradient(op, out);
   fprintf(out, " | ");
   print_cut(op, out);
-  fprintf(out, " | %s | %s |\n", on_gpu(op), op->narrow_in || op->narrow_out ? "yes" : "");
+  fprintf(out, " | %s | %s |\n", on_gpu(op),
+          sli_op_narrow(op)->in || sli_op_narrow(op)->out ? "yes" : "");
 }
 
 static char *made(void) {

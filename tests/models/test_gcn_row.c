@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "ops/facets.h"
 #include "tests/support/test.h"
 
 enum { N = 150, H = 3, PIECES = 4 };
@@ -71,7 +72,7 @@ static void pieces_see_the_step_before(const vertices *v) {
     for (int p = 0; p < PIECES; p++) {
       memcpy(seen + begins[p] * H, x + begins[p] * H,
              (size_t)(begins[p + 1] - begins[p]) * H * sizeof *x);
-      run(row.pieced, v, p, x, y, record);
+      run(sli_op_cut(&row)->pieced, v, p, x, y, record);
       for (int64_t i = begins[p]; i < begins[p + 1]; i++) check_row(y + i * H, i, seen, 0);
     }
   }
@@ -82,14 +83,15 @@ static void pieces_see_the_step_before(const vertices *v) {
 static void gradients_are_those_of_this_step(const vertices *v) {
   static float old[N * H], x[N * H], y[N * H], dy[N * H], dx[N * H], record[N * H];
   draw(old, 7), draw(x, 8), draw(dy, 9), draw(record, 10);
-  for (int p = PIECES - 1; p >= 0; p--) run(row.pieced->grad[0].op, v, p, dy, dx, record);
+  for (int p = PIECES - 1; p >= 0; p--)
+    run(sli_op_cut(&row)->pieced->grad[0].op, v, p, dy, dx, record);
   for (int at = 0; at < N * H; at += 7) {
     double sums[2] = {0, 0};
     for (int side = 0; side < 2; side++) {
       float kept = x[at];
       memcpy(record, old, sizeof old);
       x[at] += side ? 0.5f : -0.5f;
-      for (int p = 0; p < PIECES; p++) run(row.pieced, v, p, x, y, record);
+      for (int p = 0; p < PIECES; p++) run(sli_op_cut(&row)->pieced, v, p, x, y, record);
       for (int i = 0; i < N * H; i++) sums[side] += (double)dy[i] * y[i];
       x[at] = kept;
     }

@@ -205,7 +205,7 @@ class State(unittest.TestCase):
             self.assertEqual(run.first_step, 4)
             self.assertEqual(first + losses(run.train(2)), whole)
             self.assertEqual(run.steps, 6)
-        kept["terms"] = {"lr": 0.1}  # the old name
+        kept["fingerprint"] = {"lr": 0.1}
         with self.assertRaisesRegex(sl.UsageError, "lr"):
             sl.Run(deep, microbatches=4, **kept)
         with sl.Run(deep, microbatches=4, resume_with="lr", **kept) as run:
@@ -219,7 +219,7 @@ class State(unittest.TestCase):
             self.assertEqual(len(again.records), len(trace.records))
             self.assertTrue(os.path.exists(again.path))
             self.assertGreater(run.statistics()["step_seconds"], 0)
-            self.assertEqual(len(run.figures()["devices"]), 2)
+            self.assertEqual(len(run.statistics()["devices"]), 2)
         if importlib.util.find_spec("pandas"):
             frame = trace.frame()
             self.assertEqual(len(frame[frame["class"] == "B"]), 3 * 4 * 2)

@@ -73,11 +73,10 @@ static const sl_op remember_served = {.name = "remember_served",
                                       .min_in = 2,
                                       .max_in = 2,
                                       .nout = 2,
-                                      .updates = 2,
+                                      .memory = &(const sl_op_memory){.updates = 2},
                                       .infer = same,
                                       .kernels = SL_CPU_KERNEL(pass_on),
-                                      .looks = 1,
-                                      .follows = 1};
+                                      .rows = &(const sl_op_rows){.looks = 1, .follows = 1}};
 static const sl_op remember = {.name = "remember",
                                .min_in = 1,
                                .max_in = 1,

@@ -27,7 +27,7 @@ static const sl_op count_rows = {.name = "count_rows",
                                  .nout = 1,
                                  .infer = count_infer,
                                  .kernels = SL_CPU_KERNEL(count_cpu),
-                                 .pieces = SL_PIECES_ROWS};
+                                 .cut = &sl_cut_rows};
 
 static sl_tensor *count(sl_graph *g, sl_tensor *x) {
   sl_tensor *y = NULL;

@@ -69,7 +69,7 @@ static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick t
  * made once per step. */
 static inline bool interp_shared(const sl_tensor *t) {
   const sli_node *n = t->producer;
-  return !n || n->per_step || sli_bit(n->op->updates, t->output) ||
+  return !n || n->per_step || sli_bit(sli_op_memory(n->op)->updates, t->output) ||
          sli_bit(n->accumulate_span, t->output);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random graphs over all ops that a model can use. Each op has a case, which makes a new tensor
  * [rows, positions, C] from existing ones. If an op of ops.def that declares sharding or pieces
- * (sl_op.pieces, signatures) has no case, every test that draws such graphs fails. */
+ * (sl_op_cut.pieces, signatures) has no case, every test that draws such graphs fails. */
 #ifndef SLUICE_TESTS_RANDOM_GRAPHS_H
 #define SLUICE_TESTS_RANDOM_GRAPHS_H
 
@@ -510,8 +510,9 @@ static inline bool comes_along(const sl_op *op) {
   for (size_t i = 0; i < SLI_COUNT(shares); i++)
     if (shares[i] == op) return true;
   for (int i = 0; sl_ops[i]; i++)
-    if (is_of_gradients(op, sl_ops[i]) || sl_ops[i]->pieced == op ||
-        sl_ops[i]->rematerialized == op || sl_ops[i]->parts == op || sl_ops[i]->swept == op)
+    if (is_of_gradients(op, sl_ops[i]) || sli_op_cut(sl_ops[i])->pieced == op ||
+        sl_ops[i]->rematerialized == op || sli_op_cut(sl_ops[i])->parts == op ||
+        sli_op_cut(sl_ops[i])->swept == op)
       return true;
   return false;
 }
@@ -519,7 +520,8 @@ static inline bool comes_along(const sl_op *op) {
 static inline void check_every_row_has_a_case(void) {
   for (int i = 0; sl_ops[i]; i++) {
     const sl_op *op = sl_ops[i];
-    bool promises = op->pieces != SL_PIECES_REFUSED || op->signatures, has = false;
+    bool promises = sli_op_cut(op)->pieces != SL_PIECES_REFUSED || sli_op_shard(op)->signatures,
+         has = false;
     if (!promises || comes_along(op)) continue;
     for (size_t c = 0; c < SLI_COUNT(graph_cases); c++) has |= graph_cases[c].op == op;
     for (size_t l = 0; l < SLI_COUNT(graph_losses); l++) has |= graph_losses[l] == op;

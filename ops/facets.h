@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facets of an op: how it takes part in cuts, sharding, serving and exact sums. */
+#ifndef SLUICE_OPS_FACETS_H
+#define SLUICE_OPS_FACETS_H
+
+#include <sluice/op.h>
+
+/* Return a facet of an op, or one that promises nothing if the op has none. */
+#define SLI_OP_FACET(facet)                                            \
+  static inline const sl_op_##facet *sli_op_##facet(const sl_op *op) { \
+    static const sl_op_##facet none;                                   \
+    return op->facet ? op->facet : &none;                              \
+  }
+SLI_OP_FACET(cut)
+SLI_OP_FACET(shard)
+SLI_OP_FACET(memory)
+SLI_OP_FACET(rows)
+SLI_OP_FACET(narrow)
+SLI_OP_FACET(serve)
+SLI_OP_FACET(exact)
+#undef SLI_OP_FACET
+/* Fills out[SL_SIGNATURES] with an op's own signatures for a call, and returns their number. */
+static inline int sli_op_signatures(const sl_op *op, const sl_attrs *attrs, int nin,
+                                    const sl_type *in, sl_signature *out) {
+  bool any = op->shard && op->shard->signatures;
+  return any ? op->shard->signatures(attrs, nin, in, out) : 0;
+}
+/* True if an op has a trait, SL_OP_... */
+static inline bool sli_op_is(const sl_op *op, uint32_t trait) { return op->traits & trait; }
+
+#endif
