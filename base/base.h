@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Utilities shared by every folder: checked allocation, logging, invariants, hashes, time.
  * Internal; nothing here is installed. */
-#ifndef SLUICE_BASE_H
-#define SLUICE_BASE_H
+#ifndef SLUICE_BASE_BASE_H
+#define SLUICE_BASE_BASE_H
 
 #include <stdbool.h>
 #include <stddef.h>

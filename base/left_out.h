@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Error for features that a build lacks because an optional library was left out. */
-#ifndef SLUICE_LEFT_OUT_H
-#define SLUICE_LEFT_OUT_H
+#ifndef SLUICE_BASE_LEFT_OUT_H
+#define SLUICE_BASE_LEFT_OUT_H
 
 #include <sluice/status.h>
 

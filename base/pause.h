@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pause for spin loops, which yields resources to the sibling hardware thread. */
-#ifndef SLUICE_PAUSE_H
-#define SLUICE_PAUSE_H
+#ifndef SLUICE_BASE_PAUSE_H
+#define SLUICE_BASE_PAUSE_H
 
 static inline void sli_pause(void) {
 #if defined(__x86_64__)

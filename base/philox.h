@@ -2,8 +2,8 @@
 /* Philox4x32-10 of Salmon, Moraes, Dror & Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC
  * 2011. A block cipher weakened for speed: random number i is a function of (key, i) and needs no
  * state. */
-#ifndef SLUICE_PHILOX_H
-#define SLUICE_PHILOX_H
+#ifndef SLUICE_BASE_PHILOX_H
+#define SLUICE_BASE_PHILOX_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8 decoding. */
-#ifndef SLUICE_UTF8_H
-#define SLUICE_UTF8_H
+#ifndef SLUICE_BASE_UTF8_H
+#define SLUICE_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal representation of a graph: arrays of nodes and tensors, in order. */
-#ifndef SLUICE_GRAPH_INTERNAL_H
-#define SLUICE_GRAPH_INTERNAL_H
+#ifndef SLUICE_GRAPH_GRAPH_H
+#define SLUICE_GRAPH_GRAPH_H
 
 #include <sluice/graph.h>
 #include <sluice/objective.h>

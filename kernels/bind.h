@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Binding of a program's calls to addresses, shared by all queues that run programs. */
-#ifndef SLUICE_BIND_H
-#define SLUICE_BIND_H
+#ifndef SLUICE_KERNELS_BIND_H
+#define SLUICE_KERNELS_BIND_H
 
 #include <sluice/program.h>
 
@@ -23,8 +23,8 @@ static inline sl_call sli_call_shape(const sl_program_call *c) {
                    .state = c->state};
 }
 
-/* Returns in *state the state shared by calls of one device, as sl_op_memory.keeps allows; the first call
- * creates it. `device` is the plan's number or the GPU's. Callable from any thread. */
+/* Returns in *state the state shared by calls of one device, as sl_op_memory.keeps allows; the
+ * first call creates it. `device` is the plan's number or the GPU's. Callable from any thread. */
 typedef sl_status sli_prepare(const sl_call *call, void **state);
 sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state);
 /* Drops one use of a shared state. Returns true for the last user, which must then release the

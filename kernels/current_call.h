@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Record of the call that a thread runs, for reports about a fault. */
-#ifndef SLUICE_CURRENT_CALL_H
-#define SLUICE_CURRENT_CALL_H
+#ifndef SLUICE_KERNELS_CURRENT_CALL_H
+#define SLUICE_KERNELS_CURRENT_CALL_H
 
 #include <sluice/program.h>
 

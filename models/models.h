@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Table of the models built into the tools. */
-#ifndef SLUICE_MODELS_H
-#define SLUICE_MODELS_H
+#ifndef SLUICE_MODELS_MODELS_H
+#define SLUICE_MODELS_MODELS_H
 
 #include <sluice/model.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of the ids in an embedding bag, for CPU and CUDA. */
-#ifndef SLUICE_BAG_H
-#define SLUICE_BAG_H
+#ifndef SLUICE_OPS_BAG_H
+#define SLUICE_OPS_BAG_H
 
 #include "ops/layout.h"
 #include <sluice/ops.h>

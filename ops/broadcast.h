@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signatures of ops whose inputs broadcast. */
-#ifndef SLUICE_BROADCAST_H
-#define SLUICE_BROADCAST_H
+#ifndef SLUICE_OPS_BROADCAST_H
+#define SLUICE_OPS_BROADCAST_H
 
 #include <sluice/op.h>
 

@@ -8,8 +8,8 @@
  * computed one by one in doubles, with branches, and share one op. A function goes to unary.def or
  * binary.def if a model's speed depends on it and its edges follow from its formula; otherwise to
  * functions.def. */
-#ifndef SLUICE_FUNCTIONS_H
-#define SLUICE_FUNCTIONS_H
+#ifndef SLUICE_OPS_FUNCTIONS_H
+#define SLUICE_OPS_FUNCTIONS_H
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays that are indexed along one dim, for CPU and CUDA. */
-#ifndef SLUICE_INDEXING_H
-#define SLUICE_INDEXING_H
+#ifndef SLUICE_OPS_INDEXING_H
+#define SLUICE_OPS_INDEXING_H
 
 #include "ops/layout.h"
 

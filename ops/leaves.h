@@ -2,8 +2,8 @@
 /* Exact sums of gradients: the f32 sum of each leaf is rounded to a multiple of 2^-40. f64 sums of
  * these numbers are exact up to 2^13, so neither the order of leaves nor their owner changes the
  * result. */
-#ifndef SLUICE_LEAVES_H
-#define SLUICE_LEAVES_H
+#ifndef SLUICE_OPS_LEAVES_H
+#define SLUICE_OPS_LEAVES_H
 
 /* Maximum groups of an exact sum along a dim (attrs.chunk). */
 enum { SLI_MOST_GROUPS = 8 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operands of batched matrix products and of their gradients, for CPU and CUDA. */
-#ifndef SLUICE_MATMUL_H
-#define SLUICE_MATMUL_H
+#ifndef SLUICE_OPS_MATMUL_H
+#define SLUICE_OPS_MATMUL_H
 
 #include "ops/space.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Joint iteration over several arrays: common dims, with each array's stride along them. A
  * broadcast array has stride 0. */
-#ifndef SLUICE_SPACE_H
-#define SLUICE_SPACE_H
+#ifndef SLUICE_OPS_SPACE_H
+#define SLUICE_OPS_SPACE_H
 
 #include <sluice/op.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of the targets of a weighted cross entropy, and the merge of a row's parts after column
  * sharding, in the subset of C and CUDA. */
-#ifndef SLUICE_TARGET_H
-#define SLUICE_TARGET_H
+#ifndef SLUICE_OPS_TARGET_H
+#define SLUICE_OPS_TARGET_H
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of integers, element by element and along dims, for checks and CPU kernels. */
-#ifndef SLUICE_WHOLE_H
-#define SLUICE_WHOLE_H
+#ifndef SLUICE_OPS_WHOLE_H
+#define SLUICE_OPS_WHOLE_H
 
 #include "ops/functions.h"
 #include "ops/reduce.h"

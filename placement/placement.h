@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declarations shared within placement/. */
-#ifndef SLUICE_PLACEMENT_INTERNAL_H
-#define SLUICE_PLACEMENT_INTERNAL_H
+#ifndef SLUICE_PLACEMENT_PLACEMENT_H
+#define SLUICE_PLACEMENT_PLACEMENT_H
 
 #include <hwloc.h>
 #include <sluice/placement.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Order of the prompts. */
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "rollouts/rollouts.h"
 
 /* Cycles through the prompts, in order or in an order shuffled for each epoch. */

@@ -4,8 +4,8 @@
  * A step's prompts are submitted before its first tick (steps.c), which also records its answers as
  * they arrive. The training source (batch.c) waits for their rewards and lays them out as rows. The
  * rollouts of a step may begin while the source still reads those of the previous step. */
-#ifndef SLUICE_ROLLOUTS_INTERNAL_H
-#define SLUICE_ROLLOUTS_INTERNAL_H
+#ifndef SLUICE_ROLLOUTS_ROLLOUTS_H
+#define SLUICE_ROLLOUTS_ROLLOUTS_H
 
 #include <pthread.h>
 

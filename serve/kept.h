@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kept pages: copies of named KV cache pages in host memory or on disk, made when the pages are
  * reused. */
-#ifndef SLUICE_KEPT_H
-#define SLUICE_KEPT_H
+#ifndef SLUICE_SERVE_KEPT_H
+#define SLUICE_SERVE_KEPT_H
 
 #include "serve/serve.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prompt lookup: drafts the next tokens of a text from what followed an earlier occurrence of its
  * newest tokens. */
-#ifndef SLUICE_LOOKUP_H
-#define SLUICE_LOOKUP_H
+#ifndef SLUICE_SERVE_LOOKUP_H
+#define SLUICE_SERVE_LOOKUP_H
 
 #include <stdint.h>
 

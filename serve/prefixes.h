@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of the KV cache and the index of their contents, shared by pages.c and prefixes.c. */
-#ifndef SLUICE_PREFIXES_H
-#define SLUICE_PREFIXES_H
+#ifndef SLUICE_SERVE_PREFIXES_H
+#define SLUICE_SERVE_PREFIXES_H
 
 #include "serve/serve.h"
 

@@ -5,8 +5,8 @@
  * chooses the work of each tick (choose.c) and waits while there is no work. The thread on which
  * the plan delivers outputs processes a tick's results (take.c). One lock guards everything they
  * share. */
-#ifndef SLUICE_SERVE_H
-#define SLUICE_SERVE_H
+#ifndef SLUICE_SERVE_SERVE_H
+#define SLUICE_SERVE_SERVE_H
 
 #include <pthread.h>
 

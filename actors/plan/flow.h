@@ -16,8 +16,8 @@
  *
  * The event loop keeps these facts as counters that messages update. All other code uses this
  * file. */
-#ifndef SLUICE_ACTORS_FLOW_H
-#define SLUICE_ACTORS_FLOW_H
+#ifndef SLUICE_ACTORS_PLAN_FLOW_H
+#define SLUICE_ACTORS_PLAN_FLOW_H
 
 #include <sluice/plan.h>
 

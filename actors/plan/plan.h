@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers about plans, shared within actors/. */
-#ifndef SLUICE_ACTORS_PLAN_H
-#define SLUICE_ACTORS_PLAN_H
+#ifndef SLUICE_ACTORS_PLAN_PLAN_H
+#define SLUICE_ACTORS_PLAN_PLAN_H
 
 #include <sluice/plan.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advice for a plan that gets stuck. */
-#ifndef SLUICE_ACTORS_ADVISE_H
-#define SLUICE_ACTORS_ADVISE_H
+#ifndef SLUICE_ACTORS_PROVE_ADVISE_H
+#define SLUICE_ACTORS_PROVE_ADVISE_H
 
 #include "actors/prove/prove.h"
 

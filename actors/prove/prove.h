@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulations: runs of a plan on the virtual clock, without data. actortrace's replays use them
  * too; the public interface is <sluice/runtime.h>. */
-#ifndef SLUICE_ACTORS_PROVE_H
-#define SLUICE_ACTORS_PROVE_H
+#ifndef SLUICE_ACTORS_PROVE_PROVE_H
+#define SLUICE_ACTORS_PROVE_PROVE_H
 
 #include <sluice/runtime.h>
 

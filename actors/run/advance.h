@@ -5,8 +5,8 @@
  * complete slot and an input gives its slot back. The port then checks whether the next firing has
  * what it needs. The actor's tick advances as well; at the end of a step the gate decides whether
  * the next one begins. */
-#ifndef SLUICE_ACTORS_ADVANCE_H
-#define SLUICE_ACTORS_ADVANCE_H
+#ifndef SLUICE_ACTORS_RUN_ADVANCE_H
+#define SLUICE_ACTORS_RUN_ADVANCE_H
 
 #include "actors/run/tell.h"
 

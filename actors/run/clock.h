@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cheap nanosecond clock. On x86 with an invariant time-stamp counter, and on ARM64, a reading is
  * one instruction and a multiplication; elsewhere it is clock_gettime. */
-#ifndef SLUICE_ACTORS_CLOCK_H
-#define SLUICE_ACTORS_CLOCK_H
+#ifndef SLUICE_ACTORS_RUN_CLOCK_H
+#define SLUICE_ACTORS_RUN_CLOCK_H
 
 #include "base/base.h"
 

@@ -5,8 +5,8 @@
  * order themselves, the host need not wait: consumers are notified at launch, with the firing's
  * fence, and make their queue wait for that fence before they launch. Producers wait in the same
  * way before they write a returned slot again. */
-#ifndef SLUICE_ACTORS_FENCE_H
-#define SLUICE_ACTORS_FENCE_H
+#ifndef SLUICE_ACTORS_RUN_FENCE_H
+#define SLUICE_ACTORS_RUN_FENCE_H
 
 #include "actors/run/ready.h"
 

@@ -4,8 +4,8 @@
  * A launch that is complete on return advances its ports immediately. Any other launch becomes a
  * flight. It also advances its ports, because a queue executes in launch order, but notifications
  * that hold only on completion are noted and sent later (retire.h). */
-#ifndef SLUICE_ACTORS_FIRE_H
-#define SLUICE_ACTORS_FIRE_H
+#ifndef SLUICE_ACTORS_RUN_FIRE_H
+#define SLUICE_ACTORS_RUN_FIRE_H
 
 #include <stdlib.h>
 #include <string.h>

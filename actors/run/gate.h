@@ -30,8 +30,8 @@
  * are done. A coordinator must therefore hold a run only once, while it is OPEN.
  *
  * The word publishes no other data, so workers read it relaxed. */
-#ifndef SLUICE_ACTORS_GATE_H
-#define SLUICE_ACTORS_GATE_H
+#ifndef SLUICE_ACTORS_RUN_GATE_H
+#define SLUICE_ACTORS_RUN_GATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -9,8 +9,8 @@
  * Programs read and write valid lengths where they run. On queues that wait on the device, a firing
  * writes them only when it completes. Its readers are therefore not launched before that (wire.c).
  * Queues that touch no data take them from the plan's tables, and a link passes on its input's. */
-#ifndef SLUICE_ACTORS_LENGTH_H
-#define SLUICE_ACTORS_LENGTH_H
+#ifndef SLUICE_ACTORS_RUN_LENGTH_H
+#define SLUICE_ACTORS_RUN_LENGTH_H
 
 #include <string.h>
 

@@ -16,8 +16,8 @@
  * belong to one series. The owner takes messages in order, so it had taken the old message before
  * the later of the two was sent. The read of the old message also happens before the write of the
  * new one: both follow the same path, the answer and the acquire-release chain through `tail`. */
-#ifndef SLUICE_ACTORS_MAILBOX_H
-#define SLUICE_ACTORS_MAILBOX_H
+#ifndef SLUICE_ACTORS_RUN_MAILBOX_H
+#define SLUICE_ACTORS_RUN_MAILBOX_H
 
 #include <stdatomic.h>
 #include <stdlib.h>

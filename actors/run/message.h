@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages between actors: plain data, with handles instead of pointers, so they may cross
  * processes. */
-#ifndef SLUICE_ACTORS_MESSAGE_H
-#define SLUICE_ACTORS_MESSAGE_H
+#ifndef SLUICE_ACTORS_RUN_MESSAGE_H
+#define SLUICE_ACTORS_RUN_MESSAGE_H
 
 #include <stdint.h>
 

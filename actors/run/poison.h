@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Poison: contents of memory without valid data, to find faults. */
-#ifndef SLUICE_ACTORS_POISON_H
-#define SLUICE_ACTORS_POISON_H
+#ifndef SLUICE_ACTORS_RUN_POISON_H
+#define SLUICE_ACTORS_RUN_POISON_H
 
 #include "actors/run/state.h"
 

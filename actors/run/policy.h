@@ -5,8 +5,8 @@
  * a pool may have no slot for it, or weight gradients may be held back for idle times. The order of
  * passes may be fixed, or a better firing may be imminent. The reason for holding an actor back is
  * recorded as its cause. */
-#ifndef SLUICE_ACTORS_POLICY_H
-#define SLUICE_ACTORS_POLICY_H
+#ifndef SLUICE_ACTORS_RUN_POLICY_H
+#define SLUICE_ACTORS_RUN_POLICY_H
 
 #include <string.h>
 

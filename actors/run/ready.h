@@ -6,8 +6,8 @@
  * actor joins the runnable actors of its queue, which are sorted, and the queue joins the ring of
  * queues with firings to start. The order is by class order, rank and tick: plain numbers that are
  * known when an actor becomes ready. */
-#ifndef SLUICE_ACTORS_READY_H
-#define SLUICE_ACTORS_READY_H
+#ifndef SLUICE_ACTORS_RUN_READY_H
+#define SLUICE_ACTORS_RUN_READY_H
 
 #include <sched.h>
 

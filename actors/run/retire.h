@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Retiring: records completed firings and sends the notifications noted at their launch. */
-#ifndef SLUICE_ACTORS_RETIRE_H
-#define SLUICE_ACTORS_RETIRE_H
+#ifndef SLUICE_ACTORS_RUN_RETIRE_H
+#define SLUICE_ACTORS_RUN_RETIRE_H
 
 #include "actors/run/fire.h"
 

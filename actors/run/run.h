@@ -4,8 +4,8 @@
  *
  * Any thread may call these functions at any time, unless stated otherwise. During a run, values
  * from separate calls may be from slightly different moments. */
-#ifndef SLUICE_ACTORS_RUN_H
-#define SLUICE_ACTORS_RUN_H
+#ifndef SLUICE_ACTORS_RUN_RUN_H
+#define SLUICE_ACTORS_RUN_RUN_H
 
 #include <sluice/runtime.h>
 

@@ -4,8 +4,8 @@
  * Spinning costs a core, sleeping costs a wake. A worker spins for about as long as a sleep and a
  * wake would take, and adapts to how soon news arrived before. News is a message, a completion, or
  * a change of the gate: the run is over, or a held run resumes. */
-#ifndef SLUICE_ACTORS_SLEEP_H
-#define SLUICE_ACTORS_SLEEP_H
+#ifndef SLUICE_ACTORS_RUN_SLEEP_H
+#define SLUICE_ACTORS_RUN_SLEEP_H
 
 #include "actors/run/timer.h"
 

@@ -7,8 +7,8 @@
  * registers that share slots), or if fewer are free than ever.
  *
  * plan/flow.h says when a pool admits a register. */
-#ifndef SLUICE_ACTORS_SLOTS_H
-#define SLUICE_ACTORS_SLOTS_H
+#ifndef SLUICE_ACTORS_RUN_SLOTS_H
+#define SLUICE_ACTORS_RUN_SLOTS_H
 
 #include "actors/run/ready.h"
 #include "actors/run/tags.h"

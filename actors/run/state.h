@@ -8,8 +8,8 @@
  *   reg       free slots, pending releases per slot   (producer's worker)
  *   queue     actors that can fire; firings in flight
  *   worker    queues, mailbox, timers, trace ring */
-#ifndef SLUICE_ACTORS_STATE_H
-#define SLUICE_ACTORS_STATE_H
+#ifndef SLUICE_ACTORS_RUN_STATE_H
+#define SLUICE_ACTORS_RUN_STATE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -12,8 +12,8 @@
  * The address sanitizer also forbids access to free slots.
  *
  * A tag belongs to the owner of its slot. */
-#ifndef SLUICE_ACTORS_TAGS_H
-#define SLUICE_ACTORS_TAGS_H
+#ifndef SLUICE_ACTORS_RUN_TAGS_H
+#define SLUICE_ACTORS_RUN_TAGS_H
 
 #include "actors/run/poison.h"
 #include "actors/run/ready.h"

@@ -9,8 +9,8 @@
  *
  * Producers also announce that they wait for a slot. Lazy W keep their slots until a producer waits
  * for one, so the producer of such a slot notifies them. */
-#ifndef SLUICE_ACTORS_TELL_H
-#define SLUICE_ACTORS_TELL_H
+#ifndef SLUICE_ACTORS_RUN_TELL_H
+#define SLUICE_ACTORS_RUN_TELL_H
 
 #include "actors/run/fence.h"
 #include "actors/run/slots.h"

@@ -12,8 +12,8 @@
  * its timers go to lower buckets. Timers with equal times keep the order in which they were set,
  * because they are always in the same bucket. Simultaneous events therefore have a defined
  * order. */
-#ifndef SLUICE_ACTORS_TIMER_H
-#define SLUICE_ACTORS_TIMER_H
+#ifndef SLUICE_ACTORS_RUN_TIMER_H
+#define SLUICE_ACTORS_RUN_TIMER_H
 
 #include "actors/run/ready.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Access to the trace rings; no other file reads them. */
-#include "actors/status/inner.h"
+#include "actors/status/status_inner.h"
 #include "actors/status/status.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of a run, from its trace: step times, utilisation of devices, durations of
  * actors. */
-#include "actors/status/inner.h"
+#include "actors/status/status_inner.h"
 #include "actors/status/status.h"
 
 #include <stdlib.h>

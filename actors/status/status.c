@@ -9,7 +9,7 @@
  *
  * The numbers are not a consistent snapshot. An actor may seem to lack an input that is on its way,
  * or to have everything and not fire. Both effects disappear once nothing has moved for a while. */
-#include "actors/status/inner.h"
+#include "actors/status/status_inner.h"
 #include "actors/status/status.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Interface of status/ for other folders. Users have <sluice/run_status.h> and <sluice/runtime.h>.
  */
-#ifndef SLUICE_ACTORS_STATUS_H
-#define SLUICE_ACTORS_STATUS_H
+#ifndef SLUICE_ACTORS_STATUS_STATUS_H
+#define SLUICE_ACTORS_STATUS_STATUS_H
 
 #include <sluice/runtime.h>
 

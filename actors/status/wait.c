@@ -5,7 +5,7 @@
  * register's producer, an output for a reader that holds its slots. In a stalled run, following
  * these edges from any waiting actor leads back to an actor already seen. These actors form the
  * cycle, which is printed actor by actor and register by register. */
-#include "actors/status/inner.h"
+#include "actors/status/status_inner.h"
 #include "actors/status/status.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * grows with the drift that clocks may have (RFC 5905: 15 ppm). */
 #include <stdlib.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 enum { DRIFT_PPM = 15, QUICK_EXCHANGES = 8 };
 

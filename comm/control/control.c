@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 /* Wakes the control thread; under the lock. */
 static void wake(sli_control *c) {

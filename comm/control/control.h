@@ -10,8 +10,8 @@
  *
  * Threads: a control has its own thread, which makes all callbacks. Any thread may call the
  * functions below; the comments say which ones block. */
-#ifndef SLUICE_COMM_CONTROL_H
-#define SLUICE_COMM_CONTROL_H
+#ifndef SLUICE_COMM_CONTROL_CONTROL_H
+#define SLUICE_COMM_CONTROL_CONTROL_H
 
 #include "base/base.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 enum { VERDICT_MS = 300 };
 

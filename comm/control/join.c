@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 /* ---- every other process --------------------------------------------------------- */
 

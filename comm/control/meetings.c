@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 void sli_blobs_free(sli_control_blob *blobs, int count) {
   for (int k = 0; blobs && k < count; k++) free(blobs[k].data);

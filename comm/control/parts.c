@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 void sli_data_send(sli_control *c, sli_line *line, sli_data_kind kind, int from, int target,
                    const char *word, const void *data, size_t bytes) {

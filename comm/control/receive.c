@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 enum { RECEIVE_AT_ONCE = 256, RECEIVE_NS = 5000000 };
 

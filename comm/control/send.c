@@ -3,7 +3,7 @@
  * connections. */
 #include <string.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 static const char *const refusals[SLI_REFUSALS] = {
     [SLI_REFUSED_CONNECTION] = "a connection without the job's key",

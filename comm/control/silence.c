@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heartbeats run on every connection. A peer that is silent for too long is lost, as is a peer that
  * closed its connection without a goodbye. */
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 #define CONNECT_NS UINT64_C(30000000000) /* time for a direct link to connect */
 

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 enum { LINGER_MS = 500 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 enum {
   HELLO_MS = 250,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words. All words go through process 0, which forwards them in order of arrival, so words to all
  * processes arrive in the same order everywhere. */
-#include "comm/control/inner.h"
+#include "comm/control/control_inner.h"
 
 void sli_word_take(sli_control *c, int from, const char *word, const void *data, size_t bytes) {
   if (c->options.on_word && !c->shared.ended)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 /* Packs the name and value of each item, each terminated by a 0, then the plan's hash. */
 static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 void sli_job_announce(sl_job *job, const char *text) {
   if (job->self || job->announced || !job->control) return;

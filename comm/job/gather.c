@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 enum { PORTION_BYTES = 4 << 20 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 /* ---- opening and closing --------------------------------------------------------------- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process of a job and its peers: both planes, and joint operations other than running the plan.
  * sluice/job.h is the public part; the rest is for the tools. */
-#ifndef SLUICE_COMM_JOB_H
-#define SLUICE_COMM_JOB_H
+#ifndef SLUICE_COMM_JOB_JOB_H
+#define SLUICE_COMM_JOB_JOB_H
 
 #include <sluice/job.h>
 

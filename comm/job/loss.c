@@ -2,7 +2,7 @@
 /* Loss of a job: the first reason is kept, and all waiting threads are woken. */
 #include <stdio.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 static void wake(sli_job_word *w) {
   pthread_mutex_lock(&w->lock);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 static sl_status meet_alone(const void *data, size_t bytes, sl_blob **blobs) {
   if (!blobs) return SL_OK;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/descriptors.h"
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 /* ---- sending: the peers of a runtime ----------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/job/inner.h"
+#include "comm/job/job_inner.h"
 
 static void begin_hold(sl_job *job) {
   if (job->stop.holding) return;

@@ -27,8 +27,8 @@
  *
  * Initialisation does not block. If a channel makes no progress for too long, or NCCL reports an
  * error on it, the job ends with an error that names the other process. */
-#ifndef SLUICE_COMM_NCCL_H
-#define SLUICE_COMM_NCCL_H
+#ifndef SLUICE_COMM_NCCL_NCCL_H
+#define SLUICE_COMM_NCCL_NCCL_H
 
 #include "base/base.h"
 

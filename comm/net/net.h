@@ -15,8 +15,8 @@
  * hand the net over to another thread. Callbacks are made inside sli_net_progress and sli_net_wait
  * only. They may call sli_net_send, sli_net_done and sli_net_wake, and no other function of this
  * file. */
-#ifndef SLUICE_COMM_NET_H
-#define SLUICE_COMM_NET_H
+#ifndef SLUICE_COMM_NET_NET_H
+#define SLUICE_COMM_NET_NET_H
 
 #include "base/base.h"
 

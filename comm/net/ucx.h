@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* UCX, loaded on first use and configured for Sluice. */
-#ifndef SLUICE_COMM_UCX_H
-#define SLUICE_COMM_UCX_H
+#ifndef SLUICE_COMM_NET_UCX_H
+#define SLUICE_COMM_NET_UCX_H
 
 #include <ucp/api/ucp.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wakes a thread that sleeps on file descriptors, from other threads and from signal handlers. A
  * wake costs a system call only if the owner sleeps. */
-#ifndef SLUICE_COMM_WAKER_H
-#define SLUICE_COMM_WAKER_H
+#ifndef SLUICE_COMM_NET_WAKER_H
+#define SLUICE_COMM_NET_WAKER_H
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compressed host lists of launchers: "n[1-3,07],login". */
-#ifndef SLUICE_COMM_HOSTLIST_H
-#define SLUICE_COMM_HOSTLIST_H
+#ifndef SLUICE_COMM_START_HOSTLIST_H
+#define SLUICE_COMM_START_HOSTLIST_H
 
 #include "base/base.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The place of this process in its job, as the launcher describes it. */
-#ifndef SLUICE_COMM_START_H
-#define SLUICE_COMM_START_H
+#ifndef SLUICE_COMM_START_START_H
+#define SLUICE_COMM_START_START_H
 
 #include "base/base.h"
 

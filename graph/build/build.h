@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graph construction by models and passes: nodes, tensors, and initial values of parameters. */
-#ifndef SLUICE_GRAPH_BUILD_H
-#define SLUICE_GRAPH_BUILD_H
+#ifndef SLUICE_GRAPH_BUILD_BUILD_H
+#define SLUICE_GRAPH_BUILD_BUILD_H
 
 #include <sluice/model.h>
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/file.h"
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "ops/ops.h"
 
 void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **outs) {

@@ -13,7 +13,7 @@
 
 #include "io/file.h"
 #include "io/npy.h"
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "ops/ops.h"
 #include "ops/splice.h"
 

@@ -10,7 +10,7 @@
 
 #include <sluice/objective.h>
 
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "ops/ops.h"
 
 /* ---- the loss ------------------------------------------------------------------------------- */

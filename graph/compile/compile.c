@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is chosen
  * or searched for, and lowering makes a plan from both. */
-#include "graph/compile/inner.h"
+#include "graph/compile/compile_inner.h"
 #include "graph/search/search.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compiling a graph to a plan: the list of passes, and queries about the result for the library's
  * tools. Programs use <sluice/lower.h>. */
-#ifndef SLUICE_GRAPH_COMPILE_H
-#define SLUICE_GRAPH_COMPILE_H
+#ifndef SLUICE_GRAPH_COMPILE_COMPILE_H
+#define SLUICE_GRAPH_COMPILE_COMPILE_H
 
 #include <sluice/job.h>
 #include <sluice/lower.h>

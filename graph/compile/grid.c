@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options for several devices per stage. */
-#include "graph/compile/inner.h"
+#include "graph/compile/compile_inner.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries about a compiled graph, for programs and tools. */
 #include "graph/compile/compile.h"
-#include "graph/compile/inner.h"
+#include "graph/compile/compile_inner.h"
 #include "graph/cost/cost.h"
 #include "graph/place/place.h"
 

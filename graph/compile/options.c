@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of sl_lower: parses texts into enums and numbers; an invalid value is an error that names
  * it. */
-#include "graph/compile/inner.h"
+#include "graph/compile/compile_inner.h"
 
 #include <sluice/model.h>
 #include <math.h>

@@ -5,7 +5,7 @@
  * table, and --print-after NAME prints the graph after a pass. Builds with assertions check the
  * graph after each pass. */
 #include "graph/compile/compile.h"
-#include "graph/compile/inner.h"
+#include "graph/compile/compile_inner.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "ops/attention_latent.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports: ops at the end of the graph that pass losses, norms, counters and outputs to the
  * caller. */
-#include "graph/compile/inner.h"
+#include "graph/compile/compile_inner.h"
 #include "ops/leaves.h"
 
 #include <math.h>

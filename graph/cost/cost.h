@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Durations on described hardware (sluice/hardware.h). Searches, the division of the model into
  * stages and the planner all use these functions, so that they agree. */
-#ifndef SLUICE_GRAPH_COST_H
-#define SLUICE_GRAPH_COST_H
+#ifndef SLUICE_GRAPH_COST_COST_H
+#define SLUICE_GRAPH_COST_COST_H
 
 #include <sluice/hardware.h>
 #include <sluice/op.h>
@@ -31,8 +31,8 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w);
 typedef struct sli_paged_rows {
   int64_t before, rows;
 } sli_paged_rows;
-/* Returns the seconds of a call of an op that keeps pages or states (sl_op_memory.updates), on these
- * sequences. */
+/* Returns the seconds of a call of an op that keeps pages or states (sl_op_memory.updates), on
+ * these sequences. */
 double sli_paged_seconds(const sl_hardware *h, const sli_work *w, int n,
                          const sli_paged_rows *spans);
 /* Return the cost and the seconds of a node's call on given types. */

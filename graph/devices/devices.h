@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kinds of devices: a table row gives a kind's queues and memories, its user syntax, and how it
  * acquires resources of the machine. */
-#ifndef SLUICE_GRAPH_DEVICES_H
-#define SLUICE_GRAPH_DEVICES_H
+#ifndef SLUICE_GRAPH_DEVICES_DEVICES_H
+#define SLUICE_GRAPH_DEVICES_DEVICES_H
 
 #include <sluice/lower.h>
 #include <sluice/placement.h>

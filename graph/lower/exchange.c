@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "graph/lower/ir.h"
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 
 /* ---- time ---------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "graph/passes/passes.h"
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 #include "graph/lower/ir.h"
 
 static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sli_grid *grid,

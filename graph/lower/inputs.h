@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "graph/devices/devices.h"
 #include "graph/schedule/schedule.h"
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 
 typedef struct sli_stores sli_stores;
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 
 /* Link of devices without a description: cores read other cores' data in place. The number of
  * processes is ignored, since training must not depend on it. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering a graph to a plan: the interface for the schedule search, the owners of the result
  * and the tools. */
-#ifndef SLUICE_GRAPH_LOWER_H
-#define SLUICE_GRAPH_LOWER_H
+#ifndef SLUICE_GRAPH_LOWER_LOWER_H
+#define SLUICE_GRAPH_LOWER_LOWER_H
 
 #include "graph/lower/inputs.h"
 #include "graph/lower/roles.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Passes over a graph. graph/compile/passes.c lists them in execution order. */
-#ifndef SLUICE_GRAPH_PASSES_H
-#define SLUICE_GRAPH_PASSES_H
+#ifndef SLUICE_GRAPH_PASSES_PASSES_H
+#define SLUICE_GRAPH_PASSES_PASSES_H
 
 #include <sluice/hardware.h>
 

@@ -18,7 +18,7 @@
 #include "graph/build/build.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 #include "ops/ops.h"
 
 #include <math.h>

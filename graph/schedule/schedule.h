@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules are table rows: placement, quotas and order are plain data. */
-#ifndef SLUICE_GRAPH_SCHEDULE_H
-#define SLUICE_GRAPH_SCHEDULE_H
+#ifndef SLUICE_GRAPH_SCHEDULE_SCHEDULE_H
+#define SLUICE_GRAPH_SCHEDULE_SCHEDULE_H
 
 #include <sluice/op.h>
 #include <sluice/plan.h>

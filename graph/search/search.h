@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches over schedules: each candidate is lowered and predicted. */
-#ifndef SLUICE_GRAPH_SEARCH_H
-#define SLUICE_GRAPH_SEARCH_H
+#ifndef SLUICE_GRAPH_SEARCH_SEARCH_H
+#define SLUICE_GRAPH_SEARCH_SEARCH_H
 
 #include "graph/lower/lower.h"
 #include "graph/schedule/schedule.h"

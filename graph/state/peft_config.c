@@ -7,7 +7,7 @@
 
 #include "io/json.h"
 #include "io/keys.h"
-#include "io/regex.h"
+#include "text/regex.h"
 
 static const cJSON *member(const cJSON *object, const char *name) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State that a runtime holds between runs and that outlives it: parameters, quotas, weight files,
  * checkpoints. Programs use sluice/state.h and sluice/lower.h; the rest is for the tools. */
-#ifndef SLUICE_GRAPH_STATE_H
-#define SLUICE_GRAPH_STATE_H
+#ifndef SLUICE_GRAPH_STATE_STATE_H
+#define SLUICE_GRAPH_STATE_STATE_H
 
 #include <sluice/state.h>
 

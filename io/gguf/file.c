@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
-#include "io/gguf/inner.h"
+#include "io/gguf/gguf_inner.h"
 
 enum { MOST_DIMS = 4, USUAL_ALIGNMENT = 32, MOST_ALIGNMENT = 1 << 20 };
 

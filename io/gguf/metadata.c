@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/gguf/inner.h"
+#include "io/gguf/gguf_inner.h"
 
 /* Type numbers of the format. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64, KINDS };

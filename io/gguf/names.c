@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/gguf/inner.h"
+#include "io/gguf/gguf_inner.h"
 
 typedef struct name {
   const char *ours, *theirs; /* without ".weight" or ".bias"; names of a layer follow "blk.N." */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/gguf/inner.h"
+#include "io/gguf/gguf_inner.h"
 #include "io/half.h"
 
 enum { BLOCK = 32, PARTS = 8, SUPER = BLOCK * PARTS };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/gguf/inner.h"
+#include "io/gguf/gguf_inner.h"
 #include "io/half.h"
 
 static uint16_t word_at(const unsigned char *from) { return (uint16_t)(from[0] | from[1] << 8); }

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "io/atomic.h"
-#include "io/gguf/inner.h"
+#include "io/gguf/gguf_inner.h"
 
 /* Kinds of values. */
 enum { KIND_U32 = 4, KIND_I32 = 5, KIND_F32 = 6, KIND_BOOL = 7, KIND_TEXT = 8, KIND_ARRAY = 9 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of a model: one file, safetensors or GGUF, or a Hugging Face folder with several
  * files. */
-#ifndef SLUICE_IO_SHARDS_H
-#define SLUICE_IO_SHARDS_H
+#ifndef SLUICE_IO_SHARDS_SHARDS_H
+#define SLUICE_IO_SHARDS_SHARDS_H
 
 #include "io/safetensors.h"
 

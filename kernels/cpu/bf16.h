@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single numbers in bf16. Array kernels use the vector versions (vector/round.h). */
-#ifndef SLUICE_BF16_H
-#define SLUICE_BF16_H
+#ifndef SLUICE_KERNELS_CPU_BF16_H
+#define SLUICE_KERNELS_CPU_BF16_H
 
 #include <stdint.h>
 #include <string.h>

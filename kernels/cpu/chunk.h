@@ -9,8 +9,8 @@
  * architecture's baseline. It does not fuse products and sums, so it has the same bits on x86-64
  * and ARM64. The other levels are in the folder of the architecture (x86/, arm64/, other/).
  * sli_cpu() is the table for this machine. */
-#ifndef SLUICE_CHUNK_H
-#define SLUICE_CHUNK_H
+#ifndef SLUICE_KERNELS_CPU_CHUNK_H
+#define SLUICE_KERNELS_CPU_CHUNK_H
 
 #include <sluice/op.h>
 

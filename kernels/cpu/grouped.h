@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of grouped linear maps, sorted by the expert that their ids name. */
-#ifndef SLUICE_CPU_GROUPED_H
-#define SLUICE_CPU_GROUPED_H
+#ifndef SLUICE_KERNELS_CPU_GROUPED_H
+#define SLUICE_KERNELS_CPU_GROUPED_H
 
 #include <sluice/op.h>
 

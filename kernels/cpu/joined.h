@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Consecutive calls that a CPU team runs as one, because none touches the output of another. The
  * team then waits for its last thread only once. */
-#ifndef SLUICE_CPU_JOINED_H
-#define SLUICE_CPU_JOINED_H
+#ifndef SLUICE_KERNELS_CPU_JOINED_H
+#define SLUICE_KERNELS_CPU_JOINED_H
 
 #include <sluice/program.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of the shipped ops, one constant each: sli_cpu_linear runs sl_op_linear. */
-#ifndef SLUICE_CPU_KERNELS_H
-#define SLUICE_CPU_KERNELS_H
+#ifndef SLUICE_KERNELS_CPU_KERNELS_H
+#define SLUICE_KERNELS_CPU_KERNELS_H
 
 #include <sluice/op.h>
 

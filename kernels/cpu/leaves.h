@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact sums of gradients: calls that run leaf by leaf. */
-#ifndef SLUICE_CPU_LEAVES_H
-#define SLUICE_CPU_LEAVES_H
+#ifndef SLUICE_KERNELS_CPU_LEAVES_H
+#define SLUICE_KERNELS_CPU_LEAVES_H
 
 #include <sluice/op.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions shared by both cross entropies. A chunk of rows stores its sum in the scratch. */
-#ifndef SLUICE_LOSS_H
-#define SLUICE_LOSS_H
+#ifndef SLUICE_KERNELS_CPU_LOSS_H
+#define SLUICE_KERNELS_CPU_LOSS_H
 
 #include <sluice/op.h>
 

@@ -2,8 +2,8 @@
 /* oneDNN primitives for matrix products, in versions 2 and 3 of the library. A call multiplies on
  * the calling thread. The library is loaded when it is first needed. Without it, or in a build
  * without its headers, Sluice's kernels multiply in f32, and bf16 needs tiles. */
-#ifndef SLUICE_ONEDNN_H
-#define SLUICE_ONEDNN_H
+#ifndef SLUICE_KERNELS_CPU_ONEDNN_H
+#define SLUICE_KERNELS_CPU_ONEDNN_H
 
 #include "kernels/cpu/product.h"
 

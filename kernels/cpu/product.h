@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of the linear ops; no other code calls the libraries. */
-#ifndef SLUICE_PRODUCT_H
-#define SLUICE_PRODUCT_H
+#ifndef SLUICE_KERNELS_CPU_PRODUCT_H
+#define SLUICE_KERNELS_CPU_PRODUCT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per-thread work buffers, kept from call to call. */
-#ifndef SLUICE_ROOM_H
-#define SLUICE_ROOM_H
+#ifndef SLUICE_KERNELS_CPU_ROOM_H
+#define SLUICE_KERNELS_CPU_ROOM_H
 
 #include <stddef.h>
 

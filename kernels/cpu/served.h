@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Types and helpers for the kernels of served graphs. Their last input is the batch. */
-#ifndef SLUICE_CPU_SERVED_H
-#define SLUICE_CPU_SERVED_H
+#ifndef SLUICE_KERNELS_CPU_SERVED_H
+#define SLUICE_KERNELS_CPU_SERVED_H
 
 #include "kernels/cpu/chunk.h"
 #include "ops/batch.h"

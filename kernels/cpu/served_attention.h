@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over pages, for kernels that build on it. */
-#ifndef SLUICE_CPU_SERVED_ATTENTION_H
-#define SLUICE_CPU_SERVED_ATTENTION_H
+#ifndef SLUICE_KERNELS_CPU_SERVED_ATTENTION_H
+#define SLUICE_KERNELS_CPU_SERVED_ATTENTION_H
 
 #include "kernels/cpu/served.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Teams: the threads of one CPU device, which share the chunks of a kernel. */
-#ifndef SLUICE_TEAM_H
-#define SLUICE_TEAM_H
+#ifndef SLUICE_KERNELS_CPU_TEAM_H
+#define SLUICE_KERNELS_CPU_TEAM_H
 
 #include <sluice/op.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products on tiles, for processors that have them (AMX): in bf16, and in f32 as sums of
  * bf16 products. */
-#ifndef SLUICE_TILES_H
-#define SLUICE_TILES_H
+#ifndef SLUICE_KERNELS_CPU_TILES_H
+#define SLUICE_KERNELS_CPU_TILES_H
 
 #include "kernels/cpu/product.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walks of states along sequences, for the kernels of linear attention and of the delta rule. */
-#ifndef SLUICE_CPU_WALKS_H
-#define SLUICE_CPU_WALKS_H
+#ifndef SLUICE_KERNELS_CPU_WALKS_H
+#define SLUICE_KERNELS_CPU_WALKS_H
 
 #include "kernels/cpu/chunk.h"
 #include "ops/linear_attention.h"

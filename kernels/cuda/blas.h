@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt, loaded when the first product is created, because it is large and a CPU run of a build
  * with CUDA does not need it. */
-#ifndef SLUICE_CUDA_BLAS_H
-#define SLUICE_CUDA_BLAS_H
+#ifndef SLUICE_KERNELS_CUDA_BLAS_H
+#define SLUICE_KERNELS_CUDA_BLAS_H
 
 #include <cublasLt.h>
 

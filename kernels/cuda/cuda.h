@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Interface of kernels/cuda, for other code that drives a GPU and between its C files. */
-#ifndef SLUICE_CUDA_CUDA_H
-#define SLUICE_CUDA_CUDA_H
+#ifndef SLUICE_KERNELS_CUDA_CUDA_H
+#define SLUICE_KERNELS_CUDA_CUDA_H
 
 #include <cuda_runtime.h>
 

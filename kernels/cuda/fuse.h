@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fusion of a program's calls on a GPU: the table of fused ops, and the pass over a program that
  * finds matches (fuse.c). */
-#ifndef SLUICE_CUDA_FUSE_H
-#define SLUICE_CUDA_FUSE_H
+#ifndef SLUICE_KERNELS_CUDA_FUSE_H
+#define SLUICE_KERNELS_CUDA_FUSE_H
 
 #include <sluice/op.h>
 

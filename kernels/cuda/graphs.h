@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Capture and replay of a program's launches. */
-#ifndef SLUICE_CUDA_GRAPHS_H
-#define SLUICE_CUDA_GRAPHS_H
+#ifndef SLUICE_KERNELS_CUDA_GRAPHS_H
+#define SLUICE_KERNELS_CUDA_GRAPHS_H
 
 #include <cuda_runtime.h>
 

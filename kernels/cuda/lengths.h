@@ -6,8 +6,8 @@
  * (actors/run/wire.c). The host thus knows the lengths of a firing's inputs before it launches
  * anything, and launches calls for the valid rows only. If a call needs a number set by another
  * call of the same firing, the launch waits for the stream. */
-#ifndef SLUICE_CUDA_LENGTHS_H
-#define SLUICE_CUDA_LENGTHS_H
+#ifndef SLUICE_KERNELS_CUDA_LENGTHS_H
+#define SLUICE_KERNELS_CUDA_LENGTHS_H
 
 #include <cuda_runtime.h>
 

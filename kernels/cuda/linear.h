@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers for all products: a handle per device, and constraints on the choice of kernels. */
-#ifndef SLUICE_CUDA_LINEAR_H
-#define SLUICE_CUDA_LINEAR_H
+#ifndef SLUICE_KERNELS_CUDA_LINEAR_H
+#define SLUICE_KERNELS_CUDA_LINEAR_H
 
 #include <sluice/status.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Per-number math of the kernels: plain functions of floats, in the subset of C and CUDA, so that
  * the same code is tested on the host. */
-#ifndef SLUICE_CUDA_MATH_H
-#define SLUICE_CUDA_MATH_H
+#ifndef SLUICE_KERNELS_CUDA_MATH_H
+#define SLUICE_KERNELS_CUDA_MATH_H
 
 #include <math.h>
 #include <stdint.h>

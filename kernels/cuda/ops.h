@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPU kernels: the table with one entry per op that a GPU can run. */
-#ifndef SLUICE_CUDA_OPS_H
-#define SLUICE_CUDA_OPS_H
+#ifndef SLUICE_KERNELS_CUDA_OPS_H
+#define SLUICE_KERNELS_CUDA_OPS_H
 
 #include <sluice/op.h>
 
@@ -23,8 +23,9 @@ typedef struct sli_cuda_op {
   /* launch() depends on more than types, attrs, addresses, `accumulate` and tick.row: for example
    * on the step, or on a mutable record. */
   bool varies;
-  /* For ops that set valid lengths (sl_op_rows.fills): launch() knows the number of rows and reports it.
-   * Otherwise its kernels write it to call->out_rows, which is accessible to host and device. */
+  /* For ops that set valid lengths (sl_op_rows.fills): launch() knows the number of rows and
+   * reports it. Otherwise its kernels write it to call->out_rows, which is accessible to host and
+   * device. */
   bool knows_rows;
   /* Fails with a message that `rows` exceed the output's capacity. May be NULL. */
   sl_status (*crowded)(const sl_call *call, int64_t rows);

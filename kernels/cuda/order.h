@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that a program's calls read and write, and which calls commute. */
-#ifndef SLUICE_CUDA_ORDER_H
-#define SLUICE_CUDA_ORDER_H
+#ifndef SLUICE_KERNELS_CUDA_ORDER_H
+#define SLUICE_KERNELS_CUDA_ORDER_H
 
 #include <sluice/program.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepared programs of a GPU, as the queue uses them. */
-#ifndef SLUICE_CUDA_PROGRAM_H
-#define SLUICE_CUDA_PROGRAM_H
+#ifndef SLUICE_KERNELS_CUDA_PROGRAM_H
+#define SLUICE_KERNELS_CUDA_PROGRAM_H
 
 #include <sluice/program.h>
 

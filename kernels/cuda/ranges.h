@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named ranges for profilers (Nsight Systems), through the CUDA toolkit's NVTX header. They cost
  * almost nothing without a profiler. */
-#ifndef SLUICE_CUDA_RANGES_H
-#define SLUICE_CUDA_RANGES_H
+#ifndef SLUICE_KERNELS_CUDA_RANGES_H
+#define SLUICE_KERNELS_CUDA_RANGES_H
 
 #if __has_include(<nvtx3/nvToolsExt.h>) && !defined SLUICE_EMULATED
 #include <nvtx3/nvToolsExt.h>

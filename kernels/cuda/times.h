@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurement of the time that steps take on the device. */
-#ifndef SLUICE_CUDA_TIMES_H
-#define SLUICE_CUDA_TIMES_H
+#ifndef SLUICE_KERNELS_CUDA_TIMES_H
+#define SLUICE_KERNELS_CUDA_TIMES_H
 
 #include <cuda_runtime.h>
 

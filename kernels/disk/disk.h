@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants of disk access for other folders. The tables sl_memory_disk and sl_queue_disk are
  * public. */
-#ifndef SLUICE_DISK_H
-#define SLUICE_DISK_H
+#ifndef SLUICE_KERNELS_DISK_DISK_H
+#define SLUICE_KERNELS_DISK_DISK_H
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 /* Files that act as memory. Each file has an address range of its length that can be neither read
  * nor written. Address arithmetic works as on memory: byte begin + n of the range is byte n of the
  * file. */
-#ifndef SLUICE_DISK_FILE_H
-#define SLUICE_DISK_FILE_H
+#ifndef SLUICE_KERNELS_DISK_FILE_H
+#define SLUICE_KERNELS_DISK_FILE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

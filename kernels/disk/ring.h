@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Concurrent transfers by io_uring. For use by one thread. */
-#ifndef SLUICE_DISK_RING_H
-#define SLUICE_DISK_RING_H
+#ifndef SLUICE_KERNELS_DISK_RING_H
+#define SLUICE_KERNELS_DISK_RING_H
 
 #include "kernels/disk/way.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers (ways) between a file and host memory, and their synchronous execution. */
-#ifndef SLUICE_DISK_WAY_H
-#define SLUICE_DISK_WAY_H
+#ifndef SLUICE_KERNELS_DISK_WAY_H
+#define SLUICE_KERNELS_DISK_WAY_H
 
 #include <sys/types.h>
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/grammar/grammar.h"
-#include "io/tokenizer/tokenizer.h"
+#include "text/grammar/grammar.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tests/support/rng.h"
 #include "tests/support/test.h"
 

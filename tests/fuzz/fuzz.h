@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz targets; the head of fuzz_main.c says how to add one. */
-#ifndef SLUICE_TESTS_FUZZ_H
-#define SLUICE_TESTS_FUZZ_H
+#ifndef SLUICE_TESTS_FUZZ_FUZZ_H
+#define SLUICE_TESTS_FUZZ_FUZZ_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/chats/chats.h"
+#include "text/chats/chats.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {"{\"messages\": [",

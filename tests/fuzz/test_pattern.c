@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/tokenizer/inner.h"
+#include "text/tokenizer/tokenizer_inner.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {

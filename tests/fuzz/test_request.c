@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/template/template.h"
+#include "text/template/template.h"
 #include "base/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/actorserve/request_params.h"

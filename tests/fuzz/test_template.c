@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "io/chat.h"
+#include "text/chat.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {"{% ",

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "io/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {"\"type\":",

@@ -5,7 +5,7 @@
  * labels: random unthreaded */
 #include <stdio.h>
 
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/seeds.h"

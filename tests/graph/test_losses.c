@@ -7,7 +7,7 @@
 
 #include <sluice/sluice.h>
 
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 #include "tests/support/graph_interp.h"
 #include "tests/support/reference_file.h"
 

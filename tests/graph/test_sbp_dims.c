@@ -7,7 +7,7 @@
 #include <sluice/sluice.h>
 
 #include "graph/passes/passes.h"
-#include "graph/share/share.h"
+#include "graph/sharding/sharding.h"
 #include "tests/support/shipped.h"
 #include "tests/support/test.h"
 

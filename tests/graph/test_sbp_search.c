@@ -10,7 +10,7 @@
 
 #include "base/philox.h"
 #include "graph/passes/passes.h"
-#include "graph/share/ways.h"
+#include "graph/sharding/ways.h"
 #include "tests/support/processor_time.h"
 #include "tests/support/seeds.h"
 #include "tests/support/shipped.h"

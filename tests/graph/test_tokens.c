@@ -8,7 +8,7 @@
 #include <sluice/sluice.h>
 
 #include "graph/graph.h"
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "tests/support/test.h"
 
 static char folder[] = "tokens_XXXXXX";

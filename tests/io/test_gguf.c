@@ -10,7 +10,7 @@
 
 #include "base/tempdir.h"
 #include "io/file.h"
-#include "io/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tests/support/rng.h"
 #include "tests/support/gguf_file.h"
 #include "tests/support/seeds.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes chats.json: messages as transformers' apply_chat_template renders them, with the templates that io/chat.c
+"""Makes chats.json: messages as transformers' apply_chat_template renders them, with the templates that text/chat.c
 names.
 
     pip install transformers jinja2

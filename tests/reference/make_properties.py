@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes io/tokenizer/properties.c: character classes of Hugging Face's tokenizers, expressed for PCRE2; and
+"""Makes text/tokenizer/properties.c: character classes of Hugging Face's tokenizers, expressed for PCRE2; and
 properties.txt, the members of each class, for a test.
 
     pip install tokenizers
@@ -168,7 +168,7 @@ def main():
     with open(os.path.join(ROOT, "io", "tokenizer", "properties.c"), "w", encoding="utf-8") as out:
         out.write("/* Made by tests/reference/make_properties.py: classes of characters as Hugging Face's tokenizers has them,\n"
                   " * in the words of PCRE2. Members behind the names are of newer versions of Unicode. */\n"
-                  '#include "io/tokenizer/pattern.h"\n\n#include <stddef.h>\n\nconst property sli_properties[] = {\n')
+                  '#include "text/tokenizer/pattern.h"\n\n#include <stddef.h>\n\nconst property sli_properties[] = {\n')
         for name, has, lacks in rows:
             out.write('    {"%s",\n     %s' % (name.replace("\\", "\\\\"), quoted(has)))
             out.write(',\n     %s},\n' % quoted(lacks) if lacks else ", NULL},\n")

@@ -6,8 +6,8 @@
  * with initial slots, held, or drawn from a pool. Each actor runs one op that writes a hash of
  * its inputs, its tick and its state. It also checks every input slot against a sequential
  * evaluation with unlimited memory: register, key and value must be equal. */
-#ifndef SLUICE_TESTS_ACTORS_PLANS_H
-#define SLUICE_TESTS_ACTORS_PLANS_H
+#ifndef SLUICE_TESTS_SUPPORT_ACTORS_PLANS_H
+#define SLUICE_TESTS_SUPPORT_ACTORS_PLANS_H
 
 #include <sluice/runtime.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random attention calls, forward and backward, for tests that compare two implementations. */
-#ifndef SLUICE_TESTS_ATTENTION_CALLS_H
-#define SLUICE_TESTS_ATTENTION_CALLS_H
+#ifndef SLUICE_TESTS_SUPPORT_ATTENTION_CALLS_H
+#define SLUICE_TESTS_SUPPORT_ATTENTION_CALLS_H
 
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"

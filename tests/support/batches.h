@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random requests, some with constraints, sent one by one and concurrently, in sessions of random
  * sizes. A request must always get logits with the same bits. */
-#ifndef SLUICE_TESTS_BATCHES_H
-#define SLUICE_TESTS_BATCHES_H
+#ifndef SLUICE_TESTS_SUPPORT_BATCHES_H
+#define SLUICE_TESTS_SUPPORT_BATCHES_H
 
 #include "tests/support/rng.h"
 #include "tests/support/session.h"

@@ -2,8 +2,8 @@
 /* Calls of ops that several tests share. test_rows.c compares their results with references,
  * test_claims.c with themselves in teams and in place, and gpu/test_kernels.c GPUs with the CPU.
  * Gradient rules follow from the ops. */
-#ifndef SLUICE_TESTS_CLAIMS_H
-#define SLUICE_TESTS_CLAIMS_H
+#ifndef SLUICE_TESTS_SUPPORT_CLAIMS_H
+#define SLUICE_TESTS_SUPPORT_CLAIMS_H
 
 #include <sluice/functions.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job whose processes meet at an endpoint. */
-#ifndef SLUICE_TESTS_COMM_HOST_H
-#define SLUICE_TESTS_COMM_HOST_H
+#ifndef SLUICE_TESTS_SUPPORT_COMM_HOST_H
+#define SLUICE_TESTS_SUPPORT_COMM_HOST_H
 
 #include <netdb.h>
 #include <unistd.h>

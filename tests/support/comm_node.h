@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process of a job in the control plane tests, which records its callbacks. It sends consecutive
  * numbers, one per message, so that the receiver detects lost or reordered messages. */
-#ifndef SLUICE_TESTS_COMM_NODE_H
-#define SLUICE_TESTS_COMM_NODE_H
+#ifndef SLUICE_TESTS_SUPPORT_COMM_NODE_H
+#define SLUICE_TESTS_SUPPORT_COMM_NODE_H
 
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A dummy tool for tests, which parses command lines like the planning tools and makes the
  * plans. */
-#ifndef SLUICE_TESTS_COMMAND_LINE_H
-#define SLUICE_TESTS_COMMAND_LINE_H
+#ifndef SLUICE_TESTS_SUPPORT_COMMAND_LINE_H
+#define SLUICE_TESTS_SUPPORT_COMMAND_LINE_H
 
 #include <string.h>
 

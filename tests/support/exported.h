@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs exported from PyTorch, compared with PyTorch's results. */
-#ifndef SLUICE_TESTS_EXPORTED_H
-#define SLUICE_TESTS_EXPORTED_H
+#ifndef SLUICE_TESTS_SUPPORT_EXPORTED_H
+#define SLUICE_TESTS_SUPPORT_EXPORTED_H
 
 #include <sluice/pytorch.h>
 #include <sluice/sluice.h>

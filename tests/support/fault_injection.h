@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pipelines with an injected fault, whose cause of delay is known, so the output of
  * actortrace can be checked. */
-#ifndef SLUICE_TESTS_FAULT_INJECTION_H
-#define SLUICE_TESTS_FAULT_INJECTION_H
+#ifndef SLUICE_TESTS_SUPPORT_FAULT_INJECTION_H
+#define SLUICE_TESTS_SUPPORT_FAULT_INJECTION_H
 
 #include <sluice/sluice.h>
 

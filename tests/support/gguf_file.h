@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files written by tests, byte by byte. */
-#ifndef SLUICE_TESTS_GGUF_FILE_H
-#define SLUICE_TESTS_GGUF_FILE_H
+#ifndef SLUICE_TESTS_SUPPORT_GGUF_FILE_H
+#define SLUICE_TESTS_SUPPORT_GGUF_FILE_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters of a GPT, listed by hand as a reference for the grid tests. */
-#ifndef SLUICE_TESTS_GPT_PARAMS_H
-#define SLUICE_TESTS_GPT_PARAMS_H
+#ifndef SLUICE_TESTS_SUPPORT_GPT_PARAMS_H
+#define SLUICE_TESTS_SUPPORT_GPT_PARAMS_H
 
 #include <stdint.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grammars over tokens of one byte, and checks of the texts that they accept. */
-#ifndef SLUICE_TESTS_GRAMMARS_H
-#define SLUICE_TESTS_GRAMMARS_H
+#ifndef SLUICE_TESTS_SUPPORT_GRAMMARS_H
+#define SLUICE_TESTS_SUPPORT_GRAMMARS_H
 
 #include <string.h>
 
-#include "io/grammar/grammar.h"
+#include "text/grammar/grammar.h"
 #include "tests/support/test.h"
 
 enum { GRAMMAR_END = 256, GRAMMAR_WORDS = 9 };

@@ -4,8 +4,8 @@
  * compute the same bits. Training graphs come from sli_pass_gradients (after sli_pass_cut and
  * before sli_pass_pieces if sequences are split into pieces), inference graphs from
  * sli_pass_outputs. */
-#ifndef SLUICE_TESTS_GRAPH_INTERP_H
-#define SLUICE_TESTS_GRAPH_INTERP_H
+#ifndef SLUICE_TESTS_SUPPORT_GRAPH_INTERP_H
+#define SLUICE_TESTS_SUPPORT_GRAPH_INTERP_H
 
 #include <math.h>
 #include <stdlib.h>

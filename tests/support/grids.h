@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Common parts of the grid tests. A shipped model is trained for some steps with parallelism
  * within stages, in one process or in several. */
-#ifndef SLUICE_TESTS_GRIDS_H
-#define SLUICE_TESTS_GRIDS_H
+#ifndef SLUICE_TESTS_SUPPORT_GRIDS_H
+#define SLUICE_TESTS_SUPPORT_GRIDS_H
 
 #include "tests/support/gpt_params.h"
 #include "tests/support/schedules.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A JSON schema validator for tests. It checks values, not text, and is independent of grammars. It
  * ignores formats. */
-#ifndef SLUICE_TESTS_JSON_SCHEMA_H
-#define SLUICE_TESTS_JSON_SCHEMA_H
+#ifndef SLUICE_TESTS_SUPPORT_JSON_SCHEMA_H
+#define SLUICE_TESTS_SUPPORT_JSON_SCHEMA_H
 
 #include <cjson/cJSON.h>
 #include <math.h>

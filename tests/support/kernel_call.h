@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one op directly: infers, allocates, prepares, calls. For tests and benches. */
-#ifndef SLUICE_TESTS_KERNEL_CALL_H
-#define SLUICE_TESTS_KERNEL_CALL_H
+#ifndef SLUICE_TESTS_SUPPORT_KERNEL_CALL_H
+#define SLUICE_TESTS_SUPPORT_KERNEL_CALL_H
 
 #include <math.h>
 #include <stdlib.h>

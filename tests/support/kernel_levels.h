@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of all vector levels. A process chooses its instruction set once, so each level needs a
  * separate process. */
-#ifndef SLUICE_TESTS_KERNEL_LEVELS_H
-#define SLUICE_TESTS_KERNEL_LEVELS_H
+#ifndef SLUICE_TESTS_SUPPORT_KERNEL_LEVELS_H
+#define SLUICE_TESTS_SUPPORT_KERNEL_LEVELS_H
 
 #include <stdint.h>
 #include <stdlib.h>

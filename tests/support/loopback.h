@@ -2,8 +2,8 @@
 /* Loopback network for several processes in one program: runtimes that reach each other by
  * function calls. It behaves like a real network. Messages wait until the receiver's carrier
  * looks, data is copied then, and the sender learns of it later. */
-#ifndef SLUICE_TESTS_LOOPBACK_H
-#define SLUICE_TESTS_LOOPBACK_H
+#ifndef SLUICE_TESTS_SUPPORT_LOOPBACK_H
+#define SLUICE_TESTS_SUPPORT_LOOPBACK_H
 
 #include <sluice/sluice.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Access to the unnamed file that this process has on disk, if there is exactly one. */
-#ifndef SLUICE_TESTS_NAMELESS_H
-#define SLUICE_TESTS_NAMELESS_H
+#ifndef SLUICE_TESTS_SUPPORT_NAMELESS_H
+#define SLUICE_TESTS_SUPPORT_NAMELESS_H
 
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several processes that run the same function, and a parent that passes data between them. It
  * replaces a launcher and a control plane in tests. */
-#ifndef SLUICE_TESTS_PROCESSES_H
-#define SLUICE_TESTS_PROCESSES_H
+#ifndef SLUICE_TESTS_SUPPORT_PROCESSES_H
+#define SLUICE_TESTS_SUPPORT_PROCESSES_H
 
 #include <stdbool.h>
 #include <stddef.h>

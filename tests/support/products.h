@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operands of a matrix product, for tests of the product kernels. */
-#ifndef SLUICE_TESTS_PRODUCTS_H
-#define SLUICE_TESTS_PRODUCTS_H
+#ifndef SLUICE_TESTS_SUPPORT_PRODUCTS_H
+#define SLUICE_TESTS_SUPPORT_PRODUCTS_H
 
 #include <stdint.h>
 #include <stdlib.h>

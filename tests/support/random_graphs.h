@@ -2,8 +2,8 @@
 /* Random graphs over all ops that a model can use. Each op has a case, which makes a new tensor
  * [rows, positions, C] from existing ones. If an op of ops.def that declares sharding or pieces
  * (sl_op_cut.pieces, signatures) has no case, every test that draws such graphs fails. */
-#ifndef SLUICE_TESTS_RANDOM_GRAPHS_H
-#define SLUICE_TESTS_RANDOM_GRAPHS_H
+#ifndef SLUICE_TESTS_SUPPORT_RANDOM_GRAPHS_H
+#define SLUICE_TESTS_SUPPORT_RANDOM_GRAPHS_H
 
 #include <stdio.h>
 #include <sluice/frames.h>

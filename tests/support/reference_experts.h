@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of the mixture-of-experts ops, in double precision. */
-#ifndef SLUICE_TESTS_REFERENCE_EXPERTS_H
-#define SLUICE_TESTS_REFERENCE_EXPERTS_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_EXPERTS_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_EXPERTS_H
 
 #include "tests/support/reference_math.h"
 

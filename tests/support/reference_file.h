@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of reference values written by a script in tests/reference. */
-#ifndef SLUICE_TESTS_REFERENCE_FILE_H
-#define SLUICE_TESTS_REFERENCE_FILE_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_FILE_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_FILE_H
 
 #include <stdio.h>
 #include <stdlib.h>

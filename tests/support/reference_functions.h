@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of the functions by number that claims.h calls, and of functions of integers. */
-#ifndef SLUICE_TESTS_REFERENCE_FUNCTIONS_H
-#define SLUICE_TESTS_REFERENCE_FUNCTIONS_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_FUNCTIONS_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_FUNCTIONS_H
 
 #include "ops/functions.h"
 #include "tests/support/reference_math.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of the image ops, in double precision. */
-#ifndef SLUICE_TESTS_REFERENCE_IMAGES_H
-#define SLUICE_TESTS_REFERENCE_IMAGES_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_IMAGES_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_IMAGES_H
 
 #include "ops/layout.h"
 #include "tests/support/reference_kernels.h"

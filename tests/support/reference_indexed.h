@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of ops that index, repeat and count, and of constants, group norm and bags, in
  * double precision. */
-#ifndef SLUICE_TESTS_REFERENCE_INDEXED_H
-#define SLUICE_TESTS_REFERENCE_INDEXED_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_INDEXED_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_INDEXED_H
 
 #include "tests/support/reference_math.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of the ops, in double precision: no tiles, no vectors, no running sums. A reference
  * gets its inputs as doubles (ids too) and writes all outputs. */
-#ifndef SLUICE_TESTS_REFERENCE_KERNELS_H
-#define SLUICE_TESTS_REFERENCE_KERNELS_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_KERNELS_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_KERNELS_H
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of losses with weighted rows, in double precision, like those of reference_math.h. */
-#ifndef SLUICE_TESTS_REFERENCE_LOSSES_H
-#define SLUICE_TESTS_REFERENCE_LOSSES_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_LOSSES_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_LOSSES_H
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* References of the arithmetic ops, in double precision. */
-#ifndef SLUICE_TESTS_REFERENCE_MATH_H
-#define SLUICE_TESTS_REFERENCE_MATH_H
+#ifndef SLUICE_TESTS_SUPPORT_REFERENCE_MATH_H
+#define SLUICE_TESTS_SUPPORT_REFERENCE_MATH_H
 
 #include "tests/support/reference_kernels.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random numbers of a test, all derived from its seed. */
-#ifndef SLUICE_TESTS_RNG_H
-#define SLUICE_TESTS_RNG_H
+#ifndef SLUICE_TESTS_SUPPORT_RNG_H
+#define SLUICE_TESTS_SUPPORT_RNG_H
 
 #include "base/philox.h"
 

@@ -2,8 +2,8 @@
 /* Common parts of the schedule tests. Models are lowered for the virtual clock, and a step's
  * timetable is measured. A second, independent timetable replays published orders of passes one
  * after another. */
-#ifndef SLUICE_TESTS_SCHEDULES_H
-#define SLUICE_TESTS_SCHEDULES_H
+#ifndef SLUICE_TESTS_SUPPORT_SCHEDULES_H
+#define SLUICE_TESTS_SUPPORT_SCHEDULES_H
 
 #include <sluice/sluice.h>
 

@@ -7,8 +7,8 @@
  * Seeds are the same in every run, unless the environment has SLUICE_SEED=N, which is added to
  * each. SLUICE_SEEDS=N runs N times as many cases. tools/test --long sets the first to a random
  * number and the second to 10. */
-#ifndef SLUICE_TESTS_SEEDS_H
-#define SLUICE_TESTS_SEEDS_H
+#ifndef SLUICE_TESTS_SUPPORT_SEEDS_H
+#define SLUICE_TESTS_SUPPORT_SEEDS_H
 
 #include <stdint.h>
 

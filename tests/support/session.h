@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A serving session of a small shipped model, and its answers. */
-#ifndef SLUICE_TESTS_SESSION_H
-#define SLUICE_TESTS_SESSION_H
+#ifndef SLUICE_TESTS_SUPPORT_SESSION_H
+#define SLUICE_TESTS_SUPPORT_SESSION_H
 
 #include <poll.h>
 #include <string.h>

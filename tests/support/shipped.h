@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graph of a shipped model, as the sharding passes receive it. */
-#ifndef SLUICE_TESTS_SHIPPED_H
-#define SLUICE_TESTS_SHIPPED_H
+#ifndef SLUICE_TESTS_SUPPORT_SHIPPED_H
+#define SLUICE_TESTS_SUPPORT_SHIPPED_H
 
 #include <string.h>
 

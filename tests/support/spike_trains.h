@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spike trains that encode integers exactly (SpikingBrain, arXiv 2509.05276). A train has one spike
  * of -1, 0 or 1 per step and number. A spike counts as the weight of its step. */
-#ifndef SLUICE_TESTS_SPIKE_TRAINS_H
-#define SLUICE_TESTS_SPIKE_TRAINS_H
+#ifndef SLUICE_TESTS_SUPPORT_SPIKE_TRAINS_H
+#define SLUICE_TESTS_SUPPORT_SPIKE_TRAINS_H
 
 #include <stdbool.h>
 #include <stdint.h>

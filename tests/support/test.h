@@ -5,8 +5,8 @@
  *   test_FOLDER_NAME --list               prints the names of the cases, and runs none
  *   test_FOLDER_NAME --only CASE [...]    runs that case alone
  */
-#ifndef SLUICE_TESTS_TEST_H
-#define SLUICE_TESTS_TEST_H
+#ifndef SLUICE_TESTS_SUPPORT_TEST_H
+#define SLUICE_TESTS_SUPPORT_TEST_H
 
 #include <stdbool.h>
 #include <stdio.h>

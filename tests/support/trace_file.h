@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces modified by tests. */
-#ifndef SLUICE_TESTS_TRACE_FILE_H
-#define SLUICE_TESTS_TRACE_FILE_H
+#ifndef SLUICE_TESTS_SUPPORT_TRACE_FILE_H
+#define SLUICE_TESTS_SUPPORT_TRACE_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-LAYERS = ("actors", "base", "comm", "graph", "io", "kernels", "models", "ops", "placement", "pytorch", "rollouts", "serve", "tools")
+LAYERS = ("actors", "base", "comm", "graph", "io", "kernels", "models", "ops", "placement", "pytorch", "rollouts", "serve", "text", "tools")
 LITERAL = r'"(?:[^"\\\n]|\\.)*"'
 BETWEEN = r"\s*(?:PRI\w+\s*)?"  # between literals that the compiler joins
 JOINED = re.compile(LITERAL + "(?:" + BETWEEN + LITERAL + ")*" + r"(?:\s*PRI\w+)?")

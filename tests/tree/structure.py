@@ -37,7 +37,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = "base io ops kernels placement actors comm graph pytorch serve rollouts models tools".split()
+FOLDERS = "base io text ops kernels placement actors comm graph pytorch serve rollouts models tools".split()
 SOURCES = (".c", ".cpp", ".h", ".cu", ".cuh", ".def")
 ROOT = ("CMakeLists.txt CMakePresets.json LICENSE README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "
         "CODE_OF_CONDUCT.md pyproject.toml .gitignore .editorconfig .clang-format").split()

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$SLUICE_SOURCE"
 
-layers=(base io ops kernels placement actors comm graph serve rollouts)
+layers=(base io text ops kernels placement actors comm graph serve rollouts)
 wrong=0
 
 # each folder with the folders from which it may include

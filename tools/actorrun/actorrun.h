@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actorrun: progress, report, generation. */
-#ifndef SLUICE_TOOLS_ACTORRUN_H
-#define SLUICE_TOOLS_ACTORRUN_H
+#ifndef SLUICE_TOOLS_ACTORRUN_ACTORRUN_H
+#define SLUICE_TOOLS_ACTORRUN_ACTORRUN_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 
 #include "graph/build/build.h"
 #include "graph/compile/compile.h"
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/objective.h"
 #include "tools/actorrun/samples.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 
 /* Returns whether the data may be chats. */
 static bool has_chats(const settings *s) {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "kernels/current_call.h"
 #include "tools/actorrun/actorrun.h"
 

@@ -8,7 +8,7 @@
 
 #include <sluice/session.h>
 
-#include "io/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/actorrun/chat.h"
 
 typedef struct writer {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "graph/build/build.h"
-#include "io/chats/chats.h"
+#include "text/chats/chats.h"
 
 enum { SAMPLES = 3, MOST_TOKENS = 400, WIDTH = 72 };
 

@@ -3,7 +3,7 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_SAMPLES_H
 #define SLUICE_TOOLS_ACTORRUN_SAMPLES_H
 
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "tools/common/common.h"
 
 /* Prints "; 200 chats, 51,234 tokens, 23,111 of them learned, ". */

@@ -11,7 +11,7 @@
 #include "io/gguf/gguf.h"
 #include "io/shards/shards.h"
 #include "graph/build/build.h"
-#include "io/tokens/tokens.h"
+#include "text/tokens/tokens.h"
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
 #include "tools/actorrun/objective.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actorserve: its command line, and the model that it serves. */
-#ifndef SLUICE_TOOLS_ACTORSERVE_H
-#define SLUICE_TOOLS_ACTORSERVE_H
+#ifndef SLUICE_TOOLS_ACTORSERVE_ACTORSERVE_H
+#define SLUICE_TOOLS_ACTORSERVE_ACTORSERVE_H
 
 #include "tools/actorserve/engine.h"
 #include "tools/actorserve/serve.h"

@@ -4,8 +4,8 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_CODEC_H
 #define SLUICE_TOOLS_ACTORSERVE_CODEC_H
 
-#include "io/grammar/grammar.h"
-#include "io/tokenizer/tokenizer.h"
+#include "text/grammar/grammar.h"
+#include "text/tokenizer/tokenizer.h"
 
 typedef struct codec {
   sli_tokenizer *tokenizer; /* NULL if there is none */

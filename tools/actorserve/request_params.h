@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/allowance.h"
-#include "io/chat.h"
+#include "text/chat.h"
 
 enum {
   PARAMS_MOST_STOPS = 16,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "io/chat.h"
+#include "text/chat.h"
 #include "tools/actorserve/adapters.h"
 #include "tools/actorserve/answer/answer.h"
 #include "tools/actorserve/budget.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actortrace: the analysis of a trace, replays of its plan, and the
  * commands. */
-#ifndef SLUICE_TOOLS_ACTORTRACE_H
-#define SLUICE_TOOLS_ACTORTRACE_H
+#ifndef SLUICE_TOOLS_ACTORTRACE_ACTORTRACE_H
+#define SLUICE_TOOLS_ACTORTRACE_ACTORTRACE_H
 
 #include <stdio.h>
 

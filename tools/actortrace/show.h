@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actortrace show. */
-#ifndef SLUICE_TOOLS_SHOW_H
-#define SLUICE_TOOLS_SHOW_H
+#ifndef SLUICE_TOOLS_ACTORTRACE_SHOW_H
+#define SLUICE_TOOLS_ACTORTRACE_SHOW_H
 
 #include "tools/actortrace/actortrace.h"
 

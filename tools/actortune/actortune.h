@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface of actortune: settings, measuring, search, and output. */
-#ifndef SLUICE_TOOLS_ACTORTUNE_H
-#define SLUICE_TOOLS_ACTORTUNE_H
+#ifndef SLUICE_TOOLS_ACTORTUNE_ACTORTUNE_H
+#define SLUICE_TOOLS_ACTORTUNE_ACTORTUNE_H
 
 #include <stdio.h>
 

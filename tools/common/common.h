@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Umbrella header of what planning tools share: command lines, models, machines, durations and
  * plans. */
-#ifndef SLUICE_TOOLS_COMMON_H
-#define SLUICE_TOOLS_COMMON_H
+#ifndef SLUICE_TOOLS_COMMON_COMMON_H
+#define SLUICE_TOOLS_COMMON_COMMON_H
 
 #include "tools/common/arrivals.h"
-#include "io/chats/chats.h"
+#include "text/chats/chats.h"
 #include "tools/common/gguf.h"
 #include "tools/common/cost.h"
 #include "tools/common/ctl/ctl.h"

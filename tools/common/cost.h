@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The --cost option: durations of passes on modelled devices. */
-#ifndef SLUICE_TOOLS_COST_H
-#define SLUICE_TOOLS_COST_H
+#ifndef SLUICE_TOOLS_COMMON_COST_H
+#define SLUICE_TOOLS_COMMON_COST_H
 
 #include "tools/common/settings.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "io/gguf/gguf.h"
-#include "io/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "ops/layout.h"
 #include "tools/common/config.h"
 #include "tools/common/config_keys.h"

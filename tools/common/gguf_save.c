@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "graph/state/state.h"
-#include "io/chats/chats.h"
+#include "text/chats/chats.h"
 #include "io/gguf/gguf.h"
 #include "io/json.h"
-#include "io/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "ops/layout.h"
 #include "tools/common/config.h"
 #include "tools/common/gguf.h"

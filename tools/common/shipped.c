@@ -8,7 +8,7 @@
 #include "io/atomic.h"
 #include "graph/state/state.h"
 #include "models/models.h"
-#include "io/chats/chats.h"
+#include "text/chats/chats.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/pretrained.h"
 

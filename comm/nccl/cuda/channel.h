@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One end of a channel on its device: the communicator, its stream, and at most one operation in
  * flight. Errors say what failed; the caller adds the name of the channel. */
-#ifndef SLUICE_COMM_CUDA_CHANNEL_H
-#define SLUICE_COMM_CUDA_CHANNEL_H
+#ifndef SLUICE_COMM_NCCL_CUDA_CHANNEL_H
+#define SLUICE_COMM_NCCL_CUDA_CHANNEL_H
 
 #include "base/base.h"
 #include "comm/nccl/cuda/library.h"

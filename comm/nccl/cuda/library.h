@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL, loaded on first use: it is large, and only jobs with GPUs in several processes use it. */
-#ifndef SLUICE_COMM_CUDA_LIBRARY_H
-#define SLUICE_COMM_CUDA_LIBRARY_H
+#ifndef SLUICE_COMM_NCCL_CUDA_LIBRARY_H
+#define SLUICE_COMM_NCCL_CUDA_LIBRARY_H
 
 #include <nccl.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to a run of this user on this machine. */
-#ifndef SLUICE_TOOLS_ACTORRUN_CLIENT_H
-#define SLUICE_TOOLS_ACTORRUN_CLIENT_H
+#ifndef SLUICE_TOOLS_ACTORRUN_CTL_CLIENT_H
+#define SLUICE_TOOLS_ACTORRUN_CTL_CLIENT_H
 
 #include <sys/types.h>
 

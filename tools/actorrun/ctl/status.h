@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `actorrun status [--json] [PID]`: status of running jobs. */
-#ifndef SLUICE_TOOLS_ACTORRUN_STATUS_H
-#define SLUICE_TOOLS_ACTORRUN_STATUS_H
+#ifndef SLUICE_TOOLS_ACTORRUN_CTL_STATUS_H
+#define SLUICE_TOOLS_ACTORRUN_CTL_STATUS_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --answers: writes answers and their rewards to a file, as JSON lines or as a page. */
-#ifndef SLUICE_TOOLS_ACTORRUN_ANSWERS_H
-#define SLUICE_TOOLS_ACTORRUN_ANSWERS_H
+#ifndef SLUICE_TOOLS_ACTORRUN_RL_ANSWERS_H
+#define SLUICE_TOOLS_ACTORRUN_RL_ANSWERS_H
 
 #include "tools/actorrun/rl/rl.h"
 

@@ -23,7 +23,7 @@
 #include "base/json_text.h"
 #include "base/number.h"
 #include "base/utf8.h"
-#include "io/regex.h"
+#include "text/regex.h"
 #include "tools/actorrun/rl/rl.h"
 
 extern char **environ;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --rl: the model learns from answers that it generates. */
-#ifndef SLUICE_TOOLS_ACTORRUN_RL_H
-#define SLUICE_TOOLS_ACTORRUN_RL_H
+#ifndef SLUICE_TOOLS_ACTORRUN_RL_RL_H
+#define SLUICE_TOOLS_ACTORRUN_RL_RL_H
 
 #include <sluice/frames.h>
 #include <sluice/rollouts.h>
 
-#include "io/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/common/common.h"
 
 /* ---- prompts ------------------------------------------------------------------------------- */

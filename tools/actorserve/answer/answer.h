@@ -4,8 +4,8 @@
  * The pieces do not depend on how the text is split. Text that may become a call is held back until
  * that is certain, and is content if it is no call. White space around calls and around reasoning
  * is dropped. */
-#ifndef SLUICE_TOOLS_ACTORSERVE_ANSWER_H
-#define SLUICE_TOOLS_ACTORSERVE_ANSWER_H
+#ifndef SLUICE_TOOLS_ACTORSERVE_ANSWER_ANSWER_H
+#define SLUICE_TOOLS_ACTORSERVE_ANSWER_ANSWER_H
 
 #include "tools/actorserve/answer/calls_grammar.h"
 #include "tools/actorserve/answer/formats.h"

@@ -4,7 +4,7 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_ANSWER_CALLS_GRAMMAR_H
 #define SLUICE_TOOLS_ACTORSERVE_ANSWER_CALLS_GRAMMAR_H
 
-#include "io/grammar/grammar.h"
+#include "text/grammar/grammar.h"
 #include "tools/actorserve/answer/formats.h"
 
 typedef struct answer_calls {

@@ -5,7 +5,7 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
-#include "tools/actorserve/answer/inner.h"
+#include "tools/actorserve/answer/answer_inner.h"
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
  *   <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}
  *   <|start|>assistant to=functions.NAME<|channel|>commentary <|constrain|>json<|message|>{...}
  * The channel analysis is reasoning, a message to a function is a call, and others are content. */
-#include "tools/actorserve/answer/inner.h"
+#include "tools/actorserve/answer/answer_inner.h"
 
 static const char message[] = "<|message|>", channel[] = "<|channel|>",
                   functions[] = "to=functions.";

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "tools/actorserve/answer/inner.h"
+#include "tools/actorserve/answer/answer_inner.h"
 
 static const answer_mark thinking[] = {{ANSWER_THINK, ANSWER_AT_START, ANSWER_THINKS, false},
                                        {"</think>", ANSWER_IN_THOUGHT, ANSWER_HAS_THOUGHT, false}};

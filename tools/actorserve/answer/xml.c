@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
-#include "tools/actorserve/answer/inner.h"
+#include "tools/actorserve/answer/answer_inner.h"
 
 static const char function_begin[] = "<function=", function_end[] = "</function>",
                   parameter_begin[] = "<parameter=", parameter_end[] = "</parameter>";

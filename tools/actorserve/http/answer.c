@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tools/actorserve/http/inner.h"
+#include "tools/actorserve/http/http_inner.h"
 
 static const char *phrase(int status) {
   static const struct {

@@ -11,7 +11,7 @@
 #include <event2/buffer.h>
 
 #include "base/base.h"
-#include "tools/actorserve/http/inner.h"
+#include "tools/actorserve/http/http_inner.h"
 
 enum {
   MOST_READ = 65536,    /* bytes of a request that are parsed together */

@@ -2,8 +2,8 @@
 /* HTTP/1.1 server for single-threaded programs. It accepts connections, delivers complete
  * requests, and sends answers, whole or piece by piece. It answers invalid requests itself.
  * libevent handles the sockets; its evhttp is not used (docs/dependencies.md says why). */
-#ifndef SLUICE_TOOLS_ACTORSERVE_HTTP_H
-#define SLUICE_TOOLS_ACTORSERVE_HTTP_H
+#ifndef SLUICE_TOOLS_ACTORSERVE_HTTP_HTTP_H
+#define SLUICE_TOOLS_ACTORSERVE_HTTP_HTTP_H
 
 #include <event2/buffer.h>
 #include <event2/event.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waiting times of connections, and the memory that each one holds. */
 #include "base/base.h"
-#include "tools/actorserve/http/inner.h"
+#include "tools/actorserve/http/http_inner.h"
 
 /* ---- the waiting list ------------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tools/actorserve/http/inner.h"
+#include "tools/actorserve/http/http_inner.h"
 
 enum { BACKLOG = 1024 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Curves of a machine file, made from samples. */
-#ifndef SLUICE_TOOLS_ACTORTUNE_GRID_H
-#define SLUICE_TOOLS_ACTORTUNE_GRID_H
+#ifndef SLUICE_TOOLS_ACTORTUNE_MACHINE_GRID_H
+#define SLUICE_TOOLS_ACTORTUNE_MACHINE_GRID_H
 
 #include <cjson/cJSON.h>
 

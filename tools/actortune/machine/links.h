@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Durations of messages between processes of this host. */
-#ifndef SLUICE_TOOLS_ACTORTUNE_LINKS_H
-#define SLUICE_TOOLS_ACTORTUNE_LINKS_H
+#ifndef SLUICE_TOOLS_ACTORTUNE_MACHINE_LINKS_H
+#define SLUICE_TOOLS_ACTORTUNE_MACHINE_LINKS_H
 
 #include <sluice/sluice.h>
 

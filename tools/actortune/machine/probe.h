@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small models whose calls the runtime times, on devices of this machine. */
-#ifndef SLUICE_TOOLS_ACTORTUNE_PROBE_H
-#define SLUICE_TOOLS_ACTORTUNE_PROBE_H
+#ifndef SLUICE_TOOLS_ACTORTUNE_MACHINE_PROBE_H
+#define SLUICE_TOOLS_ACTORTUNE_MACHINE_PROBE_H
 
 #include <sluice/hardware.h>
 

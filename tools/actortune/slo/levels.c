@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/actortune/slo/inner.h"
+#include "tools/actortune/slo/slo_inner.h"
 
 static sl_status bad(const char *text, const char *word, const char *what) {
   return sl_fail(SL_E_USAGE, "--slo %s: %s: %s", text, word, what);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "graph/devices/devices.h"
-#include "tools/actortune/slo/inner.h"
+#include "tools/actortune/slo/slo_inner.h"
 
 /* clang-format off */
 static const tool_option options[] = {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/actortune/slo/inner.h"
+#include "tools/actortune/slo/slo_inner.h"
 
 sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *cost) {
   sl_session_options o = serving_options(h->settings);

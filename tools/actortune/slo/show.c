@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/actortune/slo/inner.h"
+#include "tools/actortune/slo/slo_inner.h"
 
 static void show_value(FILE *out, slo_dim dim, const server *c, int width) {
   if (dim == SLO_ADMIT) fprintf(out, "  %-*s", width, slo_admits[c->at[dim]]);

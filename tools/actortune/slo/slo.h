@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* actortune --slo, for main.c. */
-#ifndef SLUICE_TOOLS_ACTORTUNE_SLO_H
-#define SLUICE_TOOLS_ACTORTUNE_SLO_H
+#ifndef SLUICE_TOOLS_ACTORTUNE_SLO_SLO_H
+#define SLUICE_TOOLS_ACTORTUNE_SLO_SLO_H
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/actortune/slo/inner.h"
+#include "tools/actortune/slo/slo_inner.h"
 
 const char *const slo_dims[SLO_DIMS] = {"stages", "groups", "rows", "sequences", "pages", "admit"};
 const char *const slo_admits[] = {

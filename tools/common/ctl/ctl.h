@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control of a running job: queries and changes by its user, over a Unix socket of this machine,
  * and by the other processes of the job. */
-#ifndef SLUICE_TOOLS_COMMON_CTL_H
-#define SLUICE_TOOLS_COMMON_CTL_H
+#ifndef SLUICE_TOOLS_COMMON_CTL_CTL_H
+#define SLUICE_TOOLS_COMMON_CTL_CTL_H
 
 #include <stdio.h>
 #include <sys/types.h>

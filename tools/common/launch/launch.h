@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting and restarting the processes of a job. */
-#ifndef SLUICE_TOOLS_COMMON_LAUNCH_H
-#define SLUICE_TOOLS_COMMON_LAUNCH_H
+#ifndef SLUICE_TOOLS_COMMON_LAUNCH_LAUNCH_H
+#define SLUICE_TOOLS_COMMON_LAUNCH_LAUNCH_H
 
 #include "comm/start/start.h"
 #include "tools/common/settings.h"

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 /* Costs of a stage: seconds of a microbatch, the exchange part of them, and seconds of an update;
  * and bytes. */

@@ -5,7 +5,7 @@
 
 #include "base/number.h"
 #include "graph/devices/devices.h"
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 const plan_dim_info plan_dims[PLAN_DIMS] = {
     [PLAN_STAGES] = {"stages", "stages", 0, 0, 0, {0}},

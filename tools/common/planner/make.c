@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tools/common/each.h"
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 enum { FEW_DEVICES = 2 };
 

@@ -12,7 +12,7 @@
 #include "graph/lower/lower.h"
 #include "graph/compile/compile.h"
 #include "graph/state/state.h"
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 bool planner_assigns(const planner *p) {
   const sl_hardware *h = &p->settings->modelled.hardware;

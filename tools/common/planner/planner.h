@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Planner: searches all choices of a plan within the devices' memory, for actortune plan and
  * actorrun --auto. */
-#ifndef SLUICE_TOOLS_COMMON_PLANNER_H
-#define SLUICE_TOOLS_COMMON_PLANNER_H
+#ifndef SLUICE_TOOLS_COMMON_PLANNER_PLANNER_H
+#define SLUICE_TOOLS_COMMON_PLANNER_PLANNER_H
 
 #include "tools/common/settings.h"
 #include "tools/common/words.h"

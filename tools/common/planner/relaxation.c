@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 static const char *const knobs[] = {"act.b", "act.w"};
 enum { KNOBS = SLI_COUNT(knobs) };

@@ -16,7 +16,7 @@
 
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 enum { ROUND = 8 };
 

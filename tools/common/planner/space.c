@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 enum { MOST_CHUNKS = 3, MOST_SEQUENCE = 8, MOST_PIECES = 4 };
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tools/common/planner/inner.h"
+#include "tools/common/planner/planner_inner.h"
 
 /* One way to relax a plan: what it may give up, and the word for that in the choice. */
 typedef struct way {

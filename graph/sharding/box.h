@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step of boxing, along one axis or several axes treated as one, and its nodes; used by
+ * boxing.c and dispatch.c. */
+#ifndef SLUICE_GRAPH_SHARDING_BOX_H
+#define SLUICE_GRAPH_SHARDING_BOX_H
+
+#include "graph/sharding/expand.h"
+
+typedef struct sli_boxing {
+  sli_expansion *x;
+  const sli_array *from;
+  sli_array *to;
+  sli_along along;
+  int members, ranks; /* devices in a row; ranks that box */
+} sli_boxing;
+
+/* Returns the outermost of several axes. */
+int sli_box_axis(sli_along along);
+/* True if boxing goes along the axis of stages; its inputs then arrive by transfers (hops), like
+ * all data between stages. */
+static inline bool sli_box_between_stages(const sli_boxing *b) {
+  return b->along == 1u << SLI_AXIS_STAGES;
+}
+/* Returns the class of boxing nodes that exchange nothing: the reader's class in every-tick work,
+ * else C. */
+sl_class sli_box_class(const sli_boxing *b);
+
+/* One device's call in a boxing step, placed with its input (`near`) or with its reader. */
+typedef struct sli_box_making {
+  const sl_op *op;
+  const char *what; /* short word for the node's name */
+  sl_class cls;
+  bool near;
+  int rank, nin;
+  sl_tensor *const *in;
+  const sl_attrs *attrs; /* [nvariants] */
+  const sl_type *type;   /* [nvariants] output type; NULL: inferred by the op */
+} sli_box_making;
+sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node,
+                       sl_tensor **out);
+
+/* ---- dispatch of rows to experts, and back: dispatch.c -------------------------------- */
+
+/* Move rows to the experts and back. `ids` are the ids in the layout that the rows come from; `all`
+ * are all ids routed to these devices' experts. */
+sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all);
+sl_status sli_box_from_experts(sli_boxing *b, const sli_array *ids, const sli_array *all);
+/* Creates the leaf numbers of the rows that are at the experts. */
+sl_status sli_box_own_leaves(sli_boxing *b, const sli_array *ids, const sli_array *all);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Expected number of rows per expert, on devices that hold no values (--routing): equal, by Zipf's
+ * law, or from a file. The file has one number per expert; the numbers of a line add up to the rows
+ * of a microbatch. It has one line per layer, or one line for all layers. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "graph/sharding/sharding.h"
+#include "io/file.h"
+
+static void note_line(sli_loads *l, int numbers) {
+  if (!numbers) return;
+  l->width = l->lines && l->width != numbers ? 0 : numbers;
+  l->lines++;
+}
+
+/* Reads a line of numbers separated by blanks; text after a # is ignored. */
+static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capacity) {
+  text[strcspn(text, "#")] = 0;
+  char *end;
+  int before = l->count;
+  for (char *at = text + strspn(text, " \t\r\n"); *at; at = end + strspn(end, " \t\r\n")) {
+    errno = 0;
+    long long rows = strtoll(at, &end, 10);
+    bool fine =
+        end != at && (!*end || strchr(" \t\r\n", *end)) && !errno && rows >= 0 && rows <= 1LL << 40;
+    if (!fine)
+      return sl_fail(SL_E_INPUT, "routing %s:%d: must be the numbers of rows for expert 0, 1, ...",
+                     l->text, line);
+    SLI_GROW(l->rows, (size_t)l->count, *capacity);
+    l->rows[l->count++] = (int64_t)rows;
+  }
+  note_line(l, l->count - before);
+  return SL_OK;
+}
+
+typedef struct reading {
+  sli_loads *loads;
+  size_t capacity;
+} reading;
+
+static sl_status read_line(void *ctx, int line, char *text, size_t length) {
+  reading *r = ctx;
+  if (strlen(text) != length)
+    return sl_fail(SL_E_INPUT, "routing %s:%d: must be the numbers of rows for expert 0, 1, ...",
+                   r->loads->text, line);
+  return read_numbers(r->loads, text, line, &r->capacity);
+}
+
+static sl_status read_file(sli_loads *l, sli_arena *arena) {
+  if (access(l->text, F_OK))
+    return sl_fail(SL_E_USAGE, "routing %s: must be learned, balanced, zipf:S or a file: %m",
+                   l->text);
+  reading r = {.loads = l};
+  sl_status status = sli_file_lines(l->text, read_line, &r);
+  if (status)
+    status =
+        sl_fail(status, "%s%s", strncmp(sl_detail(), "routing", 7) ? "routing: " : "", sl_detail());
+  int64_t *rows = sli_arena_alloc(arena, (size_t)(l->count + 1) * sizeof *rows);
+  if (l->count) memcpy(rows, l->rows, (size_t)l->count * sizeof *rows);
+  free(l->rows);
+  l->rows = rows;
+  return status;
+}
+
+sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out) {
+  *out = NULL;
+  if (!text || !strcmp(text, "learned") || !strcmp(text, "balanced")) return SL_OK;
+  sli_loads *l = sli_arena_alloc(arena, sizeof *l);
+  *l = (sli_loads){.text = text};
+  *out = l;
+  if (strncmp(text, "zipf:", 5)) return read_file(l, arena);
+  char *end;
+  l->zipf = strtod(text + 5, &end);
+  if (end != text + 5 && !*end && l->zipf >= 0 && l->zipf <= 100) return SL_OK;
+  return sl_fail(SL_E_USAGE, "routing %s: the S of zipf:S must be from 0 to 100", text);
+}
+
+static bool is_for_all(const sli_loads *l, const sli_layer *layer) {
+  return l->count == layer->experts;
+}
+
+static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
+  if (is_for_all(l, layer)) return SL_OK;
+  if (l->lines > 1 && l->width != layer->experts)
+    return sl_fail(
+        SL_E_INPUT,
+        "routing %s: its %d lines must each have %lld numbers, one for each of the model's experts",
+        l->text, l->lines, (long long)layer->experts);
+  if (l->width != layer->experts)
+    return sl_fail(SL_E_INPUT, "routing %s has rows for %d experts, but the model has %lld",
+                   l->text, l->count, (long long)layer->experts);
+  if (l->lines == layer->of) return SL_OK;
+  return sl_fail(
+      SL_E_INPUT,
+      "routing %s has %d lines, but the model has %d layers with experts: must be one line per "
+      "layer, or one for all",
+      l->text, l->lines, layer->of);
+}
+
+/* Returns the rows [experts] of a layer's experts. */
+static const int64_t *loads_rows_of(const sli_loads *l, const sli_layer *layer) {
+  return is_for_all(l, layer) ? l->rows : l->rows + layer->number * layer->experts;
+}
+
+sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t rows) {
+  int64_t sum = 0;
+  if (!l || !l->rows) return SL_OK;
+  sl_status status = check_tables(l, layer);
+  for (int e = 0; e < layer->experts && !status; e++) sum += loads_rows_of(l, layer)[e];
+  if (status || sum == rows) return status;
+  return sl_fail(
+      SL_E_INPUT,
+      "routing %s: %lld rows go to the experts of layer %d, but the tokens of a microbatch have "
+      "%lld expert ids in total",
+      l->text, (long long)sum, layer->number, (long long)rows);
+}
+
+/* Returns the fraction of rows that go to experts before `end`. */
+static double share_before(const sli_loads *l, const sli_layer *layer, int64_t end) {
+  double before = 0, all = 0;
+  for (int64_t e = 0; e < layer->experts; e++) {
+    double of = l->rows ? (double)loads_rows_of(l, layer)[e] : pow((double)(e + 1), -l->zipf);
+    all += of;
+    before += e < end ? of : 0;
+  }
+  return all > 0 ? before / all : 0;
+}
+
+int64_t sli_loads_before(const sli_loads *l, const sli_layer *layer, int64_t rows, int64_t end) {
+  if (!l) return rows * end / layer->experts;
+  return (int64_t)llround((double)rows * share_before(l, layer, end));
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internal interface of the files of planner/. */
+#ifndef SLUICE_TOOLS_COMMON_PLANNER_PLANNER_INNER_H
+#define SLUICE_TOOLS_COMMON_PLANNER_PLANNER_INNER_H
+
+#include "tools/common/plan.h"
+#include "tools/common/planner/planner.h"
+
+/* Number of microbatches beyond which a step's time grows linearly with their number. */
+enum { PLANNER_FEW = 16 };
+
+/* Lists all choices whose sizes divide evenly. */
+sl_status planner_list(planner *p);
+/* Returns whether microbatches skip stages: --paths, --skip. */
+bool planner_leaves_out(const planner *p);
+/* Bounds the listed choices, excludes those known not to fit, and sorts the rest. */
+void planner_bound(planner *p);
+
+/* Runs fn(ctx, i) for i in [from, end) on the planner's threads, until interrupted. */
+void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i),
+                  void *ctx);
+bool planner_stopped(const planner *p);
+
+/* Creates the relaxations of a choice: none at first, sized by a plan made of it. */
+plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *c);
+void planner_relaxation_destroy(plan_relaxation *relaxation);
+/* Shrinks a plan that is too large: takes away as many slots as needed, or makes as many blocks
+ * recompute as needed. Returns false if nothing is left to give up. */
+bool planner_relax(plan_relaxation *relaxation, const planned *made, size_t budget, bool slots);
+/* Lists the relaxations as quotas, at most two for each stage; returns how many. */
+int planner_relaxation_quotas(const plan_relaxation *relaxation, sl_quota *to);
+/* Calls say() with each --recompute value that the relaxations need. */
+void planner_relaxation_recompute(const plan_relaxation *relaxation,
+                                  void (*say)(void *ctx, const char *text), void *ctx);
+void planner_relaxation_words(const plan_relaxation *relaxation, words *to);
+
+/* Makes the plan of choice i, for planner_each(): its time, its bytes, and its relaxations if it
+ * would not fit. Then makes the plan again exactly as actorrun would. */
+void planner_try(void *ctx, size_t i);
+void planner_try_exact(void *ctx, size_t i);
+/* Finds the smallest memory that choice i can take. */
+void planner_try_least(void *ctx, size_t i);
+/* Measures the time and bytes of a choice exactly as given. */
+void planner_weigh(const planner *p, plan_choice *c);
+/* Permutes the devices of an exact choice where links differ. For planner_each(). */
+void planner_try_assigned(void *ctx, size_t i);
+bool planner_assigns(const planner *p); /* true: links differ, and the user gave no assignment */
+
+/* Formats a choice as options; the caller frees it. */
+char *planner_said(const planner *p, const plan_choice *c);
+
+/* Returns the space that offloaded data goes to, or the devices' memory if there is none. */
+sl_space planner_away(const planner *p);
+
+/* How a plan is made. EXACT: as actorrun does. ALIKE: one device represents all devices of its
+ * stage. ROUGH: durations of passes and memory are right, but the time of a step is not. */
+typedef enum plan_care { PLAN_EXACT, PLAN_ALIKE, PLAN_ROUGH } plan_care;
+
+/* A plan made from a choice with a given number of microbatches; each has the choice's rows. */
+typedef struct plan_made {
+  planned planned;
+  sl_args *args; /* arguments of the model */
+} plan_made;
+sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care,
+                       plan_made *out);
+/* Makes the plan of a choice with `layers` layers; 0 means the model's number. */
+sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches,
+                            plan_care care, int layers, plan_made *out);
+/* Returns how choices are examined: exactly if there are few devices. */
+plan_care planner_care(const planner *p);
+void planner_unmake(plan_made *m);
+
+#endif
