@@ -121,7 +121,9 @@ const sl_op sl_op_attention_share = {
     .rematerialized = &sl_op_attention_share_again,
     .infer = share_infer,
     .cost = share_cost,
-    .shard = &(const sl_op_shard){.signatures = signatures},
+    .shard =
+        &(const sl_op_shard){
+            .signatures = signatures, .sequence = SL_SEQUENCE_GATHER, .heads = SL_HEADS_JOINED},
     .grad = {{.op = &sl_op_attention_share_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_IN(1), SL_OUTS(3)},

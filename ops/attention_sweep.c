@@ -174,7 +174,9 @@ const sl_op sl_op_attention_parts = {
     .nout = 2,
     .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},
     .infer = parts_infer,
-    .shard = &(const sl_op_shard){.signatures = parts_signatures},
+    .shard =
+        &(const sl_op_shard){
+            .signatures = parts_signatures, .heads = SL_HEADS_SEPARATE, .joins = true},
     .grad = {{.op = &sl_op_attention_parts_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_DOUT(1)},
@@ -198,7 +200,8 @@ const sl_op sl_op_attention_packed_parts = {
     .nout = 2,
     .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},
     .infer = packed_parts_infer,
-    .shard = &(const sl_op_shard){.signatures = parts_signatures},
+    .shard = &(
+        const sl_op_shard){.signatures = parts_signatures, .heads = SL_HEADS_PACKED, .joins = true},
     .grad = {{.op = &sl_op_attention_packed_parts_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_DOUT(1)},
@@ -226,7 +229,9 @@ const sl_op sl_op_attention_sweep = {
     .narrow = &(const sl_op_narrow){.rounds = true},
     .infer = sweep_infer,
     .cost = sweep_cost,
-    .shard = &(const sl_op_shard){.signatures = sweep_signatures},
+    .shard = &(const sl_op_shard){.signatures = sweep_signatures,
+                                  .sequence = SL_SEQUENCE_GATHER,
+                                  .heads = SL_HEADS_JOINED},
     .grad = {{.op = &sl_op_attention_sweep_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},

@@ -76,7 +76,7 @@ const sl_op sl_op_batch_norm = {
     .max_in = 5,
     .nout = 4,
     .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
-    .traits = SL_OP_CHEAP,
+    .traits = SL_OP_AVERAGES | SL_OP_CHEAP,
     .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
     .shard = &(const sl_op_shard){.signatures = batch_norm_signatures},
     .infer = batch_norm_infer,

@@ -22,6 +22,7 @@ const sl_op sl_op_copy = {
     .name = "copy",
     .min_in = 1,
     .max_in = 1,
+    .traits = SL_OP_COPY,
     .nout = 1,
     .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
     .cut = &sl_cut_elements,

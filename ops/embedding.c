@@ -82,7 +82,7 @@ SLI_COST(position_cost, 0, 1, 1)
 
 const sl_op sl_op_embedding = {
     .name = "embedding",
-    .serve = &(const sl_op_serve){.op = &sl_op_embedding_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_embedding_served, .stored = 2},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -91,7 +91,7 @@ const sl_op sl_op_embedding = {
     .cut = &(const sl_op_cut){.pieces = SL_PIECES_ROWS, .whole = 2},
     .infer = embedding_infer,
     .cost = embedding_cost,
-    .shard = &(const sl_op_shard){.signatures = embedding_signatures},
+    .shard = &(const sl_op_shard){.signatures = embedding_signatures, .weight = SL_WEIGHT_TABLE},
     .grad = {{.op = &sl_op_embedding_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)},

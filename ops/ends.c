@@ -49,6 +49,7 @@ const sl_op sl_op_source = {
     .name = "source",
     .min_in = 0,
     .max_in = 0,
+    .traits = SL_OP_SOURCE,
     .nout = -1,
     .outputs = source_outputs,
     .infer = source_infer,

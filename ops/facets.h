@@ -19,6 +19,19 @@ SLI_OP_FACET(narrow)
 SLI_OP_FACET(serve)
 SLI_OP_FACET(exact)
 #undef SLI_OP_FACET
+/* Return how an op reads its weight, and what its calls exchange along a sequence. */
+static inline sl_weight sli_op_weight(const sl_op *op) { return sli_op_shard(op)->weight; }
+static inline sl_sequence_share sli_op_sequence(const sl_op *op) {
+  return sli_op_shard(op)->sequence;
+}
+/* True for a gradient that reads rows of neighbouring devices. */
+static inline bool sli_op_reads_near(const sl_op *op) {
+  return sli_op_shard(op)->behind || sli_op_shard(op)->before;
+}
+/* True for an op that keeps a record of earlier pieces. */
+static inline bool sli_op_keeps_record(const sl_op *op) {
+  return sli_op_cut(op)->pieces == SL_PIECES_STATE;
+}
 /* Fills out[SL_SIGNATURES] with an op's own signatures for a call, and returns their number. */
 static inline int sli_op_signatures(const sl_op *op, const sl_attrs *attrs, int nin,
                                     const sl_type *in, sl_signature *out) {

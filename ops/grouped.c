@@ -137,7 +137,7 @@ static size_t keeps_products(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_grouped_linear = {
     .name = "grouped_linear",
-    .serve = &(const sl_op_serve){.op = &sl_op_grouped_linear_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_grouped_linear_served, .stored = 4},
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
@@ -148,7 +148,8 @@ const sl_op sl_op_grouped_linear = {
     .check = grouped_linear_check,
     .memory = &(const sl_op_memory){.keeps = keeps_products},
     .rows = &(const sl_op_rows){.looks = 3, .follows = 1, .fixed = true},
-    .shard = &(const sl_op_shard){.signatures = grouped_linear_signatures},
+    .shard =
+        &(const sl_op_shard){.signatures = grouped_linear_signatures, .weight = SL_WEIGHT_EXPERTS},
     .grad = {{.op = &sl_op_grouped_linear_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1), SL_IN(2), SL_IN(0)},

@@ -137,7 +137,7 @@ size_t sli_keeps_product(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_linear = {
     .name = "linear",
-    .serve = &(const sl_op_serve){.op = &sl_op_linear_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_linear_served, .stored = 2},
     .min_in = 2,
     .max_in = 4,
     .nout = 1,
@@ -147,7 +147,7 @@ const sl_op sl_op_linear = {
     .cost = linear_cost,
     .memory = &(const sl_op_memory){.keeps = sli_keeps_product},
     .rows = &(const sl_op_rows){.looks = 1, .follows = 1, .fixed = true},
-    .shard = &(const sl_op_shard){.signatures = linear_signatures},
+    .shard = &(const sl_op_shard){.signatures = linear_signatures, .weight = SL_WEIGHT_PRODUCT},
     .grad = {{.op = &sl_op_linear_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1)},

@@ -359,7 +359,7 @@ const sl_op sl_op_reshape = {
     .shard = &(const sl_op_shard){.signatures = reshape_signatures},
     .infer = reshape_infer,
     .cost = move_cost,
-    .traits = SL_OP_CHEAP,
+    .traits = SL_OP_RESHAPE | SL_OP_CHEAP,
     .hash = reshape_hash,
     .grad = {{.op = &sl_op_reshape_b,
               .cls = SL_CLASS_B,

@@ -139,7 +139,7 @@ static bool is_run(const reading *r, const sl_program_call *c) {
     int32_t base = c->out[o].base;
     wanted |= base >= 0 && (base >= ports_of(r) || r->there[base]);
   }
-  bool copies = c->op == &sl_op_copy && c->in[0].base >= 0 && c->in[0].base < ports_of(r);
+  bool copies = sli_op_is(c->op, SL_OP_COPY) && c->in[0].base >= 0 && c->in[0].base < ports_of(r);
   return wanted && (!copies || r->there[c->in[0].base]);
 }
 

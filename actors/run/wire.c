@@ -400,7 +400,8 @@ static void make_mailboxes(sl_runtime *rt) {
 static bool only_copies(const actor *a) {
   const sl_program *program = a->plan->program;
   bool all = program && program->ncalls;
-  for (int k = 0; all && k < program->ncalls; k++) all = program->calls[k].op == &sl_op_copy;
+  for (int k = 0; all && k < program->ncalls; k++)
+    all = sli_op_is(program->calls[k].op, SL_OP_COPY);
   return all || a->bound.move;
 }
 

@@ -19,7 +19,7 @@ char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
 }
 
 /* True for a source. It gets no block here: it goes to the block of its first reader. */
-static bool is_source(const sl_op *op) { return op == &sl_op_source; }
+static bool is_source(const sl_op *op) { return sli_op_is(op, SL_OP_SOURCE); }
 
 /* Returns the next name, "h.3/linear.2": the second linear of block h.3. Opens a block if there
  * is none. */

@@ -182,7 +182,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
 
 static const token_rows *data_rows_of(const sli_node *node) {
   /* copies for whole microbatches have the same source */
-  bool once = node->op == &sl_op_source && !node->attrs.full;
+  bool once = sli_op_is(node->op, SL_OP_SOURCE) && !node->attrs.full;
   const sl_source *source = once ? node->attrs.user : NULL;
   return source && source->fill == fill_from_files ? source->ctx : NULL;
 }

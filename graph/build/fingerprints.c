@@ -28,7 +28,7 @@ static uint64_t sign_node(const sli_node *n) {
   uint64_t h = SLI_HASH_SEED;
   hash_text(&h, n->op->name);
   for (int i = 0; i < n->nin; i++) h = sli_hash_word(h, sign_input(n->in[i]));
-  return n->op == &sl_op_source ? h : sli_hash_attrs(h, n->op, &n->attrs, n->nin);
+  return sli_op_is(n->op, SL_OP_SOURCE) ? h : sli_hash_attrs(h, n->op, &n->attrs, n->nin);
 }
 
 static void fingerprints_add(sli_fingerprints *s, const char *name, uint64_t hash) {

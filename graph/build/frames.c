@@ -107,7 +107,7 @@ const sl_source *sli_frames_part(sl_graph *g, const sl_source *source, int64_t f
 }
 
 const sli_frames *sli_frames_of(const sli_node *n) {
-  const sl_source *s = n->op == &sl_op_source ? n->attrs.user : NULL;
+  const sl_source *s = sli_op_is(n->op, SL_OP_SOURCE) ? n->attrs.user : NULL;
   return s && (s->fill == fill_prompt || s->fill == fill_sequences) ? s->ctx : NULL;
 }
 

@@ -41,7 +41,7 @@ static sl_status add_texts(sl_graph *g) {
 /* ---- optimizers of matrices ------------------------------------------------------------- */
 
 static bool is_product(const sli_node *n) {
-  return n->op == &sl_op_linear || n->op == &sl_op_matmul;
+  return sli_op_weight(n->op) == SL_WEIGHT_PRODUCT || n->op == &sl_op_matmul;
 }
 
 /* How a parameter is read: by products, by other ops, as one of the last matrices. */

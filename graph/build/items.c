@@ -11,7 +11,7 @@ int64_t sl_graph_items(const sl_graph *g, const char **word) {
   *word = "rows";
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *node = g->nodes[i];
-    if (node->op != &sl_op_source || node->nout < 1) continue;
+    if (!sli_op_is(node->op, SL_OP_SOURCE) || node->nout < 1) continue;
     const sl_type *type = &((const sl_source *)node->attrs.user)->types[0]; /* microbatch type */
     bool tokens = type->dtype == SL_I32;
     if (tokens) *word = "tokens";

@@ -151,7 +151,8 @@ static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transp
       const sli_node *n = g->nodes[i];
       if (n->in[a] != weight) continue;
       count++;
-      if (n->op != &sl_op_linear || a != 1 || n->attrs.transposed != transposed) *other = n;
+      if (sli_op_weight(n->op) != SL_WEIGHT_PRODUCT || a != 1 || n->attrs.transposed != transposed)
+        *other = n;
     }
   return count;
 }

@@ -51,7 +51,8 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
 
 static bool reads_classifier(const sli_node *n) {
   const sl_tensor *logits = n->nin && n->in[0] ? n->in[0] : NULL;
-  return logits && logits->producer && logits->producer->op == &sl_op_linear && n->nin > 1;
+  return logits && logits->producer && sli_op_weight(logits->producer->op) == SL_WEIGHT_PRODUCT &&
+         n->nin > 1;
 }
 
 /* Returns the first summand of a loss, or of a device's part of it, that reads a classifier's

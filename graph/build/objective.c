@@ -203,7 +203,7 @@ static int block_for(const sl_graph *g, int block) {
 
 /* Returns the sort key of a node. Sources come first, since they may have readers in both
  * models. */
-static int order_of(const sli_node *n) { return n->op == &sl_op_source ? -1 : n->block; }
+static int order_of(const sli_node *n) { return sli_op_is(n->op, SL_OP_SOURCE) ? -1 : n->block; }
 
 /* Moves the nodes of the frozen model into the model's blocks. */
 static void merge_blocks(sl_graph *g) {

@@ -452,7 +452,7 @@ static void begin_evaluation(sli_lowering *l, int load) {
 
 static void begin_evaluations(sli_lowering *l) {
   for (int i = 0; i < l->ntasks; i++)
-    if (l->tasks[i].pace == SLI_PACE_EVAL && l->tasks[i].nodes[0]->op == &sl_op_source)
+    if (l->tasks[i].pace == SLI_PACE_EVAL && sli_op_is(l->tasks[i].nodes[0]->op, SL_OP_SOURCE))
       begin_evaluation(l, i);
 }
 
@@ -480,7 +480,7 @@ static void wait_for_deliveries(sli_lowering *l) {
  * rollouts has been delivered. */
 static void wait_for_rollouts(sli_lowering *l, int report) {
   for (int i = 0, ntasks = l->ntasks; i < ntasks; i++)
-    if (!l->tasks[i].pace && l->tasks[i].nodes[0]->op == &sl_op_source)
+    if (!l->tasks[i].pace && sli_op_is(l->tasks[i].nodes[0]->op, SL_OP_SOURCE))
       add_signal(l, "rolled", SLI_ROLE_ROLLED, report, i, SLI_PER_STEP);
 }
 

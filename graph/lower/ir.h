@@ -296,7 +296,7 @@ static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *g)
 /* Returns the source of a task, or NULL if it has none. */
 static inline const sl_source *sli_source_of(const sli_task *g) {
   const sli_node *n = g->nnodes ? g->nodes[0] : NULL;
-  return n && n->op == &sl_op_source ? n->attrs.user : NULL;
+  return n && sli_op_is(n->op, SL_OP_SOURCE) ? n->attrs.user : NULL;
 }
 /* True for a source that may block and therefore has a separate queue: it waits for earlier ticks
  * to be delivered (sl_source.behind), or for the rewards of answers. */

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
+static bool is_source(const sli_node *n) { return sli_op_is(n->op, SL_OP_SOURCE); }
 
 /* True for a node that cuts data from a source: part of loading. */
 static bool is_loaded(const sli_node *n) {

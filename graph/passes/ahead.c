@@ -50,7 +50,7 @@ static sl_status ahead_find(pass *p) {
   if (p->loss->op != &sl_op_cross_entropy)
     return ahead_refuse(p, p->loss, "is not a cross entropy that weights all rows equally");
   p->classifier = p->loss->in[0]->producer;
-  if (!p->classifier || p->classifier->op != &sl_op_linear)
+  if (!p->classifier || sli_op_weight(p->classifier->op) != SL_WEIGHT_PRODUCT)
     return ahead_refuse(p, p->loss, "does not read the result of a linear map");
   if (p->classifier->attrs.transposed)
     return ahead_refuse(p, p->classifier,

@@ -85,16 +85,16 @@ static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
   }
 }
 
-/* Makes batch norm read its running statistics. */
+/* Makes batch norm and its kind read their running statistics. */
 static void read_statistics(const sl_graph *g, sli_node *n) {
-  if (n->op != &sl_op_batch_norm) return;
+  if (!sli_op_is(n->op, SL_OP_AVERAGES)) return;
   n->attrs.keep = true;
   for (int v = 0; n->shapes && v < g->nvariants; v++) n->shapes[v].attrs.keep = true;
 }
 
 /* Skips dropout. */
 static bool passes_on(pass *p, const sli_node *n) {
-  if (n->op != &sl_op_dropout) return false;
+  if (!sli_op_is(n->op, SL_OP_SKIPPED)) return false;
   p->twin[n->out[0]->id] = p->twin[n->in[0]->id];
   return true;
 }
@@ -106,7 +106,7 @@ static void copy_node(pass *p, const sli_node *from) {
   for (int a = 0; a < from->nin; a++) in[a] = from->in[a] ? p->twin[from->in[a]->id] : NULL;
   const char *name = sli_arena_format(&g->arena, "eval:%s", from->name);
   sl_attrs attrs = from->attrs;
-  bool source = from->op == &sl_op_source;
+  bool source = sli_op_is(from->op, SL_OP_SOURCE);
   if (source) attrs.user = sli_source_held_out(g, attrs.user);
   sli_node *n =
       sli_graph_node(g, from->op, name, &attrs, from->cls, from->block, from->nin, in, from->nout);
@@ -161,7 +161,7 @@ static sl_status count_sources(const pass *p, amount *a) {
   for (int i = 0; i < p->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
     const sl_source *source = n->attrs.user;
-    if (n->op != &sl_op_source || !is_wanted(p, n)) continue;
+    if (!sli_op_is(n->op, SL_OP_SOURCE) || !is_wanted(p, n)) continue;
     if (!source->fill_held_out || (source->held_out < 1 && source->held_out_rest < 1))
       return sl_fail(SL_E_USAGE,
                      "evaluation: %s has no held-out data; give --eval FILE for sl_tokens, or "

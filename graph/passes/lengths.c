@@ -57,7 +57,7 @@ static bool lies_by_rows(const sl_type *type, int64_t rows) {
 
 /* True for a reshape or permute that keeps `rows` rows along dim 1. */
 static bool shapes_rows(const sli_node *n, int64_t rows) {
-  bool reshapes = n->op == &sl_op_reshape, permutes = n->op == &sl_op_permute;
+  bool reshapes = sli_op_is(n->op, SL_OP_RESHAPE), permutes = n->op == &sl_op_permute;
   return (reshapes || (permutes && n->attrs.dims[1] == 1)) && lies_by_rows(&n->in_type[0], rows) &&
          lies_by_rows(&n->out_type[0], rows);
 }

@@ -47,7 +47,7 @@ static void losses_place(pass *p, sli_node *n) {
 /* ---- whole microbatches ---------------------------------------------------------------- */
 
 static void note(pass *p, const sli_node *n) {
-  bool data = n->op == &sl_op_source, trained = false;
+  bool data = sli_op_is(n->op, SL_OP_SOURCE), trained = false;
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     data |= t && !t->param && p->data[t->id];
@@ -69,7 +69,7 @@ static sli_node *twin_node(pass *p, const sli_node *n, int block) {
   sli_node *twin = sli_graph_node(g, n->op, name, &n->attrs, n->cls, block, n->nin, in, n->nout);
   twin->at = n->at;
   twin->whole = true;
-  twin->attrs.full |= n->op == &sl_op_source;
+  twin->attrs.full |= sli_op_is(n->op, SL_OP_SOURCE);
   for (int o = 0; o < n->nout; o++) twin->out_type[o] = n->out_type[o];
   losses_place(p, twin);
   return twin;

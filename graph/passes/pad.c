@@ -36,7 +36,7 @@ static bool makes_gradient(const sli_node *n, const sl_tensor *logits) {
 }
 
 static bool can_pad(const sl_graph *g, const sl_tensor *t) {
-  if (!t->narrow || !t->producer || t->producer->op != &sl_op_linear ||
+  if (!t->narrow || !t->producer || sli_op_weight(t->producer->op) != SL_WEIGHT_PRODUCT ||
       padded(&t->type) == sl_type_last(&t->type) || !all_spare(g, t))
     return false;
   for (int i = t->producer->id + 1; i < g->nnodes; i++)

@@ -33,7 +33,7 @@ typedef struct sizing {
   bool *parts;    /* [ntensors] a piece has a summand, or a mean over its positions */
 } sizing;
 
-static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
+static bool is_source(const sli_node *n) { return sli_op_is(n->op, SL_OP_SOURCE); }
 
 static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,

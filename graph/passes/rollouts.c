@@ -102,7 +102,7 @@ static void graft_node(graft *x, const sli_node *from) {
   sl_graph *g = x->g;
   sl_tensor *in[from->nin + 1];
   for (int a = 0; a < from->nin; a++) in[a] = from->in[a] ? x->twin[from->in[a]->id] : NULL;
-  bool asks = from->op == &sl_op_source;
+  bool asks = sli_op_is(from->op, SL_OP_SOURCE);
   const char *name = graft_name(x, from->name);
   int block = from->block < 0 ? from->block : x->block[from->block];
   sli_node *n =

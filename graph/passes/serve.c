@@ -28,10 +28,7 @@ static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
 /* True for a weight or table of an op that can read storage formats. Exact ops read f32, as in
  * training. */
 static bool reads_stored(const sli_node *n, int input) {
-  if (n->attrs.exact) return false;
-  if (n->op == &sl_op_grouped_linear) return input == 2;
-  return input == 1 &&
-         (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
+  return !n->attrs.exact && !n->attrs.transposed && sli_op_serve(n->op)->stored >> input & 1;
 }
 
 static bool can_be_stored(const sl_graph *g, const sl_tensor *param) {
@@ -80,7 +77,7 @@ static void round_weights(sl_graph *g) {
 
 /* Sets a table's width, which a stored type may not show. */
 static void tell_width(sli_node *n) {
-  if (n->op == &sl_op_embedding) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
+  if (sli_op_weight(n->op) == SL_WEIGHT_TABLE) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
 }
 
 /* ---- replaced ops ------------------------------------------------------------------------- */
@@ -225,7 +222,7 @@ static sl_tensor *only_input(const sli_node *n, int *at) {
 static sli_node *find_product(const sl_tensor *logits) {
   for (const sl_tensor *t = logits; t && t->producer;) {
     int at = 0;
-    if (t->producer->op == &sl_op_linear) return t->producer;
+    if (sli_op_weight(t->producer->op) == SL_WEIGHT_PRODUCT) return t->producer;
     t = only_input(t->producer, &at);
   }
   return NULL;
@@ -234,7 +231,7 @@ static sli_node *find_product(const sl_tensor *logits) {
 /* True for the sum of a linear map and its rows' adapters. */
 static bool adds_places(const sl_graph *g, const sli_node *n) {
   const sli_node *high = n->op == &sl_op_add && n->in[1] ? n->in[1]->producer : NULL;
-  return high && high->op == &sl_op_grouped_linear && high->in[1] == g->adapters;
+  return high && sli_op_weight(high->op) == SL_WEIGHT_EXPERTS && high->in[1] == g->adapters;
 }
 
 /* Removes the adapters of the product that computes the logits, since it has other rows. Returns
@@ -242,7 +239,7 @@ static bool adds_places(const sl_graph *g, const sli_node *n) {
 static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
   int at = 0;
   for (sl_tensor *t = logits, *next; g->adapters && t && t->producer; t = next) {
-    if (t->producer->op == &sl_op_linear) break;
+    if (sli_op_weight(t->producer->op) == SL_WEIGHT_PRODUCT) break;
     bool places = adds_places(g, t->producer);
     next = places ? t->producer->in[0] : only_input(t->producer, &at);
     if (places && t == logits) logits = next;

@@ -223,9 +223,9 @@ static sl_status refuse(const encoding *x, const sli_node *n) {
 
 /* Adjusts attributes of a call that refer to all frames. */
 static bool scale_attrs(const encoding *x, const sli_node *from, sl_attrs *attrs) {
-  if (from->op == &sl_op_source) {
+  if (sli_op_is(from->op, SL_OP_SOURCE)) {
     attrs->user = sli_frames_part(x->g, attrs->user, x->first, x->count);
-  } else if (from->op == &sl_op_reshape) {
+  } else if (sli_op_is(from->op, SL_OP_RESHAPE)) {
     sl_reshaping *r = sli_arena_alloc(&x->g->arena, sizeof *r);
     *r = *(const sl_reshaping *)attrs->user;
     attrs->user = r;
@@ -408,7 +408,7 @@ static spans copy_span(sl_graph *g, const spans *s) {
  * all others. */
 static int order_of(const sli_node *n, int before) {
   if (is_span(n)) return 2;
-  return n->id >= before ? 1 : n->op == &sl_op_source ? 0 : 3;
+  return n->id >= before ? 1 : sli_op_is(n->op, SL_OP_SOURCE) ? 0 : 3;
 }
 
 static void put_first(sl_graph *g, int before) {

@@ -55,7 +55,7 @@ void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const 
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n)) continue;
-    bool rows = n->op == &sl_op_source;
+    bool rows = sli_op_is(n->op, SL_OP_SOURCE);
     for (int a = 0; a < n->nin; a++) rows |= n->in[a] && c->has_rows[n->in[a]->id];
     for (int o = 0; o < n->nout; o++)
       if (n->out[o]) c->has_rows[n->out[o]->id] = rows;
@@ -290,7 +290,7 @@ static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *
  * the last device, forward and backward. Each piece has a separate exchange. */
 static sli_cost states_cost(const sli_costs *c, const sli_node *n, const local *l) {
   const sl_op *share = &sl_op_linear_attention_share;
-  double pieces = n->op == &sl_op_linear_attention ? SLI_MAX(c->g->options.pieces, 1) : 1;
+  double pieces = !sli_op_keeps_record(n->op) ? SLI_MAX(c->g->options.pieces, 1) : 1;
   sl_type record;
   sl_status status = share->infer(&l->attrs, n->nin, l->in, &record);
   SLI_CHECK(!status, "op %s (%s) has no records: %s", n->name, n->op->name, sl_detail());
@@ -320,7 +320,7 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
   if (is_chunked(c, n)) return chunks_cost(c, n, &l);
   if (exchanges_states(c, n, s)) cost = states_cost(c, n, &l);
   if (s->local) cost = two_calls(c, n, s, &l);
-  else if (n->op != &sl_op_source)
+  else if (!sli_op_is(n->op, SL_OP_SOURCE))
     cost.compute_seconds += call_seconds(c, n->op, &l.attrs, n->nin, in, n->nout, out);
   cost.compute_seconds += backward_seconds(c, n, &l);
   for (int o = 0; o < n->nout; o++)

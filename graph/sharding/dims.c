@@ -50,19 +50,7 @@ static int64_t slot_length(const pass *p, int slot) {
 
 /* ---- classes ------------------------------------------------------------------------------- */
 
-static bool is_packed(const sl_op *op) {
-  return op == &sl_op_attention_packed || op == &sl_op_attention_packed_piece ||
-         op == &sl_op_attention_packed_parts;
-}
-
-static bool is_parts(const sl_op *op) {
-  return op == &sl_op_attention_parts || op == &sl_op_attention_packed_parts;
-}
-
-static bool is_attention(const sl_op *op) {
-  return is_packed(op) || is_parts(op) || op == &sl_op_attention_sweep ||
-         op == &sl_op_attention_share || op == &sl_op_attention || op == &sl_op_attention_piece;
-}
+static sl_heads heads_in(const sli_node *n) { return sli_op_shard(n->op)->heads; }
 
 /* Lists the slots that a signature splits; returns their number. */
 static int split_slots(const sli_node *n, const sl_signature *s, int *slots) {
@@ -82,7 +70,7 @@ static void tie(pass *p, const sli_node *n, const sl_signature *s) {
   int slots[n->nin + n->nout + 1], count = split_slots(n, s, slots);
   for (int i = 1; i < count; i++) {
     unite(p->tied, slots[0], slots[i]);
-    for (int j = 0; j < i && !is_attention(n->op); j++)
+    for (int j = 0; j < i && !heads_in(n); j++)
       if (slot_length(p, slots[i]) == slot_length(p, slots[j])) unite(p->alike, slots[i], slots[j]);
   }
 }
@@ -165,12 +153,12 @@ static void say_sweep(pass *p, const sli_node *n) {
 static void say_attention(pass *p, const sli_node *n) {
   int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
   int64_t queries = sl_type_last(&n->out_type[0]), keys = queries / heads * kv_heads;
-  bool packed = is_packed(n->op);
+  bool packed = heads_in(n) == SL_HEADS_PACKED;
   say_segments(p, n->in[0], packed ? 3 : 1, (int64_t[]){queries, keys, keys});
   for (int i = 1; i < n->nin; i++)
     if (n->in_type[i].ndim == 3) say_segments(p, n->in[i], 1, &keys); /* not ids */
   say_segments(p, n->out[0], 1, &queries);
-  if (is_parts(n->op)) say_keys(p, n->out[1], keys);
+  if (sli_op_shard(n->op)->joins) say_keys(p, n->out[1], keys);
   if (n->nout > 2) say_keys(p, n->out[2], keys);
   if (packed && n->nout > 3) say_segments(p, n->out[3], 1, &queries);
 }
@@ -212,7 +200,7 @@ static void say_source(pass *p, const sli_node *n) {
 
 static void say_cut(pass *p, const sli_node *n) {
   sl_pieces pieces = sli_op_cut(n->op)->pieces;
-  if (n->op == &sl_op_source) say_source(p, n);
+  if (sli_op_is(n->op, SL_OP_SOURCE)) say_source(p, n);
   if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
 }
 
@@ -228,8 +216,8 @@ static void say_all(pass *p) {
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
     if (!sli_is_shared(n)) continue;
-    if (n->op == &sl_op_attention_sweep || n->op == &sl_op_attention_share) say_sweep(p, n);
-    else if (is_attention(n->op)) say_attention(p, n);
+    if (heads_in(n) == SL_HEADS_JOINED) say_sweep(p, n);
+    else if (heads_in(n)) say_attention(p, n);
     if (p->g->nvariants) say_cut(p, n);
     if (p->g->options.serve) say_ticks(p, n);
     int count = sli_signatures_raw(n, all);

@@ -145,7 +145,7 @@ sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
     sl_signature all[SLI_SIGNATURES_RAW];
     const sli_node *n = g->nodes[i];
     int count = sli_signatures_raw(n, all);
-    if (count && n->op == &sl_op_grouped_linear && !find_dispatched(all, count))
+    if (count && sli_op_weight(n->op) == SL_WEIGHT_EXPERTS && !find_dispatched(all, count))
       return refuse_flat(g, n, r->size);
     if (count && find_dispatched(all, count) && sli_router_experts(n) < r->size)
       return sli_graph_fail_at(

@@ -35,7 +35,7 @@ static const sli_layout everywhere; /* unset axes are broadcast */
  * and constants of gradients follow their tensors. */
 static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   sli_moment at = {n->cls, n->block, n->phase, false};
-  const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
+  const sli_node *forward = sli_is_forward(n) || sli_op_is(n->op, SL_OP_SOURCE) ? n : n->about;
   if (forward) at.sharded = !sli_is_repeated(sli_share_signature(x, forward, SLI_AXIS_STAGES));
   else if (n->like) at.sharded = x->arrays[n->like->id]->sharded;
   else
@@ -363,8 +363,8 @@ static sl_status sum_at_experts(sli_expansion *x, const sli_node *n, sli_array *
  * of the input. */
 static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array **in,
                                   const sli_layout *lies) {
-  bool behind = n->op == &sl_op_causal_conv_b || n->op == &sl_op_causal_conv_piece_b;
-  if (!behind && n->op != &sl_op_causal_conv_w) return make_backward(x, n, in, lies);
+  bool behind = sli_op_shard(n->op)->behind;
+  if (!sli_op_reads_near(n->op)) return make_backward(x, n, in, lies);
   int near = behind ? 2 : 3, positions = near + 1;
   bool documents = n->nin > positions && in[positions];
   const sli_node with =
@@ -521,7 +521,7 @@ static void note_dims(sli_expansion *x, const sli_node *n) {
 }
 
 static sl_status expand_node(sli_expansion *x, const sli_node *n) {
-  if (n->op == &sl_op_source) return expand_source(x, n);
+  if (sli_op_is(n->op, SL_OP_SOURCE)) return expand_source(x, n);
   if (sli_is_forward(n)) return expand_forward(x, n);
   note_dims(x, n);
   if (n->rule) return expand_rule(x, n);

@@ -76,7 +76,7 @@ static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signat
                 in.dim + 1 == n->in_type[0].ndim && has_groups(dims, n->in[0], size);
   for (int o = 0; o < n->nout; o++) {
     if (sli_signature_out(s, o).kind != SL_PARTIAL) continue;
-    if (n->op != &sl_op_embedding && !groups) return false;
+    if (sli_op_weight(n->op) != SL_WEIGHT_TABLE && !groups) return false;
   }
   return true;
 }

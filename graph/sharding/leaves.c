@@ -9,9 +9,7 @@ static bool is_first(sl_sbp sbp) { return sbp.kind == SL_SPLIT && !sbp.dim; }
 /* True for nodes that read data; constants have no data rows. */
 static bool is_data(const sli_node *n) { return n->cls == SL_CLASS_L; }
 
-static bool draws(const sli_node *n) {
-  return n->op == &sl_op_uniform || n->op == &sl_op_normal || n->op == &sl_op_dropout;
-}
+static bool draws(const sli_node *n) { return sli_op_is(n->op, SL_OP_RANDOM); }
 
 /* True for a tensor that is the same in every step, as a constant with a dim of the batch's size.
  */
@@ -63,7 +61,7 @@ static bool is_by_element(const sl_op *op) {
  * row, if a microbatch is a single row. Signatures do not tell its dim of length 1 from others, and
  * a reshape may merge it with the next dim. */
 static void note_row(const sli_node *n, bool *rows) {
-  bool views = n->op == &sl_op_reshape;
+  bool views = sli_op_is(n->op, SL_OP_RESHAPE);
   if (!views && !is_by_element(n->op)) return;
   bool any = false;
   for (int i = 0; i < n->nin; i++) any |= n->in[i] && rows[n->in[i]->id];

@@ -13,8 +13,7 @@ static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
 static int64_t taps_of(const sli_node *forward) { return sl_type_last(&forward->in_type[1]); }
 
 bool sli_reads_near(const sli_expansion *x, const sli_node *forward) {
-  bool conv = forward->op == &sl_op_causal_conv || forward->op == &sl_op_causal_conv_piece;
-  if (!conv || taps_of(forward) < 2) return false;
+  if (sli_op_sequence(forward->op) != SL_SEQUENCE_NEAR || taps_of(forward) < 2) return false;
   sl_sbp lies = sli_signature_in(sli_share_signature(x, forward, SLI_AXIS_SEQUENCE), 0);
   return lies.kind == SL_SPLIT && lies.dim == 1;
 }
@@ -59,7 +58,7 @@ static sl_status copy_near(const sli_boxing *b, int rank, sl_tensor *edge) {
 sl_status sli_box_near(sli_expansion *x, const sli_node *forward, sli_array *have, bool behind,
                        sli_moment at, sli_array **out) {
   enum { BEFORE = SL_MAX_DIMS, BEHIND }; /* mark arrays of neighbours' rows */
-  bool around = forward->op == &sl_op_causal_conv_piece;
+  bool around = sli_op_keeps_record(forward->op);
   sli_layout lies = have->lies;
   lies.axis[SLI_AXIS_SEQUENCE].dim = behind ? BEHIND : BEFORE;
   *out = sli_array_find(x, have->of, &lies, &at);

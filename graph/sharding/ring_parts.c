@@ -110,7 +110,7 @@ static sl_status join(const sli_chunk_ring *g, const char *what, int rank, sl_te
 static sl_status take_apart(const sli_chunk_ring *g, int rank, sl_tensor *const *in,
                             sl_tensor **kv) {
   const sl_attrs *attrs = sli_local_attrs(g->x, g->n, g->n, rank);
-  if (g->n->op == &sl_op_attention) {
+  if (sli_op_shard(g->n->op)->heads == SL_HEADS_SEPARATE) {
     g->kept->q[rank] = in[0];
     return join(g, "kv", rank, in + 1, 2, kv);
   }
@@ -158,7 +158,7 @@ sl_status sli_ring_put_together(const sli_chunk_ring *g, int rank, sl_tensor *dq
   sl_tensor *dkv = own[0];
   sl_status status = own[1] ? join(g, "dkv", rank, own, 1, &dkv) : SL_OK;
   if (status) return status;
-  if (g->n->op != &sl_op_attention) {
+  if (sli_op_shard(g->n->op)->heads != SL_HEADS_SEPARATE) {
     sl_tensor *both[] = {dq, dkv};
     return join(g, "dqkv", rank, both, 2, &out[0]->on[rank]);
   }
@@ -192,7 +192,7 @@ sli_chunk_ring sli_ring_of(sli_expansion *x, const sli_node *n, const char *name
 /* ---- inputs -------------------------------------------------------------------------------- */
 
 int sli_ring_ids(const sli_node *forward) {
-  return forward->op == &sl_op_attention ? SLI_RING_INPUTS : 1;
+  return sli_op_shard(forward->op)->heads == SL_HEADS_SEPARATE ? SLI_RING_INPUTS : 1;
 }
 
 sli_ring_back sli_ring_back_of(const sli_chunk_ring *g, sli_array *const *in, int nin, int rank) {

@@ -164,26 +164,24 @@ static bool has_heads(const sli_node *n) {
 /* Attention of a piece: queries stay in place, and each device gathers all keys and values. */
 static bool gathers(const sli_node *n, sl_signature *out) {
   const sl_sbp positions = {SL_SPLIT, 1};
-  if (n->op != &sl_op_attention_share && n->op != &sl_op_attention_sweep) return false;
+  if (sli_op_sequence(n->op) != SL_SEQUENCE_GATHER) return false;
   *out = (sl_signature){.in = {positions}, .out = {positions, {SL_SPLIT, 2}}, .first = 1};
   return true;
 }
 
 /* Ring attention: queries, keys and values stay in place. */
 static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
-  bool separate = n->op == &sl_op_attention;
+  bool separate = sli_op_shard(n->op)->heads == SL_HEADS_SEPARATE;
   if (!p->ring || !mixes_positions(p, n)) return false;
   if (gathers(n, out)) return true;
-  if ((!separate && n->op != &sl_op_attention_packed) || n->attrs.shown) return false;
+  if (sli_op_sequence(n->op) != SL_SEQUENCE_RING || n->attrs.shown) return false;
   const sl_sbp positions = {SL_SPLIT, 1};
   *out = (sl_signature){.out = {positions, {SL_SPLIT, 2}}};
   for (int i = 0; i < (separate ? 3 : 1); i++) out->in[i] = positions;
   return p->chunked[n->id] = true;
 }
 
-static bool is_conv(const sli_node *n) {
-  return n->op == &sl_op_causal_conv || n->op == &sl_op_causal_conv_piece;
-}
+static bool is_conv(const sli_node *n) { return sli_op_sequence(n->op) == SL_SEQUENCE_NEAR; }
 
 /* Short convolution: positions stay in place, and each device reads some rows of its neighbour
  * (near.c). */
@@ -223,7 +221,7 @@ static const sli_dim *few_units(const pass *p, const sli_node *n, const sl_tenso
 
 static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
-  if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
+  if (sli_op_is(n->op, SL_OP_SOURCE) && !n->whole) return split_source(p, n, out);
   if (goes_around(p, n, out) || exchanges_states(p, n, out)) return SL_OK;
   if (is_conv(n) && mixes_positions(p, n) && !p->zigzag) return reads_near(p, n, out);
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);

@@ -33,14 +33,15 @@ static bool same_place(const char *a, const char *b) {
 
 /* True if both apply the same weight, or are the same layer in different blocks. */
 static bool same_map(const sli_node *a, const sli_node *b) {
-  if (a->op != &sl_op_linear || b->op != &sl_op_linear) return false;
+  if (sli_op_weight(a->op) != SL_WEIGHT_PRODUCT || sli_op_weight(b->op) != SL_WEIGHT_PRODUCT)
+    return false;
   return a->in[1] == b->in[1] || same_place(a->name, b->name);
 }
 
 static bool is_first(const sli_ways *w, int k) {
   for (int j = 0; j < k; j++)
     if (same_map(w->nodes[j], w->nodes[k])) return false;
-  return w->nodes[k]->op == &sl_op_linear;
+  return sli_op_weight(w->nodes[k]->op) == SL_WEIGHT_PRODUCT;
 }
 
 static uint32_t other_ways(const sli_ways *w, int k, int chosen) {

@@ -7,7 +7,7 @@
 
 /* True if the node has signatures. */
 static inline bool sli_is_shared(const sli_node *n) {
-  return sli_is_forward(n) || n->op == &sl_op_source;
+  return sli_is_forward(n) || sli_op_is(n->op, SL_OP_SOURCE);
 }
 
 /* Lists the ways to shard a node, ignoring the size and the units of its dims, in

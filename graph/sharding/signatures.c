@@ -75,7 +75,7 @@ static bool split_source(const sli_node *n, int dim, sl_signature *out) {
 }
 
 static bool promised(const sli_node *n, int dim, sl_signature *out) {
-  if (n->op == &sl_op_source) return split_source(n, dim, out);
+  if (sli_op_is(n->op, SL_OP_SOURCE)) return split_source(n, dim, out);
   switch (sli_op_cut(n->op)->pieces) {
   case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
   case SL_PIECES_ROWS:

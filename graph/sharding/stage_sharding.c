@@ -101,7 +101,7 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   sl_signature *way = &p->choice->of[n->id];
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
     return refuse(p, n, no_way(n));
-  if (!made || made->op != &sl_op_linear || !made->in[1]->param)
+  if (!made || sli_op_weight(made->op) != SL_WEIGHT_PRODUCT || !made->in[1]->param)
     return refuse(p, n, "does not read the result of a linear map");
   p->logits[n->in[0]->id] = p->table[made->in[1]->id] = true;
   *classifier = made;
@@ -115,7 +115,7 @@ static int word_dim(const sli_node *classifier) { return classifier->attrs.trans
 static void find_embeddings(pass *p, int64_t words) {
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
-    if (sli_is_shared(n) && n->op == &sl_op_embedding && n->in[1]->param &&
+    if (sli_is_shared(n) && sli_op_weight(n->op) == SL_WEIGHT_TABLE && n->in[1]->param &&
         n->in_type[1].dim[0] == words)
       p->table[n->in[1]->id] = true;
   }
@@ -141,7 +141,7 @@ static sl_status choose(const pass *p, const sli_node *n, int words) {
   int table = reads(n, p->table), logits = reads(n, p->logits), own = reads_own(n);
   sl_signature *way = &p->choice->of[n->id];
   if (table >= 0) {
-    int dim = n->op == &sl_op_embedding ? 0 : words;
+    int dim = sli_op_weight(n->op) == SL_WEIGHT_TABLE ? 0 : words;
     if (!find_way(p, n, table, along(dim), way))
       return refuse(p, n, "reads the vocabulary's table and cannot be split over the stages");
   } else if (logits >= 0 && n != p->loss) {

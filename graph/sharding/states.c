@@ -18,7 +18,7 @@
 static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
 
 bool sli_has_states(const sli_node *forward) {
-  return forward->op == &sl_op_linear_attention || forward->op == &sl_op_linear_attention_piece;
+  return sli_op_sequence(forward->op) == SL_SEQUENCE_STATES;
 }
 
 bool sli_exchanges_states(const sli_expansion *x, const sli_node *forward) {
@@ -45,7 +45,7 @@ static exchange exchange_of(sli_expansion *x, const sli_node *n, const sli_node 
       .at = at,
       .members = x->grid->size[SLI_AXIS_SEQUENCE],
       .back = n != forward,
-      .pieces = forward->op == &sl_op_linear_attention_piece,
+      .pieces = sli_op_keeps_record(forward->op),
       .records = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof(sl_tensor *))};
 }
 

@@ -192,14 +192,13 @@ static bool makes_summands(const sli_node *n, const sl_signature *s) {
 }
 
 static bool has_much(const sli_node *n) {
-  return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_grouped_linear ||
-         n->op == &sl_op_attention || n->op == &sl_op_attention_packed;
+  return sli_op_weight(n->op) || sli_op_sequence(n->op) == SL_SEQUENCE_RING;
 }
 
 /* True if one device computes each number, bitwise as without sharding. For rows of a table, all
  * devices but one add zeros. */
 static bool serves(const sli_node *n, const sl_signature *s) {
-  if (n->op != &sl_op_embedding) return !makes_summands(n, s);
+  if (sli_op_weight(n->op) != SL_WEIGHT_TABLE) return !makes_summands(n, s);
   return s->in[1].kind != SL_SPLIT || !s->in[1].dim;
 }
 
@@ -222,7 +221,7 @@ static void find_ways(sli_ways *w, int i, bool free_sources) {
   }
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(w->costs.dims, n, SLI_AXIS_TENSOR, w->costs.size, all);
-  if (w->costs.size == 1 || (n->op == &sl_op_source && !free_sources)) count = 1;
+  if (w->costs.size == 1 || (sli_op_is(n->op, SL_OP_SOURCE) && !free_sources)) count = 1;
   if (w->costs.g->options.serve) leave_served(n, all, &count);
   for (int s = 0; s < count; s++)
     if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];

@@ -459,12 +459,47 @@ typedef struct sl_op_cut {
 /* Ops whose calls may be cut along any dim of f32 inputs, or along any but the last. */
 extern const sl_op_cut sl_cut_elements, sl_cut_rows;
 
+/* How an op reads a weight: it multiplies rows by a matrix (PRODUCT), picks rows of a table by ids
+ * (TABLE), or multiplies rows by the matrix of their group (EXPERTS). */
+typedef enum sl_weight {
+  SL_WEIGHT_NONE,
+  SL_WEIGHT_PRODUCT,
+  SL_WEIGHT_TABLE,
+  SL_WEIGHT_EXPERTS
+} sl_weight;
+
+/* How a call gets what it needs of other positions, if each device has a share of them: keys and
+ * values go around (RING) or are gathered (GATHER), rows of the neighbours are copied (NEAR), or
+ * states are exchanged (STATES). */
+typedef enum sl_sequence_share {
+  SL_SEQUENCE_NONE,
+  SL_SEQUENCE_RING,
+  SL_SEQUENCE_GATHER,
+  SL_SEQUENCE_NEAR,
+  SL_SEQUENCE_STATES
+} sl_sequence_share;
+
+/* Where attention has its queries, keys and values: inputs 0, 1 and 2 (SEPARATE), all three in
+ * input 0 (PACKED), or the queries in input 0 and keys followed by values in input 1 (JOINED). */
+typedef enum sl_heads {
+  SL_HEADS_NONE,
+  SL_HEADS_SEPARATE,
+  SL_HEADS_PACKED,
+  SL_HEADS_JOINED
+} sl_heads;
+
 /* How several devices share a call. */
 typedef struct sl_op_shard {
   /* Fills out[SL_SIGNATURES] with ways to share a call, besides full replication and those implied
    * by `cut` (a split along a dim that may be cut). Returns their number. Forward ops only; the
    * backward pass follows from them. */
   int (*signatures)(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
+  sl_weight weight;
+  sl_sequence_share sequence;
+  sl_heads heads;
+  bool joins;  /* attention's output 1 is keys followed by values */
+  bool behind; /* a gradient of an op that exchanges rows NEAR reads rows after its own */
+  bool before; /* or rows before its own */
 } sl_op_shard;
 
 /* Number of leading outputs that sl_op_memory.in_place covers. */
@@ -526,6 +561,7 @@ typedef struct sl_op_serve {
   /* attrs.count counts slots instead, each with the state of a sequence, so sequences cannot begin
    * after pages filled by other sequences. The replacing op has this record as well. */
   bool slots;
+  uint32_t stored; /* bit i: weight i may be in a storage format, unless attrs.transposed */
 } sl_op_serve;
 
 /* How exact calls (attrs.exact) order their sums. A row's results depend on that row alone, as
@@ -554,7 +590,13 @@ enum {
                               pass too; NULL: all */
   SL_OP_BATCH = 1 << 5,    /* works on whole microbatches: every call reads whole inputs, which
                               depend on data only */
-  SL_OP_PART = 1 << 6      /* reads only the part of each input given by attrs.user, an sl_part */
+  SL_OP_PART = 1 << 6,     /* reads only the part of each input given by attrs.user, an sl_part */
+  SL_OP_SOURCE = 1 << 7,   /* supplies data; attrs.user is an sl_source */
+  SL_OP_COPY = 1 << 8,     /* output 0 is input 0 */
+  SL_OP_RESHAPE = 1 << 9,  /* output 0 has the elements of input 0 in their order */
+  SL_OP_RANDOM = 1 << 10,  /* draws random numbers */
+  SL_OP_SKIPPED = 1 << 11, /* evaluations pass input 0 on in place of output 0 */
+  SL_OP_AVERAGES = 1 << 12 /* evaluations read running statistics (attrs.keep) */
 };
 
 /* ---- the row ------------------------------------------------------------- */
