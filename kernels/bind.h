@@ -92,7 +92,7 @@ static inline void sli_lengths_keep(const sli_lengths *x, const sl_program *prog
 /* Number of an argument's valid length, from call->in_length or out_length; SL_NONE if it has
  * none. */
 static inline int sli_length_of(const int16_t *which, int i) { return which ? which[i] : -1; }
-static inline int32_t sli_valid_rows(const sli_lengths *x, const int16_t *which, int i) {
+static inline int32_t sli_argument_rows(const sli_lengths *x, const int16_t *which, int i) {
   int e = sli_length_of(which, i);
   return e >= 0 ? x->valid[e] : -1;
 }

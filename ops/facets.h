@@ -5,6 +5,8 @@
 
 #include <sluice/op.h>
 
+#include "base/base.h"
+
 /* Return a facet of an op, or one that promises nothing if the op has none. */
 #define SLI_OP_FACET(facet)                                            \
   static inline const sl_op_##facet *sli_op_##facet(const sl_op *op) { \
@@ -31,6 +33,13 @@ static inline bool sli_op_reads_near(const sl_op *op) {
 /* True for an op that keeps a record of earlier pieces. */
 static inline bool sli_op_keeps_record(const sl_op *op) {
   return sli_op_cut(op)->pieces == SL_PIECES_STATE;
+}
+/* Return the layout of an input or an output; the last entry applies to all further ones. */
+static inline sl_sbp sli_signature_in(const sl_signature *s, int i) {
+  return s->in[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)];
+}
+static inline sl_sbp sli_signature_out(const sl_signature *s, int o) {
+  return s->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)];
 }
 /* Fills out[SL_SIGNATURES] with an op's own signatures for a call, and returns their number. */
 static inline int sli_op_signatures(const sl_op *op, const sl_attrs *attrs, int nin,

@@ -169,14 +169,6 @@ int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size
                    sl_signature *out);
 
 static inline bool sli_sbp_equal(sl_sbp a, sl_sbp b) { return a.kind == b.kind && a.dim == b.dim; }
-/* Return the layout of an input or an output; the last entry applies to all further ones. */
-static inline sl_sbp sli_signature_in(const sl_signature *s, int i) {
-  return s->in[SLI_MIN(i, SL_SIGNATURE_ARGS - 1)];
-}
-static inline sl_sbp sli_signature_out(const sl_signature *s, int o) {
-  return s->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)];
-}
-
 /* True if each device runs the whole call. */
 bool sli_is_repeated(const sl_signature *s);
 

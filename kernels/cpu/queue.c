@@ -56,7 +56,7 @@ static void take_length(const sl_program_call *c, int o, int32_t rows, const sli
 /* Runs a call that reads or sets valid lengths. */
 static void run_counting(const sl_program_call *c, sl_call *call, const sli_lengths *x) {
   int32_t in_rows[c->nin + 1], out_rows[c->nout + 1];
-  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(x, c->in_length, i);
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_argument_rows(x, c->in_length, i);
   for (int o = 0; o < c->nout; o++) {
     int e = sli_length_of(c->out_length, o);
     out_rows[o] = e >= 0 ? x->room[e] : -1;
@@ -81,7 +81,7 @@ static void run_cut(const sl_program_call *c, sl_call *call, const sli_lengths *
   bool empty = false;
   for (int i = 0; i < c->nin; i++) {
     in_type[i] = sli_valid_type(x, c->in_length, i, &c->in_type[i]);
-    empty |= !sli_valid_rows(x, c->in_length, i);
+    empty |= !sli_argument_rows(x, c->in_length, i);
   }
   for (int o = 0; o < c->nout; o++)
     out_type[o] = sli_valid_type(x, c->out_length, o, &c->out_type[o]);
@@ -97,10 +97,10 @@ static void check_told(const sl_program_call *c, const sl_firing *firing, const 
   for (int i = 0; i < c->nin && c->in_length && firing->lengths; i++) {
     int32_t base = c->in[i].base;
     if (base < 0 || base >= x->nread || !firing->lengths[base]) continue;
-    SLI_CHECK(sli_valid_rows(x, c->in_length, i) == *firing->lengths[base],
+    SLI_CHECK(sli_argument_rows(x, c->in_length, i) == *firing->lengths[base],
               "actor %s, op %s: input %d has %d valid rows, but its call says %d",
               firing->name ? firing->name : "", c->name, i, *firing->lengths[base],
-              sli_valid_rows(x, c->in_length, i));
+              sli_argument_rows(x, c->in_length, i));
   }
 }
 
@@ -129,7 +129,7 @@ static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_f
   for (int k = 0; k < n; k++, c++) {
     sl_call *call = &calls[wanted];
     if (!sli_call_bind(c, firing, tick, in[wanted], out[wanted], call)) continue;
-    for (int i = 0; i < c->nin; i++) in_rows[wanted][i] = sli_valid_rows(x, c->in_length, i);
+    for (int i = 0; i < c->nin; i++) in_rows[wanted][i] = sli_argument_rows(x, c->in_length, i);
     call->in_rows = in_rows[wanted++];
     call->scratch = q->scratch;
     call->team = q->team;

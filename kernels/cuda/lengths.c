@@ -151,7 +151,7 @@ static void launch_counting(sli_cuda_lengths *x, const sl_program_call *c, sl_ca
   const sli_cuda_call *made = c->state;
   int32_t in_rows[c->nin + 1],
       *words = sli_op_rows(c->op)->fills ? x->now.words + made->fill : NULL;
-  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(&x->known, c->in_length, i);
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_argument_rows(&x->known, c->in_length, i);
   for (int o = 0; o < c->nout && words; o++)
     words[o] = is_filled(c, o) ? x->known.room[sli_length_of(c->out_length, o)] : 0;
   call->in_rows = in_rows;
@@ -175,7 +175,7 @@ static void launch_cut(sli_cuda_lengths *x, const sl_program_call *c, sl_call *c
   bool empty = false;
   for (int i = 0; i < c->nin; i++) {
     in_type[i] = sli_valid_type(&x->known, c->in_length, i, &c->in_type[i]);
-    empty |= !sli_valid_rows(&x->known, c->in_length, i);
+    empty |= !sli_argument_rows(&x->known, c->in_length, i);
   }
   for (int o = 0; o < c->nout; o++)
     out_type[o] = sli_valid_type(&x->known, c->out_length, o, &c->out_type[o]);

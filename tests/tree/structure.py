@@ -246,6 +246,18 @@ def room_of(name):
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0] + "/."
 
 
+def inline_calls(tree):
+    """Yields (file, header, name) for each use of a header's inline function, which no object file shows."""
+    home = {}
+    for name, code in tree.codes.items():
+        if name.endswith(".h") and not name.startswith("include/"):
+            for function in re.findall(r"^static (?:ALWAYS_)?inline\b[^;{(]*?\b(sli_\w+)\(", code, re.M):
+                home[function] = name
+    for name, code in tree.codes.items():
+        for word in set(re.findall(r"\bsli_\w+(?=\()", code)) & set(home):
+            yield name, home[word], word
+
+
 def check_rooms(tree):
     """Subfolders, and the files next to them, call each other in one direction only."""
     edges = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -253,6 +265,9 @@ def check_rooms(tree):
         for b, names in to.items():
             if room_of(a) != room_of(b):
                 edges[room_of(a)][room_of(b)] |= names
+    for a, b, name in inline_calls(tree):
+        if room_of(a) != room_of(b) and not a.startswith("include/"):
+            edges[room_of(a)][room_of(b)].add(name)
     for part in circles_of({a: set(to) for a, to in edges.items()}):
         arrows = ["    %s -> %s: %s" % (a, b, ", ".join(sorted(edges[a][b])[:5]))
                   for a in sorted(part) for b in sorted(edges[a]) if b in part]

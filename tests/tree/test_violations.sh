@@ -70,6 +70,12 @@ put base/other/other.h 'int sli_other(int way);'
 put base/other/other.c '#include "base/room/room.h"' 'int sli_other(int way) {' '  return sli_lower(way);' '}'
 fails rooms 'base/other -> base/room: sli_lower'
 
+# A header's inline function is a call, too.
+put base/room/lower.c '#include "base/other/other.h"' 'int sli_lower(int way) { return sli_quick(way); }'
+put base/other/other.h 'static inline int sli_quick(int way) { return way; }' 'int sli_other(int way);'
+put base/other/other.c '#include "base/room/room.h"' 'int sli_other(int way) {' '  return sli_lower(way);' '}'
+fails rooms 'base/room -> base/other: sli_quick'
+
 put base/room/inner.h 'int sli_lower(int way);'
 put tools/main.c '#include "base/room/inner.h"' 'int main(void) { return 0; }'
 fails faces 'tools/main.c includes base/room/inner.h'
