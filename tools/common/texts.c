@@ -193,8 +193,8 @@ static sl_status read_adapters(settings *s) {
 /* Refuses a warm-up of the model beside a constant rate, which has none but its own. */
 static sl_status check_warmup(const settings *s) {
   const char *schedule = settings_text(s, "lr-schedule"), *steps;
-  steps = sl_options_find(s->model->options, "warmup") ? sl_arg_given(s->model_args, "warmup", 0)
-                                                       : NULL;
+  bool has = s->model && sl_options_find(s->model->options, "warmup");
+  steps = has ? sl_arg_given(s->model_args, "warmup", 0) : NULL;
   size_t name = schedule ? strcspn(schedule, ":") : 0;
   bool constant = name == strlen("constant") && !strncmp(schedule, "constant", name);
   if (!constant || !steps || !strtol(steps, NULL, 10)) return SL_OK;
