@@ -243,8 +243,14 @@ void sli_option_word(const sl_option *option, char *out, size_t bytes) {
   else snprintf(out, bytes, "%s", words[option->kind]);
 }
 
+/* Returns a help text after the placeholder that it may begin with, which stands before it. */
+static const char *after_word(const char *help) {
+  const char *close = *help == '`' ? strchr(help + 1, '`') : NULL;
+  return close ? close + 1 + strspn(close + 1, ":, ") : help;
+}
+
 char *sli_option_text(const sl_option *option) {
-  char *text = sli_format("%s", option->help ? option->help : "");
+  char *text = sli_format("%s", option->help ? after_word(option->help) : "");
   size_t n = 0;
   for (const char *p = text; *p; p++)
     if (*p != '`') text[n++] = *p;
