@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wiring: turns plan records into run-time registers, actors, and the ports between them. */
 #include "actors/run/state.h"
+#include "ops/facets.h"
 
 #include <stdlib.h>
 

@@ -240,7 +240,7 @@ static void say_all_uneven(pass *p) {
   sl_signature all[SLI_SIGNATURES_RAW];
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
-    if (is_attention(n->op)) continue;
+    if (heads_in(n)) continue;
     int count = sli_signatures_raw(n, all);
     for (int s = 0; s < count; s++) say_uneven(p, n, &all[s]);
   }

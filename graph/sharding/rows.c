@@ -259,7 +259,7 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
       p->g, n->at, SL_E_UNSUPPORTED,
       "op %s (%s) has no rule for %d %s-parallel devices that have %s: %s", n->name, n->op->name,
       p->size, axis, rows_describe(p, n),
-      sli_words(n->op, "set .pieces or .signatures in its sl_op",
+      sli_words(n->op, "set .cut or .shard in its sl_op",
                 "it needs them whole; --stages and --tensor leave them whole"));
 }
 

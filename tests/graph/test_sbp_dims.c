@@ -309,7 +309,7 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
                 SL_E_UNSUPPORTED &&
             strstr(sl_detail(),
                    "op main/secret.1 (secret) has no rule for 2 data-parallel devices "
-                   "that have source.1 f32[4, 6] split along dim 0: set .pieces or .signatures"),
+                   "that have source.1 f32[4, 6] split along dim 0: set .cut or .shard"),
         "%s", sl_detail());
   free(dims);
   sl_graph_destroy(g);
