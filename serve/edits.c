@@ -58,18 +58,22 @@ static known *know(sli_edits *e, int32_t token) {
 
 /* ---- edits ----------------------------------------------------------------------------------- */
 
-sli_edits *sli_edits_create(const sl_request *q) {
-  float repetition = q->repetition_penalty > 0 ? q->repetition_penalty : 1;
+sli_edits *sli_edits_create(const sl_request *request) {
+  float repetition = request->repetition_penalty > 0 ? request->repetition_penalty : 1;
   sli_edits all = {.repetition = repetition,
-                   .presence = q->presence_penalty,
-                   .frequency = q->frequency_penalty,
-                   .min_tokens = q->min_tokens};
-  if (!has_penalties(&all) && !q->nbias && !(q->min_tokens && q->nstop)) return NULL;
+                   .presence = request->presence_penalty,
+                   .frequency = request->frequency_penalty,
+                   .min_tokens = request->min_tokens};
+  if (!has_penalties(&all) && !request->nbias && !(request->min_tokens && request->nstop))
+    return NULL;
   sli_edits *e = sli_calloc(1, sizeof *e);
   *e = all;
-  for (int i = 0; i < q->nbias; i++) know(e, q->bias[i].token)->bias = q->bias[i].bias;
-  for (int i = 0; i < q->nstop && q->min_tokens; i++) know(e, q->stop[i])->stops = true;
-  for (int64_t i = 0; i < q->nprompt && repetition != 1; i++) know(e, q->prompt[i])->seen = true;
+  for (int i = 0; i < request->nbias; i++)
+    know(e, request->bias[i].token)->bias = request->bias[i].bias;
+  for (int i = 0; i < request->nstop && request->min_tokens; i++)
+    know(e, request->stop[i])->stops = true;
+  for (int64_t i = 0; i < request->nprompt && repetition != 1; i++)
+    know(e, request->prompt[i])->seen = true;
   return e;
 }
 

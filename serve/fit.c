@@ -74,86 +74,91 @@ typedef struct system {
 } system_of;
 
 /* Writes the coefficients of the terms for one tick. */
-static void terms_of(const system_of *q, const struct fit_sample *x, double *out) {
+static void terms_of(const system_of *system, const struct fit_sample *x, double *out) {
   memset(out, 0, sizeof(double[TERMS]));
-  int n = q->corners, i = 0;
-  while (i + 2 < n && x->rows > q->rows[i + 1]) i++;
-  double along = n < 2 ? 0 : (x->rows - q->rows[i]) / (q->rows[i + 1] - q->rows[i]);
+  int n = system->corners, i = 0;
+  while (i + 2 < n && x->rows > system->rows[i + 1]) i++;
+  double along = n < 2 ? 0 : (x->rows - system->rows[i]) / (system->rows[i + 1] - system->rows[i]);
   if (n) out[i] = 1 - along;
   if (n > 1) out[i + 1] = along;
   if (!n) out[0] = 1, out[1] = x->rows;
   const double others[OTHERS] = {x->positions, x->pairs, x->picks};
-  memcpy(out + q->terms - OTHERS, others, sizeof others);
+  memcpy(out + system->terms - OTHERS, others, sizeof others);
 }
 
-static double seconds_of(const system_of *q, const double *terms, const double *found) {
+static double seconds_of(const system_of *system, const double *terms, const double *found) {
   double sum = 0;
-  for (int i = 0; i < q->terms; i++) sum += terms[i] * found[i];
+  for (int i = 0; i < system->terms; i++) sum += terms[i] * found[i];
   return sum;
 }
 
-static void add_tick(system_of *q, const struct fit_sample *s, const double *x, double by) {
-  for (int i = 0; i < q->terms; i++) {
-    for (int j = 0; j < q->terms; j++) q->products[i][j] += x[i] * x[j] * by * by;
-    q->sums[i] += x[i] * s->seconds * by * by;
+static void add_tick(system_of *system, const struct fit_sample *s, const double *x, double by) {
+  for (int i = 0; i < system->terms; i++) {
+    for (int j = 0; j < system->terms; j++) system->products[i][j] += x[i] * x[j] * by * by;
+    system->sums[i] += x[i] * s->seconds * by * by;
   }
 }
 
 /* Sums the normal equations. found: the previous solution, or NULL. */
-static void add_up(const fit *f, system_of *q, const double *found) {
+static void add_up(const fit *f, system_of *system, const double *found) {
   double x[TERMS];
-  memset(q->products, 0, sizeof q->products);
-  memset(q->sums, 0, sizeof q->sums);
+  memset(system->products, 0, sizeof system->products);
+  memset(system->sums, 0, sizeof system->sums);
   for (size_t s = 0; s < f->count; s++) {
-    terms_of(q, &f->of[s], x);
-    double expected = found ? seconds_of(q, x, found) : 0;
-    add_tick(q, &f->of[s], x, 1 / (expected > 0 ? expected : f->of[s].seconds));
+    terms_of(system, &f->of[s], x);
+    double expected = found ? seconds_of(system, x, found) : 0;
+    add_tick(system, &f->of[s], x, 1 / (expected > 0 ? expected : f->of[s].seconds));
   }
-  for (int i = 0; i < q->terms; i++)
-    q->scale[i] = q->products[i][i] > 0 ? sqrt(q->products[i][i]) : 1;
+  for (int i = 0; i < system->terms; i++)
+    system->scale[i] = system->products[i][i] > 0 ? sqrt(system->products[i][i]) : 1;
 }
 
 /* Builds the equations of the terms in use, scaled to similar magnitude. */
-static void equations(system_of *q, const bool *used) {
-  int n = q->terms;
+static void equations(system_of *system, const bool *used) {
+  int n = system->terms;
   for (int i = 0; i < n; i++) {
     for (int j = 0; j < n; j++)
-      q->m[i][j] = used[i] && used[j] ? q->products[i][j] / (q->scale[i] * q->scale[j]) : i == j;
-    q->m[i][n] = used[i] ? q->sums[i] / q->scale[i] : 0;
+      system->m[i][j] = used[i] && used[j]
+                            ? system->products[i][j] / (system->scale[i] * system->scale[j])
+                            : i == j;
+    system->m[i][n] = used[i] ? system->sums[i] / system->scale[i] : 0;
   }
 }
 
-static void eliminate(system_of *q, int i) {
-  int n = q->terms, pivot = i;
+static void eliminate(system_of *system, int i) {
+  int n = system->terms, pivot = i;
   for (int r = i + 1; r < n; r++)
-    if (fabs(q->m[r][i]) > fabs(q->m[pivot][i])) pivot = r;
+    if (fabs(system->m[r][i]) > fabs(system->m[pivot][i])) pivot = r;
   for (int c = 0; c <= n; c++) {
-    double x = q->m[i][c];
-    q->m[i][c] = q->m[pivot][c];
-    q->m[pivot][c] = x;
+    double x = system->m[i][c];
+    system->m[i][c] = system->m[pivot][c];
+    system->m[pivot][c] = x;
   }
   for (int r = 0; r < n; r++) {
-    double by = r == i || fabs(q->m[i][i]) < 1e-12 ? 0 : q->m[r][i] / q->m[i][i];
-    for (int c = i; c <= n; c++) q->m[r][c] -= by * q->m[i][c];
+    double by = r == i || fabs(system->m[i][i]) < 1e-12 ? 0 : system->m[r][i] / system->m[i][i];
+    for (int c = i; c <= n; c++) system->m[r][c] -= by * system->m[i][c];
   }
 }
 
-static void solve(system_of *q, const bool *used, double *out) {
-  equations(q, used);
-  for (int i = 0; i < q->terms; i++) eliminate(q, i);
-  for (int i = 0; i < q->terms; i++)
-    out[i] = fabs(q->m[i][i]) < 1e-12 ? 0 : q->m[i][q->terms] / q->m[i][i] / q->scale[i];
+static void solve(system_of *system, const bool *used, double *out) {
+  equations(system, used);
+  for (int i = 0; i < system->terms; i++) eliminate(system, i);
+  for (int i = 0; i < system->terms; i++)
+    out[i] = fabs(system->m[i][i]) < 1e-12
+                 ? 0
+                 : system->m[i][system->terms] / system->m[i][i] / system->scale[i];
 }
 
 /* Solves without negative times: repeatedly drops the worst negative term and solves again. */
-static void solve_above_zero(system_of *q, double *x) {
+static void solve_above_zero(system_of *system, double *x) {
   bool used[TERMS];
   memset(used, true, sizeof used);
-  for (int left = q->terms, worst = 0; left && worst >= 0; left--) {
-    solve(q, used, x);
+  for (int left = system->terms, worst = 0; left && worst >= 0; left--) {
+    solve(system, used, x);
     worst = -1;
-    for (int i = 0; i < q->terms; i++)
-      if (x[i] < 0 && (worst < 0 || x[i] * q->sums[i] < x[worst] * q->sums[worst])) worst = i;
+    for (int i = 0; i < system->terms; i++)
+      if (x[i] < 0 && (worst < 0 || x[i] * system->sums[i] < x[worst] * system->sums[worst]))
+        worst = i;
     if (worst >= 0) used[worst] = false;
   }
 }
@@ -168,14 +173,15 @@ static size_t kept(size_t k, size_t count) {
 }
 
 /* Computes the ratio of measured to predicted time of each tick, normalized to mean 1. */
-static void find_spread(const fit *f, const system_of *q, const double *found, sl_tick_cost *cost) {
+static void find_spread(const fit *f, const system_of *system, const double *found,
+                        sl_tick_cost *cost) {
   size_t n = SLI_MIN(f->count, (size_t)SL_TICK_SPREAD);
   double x[TERMS], sum = 0;
   cost->spreads = (int)n;
   for (size_t k = 0; k < n; k++) {
     const struct fit_sample *s = &f->of[kept(k, f->count)];
-    terms_of(q, s, x);
-    double expected = seconds_of(q, x, found);
+    terms_of(system, s, x);
+    double expected = seconds_of(system, x, found);
     cost->spread[k] = expected > 0 ? s->seconds / expected : 1;
     sum += cost->spread[k];
   }

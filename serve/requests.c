@@ -139,18 +139,18 @@ bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
 
 /* ---- submission --------------------------------------------------------------------------- */
 
-static sl_status check_tokens(const sl_session *s, const sl_request *q) {
+static sl_status check_tokens(const sl_session *s, const sl_request *request) {
   const sl_session_info *a = &s->about;
-  if (!q->prompt || q->nprompt < 1)
+  if (!request->prompt || request->nprompt < 1)
     return sl_fail(SL_E_USAGE, "the prompt is empty: at least one token is needed");
-  if (q->nprompt > a->context)
+  if (request->nprompt > a->context)
     return sl_fail(SL_E_USAGE, "the prompt has %lld tokens, more than the context of %lld",
-                   (long long)q->nprompt, (long long)a->context);
-  for (int64_t i = 0; i < q->nprompt; i++)
-    if (q->prompt[i] < 0 || q->prompt[i] >= a->vocabulary)
+                   (long long)request->nprompt, (long long)a->context);
+  for (int64_t i = 0; i < request->nprompt; i++)
+    if (request->prompt[i] < 0 || request->prompt[i] >= a->vocabulary)
       return sl_fail(SL_E_USAGE,
                      "token %lld of the prompt is %d, but the vocabulary has %lld tokens",
-                     (long long)i, q->prompt[i], (long long)a->vocabulary);
+                     (long long)i, request->prompt[i], (long long)a->vocabulary);
   return SL_OK;
 }
 
@@ -164,48 +164,54 @@ static sl_status check_bias(const sl_session *s, const sl_bias *b) {
              : SL_OK;
 }
 
-static bool has_penalties(const sl_request *q) {
-  return q->nbias || q->min_tokens || q->presence_penalty != 0 || q->frequency_penalty != 0 ||
-         (q->repetition_penalty != 0 && q->repetition_penalty != 1);
+static bool has_penalties(const sl_request *request) {
+  return request->nbias || request->min_tokens || request->presence_penalty != 0 ||
+         request->frequency_penalty != 0 ||
+         (request->repetition_penalty != 0 && request->repetition_penalty != 1);
 }
 
-static sl_status check_penalties(const sl_session *s, const sl_request *q) {
-  if (has_penalties(q) && !s->options.penalties)
+static sl_status check_penalties(const sl_session *s, const sl_request *request) {
+  if (has_penalties(request) && !s->options.penalties)
     return sl_fail(SL_E_USAGE,
                    "the request has penalties or biases, which this session does not support");
-  if (!isfinite(q->presence_penalty) || !isfinite(q->frequency_penalty))
+  if (!isfinite(request->presence_penalty) || !isfinite(request->frequency_penalty))
     return sl_fail(SL_E_USAGE,
                    "presence_penalty is %g and frequency_penalty %g: both must be finite",
-                   (double)q->presence_penalty, (double)q->frequency_penalty);
-  if (!(q->repetition_penalty >= 0) || isinf(q->repetition_penalty))
+                   (double)request->presence_penalty, (double)request->frequency_penalty);
+  if (!(request->repetition_penalty >= 0) || isinf(request->repetition_penalty))
     return sl_fail(SL_E_USAGE, "repetition_penalty is %g: it must be positive and finite",
-                   (double)q->repetition_penalty);
-  if (q->min_tokens < 0 || q->min_tokens > q->max_tokens)
+                   (double)request->repetition_penalty);
+  if (request->min_tokens < 0 || request->min_tokens > request->max_tokens)
     return sl_fail(SL_E_USAGE, "min_tokens is %lld: it must be from 0 to max_tokens, %lld",
-                   (long long)q->min_tokens, (long long)q->max_tokens);
-  if (q->nbias < 0 || (q->nbias && !q->bias) || q->nbias + q->nstop > SL_SESSION_BIASES)
+                   (long long)request->min_tokens, (long long)request->max_tokens);
+  if (request->nbias < 0 || (request->nbias && !request->bias) ||
+      request->nbias + request->nstop > SL_SESSION_BIASES)
     return sl_fail(SL_E_USAGE, "%d biases and %d stop tokens: at most %d are allowed together",
-                   q->nbias, q->nstop, SL_SESSION_BIASES);
+                   request->nbias, request->nstop, SL_SESSION_BIASES);
   sl_status status = SL_OK;
-  for (int i = 0; i < q->nbias && !status; i++) status = check_bias(s, &q->bias[i]);
+  for (int i = 0; i < request->nbias && !status; i++) status = check_bias(s, &request->bias[i]);
   return status;
 }
 
-static sl_status check_settings(const sl_request *q) {
-  if (q->max_tokens < 1)
-    return sl_fail(SL_E_USAGE, "max_tokens is %lld: it must be positive", (long long)q->max_tokens);
-  if (!(q->temperature >= 0) || isinf(q->temperature))
-    return sl_fail(SL_E_USAGE, "temperature is %g: it must be 0 or more", (double)q->temperature);
-  if (!(q->top_p >= 0 && q->top_p <= 1))
-    return sl_fail(SL_E_USAGE, "top_p is %g: it must be from 0 to 1", (double)q->top_p);
-  if (!(q->min_p >= 0 && q->min_p <= 1))
-    return sl_fail(SL_E_USAGE, "min_p is %g: it must be from 0 to 1", (double)q->min_p);
-  if (q->top_k < 0) return sl_fail(SL_E_USAGE, "top_k is %d: it must be 0 or more", q->top_k);
-  if (q->logprobs > SL_SESSION_TOP)
-    return sl_fail(SL_E_USAGE, "logprobs is %d: it must be at most %d", q->logprobs,
+static sl_status check_settings(const sl_request *request) {
+  if (request->max_tokens < 1)
+    return sl_fail(SL_E_USAGE, "max_tokens is %lld: it must be positive",
+                   (long long)request->max_tokens);
+  if (!(request->temperature >= 0) || isinf(request->temperature))
+    return sl_fail(SL_E_USAGE, "temperature is %g: it must be 0 or more",
+                   (double)request->temperature);
+  if (!(request->top_p >= 0 && request->top_p <= 1))
+    return sl_fail(SL_E_USAGE, "top_p is %g: it must be from 0 to 1", (double)request->top_p);
+  if (!(request->min_p >= 0 && request->min_p <= 1))
+    return sl_fail(SL_E_USAGE, "min_p is %g: it must be from 0 to 1", (double)request->min_p);
+  if (request->top_k < 0)
+    return sl_fail(SL_E_USAGE, "top_k is %d: it must be 0 or more", request->top_k);
+  if (request->logprobs > SL_SESSION_TOP)
+    return sl_fail(SL_E_USAGE, "logprobs is %d: it must be at most %d", request->logprobs,
                    SL_SESSION_TOP);
-  if (q->nstop < 0 || (q->nstop && !q->stop))
-    return sl_fail(SL_E_USAGE, "the number of stop tokens is %d: it must be 0 or more", q->nstop);
+  if (request->nstop < 0 || (request->nstop && !request->stop))
+    return sl_fail(SL_E_USAGE, "the number of stop tokens is %d: it must be 0 or more",
+                   request->nstop);
   return SL_OK;
 }
 
@@ -238,9 +244,9 @@ request *sli_session_make(const sl_session *s, const sl_request *q) {
 }
 
 /* Checks that the session accepts a request now. */
-static sl_status check_now(const sl_session *s, const sl_request *q) {
+static sl_status check_now(const sl_session *s, const sl_request *request) {
   if (s->status) return sl_fail(s->status, "%s", s->detail);
-  sl_status status = sli_adapters_check(s, q->adapter);
+  sl_status status = sli_adapters_check(s, request->adapter);
   if (status) return status;
   if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session accepts no more requests");
   if (s->stats.queued < s->stats.limits.queue) return SL_OK;
@@ -273,29 +279,29 @@ uint64_t sli_session_queue(sl_session *s, request *r) {
   return r->id;
 }
 
-sl_status sli_session_check(const sl_session *s, const sl_request *q) {
-  sl_status status = check_tokens(s, q);
-  if (!status && q->constraint.allow && !s->serving.allow)
+sl_status sli_session_check(const sl_session *s, const sl_request *request) {
+  sl_status status = check_tokens(s, request);
+  if (!status && request->constraint.allow && !s->serving.allow)
     return sl_fail(SL_E_USAGE, "the request has a constraint, which this session does not support");
-  if (!status && q->constraint.allow && q->scored)
+  if (!status && request->constraint.allow && request->scored)
     return sl_fail(SL_E_USAGE, "a request whose prompt is scored cannot have a constraint");
-  if (!status && q->embedding && !s->about.width)
+  if (!status && request->embedding && !s->about.width)
     return sl_fail(SL_E_USAGE,
                    "the request asks for an embedding, which this session does not make");
-  if (!status) status = check_settings(q);
-  return status ? status : check_penalties(s, q);
+  if (!status) status = check_settings(request);
+  return status ? status : check_penalties(s, request);
 }
 
-sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
-  sl_status status = check_now(s, q);
-  if (!status) *id = sli_session_queue(s, sli_session_make(s, q));
+sl_status sli_session_enter(sl_session *s, const sl_request *request, uint64_t *id) {
+  sl_status status = check_now(s, request);
+  if (!status) *id = sli_session_queue(s, sli_session_make(s, request));
   return status;
 }
 
-sl_status sli_session_may_submit(const sl_session *s, const sl_request *q) {
+sl_status sli_session_may_submit(const sl_session *s, const sl_request *request) {
   if (s->options.lower.parallel.processes > 1 && s->options.job && sl_job_process(s->options.job))
     return sl_fail(SL_E_USAGE, "requests must be submitted to process 0");
-  return sli_session_check(s, q);
+  return sli_session_check(s, request);
 }
 
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id) {
@@ -307,9 +313,9 @@ sl_status sli_session_append(sl_session *s, request *r, uint64_t *id) {
   return status;
 }
 
-sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
-  SLI_TRY(sli_session_may_submit(s, q));
-  return sli_session_append(s, sli_session_make(s, q), id);
+sl_status sl_session_submit(sl_session *s, const sl_request *request, uint64_t *id) {
+  SLI_TRY(sli_session_may_submit(s, request));
+  return sli_session_append(s, sli_session_make(s, request), id);
 }
 
 void sli_session_hang_up(sl_session *s, request *r) {

@@ -306,9 +306,9 @@ int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows);
 void sli_states_place(sl_session *s, part *p, int32_t page);
 
 /* requests.c: checks a request. SL_E_USAGE: the error text names the fault. */
-sl_status sli_session_check(const sl_session *s, const sl_request *q);
+sl_status sli_session_check(const sl_session *s, const sl_request *request);
 /* Checks a request, and that this process accepts requests. */
-sl_status sli_session_may_submit(const sl_session *s, const sl_request *q);
+sl_status sli_session_may_submit(const sl_session *s, const sl_request *request);
 /* Returns the positions of the longest sequence, including the model's sink tokens. */
 int64_t sli_session_positions(const sl_session *s);
 /* Creates a request from settings that have been checked. */
@@ -319,11 +319,11 @@ uint64_t sli_session_queue(sl_session *s, request *r);
  * below. */
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id);
 /* Creates and queues a request. SL_E_BUSY: the queue is full, or the session is closing. */
-sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
+sl_status sli_session_enter(sl_session *s, const sl_request *request, uint64_t *id);
 
 /* edits.c: creates the edits of a request's logits from its settings, stop tokens and prompt.
  * Returns NULL if there are none. */
-sli_edits *sli_edits_create(const sl_request *q);
+sli_edits *sli_edits_create(const sl_request *request);
 sli_edits *sli_edits_copy(const sli_edits *e);
 void sli_edits_free(sli_edits *e);
 /* Records the next token of the answer. */

@@ -12,13 +12,13 @@ int64_t sl_session_width(const sl_session *s) { return s->graph->spans.width; }
 
 /* Checks the rows of a request. In a session within a training plan, the plan's encoder computes
  * them. */
-static sl_status check_rows(const sl_session *s, const sl_request *q, const sl_spliced *x) {
+static sl_status check_rows(const sl_session *s, const sl_request *request, const sl_spliced *x) {
   if (!sl_session_width(s))
     return sl_fail(SL_E_USAGE,
                    "the prompt has rows in place of embeddings, which this model does not support");
   if (!s->steps.ticks && (!x->rows || x->count < 1))
     return sl_fail(SL_E_USAGE, "the prompt has placeholders for rows, but no rows");
-  for (int64_t i = 0; i < q->nprompt; i++)
+  for (int64_t i = 0; i < request->nprompt; i++)
     if (x->at[i] < -1 || x->at[i] >= x->count)
       return sl_fail(SL_E_USAGE,
                      "token %lld of the prompt stands for row %d, but there are %lld rows",

@@ -36,10 +36,10 @@ static bool turns(const sl_plan *plan, const knob *k, const sl_register *r) {
 }
 
 /* Counts firings except loads, which only run ahead. */
-static int64_t firings(const sli_simulation *r) {
+static int64_t firings(const sli_simulation *simulation) {
   int64_t sum = 0;
-  for (int32_t i = 0; i < r->plan.nactors; i++)
-    if (r->plan.actors[i].cls != SL_CLASS_L) sum += sli_runtime_done(r->rt, i);
+  for (int32_t i = 0; i < simulation->plan.nactors; i++)
+    if (simulation->plan.actors[i].cls != SL_CLASS_L) sum += sli_runtime_done(simulation->rt, i);
   return sum;
 }
 
@@ -86,9 +86,9 @@ static bool known(const knob *knobs, int count, const knob *k) {
 
 /* Finds the quota setting that would have given an output its slot. Returns false if the output
  * does not lack a slot. A pool counts only if the actor lacks nothing else. */
-static bool missed_knob(const sli_simulation *r, const sli_flow *flow, const sli_flow_state *at,
-                        int32_t actor, int32_t port, knob *out) {
-  const sl_plan *plan = &r->plan;
+static bool missed_knob(const sli_simulation *simulation, const sli_flow *flow,
+                        const sli_flow_state *at, int32_t actor, int32_t port, knob *out) {
+  const sl_plan *plan = &simulation->plan;
   sli_lack lack = sli_flow_output(flow, at, actor, port);
   const sl_register *reg = &plan->regs[lack.reg];
   *out = (knob){reg->quota_name, writer_stage(plan, reg), SL_NONE, reg->quota, false};
@@ -113,17 +113,18 @@ static knob widened(const sl_plan *plan, knob k) {
 
 /* Collects the quota settings that actors of a stuck simulation wait for: stage by stage, or for
  * all stages together. */
-static int waiting_knobs(const sli_simulation *r, bool everywhere, knob *knobs, int most) {
-  const sl_plan *plan = &r->plan;
+static int waiting_knobs(const sli_simulation *simulation, bool everywhere, knob *knobs, int most) {
+  const sl_plan *plan = &simulation->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
-  for (int32_t i = 0; i < plan->nactors; i++) fired[i] = sli_runtime_done(r->rt, i);
+  for (int32_t i = 0; i < plan->nactors; i++) fired[i] = sli_runtime_done(simulation->rt, i);
   sli_flow *flow = sli_flow_create(plan);
   const sli_flow_state at = {.fired = fired};
   int count = 0;
   for (int32_t i = 0; i < plan->nactors; i++)
     for (int32_t p = 0; p < plan->actors[i].nout && count < most; p++) {
       knob k;
-      if (!missed_knob(r, flow, &at, i, p, &k) || (everywhere && k.pool != SL_NONE)) continue;
+      if (!missed_knob(simulation, flow, &at, i, p, &k) || (everywhere && k.pool != SL_NONE))
+        continue;
       if (everywhere) k = widened(plan, k);
       if (!known(knobs, count, &k)) knobs[count++] = k;
     }

@@ -15,16 +15,16 @@ typedef struct sli_simulation {
 
 /* Prepares a simulation of a finished plan. Firings take their actors' seconds, or no time if not
  * `timed`; queues that are timed in the plan keep their durations. */
-void sli_simulation_init(sli_simulation *r, const sl_plan *plan, bool timed);
-void sli_simulation_fini(sli_simulation *r);
+void sli_simulation_init(sli_simulation *simulation, const sl_plan *plan, bool timed);
+void sli_simulation_fini(sli_simulation *simulation);
 
 /* Runs the simulation, once. Returns SL_E_STUCK like sl_runtime_run. With `keep_trace` all firings
  * are recorded. */
-sl_status sli_simulate(sli_simulation *r, int64_t steps, bool keep_trace);
+sl_status sli_simulate(sli_simulation *simulation, int64_t steps, bool keep_trace);
 
 /* Runs the simulation that proves the plan: from the step in which all actors fire until a state
  * repeats, without anything that timing decides. */
-sl_status sli_simulate_all(sli_simulation *r);
+sl_status sli_simulate_all(sli_simulation *simulation);
 
 /* A quota with which a plan would finish: of registers with that name, or of a pool. */
 typedef struct sli_advice {

@@ -12,25 +12,25 @@ static void *copy_of(const void *items, int32_t count, size_t size) {
   return count ? memcpy(copy, items, (size_t)count * size) : copy;
 }
 
-void sli_simulation_init(sli_simulation *r, const sl_plan *plan, bool timed) {
-  r->rt = NULL;
-  r->first_step = 0;
-  r->plan = *plan;
-  r->plan.queues = copy_of(plan->queues, plan->nqueues, sizeof *plan->queues);
-  r->plan.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
-  r->plan.pools = copy_of(plan->pools, plan->npools, sizeof *plan->pools);
-  r->plan.actors = copy_of(plan->actors, plan->nactors, sizeof *plan->actors);
+void sli_simulation_init(sli_simulation *simulation, const sl_plan *plan, bool timed) {
+  simulation->rt = NULL;
+  simulation->first_step = 0;
+  simulation->plan = *plan;
+  simulation->plan.queues = copy_of(plan->queues, plan->nqueues, sizeof *plan->queues);
+  simulation->plan.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
+  simulation->plan.pools = copy_of(plan->pools, plan->npools, sizeof *plan->pools);
+  simulation->plan.actors = copy_of(plan->actors, plan->nactors, sizeof *plan->actors);
   for (int32_t i = 0; i < plan->nqueues; i++)
-    if (!r->plan.queues[i].ops->timed)
-      r->plan.queues[i].ops = timed ? &sl_queue_timed : &sl_queue_null;
+    if (!simulation->plan.queues[i].ops->timed)
+      simulation->plan.queues[i].ops = timed ? &sl_queue_timed : &sl_queue_null;
 }
 
-void sli_simulation_fini(sli_simulation *r) {
-  sl_runtime_destroy(r->rt);
-  free(r->plan.queues);
-  free(r->plan.regs);
-  free(r->plan.pools);
-  free(r->plan.actors);
+void sli_simulation_fini(sli_simulation *simulation) {
+  sl_runtime_destroy(simulation->rt);
+  free(simulation->plan.queues);
+  free(simulation->plan.regs);
+  free(simulation->plan.pools);
+  free(simulation->plan.actors);
 }
 
 static size_t step_firings(const sl_plan *plan) {
@@ -39,14 +39,14 @@ static size_t step_firings(const sl_plan *plan) {
   return sum;
 }
 
-sl_status sli_simulate(sli_simulation *r, int64_t steps, bool keep_trace) {
-  size_t records = keep_trace ? step_firings(&r->plan) * (size_t)steps : 1;
+sl_status sli_simulate(sli_simulation *simulation, int64_t steps, bool keep_trace) {
+  size_t records = keep_trace ? step_firings(&simulation->plan) * (size_t)steps : 1;
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL,
                                 .no_data = true,
-                                .first_step = r->first_step,
+                                .first_step = simulation->first_step,
                                 .trace_records = SLI_MIN(records, (size_t)1 << 26)};
-  sl_status status = sl_runtime_create(&r->plan, &options, &r->rt);
-  return status ? status : sl_runtime_run(r->rt, steps);
+  sl_status status = sl_runtime_create(&simulation->plan, &options, &simulation->rt);
+  return status ? status : sl_runtime_run(simulation->rt, steps);
 }
 
 /* ---- proofs -------------------------------------------------------------------------- */
@@ -78,13 +78,13 @@ static bool is_settled(const sl_plan *plan, int32_t pool) {
  * which actor asks first. A proof without them is enough. A run that has halted can make the
  * proof's firings one after another, since none needs more slots of a register than are reserved
  * for it. */
-static void lend_nothing(sli_simulation *r) {
-  for (int32_t i = 0; i < r->plan.npools; i++) {
-    if (is_settled(&r->plan, i)) continue;
+static void lend_nothing(sli_simulation *simulation) {
+  for (int32_t i = 0; i < simulation->plan.npools; i++) {
+    if (is_settled(&simulation->plan, i)) continue;
     int32_t kept = 0;
-    for (int32_t j = 0; j < r->plan.nregs; j++)
-      if (r->plan.regs[j].pool == i) kept += sli_register_kept(&r->plan.regs[j]);
-    r->plan.pools[i].quota = kept;
+    for (int32_t j = 0; j < simulation->plan.nregs; j++)
+      if (simulation->plan.regs[j].pool == i) kept += sli_register_kept(&simulation->plan.regs[j]);
+    simulation->plan.pools[i].quota = kept;
   }
 }
 
@@ -106,8 +106,8 @@ static int64_t fullest_step(const sl_plan *plan) {
   return period - 1;
 }
 
-sl_status sli_simulate_all(sli_simulation *r) {
-  lend_nothing(r);
-  r->first_step = fullest_step(&r->plan);
-  return sli_simulate(r, steps_to_repeat(&r->plan), false);
+sl_status sli_simulate_all(sli_simulation *simulation) {
+  lend_nothing(simulation);
+  simulation->first_step = fullest_step(&simulation->plan);
+  return sli_simulate(simulation, steps_to_repeat(&simulation->plan), false);
 }

@@ -111,12 +111,13 @@ static void whole_statistics(const span *spans, size_t devices, size_t before, s
 }
 
 /* Splits a step's time. If steps overlap, an update runs among the passes of the next step. */
-static void account(size_t devices, sl_statistics *f) {
-  double left = f->step_seconds - f->passes_seconds;
+static void account(size_t devices, sl_statistics *statistics) {
+  double left = statistics->step_seconds - statistics->passes_seconds;
   for (size_t d = 0; d < devices; d++)
-    f->update_seconds = SLI_MAX(f->update_seconds, f->devices[d].update_seconds);
-  f->update_seconds = SLI_MIN(f->update_seconds, left);
-  f->other_seconds = left - f->update_seconds;
+    statistics->update_seconds =
+        SLI_MAX(statistics->update_seconds, statistics->devices[d].update_seconds);
+  statistics->update_seconds = SLI_MIN(statistics->update_seconds, left);
+  statistics->other_seconds = left - statistics->update_seconds;
 }
 
 sl_statistics sl_runtime_statistics(const sl_runtime *rt) {

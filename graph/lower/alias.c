@@ -103,9 +103,10 @@ static int by_offset(const void *a, const void *b, void *spots) {
 
 /* Finds the first node that makes each tensor of the task's output `at`, or the last that reads
  * each tensor of its input `at`. */
-static void find_nodes(const sli_lowering *l, const sli_task *g, int at, bool output, int *node) {
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
+static void find_nodes(const sli_lowering *l, const sli_task *task, int at, bool output,
+                       int *node) {
+  for (int i = 0; i < task->nnodes; i++) {
+    const sli_node *n = task->nodes[i];
     for (int o = n->nout - 1; output && o >= 0; o--)
       if (n->out[o] && l->spots[n->out[o]->id].buffer == at) node[n->out[o]->id] = i;
     for (int a = 0; !output && a < n->nin; a++)
@@ -117,14 +118,14 @@ static void find_nodes(const sli_lowering *l, const sli_task *g, int at, bool ou
 
 /* Lists the tensors of a buffer in all[], one entry per place, and returns the number of
  * entries. item[]: the entry of each, in the order of tensors. */
-static int list_lifetimes(pass *p, const sli_task *g, int at, bool output, int *node, int id,
+static int list_lifetimes(pass *p, const sli_task *task, int at, bool output, int *node, int id,
                           sli_lifetime *all, int *item) {
   sli_lowering *l = p->l;
   int n = p->begin[at + 1] - p->begin[at], count = 0;
   int *tensors = p->tensors + p->begin[at];
   qsort_r(tensors, (size_t)n, sizeof *tensors, by_offset, l->spots);
   for (int i = 0; i < n; i++) node[tensors[i]] = -1;
-  find_nodes(l, g, at, output, node);
+  find_nodes(l, task, at, output, node);
   for (int i = 0; i < n; i++) {
     int t = tensors[i];
     bool same = i && l->spots[tensors[i - 1]].offset == l->spots[t].offset;
@@ -132,7 +133,7 @@ static int list_lifetimes(pass *p, const sli_task *g, int at, bool output, int *
     sli_lifetime *s = &all[count - 1];
     item[i] = s->id;
     s->bytes = SLI_MAX(s->bytes, sli_lower_aligned(sl_type_bytes(&l->in->g->tensors[t]->type)));
-    if (output) s->first = same ? SLI_MIN(s->first, node[t]) : node[t], s->last = g->nnodes;
+    if (output) s->first = same ? SLI_MIN(s->first, node[t]) : node[t], s->last = task->nnodes;
     else s->last = SLI_MAX(s->last, node[t]);
   }
   return count;
@@ -178,10 +179,10 @@ static bool lay_out(pass *p, int under, int over) {
 /* ---- the pass ------------------------------------------------------------------------------ */
 
 /* True if the task waits for the clip, which waits for all norms. */
-static bool is_clipped(const sli_lowering *l, const sli_task *g) {
+static bool is_clipped(const sli_lowering *l, const sli_task *task) {
   bool clipped = false;
-  for (int i = 0; i < g->ninputs; i++) {
-    int by = l->buffers[l->buffers[g->inputs[i]].origin].producer;
+  for (int i = 0; i < task->ninputs; i++) {
+    int by = l->buffers[l->buffers[task->inputs[i]].origin].producer;
     clipped |= by != SL_NONE && l->tasks[by].phase == SLI_PHASE_CLIP;
   }
   return clipped;

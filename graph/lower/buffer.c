@@ -100,9 +100,9 @@ static bool any_reader(const sli_lowering *l, const traits *t, bool (*is)(const 
   return false;
 }
 
-static bool is_backward(const sli_task *g) { return g->backward; }
-static bool is_weight(const sli_task *g) { return g->cls == SL_CLASS_W; }
-static bool is_beside(const sli_task *g) { return g->cls == SL_CLASS_L; }
+static bool is_backward(const sli_task *task) { return task->backward; }
+static bool is_weight(const sli_task *task) { return task->cls == SL_CLASS_W; }
+static bool is_beside(const sli_task *task) { return task->cls == SL_CLASS_L; }
 
 static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   for (int i = 0; i < t->nconsumers; i++)
@@ -370,10 +370,10 @@ static void add_credits(sli_lowering *l) {
 /* ---- workspace ------------------------------------------------------------------------ */
 
 /* Sets the places of tensors that use another tensor's place. */
-static void follow(sli_lowering *l, const sli_task *g, const sli_uses *u) {
-  for (int i = 0; i < g->nnodes; i++)
-    for (int o = 0; o < g->nodes[i]->nout; o++) {
-      const sl_tensor *t = g->nodes[i]->out[o];
+static void follow(sli_lowering *l, const sli_task *task, const sli_uses *u) {
+  for (int i = 0; i < task->nnodes; i++)
+    for (int o = 0; o < task->nodes[i]->nout; o++) {
+      const sl_tensor *t = task->nodes[i]->out[o];
       if (t && u->in_place_of[t->id] != t->id) l->spots[t->id] = l->spots[u->in_place_of[t->id]];
     }
 }
@@ -465,8 +465,8 @@ static void wait_for_delivery(sli_lowering *l, int load, int report) {
   add_signal(l, "back", SLI_ROLE_BACK, report, load, SLI_PER_TICK)->initial = source->behind;
 }
 
-static bool runs_behind(const sli_task *g) {
-  return !g->pace && sli_source_of(g) && sli_source_of(g)->behind > 0;
+static bool runs_behind(const sli_task *task) {
+  return !task->pace && sli_source_of(task) && sli_source_of(task)->behind > 0;
 }
 
 static void wait_for_deliveries(sli_lowering *l) {

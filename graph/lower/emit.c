@@ -137,21 +137,21 @@ static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device,
 
 /* True for host updates that use modelled host memory: they share it with the transfers through it,
  * which have priority. */
-static bool passes_memory(const sli_lowering *l, const sli_task *g) {
-  return sli_updates_on_host(g) && sli_lower_host_rate(l->in) > 0;
+static bool passes_memory(const sli_lowering *l, const sli_task *task) {
+  return sli_updates_on_host(task) && sli_lower_host_rate(l->in) > 0;
 }
 
-static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *g) {
+static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *task) {
   const sli_queues *q = &l->queues;
-  const sli_transfer_task memory = {.kind = SLI_TRANSFER_MEMORY, .to = g->device};
-  if (g->transfer && !sli_lower_is_in_line(l, g))
-    return transfer_queue(l, x, g->device, g->transfer);
-  if (passes_memory(l, g)) return transfer_queue(l, x, g->device, &memory);
-  if (sli_waits(l, g)) return g->own_queue;
-  if (g->rate == SLI_PER_STORE) return q->store[g->device];
-  if (sli_lower_is_in_line(l, g)) return q->pass[g->device];
-  if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
-  return (g->host ? q->host : q->pass)[g->device];
+  const sli_transfer_task memory = {.kind = SLI_TRANSFER_MEMORY, .to = task->device};
+  if (task->transfer && !sli_lower_is_in_line(l, task))
+    return transfer_queue(l, x, task->device, task->transfer);
+  if (passes_memory(l, task)) return transfer_queue(l, x, task->device, &memory);
+  if (sli_waits(l, task)) return task->own_queue;
+  if (task->rate == SLI_PER_STORE) return q->store[task->device];
+  if (sli_lower_is_in_line(l, task)) return q->pass[task->device];
+  if (task->cls == SL_CLASS_C) return q->exchange[task->axis][task->device];
+  return (task->host ? q->host : q->pass)[task->device];
 }
 
 /* Formats a device's name: "timed:3". If it represents several devices: "timed:24-31" for a run, or
@@ -285,13 +285,13 @@ static void add_register(sli_lowering *l, sli_buffer *b) {
 
 /* True if the task takes the pieces of a microbatch from last to first: in the backward pass, a
  * piece's gradient needs those of later pieces. */
-static bool is_reversed(const sli_lowering *l, const sli_task *g) {
-  return l->in->k > 1 && g->rate == SLI_PER_TICK && g->backward;
+static bool is_reversed(const sli_lowering *l, const sli_task *task) {
+  return l->in->k > 1 && task->rate == SLI_PER_TICK && task->backward;
 }
 
 /* Maps firings to ticks, which are also the keys of buffers that span at most a tick. */
-static int32_t tick_map(sli_lowering *l, const sli_task *g) {
-  if (!is_reversed(l, g)) return sl_plan_map_each(l->plan);
+static int32_t tick_map(sli_lowering *l, const sli_task *task) {
+  if (!is_reversed(l, task)) return sl_plan_map_each(l->plan);
   sl_map_entry entries[l->in->k];
   for (int i = 0; i < l->in->k; i++)
     entries[i] = (sl_map_entry){l->in->k - 1 - i, SL_FIRST | SL_LAST};
@@ -312,48 +312,48 @@ static int32_t sparse_map(sli_lowering *l, int64_t steps) {
 }
 
 /* Returns the firings per microbatch. */
-static uint32_t turns_of(const sli_lowering *l, const sli_task *g) {
-  if (g->rate == SLI_PER_LEAVING) return (uint32_t)l->in->leaving;
-  return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
+static uint32_t turns_of(const sli_lowering *l, const sli_task *task) {
+  if (task->rate == SLI_PER_LEAVING) return (uint32_t)l->in->leaving;
+  return (uint32_t)(task->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
 }
 
 /* Returns by how many versions a task of training reads ahead of its rollouts. */
-static int32_t versions_ahead(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
+static int32_t versions_ahead(const sli_lowering *l, const sli_task *task, const sli_buffer *b) {
   int ahead = sli_lower_ahead(l);
-  bool oldest = g->transfer ? g->transfer->oldest : g->pace == SLI_PACE_ROLLOUT,
+  bool oldest = task->transfer ? task->transfer->oldest : task->pace == SLI_PACE_ROLLOUT,
        old = oldest || b->role != SLI_ROLE_PARAM || b->initial <= 1 || !ahead;
   return old ? 0 : ahead;
 }
 
-static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b, bool output) {
+static int32_t port_map(sli_lowering *l, const sli_task *task, const sli_buffer *b, bool output) {
   sl_plan *plan = l->plan;
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
   if (b->role == SLI_ROLE_TURN)
-    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, g) : 1,
+    return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, task) : 1,
                            output && b->initial);
-  if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, g);
-  bool updates = b->initial && b->producer == (int)(g - l->tasks);
+  if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, task);
+  bool updates = b->initial && b->producer == (int)(task - l->tasks);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
-  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE)
+  if (b->rate == SLI_PER_STORE && task->rate != SLI_PER_STORE)
     return sparse_map(l, l->in->options->store.every);
-  if (b->pace == SLI_PACE_EVAL && !g->pace) return sparse_map(l, l->in->g->options.eval_every);
-  if (g->rate >= SLI_PER_STEP) return sl_plan_map_lag(plan, 1, versions_ahead(l, g, b));
+  if (b->pace == SLI_PACE_EVAL && !task->pace) return sparse_map(l, l->in->g->options.eval_every);
+  if (task->rate >= SLI_PER_STEP) return sl_plan_map_lag(plan, 1, versions_ahead(l, task, b));
   if (b->rate == SLI_PER_STEP)
-    return sl_plan_map_lag(plan, (uint32_t)sli_lower_firings(l, g), versions_ahead(l, g, b));
-  if (g->rate == SLI_PER_PAIR) return sli_sweep_map(l, g, b);
-  if (sli_task_visits(l, g) || sli_buffer_visits(l, b)) return sli_visits_map(l, g, b);
+    return sl_plan_map_lag(plan, (uint32_t)sli_lower_firings(l, task), versions_ahead(l, task, b));
+  if (task->rate == SLI_PER_PAIR) return sli_sweep_map(l, task, b);
+  if (sli_task_visits(l, task) || sli_buffer_visits(l, b)) return sli_visits_map(l, task, b);
   if (sli_is_piece(l, b)) return sli_piece_map(l, b);
   if (b->rate == SLI_PER_MICROBATCH) return sl_plan_map_span(plan, (uint32_t)l->in->k);
-  return tick_map(l, g);
+  return tick_map(l, task);
 }
 
-static sl_port *task_ports(sli_lowering *l, const sli_task *g, bool output) {
-  int count = output ? g->noutputs : g->ninputs;
-  const int *buffers = output ? g->outputs : g->inputs;
+static sl_port *task_ports(sli_lowering *l, const sli_task *task, bool output) {
+  int count = output ? task->noutputs : task->ninputs;
+  const int *buffers = output ? task->outputs : task->inputs;
   sl_port *ports = sli_arena_alloc(&l->arena, (size_t)count * sizeof *ports);
   for (int i = 0; i < count; i++) {
     const sli_buffer *b = &l->buffers[buffers[i]];
-    ports[i] = (sl_port){b->reg, port_map(l, g, b, output)};
+    ports[i] = (sl_port){b->reg, port_map(l, task, b, output)};
   }
   return ports;
 }
@@ -378,15 +378,15 @@ static void add_pieces(sli_lowering *l) {
 /* ---- actors ----------------------------------------------------------------------------- */
 
 /* True for a task that no tick's data drives: it determines how far the run goes. */
-static bool is_source(const sli_lowering *l, const sli_task *g) {
-  for (int i = 0; i < g->ninputs; i++)
-    if (!l->buffers[l->buffers[g->inputs[i]].origin].initial) return false;
-  return !g->transfer;
+static bool is_source(const sli_lowering *l, const sli_task *task) {
+  for (int i = 0; i < task->ninputs; i++)
+    if (!l->buffers[l->buffers[task->inputs[i]].origin].initial) return false;
+  return !task->transfer;
 }
 
 /* Ranks exchanges by tick, and within a tick in data order, so that their order is fixed. */
-static void set_turn(const sli_lowering *l, const sli_task *g, sl_actor *a) {
-  a->rank = (int32_t)(g - l->tasks);
+static void set_turn(const sli_lowering *l, const sli_task *task, sl_actor *a) {
+  a->rank = (int32_t)(task - l->tasks);
   a->rank_group = l->in->layers ? l->in->k : 1;
   a->rank_stride = l->ncomputing;
 }
@@ -401,53 +401,54 @@ static void set_groups(const sli_lowering *l, sl_actor *a) {
 }
 
 /* True if the task makes only gradients of parameters. */
-static bool is_for_params(const sli_task *g) {
+static bool is_for_params(const sli_task *task) {
   bool all = true;
-  for (int i = 0; i < g->nnodes; i++) all &= g->nodes[i]->cls == SL_CLASS_W;
+  for (int i = 0; i < task->nnodes; i++) all &= task->nodes[i]->cls == SL_CLASS_W;
   return all;
 }
 
 /* Sets the priority of a task on its device, by the schedule. */
-static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) {
-  a->urgent = g->transfer && sli_lower_is_in_line(l, g);
-  if (g->transfer) return;       /* in order of the data */
-  if (sli_lower_goes_on(l, g)) { /* before passes that have not begun */
+static void set_priority(const sli_lowering *l, const sli_task *task, sl_actor *a) {
+  a->urgent = task->transfer && sli_lower_is_in_line(l, task);
+  if (task->transfer) return;       /* in order of the data */
+  if (sli_lower_goes_on(l, task)) { /* before passes that have not begun */
     a->urgent = true;
-    set_turn(l, g, a);
+    set_turn(l, task, a);
     return;
   }
-  bool in_line = sli_lower_is_in_line(l, g);
-  if (g->cls == SL_CLASS_C && g->rate != SLI_PER_STORE && !in_line) set_turn(l, g, a);
-  if (g->stage == SL_NONE || g->host || g->phase || a->rank_group) return;
+  bool in_line = sli_lower_is_in_line(l, task);
+  if (task->cls == SL_CLASS_C && task->rate != SLI_PER_STORE && !in_line) set_turn(l, task, a);
+  if (task->stage == SL_NONE || task->host || task->phase || a->rank_group) return;
   const sli_schedule *row = l->pick.schedule;
-  sli_at at = sli_lower_at(l, g->stage);
+  sli_at at = sli_lower_at(l, task->stage);
   int order;
-  sli_schedule_order(row, l->in->p, l->in->m, in_line && g->backward ? SL_CLASS_B : g->cls,
-                     g->chunk, &order, &a->rank);
-  sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
+  sli_schedule_order(row, l->in->p, l->in->m, in_line && task->backward ? SL_CLASS_B : task->cls,
+                     task->chunk, &order, &a->rank);
+  sli_formula *rank = task->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);
-  a->urgent = sli_is_sharded_task(l, g) && !is_for_params(g); /* all stages wait for it */
-  if (l->in->layers) sli_lower_rank(l, g, a);
+  a->urgent = sli_is_sharded_task(l, task) && !is_for_params(task); /* all stages wait for it */
+  if (l->in->layers) sli_lower_rank(l, task, a);
 }
 /* Returns the number of steps from one firing step to the next. */
-static int32_t every_of(const sli_lowering *l, const sli_task *g) {
-  if (g->pace == SLI_PACE_EVAL) return (int32_t)l->in->g->options.eval_every;
-  return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store.every : 1;
+static int32_t every_of(const sli_lowering *l, const sli_task *task) {
+  if (task->pace == SLI_PACE_EVAL) return (int32_t)l->in->g->options.eval_every;
+  return task->rate == SLI_PER_STORE ? (int32_t)l->in->options->store.every : 1;
 }
 
 /* Maps firings to ticks; passes of another pace count separate ticks. */
-static int32_t firing_ticks(sli_lowering *l, const sli_task *g) {
-  if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
-  int32_t all = g->pace ? sli_lower_ticks(l, g->pace) : every_of(l, g) * l->in->m * l->in->k;
-  int32_t n = sli_lower_firings(l, g);
-  if (sli_task_visits(l, g)) return sli_visits_ticks(l, sli_task_visits(l, g));
-  if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
-  if (n > 1 && !g->pace) return tick_map(l, g);
+static int32_t firing_ticks(sli_lowering *l, const sli_task *task) {
+  if (task->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, task);
+  int32_t all =
+      task->pace ? sli_lower_ticks(l, task->pace) : every_of(l, task) * l->in->m * l->in->k;
+  int32_t n = sli_lower_firings(l, task);
+  if (sli_task_visits(l, task)) return sli_visits_ticks(l, sli_task_visits(l, task));
+  if (task->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, task, all);
+  if (n > 1 && !task->pace) return tick_map(l, task);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int32_t i = 0; i < n; i++) /* tasks that fire less often fire after their ticks */
-    entries[i] = (sl_map_entry){g->pace ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i,
-                                SL_FIRST | SL_LAST};
+    entries[i] = (sl_map_entry){
+        task->pace ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i, SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
   free(entries);
   return map;

@@ -54,19 +54,19 @@ bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
   return sli_exchange_is_measured(link, half_of(n));
 }
 
-void sli_lower_received(const sli_lowering *l, const sli_task *g,
+void sli_lower_received(const sli_lowering *l, const sli_task *task,
                         double to[SLI_AXES][SLI_ALL_TO_ALL + 1]) {
   memset(to, 0, SLI_AXES * sizeof *to);
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
+  for (int i = 0; i < task->nnodes; i++) {
+    const sli_node *n = task->nodes[i];
     to[n->remote_axis][half_of(n)] +=
         received(l, n) * as_sent(l->in->options->simulation.hardware, n);
   }
 }
 
-double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g, double share) {
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *task, double share) {
   double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1], seconds = 0;
-  sli_lower_received(l, g, bytes);
+  sli_lower_received(l, task, bytes);
   for (int a = 0; a < SLI_AXES; a++)
     for (int h = 0; h <= SLI_ALL_TO_ALL; h++)
       seconds += sli_exchange_seconds(&l->in->grid.link[a], (sli_half)h, share * bytes[a][h]);

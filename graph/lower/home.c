@@ -113,8 +113,8 @@ static const sli_task *maker(const sli_lowering *l, const sli_buffer *b) {
   return &l->tasks[b->producer == SL_NONE ? b->consumers[0] : b->producer];
 }
 
-static const char *block_of(const sli_lowering *l, const sli_task *g) {
-  int block = g->nnodes ? g->nodes[0]->block : SL_NONE;
+static const char *block_of(const sli_lowering *l, const sli_task *task) {
+  int block = task->nnodes ? task->nodes[0]->block : SL_NONE;
   return block < 0 ? "" : l->in->g->blocks[block].name;
 }
 
@@ -133,19 +133,19 @@ static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
 
 static bool is_weights(const sli_buffer *b) { return b->memory == SL_MEMORY_PARAMETERS; }
 
-static bool reads_late(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
-  return g->backward && !l->tasks[b->producer].backward;
+static bool reads_late(const sli_lowering *l, const sli_buffer *b, const sli_task *task) {
+  return task->backward && !l->tasks[b->producer].backward;
 }
 
-bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
-  return is_weights(b) || reads_late(l, b, g);
+bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *task) {
+  return is_weights(b) || reads_late(l, b, task);
 }
 
 /* True if the backward pass begins with this task: none of its inputs comes from another task
  * of that pass. */
-static bool begins_backward(const sli_lowering *l, const sli_task *g) {
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_buffer *b = &l->buffers[g->inputs[i]];
+static bool begins_backward(const sli_lowering *l, const sli_task *task) {
+  for (int i = 0; i < task->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[task->inputs[i]];
     if (b->producer != SL_NONE && l->tasks[b->producer].backward) return false;
   }
   return true;
@@ -233,33 +233,33 @@ static void widen(const sli_lowering *l, size_t slot_pools[MOST_LANES], int nth,
   *slot_pool = SLI_MAX(*slot_pool, (size_t)staging_slots(l, role, b) * b->bytes);
 }
 
-static void count_task(const sli_lowering *l, const sli_task *g, widest *w) {
+static void count_task(const sli_lowering *l, const sli_task *task, widest *w) {
   int made = 0, read = 0;
-  for (int i = 0; i < g->noutputs; i++) {
-    const sli_buffer *b = &l->buffers[g->outputs[i]];
+  for (int i = 0; i < task->noutputs; i++) {
+    const sli_buffer *b = &l->buffers[task->outputs[i]];
     if (!moves(b) || is_weights(b)) continue;
     widen(l, w->made, made++, b, sli_staging_role(l, b));
     if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* the updating task reads it too */
   }
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_buffer *b = &l->buffers[g->inputs[i]];
+  for (int i = 0; i < task->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[task->inputs[i]];
     if (!moves(b) || is_weights(b)) continue;
     if (sli_is_swept(b)) widen(l, w->read, MOST_LANES - 1, b, SLI_ROLE_KV_FILL);
-    else if (sli_is_filled(l, b, g)) widen(l, w->read, read++, b, SLI_ROLE_FILL);
+    else if (sli_is_filled(l, b, task)) widen(l, w->read, read++, b, SLI_ROLE_FILL);
   }
 }
 
 /* Counts staging for parameters; a task that updates them also reads them. */
-static void count_weights(const sli_lowering *l, const sli_task *g, widest *w) {
+static void count_weights(const sli_lowering *l, const sli_task *task, widest *w) {
   int made = 0, read = 0;
-  for (int i = 0; i < g->noutputs; i++) {
-    const sli_buffer *b = &l->buffers[g->outputs[i]];
+  for (int i = 0; i < task->noutputs; i++) {
+    const sli_buffer *b = &l->buffers[task->outputs[i]];
     if (!moves(b) || !is_weights(b)) continue;
     if (sli_is_spilled(b)) widen(l, w->made, made++, b, SLI_ROLE_SPILL);
     if (b->initial) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
   }
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_buffer *b = &l->buffers[g->inputs[i]];
+  for (int i = 0; i < task->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[task->inputs[i]];
     if (moves(b) && is_weights(b)) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
   }
 }
@@ -271,9 +271,9 @@ bool sli_is_one_at_a_time(const sli_lowering *l, int stage) {
 }
 
 /* Returns the class whose slot pools hold a task's parameters. */
-static sl_class weights_class(const sli_lowering *l, const sli_task *g) {
-  bool with_f = g->cls == SL_CLASS_B && sli_is_one_at_a_time(l, g->stage);
-  return with_f ? SL_CLASS_F : g->cls;
+static sl_class weights_class(const sli_lowering *l, const sli_task *task) {
+  bool with_f = task->cls == SL_CLASS_B && sli_is_one_at_a_time(l, task->stage);
+  return with_f ? SL_CLASS_F : task->cls;
 }
 
 /* Part of a device's memory to compare: a stage's parameters, or everything else. */

@@ -96,28 +96,28 @@ static bool overlap(const sli_lowering *l, const sl_tensor *a, const sl_tensor *
 
 /* Checks that writing `now` leaves `other` intact, which was written earlier or by the same
  * call. */
-static void check_pair(const sli_lowering *l, const sli_task *g, const span *now,
+static void check_pair(const sli_lowering *l, const sli_task *task, const span *now,
                        const span *other) {
   if (other->last < now->made || now->tensor == other->tensor) return;
   if (!overlap(l, now->tensor, other->tensor)) return;
-  const sli_node *n = g->nodes[now->made];
+  const sli_node *n = task->nodes[now->made];
   bool in_place = other->last == now->made && other->made < now->made &&
                   allows(n, now->tensor->output, other->tensor) &&
                   l->spots[now->tensor->id].offset == l->spots[other->tensor->id].offset;
-  SLI_CHECK(in_place, "group %s: %s writes %s over %s, which is still needed", g->name, n->name,
+  SLI_CHECK(in_place, "group %s: %s writes %s over %s, which is still needed", task->name, n->name,
             now->tensor->name, other->tensor->name);
 }
 
-static void check_task(const sli_lowering *l, const sli_uses *u, const sli_task *g) {
-  span *all = sli_calloc((size_t)sli_task_results(g), sizeof *all);
+static void check_task(const sli_lowering *l, const sli_uses *u, const sli_task *task) {
+  span *all = sli_calloc((size_t)sli_task_results(task), sizeof *all);
   int count = 0;
-  for (int i = 0; i < g->nnodes; i++)
-    for (int o = 0; o < g->nodes[i]->nout; o++) {
-      const sl_tensor *t = g->nodes[i]->out[o];
+  for (int i = 0; i < task->nnodes; i++)
+    for (int o = 0; o < task->nodes[i]->nout; o++) {
+      const sl_tensor *t = task->nodes[i]->out[o];
       if (!t || t->param) continue;
       bool kept = u->count[t->id] || u->summed[t->id] || u->state[t->id];
-      all[count++] = (span){t, i, kept ? g->nnodes : u->last[t->id]};
-      for (int k = 0; k + 1 < count; k++) check_pair(l, g, &all[count - 1], &all[k]);
+      all[count++] = (span){t, i, kept ? task->nnodes : u->last[t->id]};
+      for (int k = 0; k + 1 < count; k++) check_pair(l, task, &all[count - 1], &all[k]);
     }
   free(all);
 }

@@ -10,10 +10,10 @@ int sli_add_task(sli_lowering *l, sli_task task) {
   return l->ntasks++;
 }
 
-void sli_add_port(sli_task *g, int buffer, bool output) {
-  int *count = output ? &g->noutputs : &g->ninputs;
-  int **ports = output ? &g->outputs : &g->inputs;
-  SLI_GROW(*ports, (size_t)*count, *(output ? &g->output_capacity : &g->input_capacity));
+void sli_add_port(sli_task *task, int buffer, bool output) {
+  int *count = output ? &task->noutputs : &task->ninputs;
+  int **ports = output ? &task->outputs : &task->inputs;
+  SLI_GROW(*ports, (size_t)*count, *(output ? &task->output_capacity : &task->input_capacity));
   (*ports)[(*count)++] = buffer;
 }
 
@@ -32,18 +32,18 @@ int sli_add_buffer(sli_lowering *l, sli_buffer b) {
   return l->nbuffers - 1;
 }
 
-int sli_task_port(const sli_lowering *l, const sli_task *g, int buffer, bool output) {
-  const int *ports = output ? g->outputs : g->inputs;
-  int count = output ? g->noutputs : g->ninputs;
+int sli_task_port(const sli_lowering *l, const sli_task *task, int buffer, bool output) {
+  const int *ports = output ? task->outputs : task->inputs;
+  int count = output ? task->noutputs : task->ninputs;
   for (int i = 0; i < count; i++)
-    if (sli_buffer_taken_for(l, g, ports[i]) == buffer) return i + (output ? g->ninputs : 0);
-  SLI_CHECK(false, "group %s has no port for bundle %d", g->name, buffer);
+    if (sli_buffer_taken_for(l, task, ports[i]) == buffer) return i + (output ? task->ninputs : 0);
+  SLI_CHECK(false, "group %s has no port for bundle %d", task->name, buffer);
   return SL_NONE;
 }
 
-int sli_task_results(const sli_task *g) {
+int sli_task_results(const sli_task *task) {
   int n = 0;
-  for (int i = 0; i < g->nnodes; i++) n += g->nodes[i]->nout;
+  for (int i = 0; i < task->nnodes; i++) n += task->nodes[i]->nout;
   return n;
 }
 
@@ -77,6 +77,6 @@ int sli_lower_turn(const sli_lowering *l, int a, int b) {
   return x->about != y->about ? x->about - y->about : a - b;
 }
 
-sl_space sli_lower_space(const sli_lowering *l, const sli_task *g) {
-  return g->host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
+sl_space sli_lower_space(const sli_lowering *l, const sli_task *task) {
+  return task->host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
 }

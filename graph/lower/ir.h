@@ -289,19 +289,19 @@ int sli_buffer_home(const sli_lowering *l, int buffer);
 static inline bool sli_is_sharded_node(const sli_lowering *l, const sli_node *n) {
   return sli_is_in_pass(n) && n->block >= 0 && l->in->g->blocks[n->block].sharded;
 }
-static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *g) {
-  return g->nnodes && sli_is_sharded_node(l, g->nodes[0]);
+static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *task) {
+  return task->nnodes && sli_is_sharded_node(l, task->nodes[0]);
 }
 
 /* Returns the source of a task, or NULL if it has none. */
-static inline const sl_source *sli_source_of(const sli_task *g) {
-  const sli_node *n = g->nnodes ? g->nodes[0] : NULL;
+static inline const sl_source *sli_source_of(const sli_task *task) {
+  const sli_node *n = task->nnodes ? task->nodes[0] : NULL;
   return n && sli_op_is(n->op, SL_OP_SOURCE) ? n->attrs.user : NULL;
 }
 /* True for a source that may block and therefore has a separate queue: it waits for earlier ticks
  * to be delivered (sl_source.behind), or for the rewards of answers. */
-static inline bool sli_waits(const sli_lowering *l, const sli_task *g) {
-  const sl_source *source = sli_source_of(g);
+static inline bool sli_waits(const sli_lowering *l, const sli_task *task) {
+  const sl_source *source = sli_source_of(task);
   return source && (source->behind > 0 || l->in->g->rollouts.count);
 }
 
@@ -313,11 +313,11 @@ int sli_lower_turn(const sli_lowering *l, int a, int b);
 /* [ncomputing] Returns the places of tasks in an order in which a tick's tasks could run. */
 int *sli_lower_places(sli_lowering *l);
 /* Returns the memory of its device that a task works in. */
-sl_space sli_lower_space(const sli_lowering *l, const sli_task *g);
+sl_space sli_lower_space(const sli_lowering *l, const sli_task *task);
 
 /* True if this task reads an offloaded buffer from its home: in the backward pass, or
  * parameters. */
-bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *g);
+bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *task);
 /* True if the buffer is written in a memory other than its home. */
 static inline bool sli_is_spilled(const sli_buffer *b) {
   return b->target != SL_SPACE_DEVICE && b->target != b->home;
@@ -354,7 +354,7 @@ static inline size_t sli_lower_aligned(size_t bytes) { return (bytes + 63) & ~(s
 
 /* Numbers the valid lengths of a task's program before its calls are written. The second function
  * returns the numbers for a call's arguments, or NULL if none has a valid length (lengths.c). */
-void sli_lower_lengths(sli_lowering *l, const sli_task *g, sl_program *program);
+void sli_lower_lengths(sli_lowering *l, const sli_task *task, sl_program *program);
 const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
 /* Return the expected number of a tensor's valid rows in a tick of a step. On modelled devices the
  * table has this number for each tick, or for the ticks of `visits`; NULL: all rows. */
@@ -369,12 +369,12 @@ void sli_lower_check_places(const sli_lowering *l, const sli_uses *u);
 /* ---- transfers that serve a single reader (fetched.c) -------------------------------------- */
 
 /* True if an exchange reads parameters that are placed elsewhere and fetches them. */
-bool sli_is_fetched(const sli_lowering *l, const sli_buffer *b, const sli_task *g);
+bool sli_is_fetched(const sli_lowering *l, const sli_buffer *b, const sli_task *task);
 /* Return how many buffers it fetches from the same device before this one, and how many buffers of
  * a role have been filled for it. `some`: counts buffers that only offloaded pieces use, otherwise
  * all others. */
-int sli_fetched_before(const sli_lowering *l, int buffer, const sli_task *g);
-int sli_filled_before(const sli_lowering *l, const sli_task *g, sli_role role, bool some);
+int sli_fetched_before(const sli_lowering *l, int buffer, const sli_task *task);
+int sli_filled_before(const sli_lowering *l, const sli_task *task, sli_role role, bool some);
 
 /* ---- pieces whose activations are offloaded (offload.c) ------------------------------------ */
 
@@ -382,10 +382,10 @@ bool sli_lower_leaves(const sli_lowering *l, int piece);
 double sli_lower_rematerialized(const sli_lowering *l); /* fraction of pieces that are recomputed */
 /* Return maps from a task's firings to keys of offloaded pieces, and to ticks, for tasks that
  * fire at that rate. */
-int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *g);
-int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_task *g);
+int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *task);
+int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_task *task);
 /* True if the task's program has a second variant for offloaded pieces. */
-bool sli_lower_reads_leaving(const sli_task *g);
+bool sli_lower_reads_leaving(const sli_task *task);
 
 /* ---- blocks, where all pieces of a microbatch go through one before the next (layers.c) ------ */
 
@@ -396,14 +396,14 @@ sli_role sli_staging_role(const sli_lowering *l, const sli_buffer *b);
 /* True if another block reads it within the same pass. */
 bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b);
 /* Ranks the actor by microbatch first, then by block. */
-void sli_lower_rank(const sli_lowering *l, const sli_task *g, sl_actor *a);
+void sli_lower_rank(const sli_lowering *l, const sli_task *task, sl_actor *a);
 
 /* ---- sweeps: keys and values of earlier pieces arrive piece by piece (sweep.c) -------------- */
 
 /* Returns the number of pairs of a piece and an earlier or equal piece in a microbatch. */
 static inline int sli_lower_pairs(const sli_lowering *l) { return l->in->k * (l->in->k + 1) / 2; }
 /* Returns the firings of a task in a microbatch, a step, or an evaluation. */
-int sli_lower_firings(const sli_lowering *l, const sli_task *g);
+int sli_lower_firings(const sli_lowering *l, const sli_task *task);
 /* True if later pieces read it too; such buffers are offloaded. */
 static inline bool sli_is_swept(const sli_buffer *b) {
   return (b->role == SLI_ROLE_KV || b->role == SLI_ROLE_KV_SPILL) && b->rate == SLI_PER_TICK;
@@ -411,9 +411,9 @@ static inline bool sli_is_swept(const sli_buffer *b) {
 /* True for the offloaded copy of a swept buffer, of which there is one per piece. */
 bool sli_is_piece(const sli_lowering *l, const sli_buffer *b);
 /* Return the maps of a task in a sweep, and its ticks; `end`: number of ticks counted. */
-int32_t sli_sweep_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b);
+int32_t sli_sweep_map(const sli_lowering *l, const sli_task *task, const sli_buffer *b);
 int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b);
-int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end);
+int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *task, int32_t end);
 
 /* ---- microbatches that skip stages (visits.c)
  * ------------------------------------------------- */
@@ -422,29 +422,30 @@ int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end);
  * created. */
 sl_status sli_lower_stage_routes(sli_lowering *l);
 /* True for a task of a pass, or an exchange within a pass, at a stage. */
-static inline bool sli_is_of_pass(const sli_task *g) {
-  return !g->transfer && !g->host && !g->pace && g->stage >= 0 && g->rate == SLI_PER_TICK;
+static inline bool sli_is_of_pass(const sli_task *task) {
+  return !task->transfer && !task->host && !task->pace && task->stage >= 0 &&
+         task->rate == SLI_PER_TICK;
 }
 /* Return the ticks in which a task fires, or a buffer is written; NULL: all ticks. */
-const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g);
+const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *task);
 const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b);
 /* Returns the buffer that a task would use instead of this one if there were no paths, which may be
  * the same. Buffers that replace the same buffer share a base. */
-int sli_buffer_taken_for(const sli_lowering *l, const sli_task *g, int buffer);
+int sli_buffer_taken_for(const sli_lowering *l, const sli_task *task, int buffer);
 /* Return the bases of a task's ports, the map of a port, and the map of a task's ticks, if they
  * have visits. */
-const int32_t *sli_visits_bases(const sli_lowering *l, const sli_task *g); /* sl_actor.bases */
-int32_t sli_visits_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b);
+const int32_t *sli_visits_bases(const sli_lowering *l, const sli_task *task); /* sl_actor.bases */
+int32_t sli_visits_map(const sli_lowering *l, const sli_task *task, const sli_buffer *b);
 int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v);
 
 /* ---- passes and the exchanges they wait for (line.c) ---------------------------------------- */
 
 /* True for an exchange that takes its turn on the queue of the passes. */
-bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *g);
+bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *task);
 void sli_lower_line(sli_lowering *l); /* runs after buffers are created: makes backward passes begin
                                          with their inputs */
 /* True if the task continues a pass that has begun, if exchanges are in line. */
-bool sli_lower_goes_on(const sli_lowering *l, const sli_task *g);
+bool sli_lower_goes_on(const sli_lowering *l, const sli_task *task);
 
 /* Sets the maximum activation slots of each stage, from the schedule and the user. */
 void sli_lower_credits(sli_lowering *l);
@@ -467,25 +468,25 @@ void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of
 /* Modelled durations of computing tasks: */
 /* Checks that durations are given for the right number of stages. */
 sl_status sli_lower_check_cost(const sli_lowering *l);
-double sli_lower_seconds(const sli_lowering *l, const sli_task *g);
+double sli_lower_seconds(const sli_lowering *l, const sli_task *task);
 /* Return the factors by which exchanges slow down passes, [devices], which the caller frees with
  * free(), or NULL if none; and the factor of a task. */
 double *sli_lower_slowdowns(const sli_lowering *l);
-double sli_lower_slowdown(const double *slowdowns, const sli_task *g);
+double sli_lower_slowdown(const double *slowdowns, const sli_task *task);
 /* Returns seconds by tick of a step, times the slowdown, or NULL if the number of valid rows does
  * not vary. */
-const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown);
+const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *task, double slowdown);
 /* Returns the set of tensors with a common valid length that the node's rows belong to, or NULL. */
 const sl_tensor *sli_lower_set_of(const sli_node *n);
 /* Gives a type that has `capacity` rows another number of rows; leaves other types alone. */
 void sli_lower_cut(sl_type *type, int64_t capacity, int64_t rows);
 /* Sets the durations of a task of a served graph by the rows of a tick, on modelled hardware;
  * leaves them alone for any other task (rows.c). */
-void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *g, sl_rows_seconds *by_rows,
+void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *task, sl_rows_seconds *by_rows,
                             sl_rows_seconds *by_picks);
 /* Returns the seconds of a copy of the rows expected in this tick; g->seconds is for a full
  * slot. */
-double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick);
+double sli_lower_copied(const sli_lowering *l, const sli_task *task, int32_t tick);
 /* Returns the seconds that a transfer to or from a home takes at its bandwidth; 0: no time. */
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, size_t bytes);
 
@@ -494,18 +495,18 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, siz
 double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes);
 /* Return the bytes that a task's nodes receive from other devices of its stage, by axis and kind of
  * exchange; and how often in a step. */
-void sli_lower_received(const sli_lowering *l, const sli_task *g,
+void sli_lower_received(const sli_lowering *l, const sli_task *task,
                         double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
 double sli_lower_times(const sli_lowering *l, sli_rate rate);
 /* Returns the duration of a task's exchanges of this share of their bytes. */
-double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g, double share);
+double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *task, double share);
 /* True if the measured time covers the whole cost of an exchange node. */
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);
 /* Returns the bytes per second of modelled host memory available to one device, for its copies
  * and for updates on the host; 0: unlimited. */
 double sli_lower_host_rate(const sli_inputs *in);
 /* True if the host updates parameters in this task. */
-bool sli_updates_on_host(const sli_task *g);
+bool sli_updates_on_host(const sli_task *task);
 /* ---- checkpoints ---------------------------------------------------------------------------- */
 
 /* Context of the store callbacks, which run every store_every steps. */

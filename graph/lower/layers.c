@@ -19,9 +19,9 @@
 
 /* Returns the block of a task's nodes, or for a transfer that of its `about` task; SL_NONE if
  * none. */
-static int block_of(const sli_lowering *l, const sli_task *g) {
-  if (g->transfer) g = &l->tasks[g->about];
-  return g->nnodes ? g->nodes[0]->block : SL_NONE;
+static int block_of(const sli_lowering *l, const sli_task *task) {
+  if (task->transfer) task = &l->tasks[task->about];
+  return task->nnodes ? task->nodes[0]->block : SL_NONE;
 }
 
 /* ---- sections ---------------------------------------------------------------------------- */
@@ -29,13 +29,13 @@ static int block_of(const sli_lowering *l, const sli_task *g) {
 /* Kinds of passes of a block on one device: forward, backward, evaluation, rollouts and encoder. */
 enum { WAYS = 5 };
 
-static int route_of(const sli_lowering *l, const sli_task *g) {
-  int way = g->pace ? 1 + (int)g->pace : g->backward;
-  return (block_of(l, g) * l->in->ranks + g->rank) * WAYS + way;
+static int route_of(const sli_lowering *l, const sli_task *task) {
+  int way = task->pace ? 1 + (int)task->pace : task->backward;
+  return (block_of(l, task) * l->in->ranks + task->rank) * WAYS + way;
 }
 
-static bool has_section(const sli_lowering *l, const sli_task *g) {
-  return block_of(l, g) >= 0 && g->rate < SLI_PER_STEP && !g->host;
+static bool has_section(const sli_lowering *l, const sli_task *task) {
+  return block_of(l, task) >= 0 && task->rate < SLI_PER_STEP && !task->host;
 }
 
 /* Finds the first and last levels of each kind of pass of each block: [ways]. */
@@ -82,9 +82,9 @@ bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b) {
   return false;
 }
 
-void sli_lower_rank(const sli_lowering *l, const sli_task *g, sl_actor *a) {
-  int blocks = l->in->g->nblocks, block = block_of(l, g);
-  int place = g->backward ? blocks - 1 - block : block;
+void sli_lower_rank(const sli_lowering *l, const sli_task *task, sl_actor *a) {
+  int blocks = l->in->g->nblocks, block = block_of(l, task);
+  int place = task->backward ? blocks - 1 - block : block;
   if (a->rank_group) { /* the schedule groups ticks: blocks take turns within each group */
     a->rank = a->rank * blocks + place;
     a->rank_stride *= blocks;

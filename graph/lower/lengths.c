@@ -20,14 +20,15 @@ static void number_node(sli_lowering *l, const sli_node *n, sl_program *program,
   for (int o = 0; o < n->nout; o++) number_of(l, sli_valid_length(n->out[o]), program, rows);
 }
 
-static size_t most_lengths(const sli_task *g) {
-  size_t most = (size_t)(g->ninputs + g->noutputs);
-  for (int i = 0; i < g->nnodes; i++) most += (size_t)(g->nodes[i]->nin + g->nodes[i]->nout);
+static size_t most_lengths(const sli_task *task) {
+  size_t most = (size_t)(task->ninputs + task->noutputs);
+  for (int i = 0; i < task->nnodes; i++)
+    most += (size_t)(task->nodes[i]->nin + task->nodes[i]->nout);
   return most;
 }
 
-static sl_tensor *port_length(const sli_lowering *l, const sli_task *g, int port) {
-  return l->buffers[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]]
+static sl_tensor *port_length(const sli_lowering *l, const sli_task *task, int port) {
+  return l->buffers[port < task->ninputs ? task->inputs[port] : task->outputs[port - task->ninputs]]
       .valid_length;
 }
 
@@ -37,27 +38,27 @@ static bool forget(sli_lowering *l, const sl_tensor *valid_length) {
 }
 
 /* Clears the numbers of an earlier program; returns true if the task has valid lengths. */
-static bool begin_numbers(sli_lowering *l, const sli_task *g, int nports) {
+static bool begin_numbers(sli_lowering *l, const sli_task *task, int nports) {
   bool any = false;
-  for (int p = 0; p < nports; p++) any |= forget(l, port_length(l, g, p));
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
+  for (int p = 0; p < nports; p++) any |= forget(l, port_length(l, task, p));
+  for (int i = 0; i < task->nnodes; i++) {
+    const sli_node *n = task->nodes[i];
     for (int a = 0; a < n->nin; a++) any |= forget(l, sli_valid_length(n->in[a]));
     for (int o = 0; o < n->nout; o++) any |= forget(l, sli_valid_length(n->out[o]));
   }
   return any;
 }
 
-void sli_lower_lengths(sli_lowering *l, const sli_task *g, sl_program *program) {
-  int nports = g->ninputs + g->noutputs;
-  if (!begin_numbers(l, g, nports)) return;
-  int32_t *rows = sl_plan_alloc(l->plan, most_lengths(g) * sizeof *rows);
+void sli_lower_lengths(sli_lowering *l, const sli_task *task, sl_program *program) {
+  int nports = task->ninputs + task->noutputs;
+  if (!begin_numbers(l, task, nports)) return;
+  int32_t *rows = sl_plan_alloc(l->plan, most_lengths(task) * sizeof *rows);
   int16_t *base = sl_plan_alloc(l->plan, (size_t)(nports + 1) * sizeof *base);
   for (int p = 0; p < nports; p++)
-    base[p] = (int16_t)number_of(l, port_length(l, g, p), program, rows);
+    base[p] = (int16_t)number_of(l, port_length(l, task, p), program, rows);
   base[nports] = SL_NONE;
-  for (int i = 0; i < g->nnodes; i++) number_node(l, g->nodes[i], program, rows);
-  program->nread = g->ninputs;
+  for (int i = 0; i < task->nnodes; i++) number_node(l, task->nodes[i], program, rows);
+  program->nread = task->ninputs;
   program->length_rows = rows;
   program->base_length = base;
 }

@@ -22,28 +22,28 @@
 
 #include <stdlib.h>
 
-static bool is_of_pass(const sli_task *g) {
-  return !g->transfer && !g->host && g->phase == SLI_PHASE_MAIN && g->rate == SLI_PER_TICK &&
-         g->stage != SL_NONE;
+static bool is_of_pass(const sli_task *task) {
+  return !task->transfer && !task->host && task->phase == SLI_PHASE_MAIN &&
+         task->rate == SLI_PER_TICK && task->stage != SL_NONE;
 }
 
 /* True if a pass waits for a task's results of a tick. */
-static bool is_awaited(const sli_task *g) {
+static bool is_awaited(const sli_task *task) {
   bool awaited = false;
-  for (int i = 0; i < g->nnodes; i++)
-    awaited |= !g->nodes[i]->accumulate_span && !sli_makes_transient(g->nodes[i]);
+  for (int i = 0; i < task->nnodes; i++)
+    awaited |= !task->nodes[i]->accumulate_span && !sli_makes_transient(task->nodes[i]);
   return awaited;
 }
 
-bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *g) {
-  if (l->in->in_line && g->transfer)
-    return g->transfer->kind == SLI_TRANSFER_WIRE && g->rate == SLI_PER_TICK;
-  return l->in->in_line && g->cls == SL_CLASS_C && is_of_pass(g) && is_awaited(g);
+bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *task) {
+  if (l->in->in_line && task->transfer)
+    return task->transfer->kind == SLI_TRANSFER_WIRE && task->rate == SLI_PER_TICK;
+  return l->in->in_line && task->cls == SL_CLASS_C && is_of_pass(task) && is_awaited(task);
 }
 
-static bool is_in_pass(const sli_lowering *l, const sli_task *g) {
-  if (!is_of_pass(g)) return false;
-  return g->cls == SL_CLASS_F || g->cls == SL_CLASS_B || sli_lower_is_in_line(l, g);
+static bool is_in_pass(const sli_lowering *l, const sli_task *task) {
+  if (!is_of_pass(task)) return false;
+  return task->cls == SL_CLASS_F || task->cls == SL_CLASS_B || sli_lower_is_in_line(l, task);
 }
 
 static bool is_same_pass(const sli_lowering *l, const sli_task *a, const sli_task *b) {
@@ -51,11 +51,11 @@ static bool is_same_pass(const sli_lowering *l, const sli_task *a, const sli_tas
          a->backward == b->backward;
 }
 
-bool sli_lower_goes_on(const sli_lowering *l, const sli_task *g) {
-  if (!l->in->in_line || !is_in_pass(l, g)) return false;
-  int self = (int)(g - l->tasks);
-  for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->tasks[i].before)
-    if (i != self && is_same_pass(l, &l->tasks[i], g) && sli_lower_turn(l, i, self) < 0)
+bool sli_lower_goes_on(const sli_lowering *l, const sli_task *task) {
+  if (!l->in->in_line || !is_in_pass(l, task)) return false;
+  int self = (int)(task - l->tasks);
+  for (int i = *sli_newest_on(l, task->stage, task->rank); i != SL_NONE; i = l->tasks[i].before)
+    if (i != self && is_same_pass(l, &l->tasks[i], task) && sli_lower_turn(l, i, self) < 0)
       return true;
   return false;
 }
@@ -88,21 +88,22 @@ static void begin_with(sli_lowering *l, int early, const sli_task *first) {
 }
 
 /* True if the task waits for something of its pass, judging by the earlier tasks found so far. */
-static bool waits(const sli_lowering *l, const sli_task *g, const bool *early) {
-  for (int i = 0; i < g->ninputs; i++) {
-    int by = l->buffers[g->inputs[i]].producer;
+static bool waits(const sli_lowering *l, const sli_task *task, const bool *early) {
+  for (int i = 0; i < task->ninputs; i++) {
+    int by = l->buffers[task->inputs[i]].producer;
     if (by == SL_NONE || !l->tasks[by].backward || !is_of_pass(&l->tasks[by])) continue;
-    if (l->tasks[by].stage != g->stage || !early[by]) return true;
+    if (l->tasks[by].stage != task->stage || !early[by]) return true;
   }
   return false;
 }
 
 /* True if the task only recomputes or exchanges forward tensors. A vocabulary sharded over the
  * stages is excluded: other stages wait for it, and it does not wait for this stage's gradient. */
-static bool repeats(const sli_lowering *l, const sli_task *g) {
-  bool all = g->backward && is_of_pass(g) && !sli_is_sharded_task(l, g);
-  for (int i = 0; i < g->nnodes; i++)
-    all &= g->nodes[i]->rematerialized || g->nodes[i]->cls == SL_CLASS_C || !g->nodes[i]->nin;
+static bool repeats(const sli_lowering *l, const sli_task *task) {
+  bool all = task->backward && is_of_pass(task) && !sli_is_sharded_task(l, task);
+  for (int i = 0; i < task->nnodes; i++)
+    all &=
+        task->nodes[i]->rematerialized || task->nodes[i]->cls == SL_CLASS_C || !task->nodes[i]->nin;
   return all;
 }
 
@@ -125,13 +126,13 @@ static bool *find_all_early(const sli_lowering *l) {
 }
 
 /* True if another stage, or a task that serves another stage, reads a result of the task. */
-static bool is_read_elsewhere(const sli_lowering *l, const sli_task *g, const bool *serves) {
-  for (int i = 0; i < g->noutputs; i++) {
-    const sli_buffer *b = &l->buffers[g->outputs[i]];
+static bool is_read_elsewhere(const sli_lowering *l, const sli_task *task, const bool *serves) {
+  for (int i = 0; i < task->noutputs; i++) {
+    const sli_buffer *b = &l->buffers[task->outputs[i]];
     for (int k = 0; k < b->nconsumers; k++) {
       const sli_task *to = &l->tasks[b->consumers[k]];
       if (serves[b->consumers[k]] ||
-          (to->backward && to->stage != SL_NONE && to->stage != g->stage))
+          (to->backward && to->stage != SL_NONE && to->stage != task->stage))
         return true;
     }
   }

@@ -35,21 +35,21 @@ static int32_t map_all(sli_lowering *l, bool backward) {
   return sl_plan_add_map(l->plan, (uint32_t)k, l->in->leaving, entries);
 }
 
-int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *g) {
-  if (g->rate != SLI_PER_LEAVING) return map_all(l, g->backward);
+int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *task) {
+  if (task->rate != SLI_PER_LEAVING) return map_all(l, task->backward);
   int n = l->in->leaving;
   sl_map_entry entries[n];
   for (int i = 0; i < n; i++)
-    entries[i] = (sl_map_entry){g->backward ? n - 1 - i : i, SL_FIRST | SL_LAST};
+    entries[i] = (sl_map_entry){task->backward ? n - 1 - i : i, SL_FIRST | SL_LAST};
   return sl_plan_add_map(l->plan, (uint32_t)n, n, entries);
 }
 
-int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_task *g) {
+int32_t sli_lower_leaving_ticks(sli_lowering *l, const sli_task *task) {
   int n = l->in->leaving, at = 0;
   sl_map_entry entries[n];
   for (int piece = 0; piece < l->in->k; piece++)
     if (sli_lower_leaves(l, piece)) {
-      int i = g->backward ? n - 1 - at : at;
+      int i = task->backward ? n - 1 - at : at;
       entries[i] = (sl_map_entry){piece, SL_FIRST | SL_LAST};
       at++;
     }
@@ -69,8 +69,8 @@ static bool reads_kept(const sli_node *n) {
   return reads;
 }
 
-bool sli_lower_reads_leaving(const sli_task *g) {
+bool sli_lower_reads_leaving(const sli_task *task) {
   bool reads = false;
-  for (int i = 0; i < g->nnodes; i++) reads |= reads_kept(g->nodes[i]);
+  for (int i = 0; i < task->nnodes; i++) reads |= reads_kept(task->nodes[i]);
   return reads;
 }

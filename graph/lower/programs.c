@@ -4,10 +4,10 @@
 
 /* Returns the port of the input that a task's output aliases, or SL_NONE; their places are the
  * same (alias.c). */
-static int covered_input(const sli_lowering *l, const sli_task *g, int buffer) {
+static int covered_input(const sli_lowering *l, const sli_task *task, int buffer) {
   int32_t over = l->plan->regs[l->buffers[buffer].reg].aliases;
-  for (int i = 0; i < g->ninputs && over; i++)
-    if (l->buffers[g->inputs[i]].reg + 1 == over) return i;
+  for (int i = 0; i < task->ninputs && over; i++)
+    if (l->buffers[task->inputs[i]].reg + 1 == over) return i;
   return SL_NONE;
 }
 
@@ -23,9 +23,9 @@ static sl_place tensor_place(const sli_lowering *l, int task, const sl_tensor *t
 }
 
 /* False for an output that aliases an input, in a step of one tick: it is not summed. */
-static bool is_summed(const sli_lowering *l, const sli_task *g, const sl_tensor *t) {
+static bool is_summed(const sli_lowering *l, const sli_task *task, const sl_tensor *t) {
   return !t || l->spots[t->id].buffer == SL_NONE ||
-         covered_input(l, g, l->spots[t->id].buffer) == SL_NONE;
+         covered_input(l, task, l->spots[t->id].buffer) == SL_NONE;
 }
 
 /* Returns the outputs to clear before use. State that a sweep updates starts from zero with each
@@ -132,9 +132,9 @@ static bool is_checked(const sli_lowering *l, const sli_node *n) {
 }
 
 /* Returns the number of calls of all nodes, including checks of inputs and outputs. */
-static size_t count_calls(const sli_lowering *l, const sli_task *g) {
-  size_t n = (size_t)g->nnodes * (l->in->options->numbers.check_finite ? 2 : 1);
-  for (int i = 0; i < g->nnodes; i++) n += is_checked(l, g->nodes[i]);
+static size_t count_calls(const sli_lowering *l, const sli_task *task) {
+  size_t n = (size_t)task->nnodes * (l->in->options->numbers.check_finite ? 2 : 1);
+  for (int i = 0; i < task->nnodes; i++) n += is_checked(l, task->nodes[i]);
   return n;
 }
 
@@ -155,10 +155,10 @@ static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
 
 /* Names a copy: after its buffer for transfers between homes, so that messages about failing disks
  * name the buffer. The plan owns the name, since it outlives the lowering. */
-static const char *name_of_copy(const sli_lowering *l, const sli_task *g) {
-  bool homes = sli_transfer_kinds[g->transfer->kind].homes;
-  return homes ? sl_plan_format(l->plan, "%s", l->buffers[g->transfer->origin].name)
-               : sli_roles[l->buffers[g->outputs[0]].role].name;
+static const char *name_of_copy(const sli_lowering *l, const sli_task *task) {
+  bool homes = sli_transfer_kinds[task->transfer->kind].homes;
+  return homes ? sl_plan_format(l->plan, "%s", l->buffers[task->transfer->origin].name)
+               : sli_roles[l->buffers[task->outputs[0]].role].name;
 }
 
 /* Returns the type of a slot's numbers, row by row where it has rows. */
@@ -170,16 +170,16 @@ static sl_type slot_type(const sli_buffer *b) {
 }
 
 /* Copies a slot of one port to another's. */
-static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out,
+static void write_transfer(sli_lowering *l, const sli_task *task, int in, int out,
                            const int16_t *valid_length, sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   sl_type *type = sl_plan_alloc(plan, sizeof *type);
   places[0] = (sl_place){in, 0};
-  places[1] = (sl_place){g->ninputs + out, 0};
-  *type = slot_type(&l->buffers[g->outputs[out]]);
+  places[1] = (sl_place){task->ninputs + out, 0};
+  *type = slot_type(&l->buffers[task->outputs[out]]);
   *call = (sl_program_call){.op = &sl_op_copy,
-                            .name = name_of_copy(l, g),
+                            .name = name_of_copy(l, task),
                             .nin = 1,
                             .nout = 1,
                             .in_type = type,
@@ -187,7 +187,7 @@ static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out,
                             .in = &places[0],
                             .out = &places[1],
                             .in_length = valid_length ? &valid_length[in] : NULL,
-                            .out_length = valid_length ? &valid_length[g->ninputs + out] : NULL};
+                            .out_length = valid_length ? &valid_length[task->ninputs + out] : NULL};
 }
 
 static int with_bytes(const sli_lowering *l, int count, const int *buffers) {
@@ -199,16 +199,20 @@ static int with_bytes(const sli_lowering *l, int count, const int *buffers) {
 /* Writes copies from each input to each output. One side has one port; if the other side has
  * several, each firing uses one of them (sweep.c). Ports without bytes (turns) come last and are
  * not copied. */
-static sl_program *transfer_program(sli_lowering *l, const sli_task *g) {
-  if (sli_transfer_kinds[g->transfer->kind].ops) return NULL; /* the link itself moves the data */
-  int nin = with_bytes(l, g->ninputs, g->inputs), nout = with_bytes(l, g->noutputs, g->outputs);
+static sl_program *transfer_program(sli_lowering *l, const sli_task *task) {
+  if (sli_transfer_kinds[task->transfer->kind].ops)
+    return NULL; /* the link itself moves the data */
+  int nin = with_bytes(l, task->ninputs, task->inputs),
+      nout = with_bytes(l, task->noutputs, task->outputs);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
-  *program = (sl_program){
-      .ncalls = nin * nout, .calls = calls, .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
-  sli_lower_lengths(l, g, program);
+  *program = (sl_program){.ncalls = nin * nout,
+                          .calls = calls,
+                          .nbases = task->ninputs + task->noutputs + 1,
+                          .nvariants = 1};
+  sli_lower_lengths(l, task, program);
   for (int i = 0; i < nin * nout; i++)
-    write_transfer(l, g, i / nout, i % nout, program->base_length, &calls[i]);
+    write_transfer(l, task, i / nout, i % nout, program->base_length, &calls[i]);
   return program;
 }
 

@@ -50,12 +50,12 @@ static sl_type type_at(const sli_lowering *l, const sli_node *n, sl_tensor *t, c
 }
 
 /* Returns the columns of earlier products of the task that read the same rows. */
-static int64_t columns_before(const sli_task *g, int index) {
-  const sli_node *n = g->nodes[index];
+static int64_t columns_before(const sli_task *task, int index) {
+  const sli_node *n = task->nodes[index];
   int64_t sum = 0;
   for (int i = 0; i < index; i++)
-    if (g->nodes[i]->op == n->op && g->nodes[i]->in[0] == n->in[0])
-      sum += sl_type_last(&g->nodes[i]->out_type[0]);
+    if (task->nodes[i]->op == n->op && task->nodes[i]->in[0] == n->in[0])
+      sum += sl_type_last(&task->nodes[i]->out_type[0]);
   return sum;
 }
 
@@ -71,14 +71,14 @@ static double widened_seconds(const sl_hardware *h, const sli_node *n, const sl_
 
 /* Returns the seconds of a node. Where the hardware's engine joins products of the same rows, a
  * product takes the time that it adds to those before it. */
-static double seconds_at(const sli_lowering *l, const sli_task *g, int index, const amount *a) {
+static double seconds_at(const sli_lowering *l, const sli_task *task, int index, const amount *a) {
   const sl_hardware *h = hardware_of(l);
-  const sli_node *n = g->nodes[index];
+  const sli_node *n = task->nodes[index];
   sl_type in[n->nin + 1], out[n->nout + 1];
   for (int i = 0; i < n->nin; i++) in[i] = type_at(l, n, n->in[i], &n->in_type[i], a);
   for (int o = 0; o < n->nout; o++) out[o] = type_at(l, n, n->out[o], &n->out_type[o], a);
   bool joins = h->joins_products && n->op == &sl_op_linear_served;
-  int64_t before = joins ? columns_before(g, index) : 0;
+  int64_t before = joins ? columns_before(task, index) : 0;
   if (!before) return sli_call_seconds(h, n, in, out);
   int64_t own = sl_type_last(&out[0]);
   double all = widened_seconds(h, n, in, out, before),
@@ -98,18 +98,19 @@ static bool reads_pages(const sli_node *n) {
   return sli_op_memory(n->op)->updates && !sli_op_serve(n->op)->slots;
 }
 
-static double task_seconds(const sli_lowering *l, const sli_task *g, const amount *a, bool picks) {
+static double task_seconds(const sli_lowering *l, const sli_task *task, const amount *a,
+                           bool picks) {
   double seconds = 0;
-  for (int i = 0; i < g->nnodes; i++) {
-    const sli_node *n = g->nodes[i];
+  for (int i = 0; i < task->nnodes; i++) {
+    const sli_node *n = task->nodes[i];
     if (is_picks(n) == picks && !reads_pages(n) && !sli_lower_is_measured(l, n))
-      seconds += seconds_at(l, g, i, a);
+      seconds += seconds_at(l, task, i, a);
   }
   if (picks) return seconds;
   int64_t most = l->in->g->options.serve->rows;
   double share = (double)a->rows / (double)most;
   if (hardware_of(l)->half_activations) share /= 2;
-  return seconds + (g->cls == SL_CLASS_C ? sli_lower_exchange_seconds(l, g, share) : 0);
+  return seconds + (task->cls == SL_CLASS_C ? sli_lower_exchange_seconds(l, task, share) : 0);
 }
 
 /* ---- ladders ------------------------------------------------------------------------------- */
@@ -128,7 +129,7 @@ static int32_t make_rungs(int64_t most, double rungs[MOST_RUNGS]) {
   return n;
 }
 
-static sl_rows_seconds make_ladder(const sli_lowering *l, const sli_task *g, bool picks) {
+static sl_rows_seconds make_ladder(const sli_lowering *l, const sli_task *task, bool picks) {
   const sl_serving *s = l->in->g->options.serve;
   double rungs[MOST_RUNGS];
   int32_t n = make_rungs(picks ? s->picks : s->rows, rungs);
@@ -137,24 +138,24 @@ static sl_rows_seconds make_ladder(const sli_lowering *l, const sli_task *g, boo
   for (int32_t i = 0; i < n; i++) {
     const amount a = {(int64_t)rungs[i], SLI_MIN((int64_t)rungs[i], s->picks)};
     rows[i] = rungs[i];
-    seconds[i] = task_seconds(l, g, &a, picks);
+    seconds[i] = task_seconds(l, task, &a, picks);
   }
   return (sl_rows_seconds){n, rows, seconds};
 }
 
 /* True if the task has calls on picked rows. */
-static bool has_picks(const sli_task *g) {
+static bool has_picks(const sli_task *task) {
   bool any = false;
-  for (int i = 0; i < g->nnodes; i++) any |= is_picks(g->nodes[i]);
+  for (int i = 0; i < task->nnodes; i++) any |= is_picks(task->nodes[i]);
   return any;
 }
 
-void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *g, sl_rows_seconds *by_rows,
+void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *task, sl_rows_seconds *by_rows,
                             sl_rows_seconds *by_picks) {
   const sl_lower_options *o = l->in->options;
   bool priced = l->in->g->options.serve && l->in->kind->modelled &&
-                !sli_cost_is_given(&o->simulation.cost) && g->rate == SLI_PER_TICK;
-  if (!priced || g->host || g->transfer) return;
-  *by_rows = make_ladder(l, g, false);
-  if (has_picks(g)) *by_picks = make_ladder(l, g, true);
+                !sli_cost_is_given(&o->simulation.cost) && task->rate == SLI_PER_TICK;
+  if (!priced || task->host || task->transfer) return;
+  *by_rows = make_ladder(l, task, false);
+  if (has_picks(task)) *by_picks = make_ladder(l, task, true);
 }

@@ -67,24 +67,24 @@ static bool is_part_of(const sli_block *part, const char *block) {
 }
 
 /* Returns the given cost of a stage's part of a block sharded over all stages. */
-static sl_stage_cost sharded_cost(const sli_lowering *l, const sli_task *g) {
+static sl_stage_cost sharded_cost(const sli_lowering *l, const sli_task *task) {
   const sl_cost *c = &l->in->options->simulation.cost;
-  const sli_block *block = &l->in->g->blocks[g->nodes[0]->block];
+  const sli_block *block = &l->in->g->blocks[task->nodes[0]->block];
   for (int i = 0; i < c->nsharded; i++)
-    if (is_part_of(block, c->sharded[i].block)) return c->sharded[i].stages[g->stage];
+    if (is_part_of(block, c->sharded[i].block)) return c->sharded[i].stages[task->stage];
   return (sl_stage_cost){0};
 }
 
-static sl_stage_cost pass_cost(const sli_lowering *l, const sli_task *g) {
+static sl_stage_cost pass_cost(const sli_lowering *l, const sli_task *task) {
   const sl_cost *c = &l->in->options->simulation.cost;
-  if (sli_is_sharded_task(l, g)) return sharded_cost(l, g);
-  return c->nstages ? c->stages[g->stage] : (sl_stage_cost){c->F, c->B, c->W};
+  if (sli_is_sharded_task(l, task)) return sharded_cost(l, task);
+  return c->nstages ? c->stages[task->stage] : (sl_stage_cost){c->F, c->B, c->W};
 }
 
-static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
+static double estimate(const sli_lowering *l, const sli_task *task, int32_t tick) {
   double seconds = 0;
-  for (int i = 0; i < g->nnodes && !g->host; i++) {
-    const sli_node *n = g->nodes[i];
+  for (int i = 0; i < task->nnodes && !task->host; i++) {
+    const sli_node *n = task->nodes[i];
     if (!sli_lower_is_measured(l, n))
       seconds += (n->rematerialized ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
   }
@@ -93,32 +93,32 @@ static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
 
 /* Returns a task's share of its stage's pass. If a pass has several tasks, the given time is
  * divided in proportion to the cost of their ops. */
-static double share_of_pass(const sli_lowering *l, const sli_task *g) {
-  bool sharded = sli_is_sharded_task(l, g);
+static double share_of_pass(const sli_lowering *l, const sli_task *task) {
+  bool sharded = sli_is_sharded_task(l, task);
   double all = 0;
   int count = 0;
-  for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->tasks[i].before) {
+  for (int i = *sli_newest_on(l, task->stage, task->rank); i != SL_NONE; i = l->tasks[i].before) {
     const sli_task *other = &l->tasks[i];
-    bool same = other->cls == g->cls && other->phase == g->phase && other->host == g->host;
+    bool same = other->cls == task->cls && other->phase == task->phase && other->host == task->host;
     if (!same || sli_is_sharded_task(l, other) != sharded) continue;
-    if (sharded && other->part != g->part) continue;
+    if (sharded && other->part != task->part) continue;
     all += estimate(l, other, 0);
     count++;
   }
-  return count < 2 ? 1 : all > 0 ? estimate(l, g, 0) / all : 1.0 / count;
+  return count < 2 ? 1 : all > 0 ? estimate(l, task, 0) / all : 1.0 / count;
 }
 
 /* Returns the user's seconds, which are given for a whole microbatch. Unless the number of
  * chunks is known, they cover all chunks of the device. */
-static double given_seconds(const sli_lowering *l, const sli_task *g) {
+static double given_seconds(const sli_lowering *l, const sli_task *task) {
   const sl_cost *c = &l->in->options->simulation.cost;
-  if (g->stage == SL_NONE) return 0;
-  sl_stage_cost of = pass_cost(l, g);
+  if (task->stage == SL_NONE) return 0;
+  sl_stage_cost of = pass_cost(l, task);
   double share = (l->in->options->schedule.chunks || c->nstages ? 1 : 1.0 / l->pick.v) / l->in->k;
-  share *= share_of_pass(l, g);
-  if (g->cls == SL_CLASS_F) return share * of.F;
-  if (g->cls == SL_CLASS_B) return share * (l->pick.split ? of.B : of.B + of.W);
-  return g->cls == SL_CLASS_W ? share * of.W : 0;
+  share *= share_of_pass(l, task);
+  if (task->cls == SL_CLASS_F) return share * of.F;
+  if (task->cls == SL_CLASS_B) return share * (l->pick.split ? of.B : of.B + of.W);
+  return task->cls == SL_CLASS_W ? share * of.W : 0;
 }
 
 sl_status sli_lower_check_cost(const sli_lowering *l) {
@@ -139,16 +139,17 @@ sl_status sli_lower_check_cost(const sli_lowering *l) {
                  l->stages);
 }
 
-bool sli_updates_on_host(const sli_task *g) {
-  return g->host && g->phase == SLI_PHASE_UPDATE && g->stage != SL_NONE;
+bool sli_updates_on_host(const sli_task *task) {
+  return task->host && task->phase == SLI_PHASE_UPDATE && task->stage != SL_NONE;
 }
 
 /* Returns the seconds of an update on the host, which is bound by memory bandwidth. */
-static double host_update_seconds(const sli_lowering *l, const sli_task *g) {
+static double host_update_seconds(const sli_lowering *l, const sli_task *task) {
   double rate = sli_lower_host_rate(l->in), sum = 0;
-  for (int i = 0; i < g->nnodes; i++) {
+  for (int i = 0; i < task->nnodes; i++) {
     double flops, bytes;
-    sli_call_cost(g->nodes[i], g->nodes[i]->in_type, g->nodes[i]->out_type, &flops, &bytes);
+    sli_call_cost(task->nodes[i], task->nodes[i]->in_type, task->nodes[i]->out_type, &flops,
+                  &bytes);
     sum += bytes;
   }
   return rate > 0 ? sum / rate : 0;
@@ -156,36 +157,38 @@ static double host_update_seconds(const sli_lowering *l, const sli_task *g) {
 
 /* Returns the fixed seconds of a step. Each device counts them once, with the updates of its
  * first chunk. */
-static double step_seconds(const sli_lowering *l, const sli_task *g) {
+static double step_seconds(const sli_lowering *l, const sli_task *task) {
   const sl_hardware *h = l->in->options->simulation.hardware;
-  if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk)
+  if (!h || h->step_seconds <= 0 || task->phase != SLI_PHASE_UPDATE || task->stage == SL_NONE ||
+      task->chunk)
     return 0;
-  for (int i = g->before; i != SL_NONE; i = l->tasks[i].before)
+  for (int i = task->before; i != SL_NONE; i = l->tasks[i].before)
     if (l->tasks[i].phase == SLI_PHASE_UPDATE) return 0;
   return h->step_seconds;
 }
 
-static bool reads_of_others(const sli_lowering *l, const sli_task *g) {
+static bool reads_of_others(const sli_lowering *l, const sli_task *task) {
   bool any = false;
-  for (int i = 0; i < g->ninputs; i++) any |= l->buffers[g->inputs[i]].device != g->device;
+  for (int i = 0; i < task->ninputs; i++) any |= l->buffers[task->inputs[i]].device != task->device;
   return any;
 }
 
 /* Returns the seconds to begin and end a firing, and to wake up when another device triggers it. */
-static double firing_seconds(const sli_lowering *l, const sli_task *g) {
+static double firing_seconds(const sli_lowering *l, const sli_task *task) {
   const sl_hardware *h = l->in->options->simulation.hardware;
-  if (!h || g->host || g->transfer) return 0;
-  return h->firing_seconds + (h->wake_seconds > 0 && reads_of_others(l, g) ? h->wake_seconds : 0);
+  if (!h || task->host || task->transfer) return 0;
+  return h->firing_seconds +
+         (h->wake_seconds > 0 && reads_of_others(l, task) ? h->wake_seconds : 0);
 }
 
-static double alone(const sli_lowering *l, const sli_task *g, int32_t tick) {
-  if (sli_updates_on_host(g)) return host_update_seconds(l, g);
-  double seconds = estimate(l, g, tick) + step_seconds(l, g) + firing_seconds(l, g);
-  return g->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, g, 1) : seconds;
+static double alone(const sli_lowering *l, const sli_task *task, int32_t tick) {
+  if (sli_updates_on_host(task)) return host_update_seconds(l, task);
+  double seconds = estimate(l, task, tick) + step_seconds(l, task) + firing_seconds(l, task);
+  return task->cls == SL_CLASS_C ? seconds + sli_lower_exchange_seconds(l, task, 1) : seconds;
 }
 
-static bool is_pass(const sli_task *g) {
-  return !g->transfer && !g->host && !g->phase && g->cls <= SL_CLASS_W;
+static bool is_pass(const sli_task *task) {
+  return !task->transfer && !task->host && !task->phase && task->cls <= SL_CLASS_W;
 }
 
 /* Passes and exchanges of a device share its memory bandwidth: while exchanges run, passes are
@@ -210,13 +213,13 @@ double *sli_lower_slowdowns(const sli_lowering *l) {
   return passes;
 }
 
-double sli_lower_seconds(const sli_lowering *l, const sli_task *g) {
-  if (sli_cost_is_given(&l->in->options->simulation.cost)) return given_seconds(l, g);
-  return alone(l, g, 0);
+double sli_lower_seconds(const sli_lowering *l, const sli_task *task) {
+  if (sli_cost_is_given(&l->in->options->simulation.cost)) return given_seconds(l, task);
+  return alone(l, task, 0);
 }
 
-double sli_lower_slowdown(const double *slowdowns, const sli_task *g) {
-  return slowdowns && is_pass(g) ? slowdowns[g->device] : 1;
+double sli_lower_slowdown(const double *slowdowns, const sli_task *task) {
+  return slowdowns && is_pass(task) ? slowdowns[task->device] : 1;
 }
 
 double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, size_t bytes) {
@@ -232,24 +235,26 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, siz
 /* ---- durations by tick, where the number of valid rows varies -------------------------------- */
 
 /* Scales the seconds of a full slot to the expected rows. */
-double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick) {
-  const sl_tensor *valid_length =
-      g->transfer->kind == SLI_TRANSFER_FLIGHT ? NULL : l->buffers[g->outputs[0]].valid_length;
-  return valid_length ? g->seconds * (double)sli_lower_expected(valid_length, tick) /
+double sli_lower_copied(const sli_lowering *l, const sli_task *task, int32_t tick) {
+  const sl_tensor *valid_length = task->transfer->kind == SLI_TRANSFER_FLIGHT
+                                      ? NULL
+                                      : l->buffers[task->outputs[0]].valid_length;
+  return valid_length ? task->seconds * (double)sli_lower_expected(valid_length, tick) /
                             (double)valid_length->rows
-                      : g->seconds;
+                      : task->seconds;
 }
 
-const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown) {
-  bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT &&
-             l->buffers[g->outputs[0]].valid_length;
-  for (int i = 0; i < g->nnodes; i++) any |= sli_lower_set_of(g->nodes[i]) != NULL;
-  if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
+const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *task,
+                                      double slowdown) {
+  bool any = task->transfer && task->transfer->kind != SLI_TRANSFER_FLIGHT &&
+             l->buffers[task->outputs[0]].valid_length;
+  for (int i = 0; i < task->nnodes; i++) any |= sli_lower_set_of(task->nodes[i]) != NULL;
+  if (!any || !l->in->kind->modelled || task->rate != SLI_PER_TICK || task->host ||
       sli_cost_is_given(&l->in->options->simulation.cost))
     return NULL;
   int32_t ticks = sli_lower_ticks(l, SLI_PACE_TRAINING);
   double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
-    table[t] = g->transfer ? sli_lower_copied(l, g, t) : slowdown * alone(l, g, t);
+    table[t] = task->transfer ? sli_lower_copied(l, task, t) : slowdown * alone(l, task, t);
   return table;
 }

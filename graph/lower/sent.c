@@ -24,16 +24,17 @@ static int merge_exchanges(sli_sent_exchange *of, int n) {
   return count;
 }
 
-static void add_exchanges(const sli_lowering *l, const sli_task *g, sli_sent *to,
+static void add_exchanges(const sli_lowering *l, const sli_task *task, sli_sent *to,
                           size_t *capacity) {
   double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1];
-  sli_lower_received(l, g, bytes);
+  sli_lower_received(l, task, bytes);
   for (int a = 0; a < SLI_AXES; a++)
     for (int h = 0; h <= SLI_ALL_TO_ALL; h++) {
       if (bytes[a][h] <= 0) continue;
       SLI_GROW(to->exchanges, (size_t)to->nexchanges, *capacity);
-      to->exchanges[to->nexchanges++] = (sli_sent_exchange){
-          sli_along_of(l->in, g->device), a, (sli_half)h, bytes[a][h], sli_lower_times(l, g->rate)};
+      to->exchanges[to->nexchanges++] =
+          (sli_sent_exchange){sli_along_of(l->in, task->device), a, (sli_half)h, bytes[a][h],
+                              sli_lower_times(l, task->rate)};
     }
 }
 

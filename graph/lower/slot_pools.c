@@ -49,16 +49,16 @@ static bool is_interim(const sli_lowering *l, const sli_buffer *b) {
 }
 
 /* Returns the depth of an exchange. It is needed often, so g->depth caches it. */
-static int depth_of(const sli_lowering *l, sli_task *g) {
-  if (g->depth) return g->depth;
-  g->depth = 1;
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_buffer *b = &l->buffers[l->buffers[g->inputs[i]].origin];
+static int depth_of(const sli_lowering *l, sli_task *task) {
+  if (task->depth) return task->depth;
+  task->depth = 1;
+  for (int i = 0; i < task->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[l->buffers[task->inputs[i]].origin];
     sli_task *from = b->producer == SL_NONE ? NULL : &l->tasks[b->producer];
     if (!from || from->cls != SL_CLASS_C || from->rate != SLI_PER_STEP) continue;
-    if (b->role != SLI_ROLE_TURN) g->depth = SLI_MAX(g->depth, 1 + depth_of(l, from));
+    if (b->role != SLI_ROLE_TURN) task->depth = SLI_MAX(task->depth, 1 + depth_of(l, from));
   }
-  return g->depth;
+  return task->depth;
 }
 
 /* ---- tasks of the same slot pool ------------------------------------------------------------- */
@@ -124,10 +124,10 @@ static bool bring_the_same(const sli_lowering *l, const sli_task *a, const sli_t
 }
 
 /* Hashes a task; equal for tasks of one slot pool. */
-static uint64_t hash_slot_pool(const sli_lowering *l, const sli_task *g) {
-  const sli_transfer_task *x = g->transfer;
-  if (!x) return hash_same(SLI_HASH_SEED, g);
-  const int fields[] = {(int)x->kind, g->device, x->to,
+static uint64_t hash_slot_pool(const sli_lowering *l, const sli_task *task) {
+  const sli_transfer_task *x = task->transfer;
+  if (!x) return hash_same(SLI_HASH_SEED, task);
+  const int fields[] = {(int)x->kind, task->device, x->to,
                         x->reader == SL_NONE ? slots_of(l, x->origin) : x->nth};
   uint64_t hash = sli_hash(SLI_HASH_SEED, fields, sizeof fields);
   /* forward and backward may share it */
@@ -154,8 +154,8 @@ static int nth_transient(const sli_lowering *l, int task, sli_role role, int nth
 /* ---- one slot pool --------------------------------------------------------------------------- */
 
 /* Returns the rate of turns: per microbatch if blocks take all pieces of a microbatch. */
-static sli_rate turn_rate(const sli_lowering *l, const sli_task *g) {
-  return l->in->layers && g->rate < SLI_PER_STEP ? SLI_PER_MICROBATCH : g->rate;
+static sli_rate turn_rate(const sli_lowering *l, const sli_task *task) {
+  return l->in->layers && task->rate < SLI_PER_STEP ? SLI_PER_MICROBATCH : task->rate;
 }
 
 /* Adds a turn, named after the task that waits for it, or after the buffer that this task
@@ -239,12 +239,12 @@ static void look_behind_slot(waits *w, int before, int output) {
   }
 }
 
-static void look_behind_turn(waits *w, int before, const sli_task *g) {
+static void look_behind_turn(waits *w, int before, const sli_task *task) {
   look_behind(w, before);
-  for (int i = 0; i < g->noutputs; i++) {
-    const sli_buffer *b = &w->l->buffers[g->outputs[i]];
+  for (int i = 0; i < task->noutputs; i++) {
+    const sli_buffer *b = &w->l->buffers[task->outputs[i]];
     if (b->role == SLI_ROLE_INNER && b->transient && !w->l->in->layers)
-      look_behind_slot(w, before, g->outputs[i]);
+      look_behind_slot(w, before, task->outputs[i]);
   }
 }
 

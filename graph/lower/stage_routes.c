@@ -128,20 +128,21 @@ static sl_status stage_routes_refuse(const sli_lowering *l, const sli_buffer *b,
 
 /* Checks that a task may read a buffer that is not a flow: it must exist in exactly the ticks
  * in which the task fires. */
-static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
-  const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, g);
-  bool same = made == read || (g->cls == SL_CLASS_L && !g->transfer);
-  if (g->rate != SLI_PER_TICK || g->pace || same) return SL_OK;
-  return stage_routes_refuse(l, b, g->stage,
+static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const sli_task *task) {
+  const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, task);
+  bool same = made == read || (task->cls == SL_CLASS_L && !task->transfer);
+  if (task->rate != SLI_PER_TICK || task->pace || same) return SL_OK;
+  return stage_routes_refuse(l, b, task->stage,
                              "only the data flowing from stage to stage may pass between them");
 }
 
-static sl_status check_report(const sli_lowering *l, const sli_task *g) {
-  const sli_visits *v = sli_task_visits(l, g);
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_buffer *b = &l->buffers[g->inputs[i]];
+static sl_status check_report(const sli_lowering *l, const sli_task *task) {
+  const sli_visits *v = sli_task_visits(l, task);
+  for (int i = 0; i < task->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[task->inputs[i]];
     if (b->rate == SLI_PER_TICK && !b->pace && sli_buffer_visits(l, b) != v)
-      return stage_routes_refuse(l, b, g->stage, "but different microbatches visit these stages");
+      return stage_routes_refuse(l, b, task->stage,
+                                 "but different microbatches visit these stages");
   }
   return SL_OK;
 }

@@ -45,9 +45,9 @@ static void mark_stored(sli_lowering *l) {
 }
 
 /* Returns the buffer for copies of a task's updated state, or SL_NONE. */
-static int copies_of(const sli_lowering *l, const sli_task *g) {
-  for (int i = 0; i < g->noutputs; i++)
-    if (l->buffers[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
+static int copies_of(const sli_lowering *l, const sli_task *task) {
+  for (int i = 0; i < task->noutputs; i++)
+    if (l->buffers[task->outputs[i]].rate == SLI_PER_STORE) return task->outputs[i];
   return SL_NONE;
 }
 

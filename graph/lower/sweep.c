@@ -21,13 +21,13 @@
 
 #include <stdlib.h>
 
-int sli_lower_firings(const sli_lowering *l, const sli_task *g) {
-  if (g->rate >= SLI_PER_STEP) return 1;
-  if (g->rate == SLI_PER_LEAVING) return l->in->m * l->in->leaving;
-  const sli_visits *visits = sli_task_visits(l, g);
+int sli_lower_firings(const sli_lowering *l, const sli_task *task) {
+  if (task->rate >= SLI_PER_STEP) return 1;
+  if (task->rate == SLI_PER_LEAVING) return l->in->m * l->in->leaving;
+  const sli_visits *visits = sli_task_visits(l, task);
   if (visits) return visits->count;
-  int ticks = sli_lower_ticks(l, g->pace);
-  return g->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
+  int ticks = sli_lower_ticks(l, task->pace);
+  return task->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
 }
 
 bool sli_is_piece(const sli_lowering *l, const sli_buffer *b) {
@@ -66,9 +66,10 @@ static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool backwa
       0, backward ? when(p.k == last, p.k == own) : when(p.k == own + 1, p.k == last)};
 }
 
-static sl_map_entry entry(const sli_lowering *l, const sli_task *g, const sli_buffer *b, pair p) {
-  if (sli_is_piece(l, b)) return of_piece(l, p, piece_of(l, b), g->backward);
-  return of_tick(p, sli_is_swept(b), g->backward);
+static sl_map_entry entry(const sli_lowering *l, const sli_task *task, const sli_buffer *b,
+                          pair p) {
+  if (sli_is_piece(l, b)) return of_piece(l, p, piece_of(l, b), task->backward);
+  return of_tick(p, sli_is_swept(b), task->backward);
 }
 
 /* Lists all pairs of a microbatch in firing order. */
@@ -81,14 +82,14 @@ static pair *all_pairs(const sli_lowering *l, bool backward) {
   return all;
 }
 
-int32_t sli_sweep_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
+int32_t sli_sweep_map(const sli_lowering *l, const sli_task *task, const sli_buffer *b) {
   int n = sli_lower_pairs(l);
   if (b->rate == SLI_PER_PAIR) return sl_plan_map_each(l->plan);
   if (b->rate == SLI_PER_MICROBATCH && !sli_is_piece(l, b))
     return sl_plan_map_span(l->plan, (uint32_t)n);
-  pair *pairs = all_pairs(l, g->backward);
+  pair *pairs = all_pairs(l, task->backward);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
-  for (int i = 0; i < n; i++) entries[i] = entry(l, g, b, pairs[i]);
+  for (int i = 0; i < n; i++) entries[i] = entry(l, task, b, pairs[i]);
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, sli_is_piece(l, b) ? 1 : l->in->k, entries);
   free(entries);
   free(pairs);
@@ -102,10 +103,10 @@ int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b) {
   return sl_plan_add_map(l->plan, (uint32_t)l->in->k, 1, entries);
 }
 
-int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end) {
-  int n = sli_lower_firings(l, g), each = sli_lower_pairs(l),
-      begin = end - sli_lower_ticks(l, g->pace);
-  pair *pairs = all_pairs(l, g->backward);
+int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *task, int32_t end) {
+  int n = sli_lower_firings(l, task), each = sli_lower_pairs(l),
+      begin = end - sli_lower_ticks(l, task->pace);
+  pair *pairs = all_pairs(l, task->backward);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int i = 0; i < n; i++)
     entries[i] =

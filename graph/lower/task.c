@@ -193,12 +193,13 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .gradients = exchanges(x, n, false)};
 }
 
-static bool is_kin(const levels *x, const sli_task *g, const kin *k) {
-  return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
-         g->rate == k->rate && g->level == k->level && g->part == k->part && g->axis == k->axis &&
-         g->backward == k->backward &&
-         (!k->op || (g->nodes[0]->op == k->op && exchanges(x, g->nodes[0], true) == k->parameters &&
-                     exchanges(x, g->nodes[0], false) == k->gradients));
+static bool is_kin(const levels *x, const sli_task *task, const kin *k) {
+  return task->stage == k->stage && task->rank == k->rank && task->cls == k->cls &&
+         task->phase == k->phase && task->rate == k->rate && task->level == k->level &&
+         task->part == k->part && task->axis == k->axis && task->backward == k->backward &&
+         (!k->op ||
+          (task->nodes[0]->op == k->op && exchanges(x, task->nodes[0], true) == k->parameters &&
+           exchanges(x, task->nodes[0], false) == k->gradients));
 }
 
 /* Finds the task of a node. Sources and reports get separate tasks, but slices of a source join its

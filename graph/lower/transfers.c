@@ -388,8 +388,8 @@ static int transfers_continue(transfers *x, int filled, trip *t, int task) {
 
 /* Returns the space in which a task needs its filled copy, on the device that fills it. For a
  * reader on another device this is host memory, from where the copy is forwarded. */
-static sl_space fill_space(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
-  return b->device == g->device ? sli_lower_space(l, g) : sli_kind_host_space(l->in->kind);
+static sl_space fill_space(const sli_lowering *l, const sli_buffer *b, const sli_task *task) {
+  return b->device == task->device ? sli_lower_space(l, task) : sli_kind_host_space(l->in->kind);
 }
 
 static int transfers_fill(transfers *x, int buffer, int task) {

@@ -43,16 +43,17 @@ typedef struct search {
 
 /* ---- evaluation -------------------------------------------------------------------- */
 
-static double peak_activations(const sl_statistics *f, int devices) {
+static double peak_activations(const sl_statistics *statistics, int devices) {
   double peak = 0;
-  for (int d = 0; d < devices; d++) peak = SLI_MAX(peak, f->devices[d].peak_activations);
+  for (int d = 0; d < devices; d++) peak = SLI_MAX(peak, statistics->devices[d].peak_activations);
   return peak;
 }
 
 /* Scores by the bubble, then by the time of a step, which adds the work between steps that all
  * candidates share. */
-static double score_of(const sl_statistics *f) {
-  return f->bubble_fraction + 1e-6 * f->step_seconds / (1e-9 + f->devices[0].busy_seconds);
+static double score_of(const sl_statistics *statistics) {
+  return statistics->bubble_fraction +
+         1e-6 * statistics->step_seconds / (1e-9 + statistics->devices[0].busy_seconds);
 }
 
 /* Simulates a candidate's plan on the virtual clock. */

@@ -33,34 +33,34 @@ static ring ring_begin(const sli_chunk_ring *g) {
 /* Returns the member whose chunk a member has in step t; for t = 1, the neighbour from which it
  * copies chunks. In a contiguous layout, later devices copy chunks from earlier ones; in a zigzag
  * layout chunks go in the direction in which the second runs finish early. */
-static int source_of(const sli_chunk_ring *g, int member, int t) {
-  int by = g->x->grid->zigzag ? t : g->members - t;
-  return (member + by) % g->members;
+static int source_of(const sli_chunk_ring *ring, int member, int t) {
+  int by = ring->x->grid->zigzag ? t : ring->members - t;
+  return (member + by) % ring->members;
 }
 
 /* Runs of queries that take a chunk: all; or, for a device's own chunk, the runs from the chunk's
  * own run on (FIRST), or the runs before it (REST). */
 typedef enum which { ALL, FIRST, REST } which;
 
-static const sli_spans *spans_of(const sli_chunk_ring *g, int rank, int source, int j,
+static const sli_spans *spans_of(const sli_chunk_ring *ring, int rank, int source, int j,
                                  which selected, const sl_tensor *chunk) {
-  sl_part q = sli_ring_runs(g, sli_ring_member(g, rank)), k = sli_ring_runs(g, source);
-  sli_spans *s = sli_arena_alloc(&g->x->g->arena, sizeof *s);
-  *s = (sli_spans){.length = sli_ring_length(g)};
+  sl_part q = sli_ring_runs(ring, sli_ring_member(ring, rank)), k = sli_ring_runs(ring, source);
+  sli_spans *s = sli_arena_alloc(&ring->x->g->arena, sizeof *s);
+  *s = (sli_spans){.length = sli_ring_length(ring)};
   for (int i = 0; i < q.nranges; i++) {
     bool first = i >= j;
-    if (!sli_ring_sees(g, &q, i, &k, j, 1) || (selected != ALL && first != (selected == FIRST)))
+    if (!sli_ring_sees(ring, &q, i, &k, j, 1) || (selected != ALL && first != (selected == FIRST)))
       continue;
-    sli_span *made = sli_ring_add_span(s, &q, i, &k, j, sli_expand_type(g->x, chunk, 0)->dim[1]);
+    sli_span *made = sli_ring_add_span(s, &q, i, &k, j, sli_expand_type(ring->x, chunk, 0)->dim[1]);
     made->fresh = selected == FIRST && i == j;
   }
   return s;
 }
 
-static bool sees(const sli_chunk_ring *g, int rank, int source, int j) {
-  sl_part q = sli_ring_runs(g, sli_ring_member(g, rank)), k = sli_ring_runs(g, source);
+static bool sees(const sli_chunk_ring *ring, int rank, int source, int j) {
+  sl_part q = sli_ring_runs(ring, sli_ring_member(ring, rank)), k = sli_ring_runs(ring, source);
   bool any = false;
-  for (int i = 0; i < q.nranges && j < k.nranges; i++) any |= sli_ring_sees(g, &q, i, &k, j, 1);
+  for (int i = 0; i < q.nranges && j < k.nranges; i++) any |= sli_ring_sees(ring, &q, i, &k, j, 1);
   return any;
 }
 
@@ -97,29 +97,30 @@ static sl_status go_around(ring *r, int t) {
 /* ---- forward pass ------------------------------------------------------------------------- */
 
 /* Updates o and lse, state[2], with a chunk. */
-static sl_status step(const sli_chunk_ring *g, int rank, int source, int j, which selected,
+static sl_status step(const sli_chunk_ring *ring, int rank, int source, int j, which selected,
                       sl_tensor *chunk, sl_tensor *ids, const char *what, sl_tensor **state) {
-  sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
-  const sli_spans *spans = spans_of(g, rank, source, j, selected, chunk);
-  sl_tensor *in[] = {g->kept->q[rank], chunk, ids, state[0], state[1]};
+  sl_attrs attrs = *sli_local_attrs(ring->x, ring->n, ring->n, rank);
+  const sli_spans *spans = spans_of(ring, rank, source, j, selected, chunk);
+  sl_tensor *in[] = {ring->kept->q[rank], chunk, ids, state[0], state[1]};
   attrs.user = spans;
-  return spans->n ? sli_ring_add(g, &sl_op_attention_step, what, g->at.cls, rank, 5, in, &attrs, 2,
-                                 state)
+  return spans->n ? sli_ring_add(ring, &sl_op_attention_step, what, ring->at.cls, rank, 5, in,
+                                 &attrs, 2, state)
                   : SL_OK;
 }
 
 /* Runs the steps with a device's own chunks. Each query begins with its own run, in which it always
  * sees a key. */
-static sl_status own_steps(const sli_chunk_ring *g, int rank, sl_tensor *ids, sl_tensor **state) {
-  sli_arena *arena = &g->x->g->arena;
-  int own = sli_ring_member(g, rank);
+static sl_status own_steps(const sli_chunk_ring *ring, int rank, sl_tensor *ids,
+                           sl_tensor **state) {
+  sli_arena *arena = &ring->x->g->arena;
+  int own = sli_ring_member(ring, rank);
   sl_status status = SL_OK;
   static const which order[] = {FIRST, REST};
   for (int w = 0; w < 2; w++)
     for (int j = SLI_RUNS - 1; j >= 0 && !status; j--) {
-      sl_tensor *chunk = g->kept->own[rank][j];
+      sl_tensor *chunk = ring->kept->own[rank][j];
       const char *what = sli_arena_format(arena, "own%d.%d", w, j);
-      if (chunk) status = step(g, rank, own, j, order[w], chunk, ids, what, state);
+      if (chunk) status = step(ring, rank, own, j, order[w], chunk, ids, what, state);
     }
   return status;
 }
@@ -177,24 +178,26 @@ typedef struct gradients {
   sl_tensor *made[SLI_RUNS]; /* gradients of this step's chunk, for its owner */
 } gradients;
 
-static sl_status step_back(const sli_chunk_ring *g, int rank, int source, int j, sl_tensor *chunk,
-                           gradients *d, const char *what, sl_tensor **dkv) {
-  sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
+static sl_status step_back(const sli_chunk_ring *ring, int rank, int source, int j,
+                           sl_tensor *chunk, gradients *d, const char *what, sl_tensor **dkv) {
+  sl_attrs attrs = *sli_local_attrs(ring->x, ring->n, ring->n, rank);
   const sli_ring_back *in = &d->in;
-  sl_tensor *from[] = {g->kept->q[rank], chunk, in->o, in->lse, in->dout, in->ids, d->dq}, *out[2];
-  attrs.user = spans_of(g, rank, source, j, ALL, chunk);
-  SLI_TRY(sli_ring_add(g, &sl_op_attention_step_b, what, g->at.cls, rank, 7, from, &attrs, 2, out));
+  sl_tensor *from[] = {ring->kept->q[rank], chunk, in->o, in->lse, in->dout, in->ids, d->dq},
+            *out[2];
+  attrs.user = spans_of(ring, rank, source, j, ALL, chunk);
+  SLI_TRY(sli_ring_add(ring, &sl_op_attention_step_b, what, ring->at.cls, rank, 7, from, &attrs, 2,
+                       out));
   d->dq = out[0];
   *dkv = out[1];
   return SL_OK;
 }
 
-static sl_status own_back(const sli_chunk_ring *g, int rank, gradients *d) {
+static sl_status own_back(const sli_chunk_ring *ring, int rank, gradients *d) {
   sl_status status = SL_OK;
   for (int j = 0; j < SLI_RUNS && !status; j++)
-    if (g->kept->own[rank][j])
-      status = step_back(g, rank, sli_ring_member(g, rank), j, g->kept->own[rank][j], d,
-                         sli_arena_format(&g->x->g->arena, "own.%d", j), &d->own[j]);
+    if (ring->kept->own[rank][j])
+      status = step_back(ring, rank, sli_ring_member(ring, rank), j, ring->kept->own[rank][j], d,
+                         sli_arena_format(&ring->x->g->arena, "own.%d", j), &d->own[j]);
   return status;
 }
 
@@ -212,15 +215,15 @@ static sl_status steps_back(const ring *r, int rank, int t, gradients *d) {
 }
 
 /* Adds the gradient computed by the device that had this device's chunk in step t. */
-static sl_status add_up(const sli_chunk_ring *g, int rank, int t, gradients *all) {
-  int reader = source_of(g, sli_ring_member(g, rank), g->members - t);
-  const gradients *of = &all[sli_ring_rank(g, rank, reader)];
+static sl_status add_up(const sli_chunk_ring *ring, int rank, int t, gradients *all) {
+  int reader = source_of(ring, sli_ring_member(ring, rank), ring->members - t);
+  const gradients *of = &all[sli_ring_rank(ring, rank, reader)];
   sl_status status = SL_OK;
   for (int j = 0; j < SLI_RUNS && !status; j++) {
-    const char *what = sli_arena_format(&g->x->g->arena, "sum%d.%d", t, j);
+    const char *what = sli_arena_format(&ring->x->g->arena, "sum%d.%d", t, j);
     sl_tensor *in[] = {all[rank].own[j], of->made[j]};
     if (in[0] && in[1])
-      status = sli_ring_add(g, &sl_op_sum, what, SL_CLASS_C, rank, 2, in, &(sl_attrs){0}, 1,
+      status = sli_ring_add(ring, &sl_op_sum, what, SL_CLASS_C, rank, 2, in, &(sl_attrs){0}, 1,
                             &all[rank].own[j]);
   }
   return status;

@@ -23,40 +23,42 @@ typedef struct run {
   sl_part of; /* all runs of the member */
 } run;
 
-static bool is_zigzag(const sli_chunk_ring *g) { return g->x->grid->zigzag; }
-static int run_count(const sli_chunk_ring *g) { return g->members * (is_zigzag(g) ? 2 : 1); }
+static bool is_zigzag(const sli_chunk_ring *ring) { return ring->x->grid->zigzag; }
+static int run_count(const sli_chunk_ring *ring) {
+  return ring->members * (is_zigzag(ring) ? 2 : 1);
+}
 
-static run run_at(const sli_chunk_ring *g, int number) {
-  bool second = number >= g->members;
-  int member = second ? 2 * g->members - 1 - number : number;
-  return (run){member, second, sli_ring_runs(g, member)};
+static run run_at(const sli_chunk_ring *ring, int number) {
+  bool second = number >= ring->members;
+  int member = second ? 2 * ring->members - 1 - number : number;
+  return (run){member, second, sli_ring_runs(ring, member)};
 }
 
 /* Returns the number, by position, of a member's run j. */
-static int number_of(const sli_chunk_ring *g, int member, int j) {
-  return j ? 2 * g->members - 1 - member : member;
+static int number_of(const sli_chunk_ring *ring, int member, int j) {
+  return j ? 2 * ring->members - 1 - member : member;
 }
 
-static int runs_of(const sli_chunk_ring *g) { return is_zigzag(g) ? 2 : 1; }
+static int runs_of(const sli_chunk_ring *ring) { return is_zigzag(ring) ? 2 : 1; }
 
 /* True if a run of queries sees keys of a chunk, or of tiles that begin in it. */
-static bool sees(const sli_chunk_ring *g, int queries, int chunk, int64_t tile) {
-  run q = run_at(g, queries), k = run_at(g, chunk);
-  return sli_ring_sees(g, &q.of, q.j, &k.of, k.j, tile);
+static bool sees(const sli_chunk_ring *ring, int queries, int chunk, int64_t tile) {
+  run q = run_at(ring, queries), k = run_at(ring, chunk);
+  return sli_ring_sees(ring, &q.of, q.j, &k.of, k.j, tile);
 }
 
-static sl_tensor *own_chunk(const sli_chunk_ring *g, int rank, int chunk) {
-  run k = run_at(g, chunk);
-  return k.member == sli_ring_member(g, rank) ? g->kept->own[rank][k.j] : NULL;
+static sl_tensor *own_chunk(const sli_chunk_ring *ring, int rank, int chunk) {
+  run k = run_at(ring, chunk);
+  return k.member == sli_ring_member(ring, rank) ? ring->kept->own[rank][k.j] : NULL;
 }
 
-static sl_tensor *given_chunk(const sli_chunk_ring *g, int rank, int chunk) {
-  run k = run_at(g, chunk);
-  return g->given[sli_ring_rank(g, rank, k.member)][k.j];
+static sl_tensor *given_chunk(const sli_chunk_ring *ring, int rank, int chunk) {
+  run k = run_at(ring, chunk);
+  return ring->given[sli_ring_rank(ring, rank, k.member)][k.j];
 }
 
-static const char *name_of(const sli_chunk_ring *g, const char *what, int queries, int chunk) {
-  return sli_arena_format(&g->x->g->arena, "%s%d.%d", what, queries, chunk);
+static const char *name_of(const sli_chunk_ring *ring, const char *what, int queries, int chunk) {
+  return sli_arena_format(&ring->x->g->arena, "%s%d.%d", what, queries, chunk);
 }
 
 /* ---- forward pass ------------------------------------------------------------------------- */
@@ -69,28 +71,28 @@ typedef struct walks {
 } walks;
 
 /* Returns the chunk with which a member's walk begins. */
-static int top_of(const sli_chunk_ring *g, int member) {
-  return g->n->attrs.full ? run_count(g) - 1 : number_of(g, member, runs_of(g) - 1);
+static int top_of(const sli_chunk_ring *ring, int member) {
+  return ring->n->attrs.full ? run_count(ring) - 1 : number_of(ring, member, runs_of(ring) - 1);
 }
 
 /* True if one of a member's runs sees a chunk. */
-static bool member_sees(const sli_chunk_ring *g, int member, int chunk) {
+static bool member_sees(const sli_chunk_ring *ring, int member, int chunk) {
   bool any = false;
-  for (int j = 0; j < runs_of(g) && chunk >= 0; j++)
-    any |= sees(g, number_of(g, member, j), chunk, SLI_KEY_TILE);
+  for (int j = 0; j < runs_of(ring) && chunk >= 0; j++)
+    any |= sees(ring, number_of(ring, member, j), chunk, SLI_KEY_TILE);
   return any;
 }
 
-static bool is_last_step(const sli_chunk_ring *g, int member, int chunk) {
+static bool is_last_step(const sli_chunk_ring *ring, int member, int chunk) {
   while (--chunk >= 0)
-    if (member_sees(g, member, chunk)) return false;
+    if (member_sees(ring, member, chunk)) return false;
   return true;
 }
 
 /* True if the run takes its first step with this chunk. */
-static bool is_fresh(const sli_chunk_ring *g, int queries, int chunk) {
-  while (++chunk < run_count(g))
-    if (sees(g, queries, chunk, SLI_KEY_TILE)) return false;
+static bool is_fresh(const sli_chunk_ring *ring, int queries, int chunk) {
+  while (++chunk < run_count(ring))
+    if (sees(ring, queries, chunk, SLI_KEY_TILE)) return false;
   return true;
 }
 
@@ -122,16 +124,17 @@ static sl_status fetch(walks *w, int step) {
   return SL_OK;
 }
 
-static const sli_spans *spans_of(const sli_chunk_ring *g, int rank, int chunk) {
-  int member = sli_ring_member(g, rank);
-  run k = run_at(g, chunk);
-  sl_part q = sli_ring_runs(g, member);
-  sli_spans *s = sli_arena_alloc(&g->x->g->arena, sizeof *s);
-  *s = (sli_spans){.length = sli_ring_length(g), .ends = is_last_step(g, member, chunk)};
-  for (int j = 0; j < runs_of(g); j++) {
-    int queries = number_of(g, member, j);
-    if (!s->ends && !sees(g, queries, chunk, SLI_KEY_TILE)) continue;
-    sli_ring_add_span(s, &q, j, &k.of, k.j, k.of.count[k.j])->fresh = is_fresh(g, queries, chunk);
+static const sli_spans *spans_of(const sli_chunk_ring *ring, int rank, int chunk) {
+  int member = sli_ring_member(ring, rank);
+  run k = run_at(ring, chunk);
+  sl_part q = sli_ring_runs(ring, member);
+  sli_spans *s = sli_arena_alloc(&ring->x->g->arena, sizeof *s);
+  *s = (sli_spans){.length = sli_ring_length(ring), .ends = is_last_step(ring, member, chunk)};
+  for (int j = 0; j < runs_of(ring); j++) {
+    int queries = number_of(ring, member, j);
+    if (!s->ends && !sees(ring, queries, chunk, SLI_KEY_TILE)) continue;
+    sli_ring_add_span(s, &q, j, &k.of, k.j, k.of.count[k.j])->fresh =
+        is_fresh(ring, queries, chunk);
   }
   return s;
 }
@@ -163,20 +166,20 @@ static sl_status take_step(const walks *w, int rank, int step, sl_tensor *ids) {
                       in, &attrs, 2, state);
 }
 
-sl_status sli_ring_walk(const sli_chunk_ring *g, sli_array *const *in, int nin,
+sl_status sli_ring_walk(const sli_chunk_ring *ring, sli_array *const *in, int nin,
                         sli_array *const *out) {
-  size_t ranks = (size_t)g->x->ranks;
-  sli_arena *arena = &g->x->g->arena;
-  walks w = {g, sli_arena_alloc(arena, ranks * sizeof *w.here),
+  size_t ranks = (size_t)ring->x->ranks;
+  sli_arena *arena = &ring->x->g->arena;
+  walks w = {ring, sli_arena_alloc(arena, ranks * sizeof *w.here),
              sli_arena_alloc(arena, ranks * sizeof *w.before),
              sli_arena_alloc(arena, ranks * sizeof *w.state)};
-  int ids = sli_ring_ids(g->n);
-  for (int step = 0; step < run_count(g); step++) {
+  int ids = sli_ring_ids(ring->n);
+  for (int step = 0; step < run_count(ring); step++) {
     SLI_TRY(fetch(&w, step));
-    for (int rank = 0; rank < g->x->own; rank++)
+    for (int rank = 0; rank < ring->x->own; rank++)
       SLI_TRY(take_step(&w, rank, step, sli_ring_on(in, nin, ids, rank)));
   }
-  for (int rank = 0; rank < g->x->own; rank++)
+  for (int rank = 0; rank < ring->x->own; rank++)
     for (int o = 0; o < 2; o++)
       if (out[o]) out[o]->on[rank] = w.state[rank][o];
   return SL_OK;
@@ -263,28 +266,28 @@ static sl_status collect(const back *b, int rank, sl_tensor **own) {
   return SL_OK;
 }
 
-static back back_of(const sli_chunk_ring *g, sli_array *const *in, int nin) {
-  size_t ranks = (size_t)g->x->ranks;
-  sli_arena *arena = &g->x->g->arena;
-  back b = {g, sli_arena_alloc(arena, ranks * sizeof *b.in),
+static back back_of(const sli_chunk_ring *ring, sli_array *const *in, int nin) {
+  size_t ranks = (size_t)ring->x->ranks;
+  sli_arena *arena = &ring->x->g->arena;
+  back b = {ring, sli_arena_alloc(arena, ranks * sizeof *b.in),
             sli_arena_alloc(arena, ranks * sizeof *b.dq),
             sli_arena_alloc(arena, ranks * sizeof *b.of)};
-  for (int rank = 0; rank < g->x->own; rank++) {
-    b.in[rank] = sli_ring_back_of(g, in, nin, rank);
+  for (int rank = 0; rank < ring->x->own; rank++) {
+    b.in[rank] = sli_ring_back_of(ring, in, nin, rank);
     for (int j = 0; j < SLI_RUNS; j++) b.of[rank][j].rank = rank;
   }
   return b;
 }
 
-sl_status sli_ring_walk_back(const sli_chunk_ring *g, sli_array *const *in, int nin,
+sl_status sli_ring_walk_back(const sli_chunk_ring *ring, sli_array *const *in, int nin,
                              sli_array *const *out) {
-  back b = back_of(g, in, nin);
-  for (int step = 0; step < 2 * run_count(g) - 1; step++)
-    for (int rank = 0; rank < g->x->own; rank++) SLI_TRY(visits(&b, rank, step));
-  for (int rank = 0; rank < g->x->own; rank++) {
+  back b = back_of(ring, in, nin);
+  for (int step = 0; step < 2 * run_count(ring) - 1; step++)
+    for (int rank = 0; rank < ring->x->own; rank++) SLI_TRY(visits(&b, rank, step));
+  for (int rank = 0; rank < ring->x->own; rank++) {
     sl_tensor *own[SLI_RUNS] = {NULL};
     SLI_TRY(collect(&b, rank, own));
-    SLI_TRY(sli_ring_put_together(g, rank, b.dq[rank], own, out));
+    SLI_TRY(sli_ring_put_together(ring, rank, b.dq[rank], own, out));
   }
   return SL_OK;
 }

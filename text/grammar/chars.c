@@ -8,21 +8,23 @@
 
 sli_chars *sli_chars_create(sli_grammar *g) { return sli_grammar_alloc(g, sizeof(sli_chars)); }
 
-int32_t sli_chars_state(sli_grammar *g, sli_chars *a, bool accepts) {
-  if (a->count >= SLI_MOST_STATES) {
+int32_t sli_chars_state(sli_grammar *g, sli_chars *chars, bool accepts) {
+  if (chars->count >= SLI_MOST_STATES) {
     sli_grammar_fail(g, SL_E_USAGE, "a pattern is too large: it has more than %d states",
                      SLI_MOST_STATES);
     return 0;
   }
-  if (!sli_grammar_spend(g, 1) || !SLI_GRAMMAR_GROW(g, a->states, a->count, a->capacity)) return 0;
-  a->states[a->count] = (struct sli_chars_state){.accepts = accepts};
-  return (int32_t)a->count++;
+  if (!sli_grammar_spend(g, 1) ||
+      !SLI_GRAMMAR_GROW(g, chars->states, chars->count, chars->capacity))
+    return 0;
+  chars->states[chars->count] = (struct sli_chars_state){.accepts = accepts};
+  return (int32_t)chars->count++;
 }
 
-void sli_chars_edge_add(sli_grammar *g, sli_chars *a, int32_t from, int32_t low, int32_t high,
+void sli_chars_edge_add(sli_grammar *g, sli_chars *chars, int32_t from, int32_t low, int32_t high,
                         int32_t to) {
   if (sli_grammar_failed(g)) return;
-  struct sli_chars_state *s = &a->states[from];
+  struct sli_chars_state *s = &chars->states[from];
   sli_chars_edge *last = s->count ? &s->edges[s->count - 1] : NULL;
   if (last && last->to == to && last->high + 1 == low) {
     last->high = high;
@@ -33,8 +35,8 @@ void sli_chars_edge_add(sli_grammar *g, sli_chars *a, int32_t from, int32_t low,
 }
 
 /* Returns the state after a character, or SLI_DEAD. */
-static int32_t next_of(const sli_chars *a, int32_t state, int32_t character) {
-  const struct sli_chars_state *s = &a->states[state];
+static int32_t next_of(const sli_chars *chars, int32_t state, int32_t character) {
+  const struct sli_chars_state *s = &chars->states[state];
   size_t low = 0, high = s->count;
   while (low < high) {
     size_t middle = (low + high) / 2;
@@ -46,27 +48,27 @@ static int32_t next_of(const sli_chars *a, int32_t state, int32_t character) {
   return SLI_DEAD;
 }
 
-bool sli_chars_match(const sli_chars *a, const char *text) {
+bool sli_chars_match(const sli_chars *chars, const char *text) {
   int32_t state = 0;
   size_t left = strlen(text);
   for (bool good = true; left && state != SLI_DEAD && good;) {
     size_t n = sli_utf8_next(text, left, &good);
-    if (good) state = next_of(a, state, sli_utf8_character(text));
+    if (good) state = next_of(chars, state, sli_utf8_character(text));
     text += n;
     left -= n;
   }
-  return !left && state != SLI_DEAD && a->states[state].accepts;
+  return !left && state != SLI_DEAD && chars->states[state].accepts;
 }
 
-bool sli_chars_is_empty(sli_grammar *g, const sli_chars *a) {
+bool sli_chars_is_empty(sli_grammar *g, const sli_chars *chars) {
   if (sli_grammar_failed(g)) return true;
-  bool *seen = sli_grammar_alloc(g, a->count), found = false;
-  int32_t *todo = sli_grammar_alloc(g, a->count * sizeof *todo), n = 0;
+  bool *seen = sli_grammar_alloc(g, chars->count), found = false;
+  int32_t *todo = sli_grammar_alloc(g, chars->count * sizeof *todo), n = 0;
   if (!todo) return true;
   todo[n++] = 0;
   seen[0] = true;
   while (n && !found) {
-    const struct sli_chars_state *s = &a->states[todo[--n]];
+    const struct sli_chars_state *s = &chars->states[todo[--n]];
     if (!sli_grammar_spend(g, 1 + s->count)) return true;
     found = s->accepts;
     for (size_t i = 0; i < s->count; i++)
@@ -148,27 +150,28 @@ static void expand(product *p, int32_t number) {
     add_range(p, number, &s->edges[i], second);
 }
 
-static sli_chars *multiply(sli_grammar *g, const sli_chars *a, const sli_chars *b, bool without) {
-  if (!a || !b || sli_grammar_failed(g)) return NULL;
-  product p = {.g = g, .a = a, .b = b, .without = without, .out = sli_chars_create(g)};
+static sli_chars *multiply(sli_grammar *g, const sli_chars *chars, const sli_chars *b,
+                           bool without) {
+  if (!chars || !b || sli_grammar_failed(g)) return NULL;
+  product p = {.g = g, .a = chars, .b = b, .without = without, .out = sli_chars_create(g)};
   pair(&p, 0, 0);
   for (size_t i = 0; i < p.npairs && !sli_grammar_failed(g); i++) expand(&p, (int32_t)i);
   return sli_grammar_failed(g) ? NULL : p.out;
 }
 
-sli_chars *sli_chars_both(sli_grammar *g, const sli_chars *a, const sli_chars *b) {
-  return multiply(g, a, b, false);
+sli_chars *sli_chars_both(sli_grammar *g, const sli_chars *chars, const sli_chars *b) {
+  return multiply(g, chars, b, false);
 }
 
-sli_chars *sli_chars_without(sli_grammar *g, const sli_chars *a, const sli_chars *b) {
-  return multiply(g, a, b, true);
+sli_chars *sli_chars_without(sli_grammar *g, const sli_chars *chars, const sli_chars *b) {
+  return multiply(g, chars, b, true);
 }
 
 /* ---- basic automata -------------------------------------------------------------------------- */
 
-static void add_any(sli_grammar *g, sli_chars *a, int32_t from, int32_t to) {
-  sli_chars_edge_add(g, a, from, 0, SLI_FIRST_SURROGATE - 1, to);
-  sli_chars_edge_add(g, a, from, SLI_LAST_SURROGATE + 1, SLI_LAST_CHARACTER, to);
+static void add_any(sli_grammar *g, sli_chars *chars, int32_t from, int32_t to) {
+  sli_chars_edge_add(g, chars, from, 0, SLI_FIRST_SURROGATE - 1, to);
+  sli_chars_edge_add(g, chars, from, SLI_LAST_SURROGATE + 1, SLI_LAST_CHARACTER, to);
 }
 
 sli_chars *sli_chars_of_length(sli_grammar *g, int64_t least, int64_t most) {
@@ -186,10 +189,10 @@ sli_chars *sli_chars_of_length(sli_grammar *g, int64_t least, int64_t most) {
 }
 
 /* Adds a state for sorted texts with a common prefix, and all states after it. */
-static int32_t add_texts(sli_grammar *g, sli_chars *a, const char **texts, size_t count,
+static int32_t add_texts(sli_grammar *g, sli_chars *chars, const char **texts, size_t count,
                          int depth) {
   enum { MOST_DEPTH = 1024 };
-  int32_t state = sli_chars_state(g, a, !*texts[0]);
+  int32_t state = sli_chars_state(g, chars, !*texts[0]);
   if (depth > MOST_DEPTH)
     sli_grammar_fail(g, SL_E_USAGE, "a name has more than %d characters", MOST_DEPTH);
   for (size_t i = !*texts[0]; i < count && !sli_grammar_failed(g);) {
@@ -198,8 +201,8 @@ static int32_t add_texts(sli_grammar *g, sli_chars *a, const char **texts, size_
     bool good;
     for (; end < count && sli_utf8_character(texts[end]) == character; end++)
       texts[end] += sli_utf8_next(texts[end], strlen(texts[end]), &good);
-    int32_t to = add_texts(g, a, texts + i, end - i, depth + 1);
-    sli_chars_edge_add(g, a, state, character, character, to);
+    int32_t to = add_texts(g, chars, texts + i, end - i, depth + 1);
+    sli_chars_edge_add(g, chars, state, character, character, to);
     i = end;
   }
   return state;

@@ -13,9 +13,9 @@ typedef struct side {
   sli_accepted of[MOST_SIDE];
 } side;
 
-static void take(void *ctx, const sli_accepted *v) {
+static void take(void *ctx, const sli_accepted *accepted) {
   side *x = ctx;
-  if (x->count < MOST_SIDE) x->of[x->count] = *v;
+  if (x->count < MOST_SIDE) x->of[x->count] = *accepted;
   x->count++;
 }
 
@@ -33,8 +33,8 @@ static bool fixed_differ(sli_schema *s, const sli_accepted *a, const sli_accepte
   return differ;
 }
 
-static bool chars_differ(sli_schema *s, const sli_chars *a, const sli_chars *b) {
-  const sli_chars *both = a && b ? sli_chars_both(s->g, a, b) : NULL;
+static bool chars_differ(sli_schema *s, const sli_chars *chars, const sli_chars *b) {
+  const sli_chars *both = chars && b ? sli_chars_both(s->g, chars, b) : NULL;
   return both && sli_chars_is_empty(s->g, both);
 }
 

@@ -62,10 +62,10 @@ static sli_term tail(elements *x, int64_t at) {
 }
 
 /* Makes rules from the last element to the first. Each is the rest of the array from there. */
-sli_term sli_schema_list(sli_schema *s, const sli_accepted *v) {
+sli_term sli_schema_list(sli_schema *s, const sli_accepted *accepted) {
   sli_grammar *g = s->g;
-  elements x = {.s = s, .least = SLI_MAX(v->least_items, 0), .most = v->most_items};
-  x.nlists = sli_items_list(s, v->lists, &x.lists);
+  elements x = {.s = s, .least = SLI_MAX(accepted->least_items, 0), .most = accepted->most_items};
+  x.nlists = sli_items_list(s, accepted->lists, &x.lists);
   for (size_t i = 0; i < x.nlists; i++)
     x.prefix = SLI_MAX(x.prefix, cJSON_GetArraySize(first_of(x.lists[i])));
   if (x.most >= 0 && x.most < x.least) return 0;

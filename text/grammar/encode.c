@@ -83,12 +83,13 @@ static void add_quoted(sli_grammar *g, int32_t from, int32_t low, int32_t high, 
   if (begin <= high) add_plain(g, from, begin, high, to);
 }
 
-void sli_grammar_encode(sli_grammar *g, const sli_chars *a, bool quoted, int32_t from, int32_t to) {
+void sli_grammar_encode(sli_grammar *g, const sli_chars *chars, bool quoted, int32_t from,
+                        int32_t to) {
   int32_t first = (int32_t)g->nnodes;
-  for (size_t i = 0; i < a->count && !sli_grammar_failed(g); i++) sli_grammar_node(g);
+  for (size_t i = 0; i < chars->count && !sli_grammar_failed(g); i++) sli_grammar_node(g);
   sli_grammar_edge(g, from, (sli_edge){.kind = SLI_EDGE_FREE, .to = first});
-  for (size_t i = 0; i < a->count && !sli_grammar_failed(g); i++) {
-    const struct sli_chars_state *s = &a->states[i];
+  for (size_t i = 0; i < chars->count && !sli_grammar_failed(g); i++) {
+    const struct sli_chars_state *s = &chars->states[i];
     int32_t node = first + (int32_t)i;
     if (s->accepts) sli_grammar_edge(g, node, (sli_edge){.kind = SLI_EDGE_FREE, .to = to});
     for (size_t e = 0; e < s->count; e++)

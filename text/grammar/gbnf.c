@@ -123,11 +123,11 @@ static int by_low(const void *a, const void *b) {
 }
 
 /* Adds edges for characters other than surrogates. */
-static void add_edge(sli_grammar *g, sli_chars *a, int32_t low, int32_t high) {
+static void add_edge(sli_grammar *g, sli_chars *chars, int32_t low, int32_t high) {
   int32_t below = SLI_MIN(high, SLI_FIRST_SURROGATE - 1),
           above = SLI_MAX(low, SLI_LAST_SURROGATE + 1);
-  if (low <= below) sli_chars_edge_add(g, a, 0, low, below, 1);
-  if (above <= high) sli_chars_edge_add(g, a, 0, above, high, 1);
+  if (low <= below) sli_chars_edge_add(g, chars, 0, low, below, 1);
+  if (above <= high) sli_chars_edge_add(g, chars, 0, above, high, 1);
 }
 
 /* Returns a term for one character in the spans, or for one outside them. */

@@ -59,15 +59,15 @@ typedef struct sli_chars {
 } sli_chars;
 
 sli_chars *sli_chars_create(sli_grammar *g);
-int32_t sli_chars_state(sli_grammar *g, sli_chars *a, bool accepts);
+int32_t sli_chars_state(sli_grammar *g, sli_chars *chars, bool accepts);
 /* Adds an edge after the others of its state, merged with the last one if possible. */
-void sli_chars_edge_add(sli_grammar *g, sli_chars *a, int32_t from, int32_t low, int32_t high,
+void sli_chars_edge_add(sli_grammar *g, sli_chars *chars, int32_t from, int32_t low, int32_t high,
                         int32_t to);
-bool sli_chars_match(const sli_chars *a, const char *text);
-bool sli_chars_is_empty(sli_grammar *g, const sli_chars *a);
+bool sli_chars_match(const sli_chars *chars, const char *text);
+bool sli_chars_is_empty(sli_grammar *g, const sli_chars *chars);
 /* Return the texts that both accept, and those that only the first accepts. NULL: failed. */
-sli_chars *sli_chars_both(sli_grammar *g, const sli_chars *a, const sli_chars *b);
-sli_chars *sli_chars_without(sli_grammar *g, const sli_chars *a, const sli_chars *b);
+sli_chars *sli_chars_both(sli_grammar *g, const sli_chars *chars, const sli_chars *b);
+sli_chars *sli_chars_without(sli_grammar *g, const sli_chars *chars, const sli_chars *b);
 /* Returns all texts of `least` to `most` characters (below 0: any number). */
 sli_chars *sli_chars_of_length(sli_grammar *g, int64_t least, int64_t most);
 /* Return one text, and each of several texts. */

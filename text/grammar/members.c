@@ -36,15 +36,15 @@ typedef struct name_check {
   bool good;
 } name_check;
 
-static void check_name(void *ctx, const sli_accepted *v) {
+static void check_name(void *ctx, const sli_accepted *accepted) {
   name_check *c = ctx;
-  c->good |= sli_values_have(c->s, v, c->name);
+  c->good |= sli_values_have(c->s, accepted, c->name);
 }
 
 /* Returns whether propertyNames accepts the name. */
-static bool may_be_named(sli_schema *s, const sli_accepted *v, const char *name) {
+static bool may_be_named(sli_schema *s, const sli_accepted *accepted, const char *name) {
   cJSON text = {.type = cJSON_String, .valuestring = (char *)name};
-  for (const sli_items *x = v->names; x; x = x->next) {
+  for (const sli_items *x = accepted->names; x; x = x->next) {
     name_check c = {s, &text, false};
     sli_schema_expand(s, 1, &x->item, check_name, &c);
     if (!c.good) return false;
@@ -68,17 +68,17 @@ static size_t add_asked(sli_schema *s, const cJSON *map, const char *name, const
   return n;
 }
 
-size_t sli_schema_member(sli_schema *s, const sli_accepted *v, const char *name,
+size_t sli_schema_member(sli_schema *s, const sli_accepted *accepted, const char *name,
                          const cJSON ***out) {
   static const cJSON never = {.type = cJSON_False};
   const cJSON **maps;
-  size_t nmaps = sli_items_list(s, v->maps, &maps), most = 1, n = 0;
+  size_t nmaps = sli_items_list(s, accepted->maps, &maps), most = 1, n = 0;
   for (size_t i = 0; i < nmaps; i++)
     most += 2 + (size_t)cJSON_GetArraySize(part(maps[i], "patternProperties"));
   *out = sli_grammar_alloc(s->g, most * sizeof **out);
   if (!*out) return 0;
   for (size_t i = 0; i < nmaps; i++) n += add_asked(s, maps[i], name, *out + n);
-  if (!may_be_named(s, v, name)) (*out)[n++] = &never;
+  if (!may_be_named(s, accepted, name)) (*out)[n++] = &never;
   return n;
 }
 
@@ -130,22 +130,23 @@ typedef struct names_union {
   const sli_chars *without; /* all texts accepted by no alternative */
 } names_union;
 
-static void drop_names(void *ctx, const sli_accepted *v) {
+static void drop_names(void *ctx, const sli_accepted *accepted) {
   names_union *u = ctx;
   sli_schema *s = u->s;
   const cJSON *each;
-  if (!(v->types & SLI_JSON_STRING)) return;
-  if (v->fixed) {
-    bool several = !strcmp(v->fixed->item->string, "enum");
-    const cJSON *first = several ? v->fixed->item->child : v->fixed->item;
+  if (!(accepted->types & SLI_JSON_STRING)) return;
+  if (accepted->fixed) {
+    bool several = !strcmp(accepted->fixed->item->string, "enum");
+    const cJSON *first = several ? accepted->fixed->item->child : accepted->fixed->item;
     for (each = first; each; each = several ? each->next : NULL)
-      if (cJSON_IsString(each) && sli_values_have(s, v, each))
+      if (cJSON_IsString(each) && sli_values_have(s, accepted, each))
         u->without =
             sli_chars_without(s->g, u->without, sli_chars_of_text(s->g, each->valuestring));
     return;
   }
   const sli_chars *chars =
-      v->chars ? sli_values_chars(s, v) : sli_chars_of_length(s->g, v->least_chars, v->most_chars);
+      accepted->chars ? sli_values_chars(s, accepted)
+                      : sli_chars_of_length(s->g, accepted->least_chars, accepted->most_chars);
   u->without = sli_chars_without(s->g, u->without, chars);
 }
 
@@ -309,8 +310,8 @@ static void settle_counts(members *m) {
                       "minProperties or maxProperties is too large");
 }
 
-sli_term sli_schema_map(sli_schema *s, const sli_accepted *v) {
-  members m = {.s = s, .v = v};
+sli_term sli_schema_map(sli_schema *s, const sli_accepted *accepted) {
+  members m = {.s = s, .v = accepted};
   find_names(&m);
   make_pairs(&m);
   make_extra(&m);

@@ -133,10 +133,10 @@ static unsigned amounts(unsigned ways, bool negative, bool value_negative) {
 }
 
 /* Copies the edges of a state to the first one. */
-static void begin_like(sli_grammar *g, sli_chars *a, int32_t state) {
-  for (size_t i = 0; !sli_grammar_failed(g) && i < a->states[state].count; i++) {
-    sli_chars_edge e = a->states[state].edges[i];
-    sli_chars_edge_add(g, a, 0, e.low, e.high, e.to);
+static void begin_like(sli_grammar *g, sli_chars *chars, int32_t state) {
+  for (size_t i = 0; !sli_grammar_failed(g) && i < chars->states[state].count; i++) {
+    sli_chars_edge e = chars->states[state].edges[i];
+    sli_chars_edge_add(g, chars, 0, e.low, e.high, e.to);
   }
 }
 

@@ -61,60 +61,62 @@ static sli_term fixed_term(sli_schema *s, const cJSON *value) {
   return fixed_parts(s, value);
 }
 
-static bool asks_of_parts(const sli_accepted *v, const cJSON *value) {
+static bool asks_of_parts(const sli_accepted *accepted, const cJSON *value) {
   if (cJSON_IsObject(value))
-    return v->maps || v->required || v->names || v->least_members || v->most_members >= 0;
-  return cJSON_IsArray(value) && (v->lists || v->least_items || v->most_items >= 0);
+    return accepted->maps || accepted->required || accepted->names || accepted->least_members ||
+           accepted->most_members >= 0;
+  return cJSON_IsArray(value) &&
+         (accepted->lists || accepted->least_items || accepted->most_items >= 0);
 }
 
-static void add_fixed(sli_schema *s, const sli_accepted *v, const cJSON *value, sli_term *to,
+static void add_fixed(sli_schema *s, const sli_accepted *accepted, const cJSON *value, sli_term *to,
                       int *n) {
-  if (!sli_values_have(s, v, value)) return;
-  if (asks_of_parts(v, value))
-    sli_schema_refuse(s, v->fixed->item,
+  if (!sli_values_have(s, accepted, value)) return;
+  if (asks_of_parts(accepted, value))
+    sli_schema_refuse(s, accepted->fixed->item,
                       "objects and arrays are not supported beside keywords for their parts");
   to[(*n)++] = fixed_term(s, value);
 }
 
-static sli_term fixed_terms(sli_schema *s, const sli_accepted *v) {
-  const cJSON *fixed = v->fixed->item, *each;
+static sli_term fixed_terms(sli_schema *s, const sli_accepted *accepted) {
+  const cJSON *fixed = accepted->fixed->item, *each;
   bool several = !strcmp(fixed->string, "enum");
   size_t most = several ? (size_t)cJSON_GetArraySize(fixed) : 1;
   sli_term *terms = sli_grammar_alloc(s->g, (most + 1) * sizeof *terms);
   int n = 0;
   if (!terms) return 0;
-  if (!several) add_fixed(s, v, fixed, terms, &n);
-  else cJSON_ArrayForEach(each, fixed) add_fixed(s, v, each, terms, &n);
+  if (!several) add_fixed(s, accepted, fixed, terms, &n);
+  else cJSON_ArrayForEach(each, fixed) add_fixed(s, accepted, each, terms, &n);
   return n ? sli_grammar_either(s->g, n, terms) : 0;
 }
 
 /* ---- values by type -------------------------------------------------------------------------- */
 
-static sli_term null_term(sli_schema *s, const sli_accepted *v) {
-  (void)v;
+static sli_term null_term(sli_schema *s, const sli_accepted *accepted) {
+  (void)accepted;
   return sli_schema_word(s, "null");
 }
 
-static sli_term boolean_term(sli_schema *s, const sli_accepted *v) {
+static sli_term boolean_term(sli_schema *s, const sli_accepted *accepted) {
   sli_term both[] = {sli_schema_word(s, "true"), sli_schema_word(s, "false")};
-  (void)v;
+  (void)accepted;
   return sli_grammar_either(s->g, 2, both);
 }
 
-static sli_term number_term(sli_schema *s, const sli_accepted *v) {
+static sli_term number_term(sli_schema *s, const sli_accepted *accepted) {
   enum { MOST_DIGITS = 32 }; /* a model could go on for ever */
-  const sli_chars *digits = sli_values_digits(s, v);
+  const sli_chars *digits = sli_values_digits(s, accepted);
   if (!digits) digits = sli_numbers_all(s->g, true);
   digits = sli_chars_both(s->g, digits, sli_chars_of_length(s->g, 1, MOST_DIGITS));
   return sli_grammar_chars(s->g, digits, false);
 }
 
-static sli_term string_term(sli_schema *s, const sli_accepted *v) {
-  if (v->chars) return sli_schema_string(s, sli_values_chars(s, v));
-  if (v->most_chars >= 0 && v->most_chars < v->least_chars) return 0;
-  bool counts = v->least_chars > 0 || v->most_chars >= 0;
+static sli_term string_term(sli_schema *s, const sli_accepted *accepted) {
+  if (accepted->chars) return sli_schema_string(s, sli_values_chars(s, accepted));
+  if (accepted->most_chars >= 0 && accepted->most_chars < accepted->least_chars) return 0;
+  bool counts = accepted->least_chars > 0 || accepted->most_chars >= 0;
   sli_term one = counts ? sli_grammar_call(s->g, s->character) : s->plain,
-           all = sli_grammar_repeat(s->g, one, v->least_chars, v->most_chars),
+           all = sli_grammar_repeat(s->g, one, accepted->least_chars, accepted->most_chars),
            quote = sli_schema_word(s, "\"");
   return sli_schema_row(s, (sli_term[]){quote, all, quote, -1});
 }
@@ -126,12 +128,12 @@ static const struct {
              {SLI_JSON_STRING, string_term}, {SLI_JSON_NUMBERS, number_term},
              {SLI_JSON_NULL, null_term},     {SLI_JSON_BOOLEAN, boolean_term}};
 
-static sli_term values_term(sli_schema *s, const sli_accepted *v) {
+static sli_term values_term(sli_schema *s, const sli_accepted *accepted) {
   sli_term terms[SLI_COUNT(kinds)];
   int n = 0;
-  if (v->fixed) return fixed_terms(s, v);
+  if (accepted->fixed) return fixed_terms(s, accepted);
   for (size_t i = 0; i < SLI_COUNT(kinds); i++)
-    if (v->types & kinds[i].types) terms[n++] = kinds[i].term(s, v);
+    if (accepted->types & kinds[i].types) terms[n++] = kinds[i].term(s, accepted);
   return sli_grammar_either(s->g, n, terms);
 }
 
@@ -180,9 +182,9 @@ typedef struct alternatives {
   size_t count, capacity;
 } alternatives;
 
-static void take(void *ctx, const sli_accepted *v) {
+static void take(void *ctx, const sli_accepted *accepted) {
   alternatives *a = ctx;
-  sli_term term = values_term(a->s, v);
+  sli_term term = values_term(a->s, accepted);
   if (SLI_GRAMMAR_GROW(a->s->g, a->of, a->count, a->capacity)) a->of[a->count++] = term;
 }
 

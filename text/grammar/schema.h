@@ -84,19 +84,19 @@ void sli_schema_expand(sli_schema *s, size_t count, const cJSON *const *of, sli_
 
 /* values.c */
 /* Returns whether a value may be accepted; inexact for members and elements. */
-bool sli_values_have(sli_schema *s, const sli_accepted *v, const cJSON *value);
+bool sli_values_have(sli_schema *s, const sli_accepted *accepted, const cJSON *value);
 /* Returns strings of these values, or numbers without exponents. NULL: any, or failed. */
-const sli_chars *sli_values_chars(sli_schema *s, const sli_accepted *v);
-const sli_chars *sli_values_digits(sli_schema *s, const sli_accepted *v);
+const sli_chars *sli_values_chars(sli_schema *s, const sli_accepted *accepted);
+const sli_chars *sli_values_digits(sli_schema *s, const sli_accepted *accepted);
 
 /* members.c */
-sli_term sli_schema_map(sli_schema *s, const sli_accepted *v);
+sli_term sli_schema_map(sli_schema *s, const sli_accepted *accepted);
 /* Lists the schemas for the member of this name. */
-size_t sli_schema_member(sli_schema *s, const sli_accepted *v, const char *name,
+size_t sli_schema_member(sli_schema *s, const sli_accepted *accepted, const char *name,
                          const cJSON ***out);
 
 /* elements.c */
-sli_term sli_schema_list(sli_schema *s, const sli_accepted *v);
+sli_term sli_schema_list(sli_schema *s, const sli_accepted *accepted);
 
 /* disjoint.c: checks that no value satisfies two of the schemas. Refuses them if that cannot be
  * proved. */

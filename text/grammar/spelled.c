@@ -16,17 +16,17 @@ static int32_t matched_behind(const char *mark, int32_t matched, char c) {
 
 /* Adds the edges of a state: each character of the mark leads to some state, all others back to the
  * start. */
-static void add_edges(sli_grammar *g, sli_chars *a, const char *mark, int32_t state) {
-  int32_t next = 0, most = (int32_t)a->count - 1;
+static void add_edges(sli_grammar *g, sli_chars *chars, const char *mark, int32_t state) {
+  int32_t next = 0, most = (int32_t)chars->count - 1;
   for (int32_t c = 0; c < 128; c++) {
     int32_t to = matched_behind(mark, state, (char)c);
     if (!to || !strchr(mark, c)) continue;
-    if (next < c) sli_chars_edge_add(g, a, state, next, c - 1, 0);
-    if (to <= most) sli_chars_edge_add(g, a, state, c, c, to);
+    if (next < c) sli_chars_edge_add(g, chars, state, next, c - 1, 0);
+    if (to <= most) sli_chars_edge_add(g, chars, state, c, c, to);
     next = c + 1;
   }
-  sli_chars_edge_add(g, a, state, next, SLI_FIRST_SURROGATE - 1, 0);
-  sli_chars_edge_add(g, a, state, SLI_LAST_SURROGATE + 1, SLI_LAST_CHARACTER, 0);
+  sli_chars_edge_add(g, chars, state, next, SLI_FIRST_SURROGATE - 1, 0);
+  sli_chars_edge_add(g, chars, state, SLI_LAST_SURROGATE + 1, SLI_LAST_CHARACTER, 0);
 }
 
 /* Returns the texts that end with the first occurrence of a mark, or those in which it does not
@@ -65,20 +65,20 @@ static void add_string(strings *x, const sli_chars *chars) {
   if (SLI_GRAMMAR_GROW(g, x->of, x->count, x->capacity)) x->of[x->count++] = term;
 }
 
-static void add_fixed(strings *x, const sli_accepted *v, const cJSON *value) {
-  if (cJSON_IsString(value) && sli_values_have(x->s, v, value))
+static void add_fixed(strings *x, const sli_accepted *accepted, const cJSON *value) {
+  if (cJSON_IsString(value) && sli_values_have(x->s, accepted, value))
     add_string(x, sli_chars_of_text(x->s->g, value->valuestring));
 }
 
-static void take_strings(void *ctx, const sli_accepted *v) {
+static void take_strings(void *ctx, const sli_accepted *accepted) {
   strings *x = ctx;
-  const cJSON *fixed = v->fixed ? v->fixed->item : NULL, *each;
-  if (!(v->types & SLI_JSON_STRING)) return;
-  if (fixed && strcmp(fixed->string, "enum") != 0) add_fixed(x, v, fixed);
-  else if (fixed) cJSON_ArrayForEach(each, fixed) add_fixed(x, v, each);
-  else if (v->chars) add_string(x, sli_values_chars(x->s, v));
-  else if (v->least_chars <= 0 && v->most_chars < 0) add_string(x, x->without);
-  else add_string(x, sli_chars_of_length(x->s->g, v->least_chars, v->most_chars));
+  const cJSON *fixed = accepted->fixed ? accepted->fixed->item : NULL, *each;
+  if (!(accepted->types & SLI_JSON_STRING)) return;
+  if (fixed && strcmp(fixed->string, "enum") != 0) add_fixed(x, accepted, fixed);
+  else if (fixed) cJSON_ArrayForEach(each, fixed) add_fixed(x, accepted, each);
+  else if (accepted->chars) add_string(x, sli_values_chars(x->s, accepted));
+  else if (accepted->least_chars <= 0 && accepted->most_chars < 0) add_string(x, x->without);
+  else add_string(x, sli_chars_of_length(x->s->g, accepted->least_chars, accepted->most_chars));
 }
 
 sli_term sli_grammar_string(sli_grammar *g, const cJSON *schema, const char *where,

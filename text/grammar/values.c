@@ -6,16 +6,18 @@
 #include "base/utf8.h"
 #include "text/grammar/schema.h"
 
-const sli_chars *sli_values_chars(sli_schema *s, const sli_accepted *v) {
-  if (!v->chars || (v->least_chars <= 0 && v->most_chars < 0)) return v->chars;
-  return sli_chars_both(s->g, v->chars, sli_chars_of_length(s->g, v->least_chars, v->most_chars));
+const sli_chars *sli_values_chars(sli_schema *s, const sli_accepted *accepted) {
+  if (!accepted->chars || (accepted->least_chars <= 0 && accepted->most_chars < 0))
+    return accepted->chars;
+  return sli_chars_both(s->g, accepted->chars,
+                        sli_chars_of_length(s->g, accepted->least_chars, accepted->most_chars));
 }
 
-const sli_chars *sli_values_digits(sli_schema *s, const sli_accepted *v) {
-  bool whole = !(v->types & SLI_JSON_FRACTION);
-  if (!v->digits && !whole) return NULL;
+const sli_chars *sli_values_digits(sli_schema *s, const sli_accepted *accepted) {
+  bool whole = !(accepted->types & SLI_JSON_FRACTION);
+  if (!accepted->digits && !whole) return NULL;
   sli_chars *form = whole ? sli_numbers_whole(s->g) : sli_numbers_all(s->g, false);
-  return v->digits ? sli_chars_both(s->g, form, v->digits) : form;
+  return accepted->digits ? sli_chars_both(s->g, form, accepted->digits) : form;
 }
 
 static unsigned type_of(const cJSON *value) {
@@ -27,12 +29,13 @@ static unsigned type_of(const cJSON *value) {
   return value->valuedouble == floor(value->valuedouble) ? SLI_JSON_INTEGER : SLI_JSON_FRACTION;
 }
 
-static bool has_string(const sli_accepted *v, const char *text) {
+static bool has_string(const sli_accepted *accepted, const char *text) {
   int64_t count = 0;
   bool good = true;
   for (const char *at = text; *at && good; count++) at += sli_utf8_next(at, strlen(at), &good);
-  return count >= v->least_chars && (v->most_chars < 0 || count <= v->most_chars) &&
-         (!v->chars || sli_chars_match(v->chars, text));
+  return count >= accepted->least_chars &&
+         (accepted->most_chars < 0 || count <= accepted->most_chars) &&
+         (!accepted->chars || sli_chars_match(accepted->chars, text));
 }
 
 static bool are_equal(sli_schema *s, const cJSON *a, const cJSON *b);
@@ -68,12 +71,12 @@ static bool is_fixed(sli_schema *s, const cJSON *fixed, const cJSON *value) {
   return false;
 }
 
-bool sli_values_have(sli_schema *s, const sli_accepted *v, const cJSON *value) {
+bool sli_values_have(sli_schema *s, const sli_accepted *accepted, const cJSON *value) {
   char number[32];
-  if (!(v->types & type_of(value))) return false;
-  for (const sli_items *x = v->fixed; x; x = x->next)
+  if (!(accepted->types & type_of(value))) return false;
+  for (const sli_items *x = accepted->fixed; x; x = x->next)
     if (!is_fixed(s, x->item, value)) return false;
-  if (cJSON_IsString(value)) return has_string(v, value->valuestring);
-  if (!cJSON_IsNumber(value) || !v->digits) return true;
-  return sli_chars_match(v->digits, sli_number_text(value->valuedouble, number));
+  if (cJSON_IsString(value)) return has_string(accepted, value->valuestring);
+  if (!cJSON_IsNumber(value) || !accepted->digits) return true;
+  return sli_chars_match(accepted->digits, sli_number_text(value->valuedouble, number));
 }

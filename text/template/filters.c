@@ -21,29 +21,29 @@ static sli_value trim(sli_values *v, sli_value s, const arguments *a) {
   return sli_text_strip(text, set.kind == SLI_TEXT ? &set : NULL, true, true);
 }
 
-static sli_value upper(sli_values *v, sli_value s, const arguments *a) {
+static sli_value upper(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  return sli_text_case(v, sli_value_as_text(v, s), UPPER);
+  return sli_text_case(v, sli_value_as_text(v, text), UPPER);
 }
-static sli_value lower(sli_values *v, sli_value s, const arguments *a) {
+static sli_value lower(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  return sli_text_case(v, sli_value_as_text(v, s), LOWER);
+  return sli_text_case(v, sli_value_as_text(v, text), LOWER);
 }
-static sli_value capitalize(sli_values *v, sli_value s, const arguments *a) {
+static sli_value capitalize(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  return sli_text_case(v, sli_value_as_text(v, s), CAPITALIZED);
+  return sli_text_case(v, sli_value_as_text(v, text), CAPITALIZED);
 }
-static sli_value title(sli_values *v, sli_value s, const arguments *a) {
+static sli_value title(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  return sli_text_case(v, sli_value_as_text(v, s), WORDS);
+  return sli_text_case(v, sli_value_as_text(v, text), WORDS);
 }
 
-static sli_value replace(sli_values *v, sli_value s, const arguments *a) {
+static sli_value replace(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"old", "new", "count", NULL};
-  if (!sli_arguments_check(v, "replace", a, 3, names)) return s;
+  if (!sli_arguments_check(v, "replace", a, 3, names)) return text;
   sli_value from = sli_value_as_text(v, sli_argument(v, a, 0, "old")),
             to = sli_value_as_text(v, sli_argument(v, a, 1, "new"));
-  return sli_text_replace(v, sli_value_as_text(v, s), from, to,
+  return sli_text_replace(v, sli_value_as_text(v, text), from, to,
                           sli_argument_int(v, a, 2, "count", -1));
 }
 
@@ -58,12 +58,12 @@ static sli_value center(sli_values *v, sli_value s, const arguments *a) {
 }
 
 /* Formats the arguments as "..." % (...) does. */
-static sli_value format(sli_values *v, sli_value s, const arguments *a) {
+static sli_value format(sli_values *v, sli_value text, const arguments *a) {
   sli_value all = sli_value_list(v);
   for (size_t i = 0; i < a->count; i++) sli_value_add(v, all, a->items[i]);
   if (a->named) sli_values_fail(v, "format with named arguments is not supported");
   all.kind = SLI_TUPLE;
-  return sli_format_percent(v, sli_value_as_text(v, s), all);
+  return sli_format_percent(v, sli_value_as_text(v, text), all);
 }
 
 /* Returns the text of a width, which is a text or a number of spaces. */
@@ -95,14 +95,14 @@ static sli_value indent(sli_values *v, sli_value s, const arguments *a) {
   return sli_buffer_value(&out);
 }
 
-static sli_value string(sli_values *v, sli_value s, const arguments *a) {
+static sli_value string(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  return sli_value_as_text(v, s);
+  return sli_value_as_text(v, text);
 }
 
-static sli_value same(sli_values *v, sli_value s, const arguments *a) {
+static sli_value same(sli_values *v, sli_value text, const arguments *a) {
   (void)v, (void)a;
-  return s;
+  return text;
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -141,22 +141,24 @@ static sli_value int_of(sli_values *v, sli_value s, const arguments *a) {
   return real > -9e18 && real < 9e18 ? sli_value_int((int64_t)real) : otherwise;
 }
 
-static sli_value float_of(sli_values *v, sli_value s, const arguments *a) {
+static sli_value float_of(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"default", NULL};
-  if (!sli_arguments_check(v, "float", a, 1, names)) return s;
+  if (!sli_arguments_check(v, "float", a, 1, names)) return text;
   double real;
-  if (sli_value_is_number(s)) return sli_value_real(sli_value_as_real(s));
-  if (s.kind == SLI_UNDEFINED) sli_values_fail(v, "cannot convert an undefined value to float");
-  if (s.kind == SLI_TEXT && read_real(v, s, &real)) return sli_value_real(real);
+  if (sli_value_is_number(text)) return sli_value_real(sli_value_as_real(text));
+  if (text.kind == SLI_UNDEFINED) sli_values_fail(v, "cannot convert an undefined value to float");
+  if (text.kind == SLI_TEXT && read_real(v, text, &real)) return sli_value_real(real);
   return sli_argument_or(v, a, 0, "default", sli_value_real(0));
 }
 
-static sli_value absolute(sli_values *v, sli_value s, const arguments *a) {
+static sli_value absolute(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  if (s.kind == SLI_REAL) return sli_value_real(fabs(s.real));
-  if (s.kind == SLI_BOOL) return sli_value_int(s.truth);
-  if (s.kind != SLI_INT) sli_values_fail(v, "cannot take abs of %s", sli_value_kind(s));
-  return s.kind == SLI_INT && s.number < 0 && s.number > INT64_MIN ? sli_value_int(-s.number) : s;
+  if (text.kind == SLI_REAL) return sli_value_real(fabs(text.real));
+  if (text.kind == SLI_BOOL) return sli_value_int(text.truth);
+  if (text.kind != SLI_INT) sli_values_fail(v, "cannot take abs of %s", sli_value_kind(text));
+  return text.kind == SLI_INT && text.number < 0 && text.number > INT64_MIN
+             ? sli_value_int(-text.number)
+             : text;
 }
 
 /* Rounds to a number of decimals as Python does: by the exact value, halves to even. */
@@ -166,21 +168,21 @@ static double rounded(double real, int digits) {
   return strtod(text, NULL);
 }
 
-static sli_value round_to(sli_values *v, sli_value s, const arguments *a) {
+static sli_value round_to(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"precision", "method", NULL};
   enum { MOST = 15 };
-  if (!sli_arguments_check(v, "round", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "round", a, 2, names)) return text;
   int64_t digits = sli_argument_int(v, a, 0, "precision", 0);
   sli_value method = sli_argument_or(v, a, 1, "method", sli_value_span("common", 6));
   bool common = sli_text_is(method, "common"), up = sli_text_is(method, "ceil");
   if (!common && !up && !sli_text_is(method, "floor"))
     sli_values_fail(v, "round: the method must be common, ceil or floor");
-  if (!sli_value_is_number(s)) sli_values_fail(v, "cannot round %s", sli_value_kind(s));
+  if (!sli_value_is_number(text)) sli_values_fail(v, "cannot round %s", sli_value_kind(text));
   if (digits < 0 || digits > MOST)
     sli_values_fail(v, "round: fewer than 0 or more than %d digits are not supported", MOST);
-  if (v->status || (common && s.kind != SLI_REAL))
-    return s.kind == SLI_BOOL ? sli_value_int(s.truth) : s;
-  double real = sli_value_as_real(s), scale = pow(10, (double)digits);
+  if (v->status || (common && text.kind != SLI_REAL))
+    return text.kind == SLI_BOOL ? sli_value_int(text.truth) : text;
+  double real = sli_value_as_real(text), scale = pow(10, (double)digits);
   if (common) return sli_value_real(rounded(real, (int)digits));
   return sli_value_real((up ? ceil(real * scale) : floor(real * scale)) / scale);
 }
@@ -198,9 +200,9 @@ static void separators(sli_values *v, const arguments *a, json_style *style) {
 }
 
 /* Formats JSON as transformers does: Python's json.dumps() with ensure_ascii off. */
-static sli_value tojson(sli_values *v, sli_value s, const arguments *a) {
+static sli_value tojson(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"ensure_ascii", "indent", "separators", "sort_keys", NULL};
-  if (!sli_arguments_check(v, "tojson", a, 4, names)) return s;
+  if (!sli_arguments_check(v, "tojson", a, 4, names)) return text;
   sli_value width = sli_argument_or(v, a, 1, "indent", sli_value_none());
   bool line = width.kind == SLI_NONE;
   json_style style = {.indent = line ? width : width_of(v, width),
@@ -211,33 +213,34 @@ static sli_value tojson(sli_values *v, sli_value s, const arguments *a) {
   if (!line) style.between.text.bytes = 1;
   separators(v, a, &style);
   text_buffer b = {0};
-  if (!v->status) sli_value_json(v, s, &style, 0, &b);
+  if (!v->status) sli_value_json(v, text, &style, 0, &b);
   return sli_buffer_value(&b);
 }
 
 /* ---- any values ------------------------------------------------------------------------------ */
 
-static sli_value length(sli_values *v, sli_value s, const arguments *a) {
+static sli_value length(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  if (s.kind == SLI_TEXT)
-    return sli_values_step(v, s.text.bytes / 64), sli_value_int((int64_t)sli_text_characters(s));
-  if (s.kind == SLI_ITERATOR) sli_values_fail(v, "an iterator has no length");
-  return sli_value_int(v->status ? 0 : (int64_t)sli_value_items(v, s)->count);
+  if (text.kind == SLI_TEXT)
+    return sli_values_step(v, text.text.bytes / 64),
+           sli_value_int((int64_t)sli_text_characters(text));
+  if (text.kind == SLI_ITERATOR) sli_values_fail(v, "an iterator has no length");
+  return sli_value_int(v->status ? 0 : (int64_t)sli_value_items(v, text)->count);
 }
 
-static sli_value otherwise(sli_values *v, sli_value s, const arguments *a) {
+static sli_value otherwise(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"default_value", "boolean", NULL};
-  if (!sli_arguments_check(v, "default", a, 2, names)) return s;
-  bool empty = sli_argument_flag(v, a, 1, "boolean") && !sli_value_is_true(s);
-  return empty || s.kind == SLI_UNDEFINED
+  if (!sli_arguments_check(v, "default", a, 2, names)) return text;
+  bool empty = sli_argument_flag(v, a, 1, "boolean") && !sli_value_is_true(text);
+  return empty || text.kind == SLI_UNDEFINED
              ? sli_argument_or(v, a, 0, "default_value", sli_value_span("", 0))
-             : s;
+             : text;
 }
 
-static sli_value attribute(sli_values *v, sli_value s, const arguments *a) {
+static sli_value attribute(sli_values *v, sli_value text, const arguments *a) {
   sli_value name = sli_argument_text(v, a, 0, "name");
-  return s.kind == SLI_DICT ? sli_value_undefined("an attribute of a dict")
-                            : sli_value_at(v, s, name);
+  return text.kind == SLI_DICT ? sli_value_undefined("an attribute of a dict")
+                               : sli_value_at(v, text, name);
 }
 
 static const struct {

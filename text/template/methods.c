@@ -14,9 +14,9 @@ static bool takes(sli_values *v, const char *name, const arguments *a, size_t le
 
 /* ---- pieces of texts ------------------------------------------------------------------------- */
 
-static sli_value split(sli_values *v, sli_value s, const arguments *a, bool right) {
+static sli_value split(sli_values *v, sli_value text, const arguments *a, bool right) {
   static const char *const names[] = {"sep", "maxsplit", NULL};
-  if (!sli_arguments_check(v, "split", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "split", a, 2, names)) return text;
   sli_value by = sli_argument_or(v, a, 0, "sep", sli_value_none());
   int64_t most = sli_argument_int(v, a, 1, "maxsplit", -1);
   bool space = by.kind == SLI_NONE;
@@ -25,29 +25,29 @@ static sli_value split(sli_values *v, sli_value s, const arguments *a, bool righ
                     by.kind == SLI_TEXT ? "an empty text" : sli_value_kind(by));
   if (right && space && most >= 0)
     sli_values_fail(v, "rsplit by white space with a limit is not supported");
-  if (v->status) return s;
-  return right && !space ? sli_text_rsplit(v, s, by, most)
-                         : sli_text_split(v, s, space ? NULL : &by, most);
+  if (v->status) return text;
+  return right && !space ? sli_text_rsplit(v, text, by, most)
+                         : sli_text_split(v, text, space ? NULL : &by, most);
 }
-static sli_value split_left(sli_values *v, sli_value s, const arguments *a) {
-  return split(v, s, a, false);
+static sli_value split_left(sli_values *v, sli_value text, const arguments *a) {
+  return split(v, text, a, false);
 }
-static sli_value split_right(sli_values *v, sli_value s, const arguments *a) {
-  return split(v, s, a, true);
+static sli_value split_right(sli_values *v, sli_value text, const arguments *a) {
+  return split(v, text, a, true);
 }
 
-static sli_value lines(sli_values *v, sli_value s, const arguments *a) {
+static sli_value lines(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"keepends", NULL};
-  if (!sli_arguments_check(v, "splitlines", a, 1, names)) return s;
-  return sli_text_lines(v, s, sli_argument_flag(v, a, 0, "keepends"));
+  if (!sli_arguments_check(v, "splitlines", a, 1, names)) return text;
+  return sli_text_lines(v, text, sli_argument_flag(v, a, 0, "keepends"));
 }
 
-static sli_value partition(sli_values *v, sli_value s, const arguments *a, bool right) {
+static sli_value partition(sli_values *v, sli_value text, const arguments *a, bool right) {
   sli_value by = sli_argument_text(v, a, 0, NULL), out = sli_value_list(v),
             none = sli_value_span("", 0);
-  if (!takes(v, "partition", a, 1, 1)) return s;
-  if (!by.text.bytes) return sli_values_fail(v, "cannot partition by an empty text"), s;
-  sli_value parts = right ? sli_text_rsplit(v, s, by, 1) : sli_text_split(v, s, &by, 1);
+  if (!takes(v, "partition", a, 1, 1)) return text;
+  if (!by.text.bytes) return sli_values_fail(v, "cannot partition by an empty text"), text;
+  sli_value parts = right ? sli_text_rsplit(v, text, by, 1) : sli_text_split(v, text, &by, 1);
   bool found = parts.list->count == 2;
   sli_value first = parts.list->items[0];
   sli_value_add(v, out, found || !right ? first : none);
@@ -56,30 +56,30 @@ static sli_value partition(sli_values *v, sli_value s, const arguments *a, bool 
   out.kind = SLI_TUPLE;
   return out;
 }
-static sli_value partition_left(sli_values *v, sli_value s, const arguments *a) {
-  return partition(v, s, a, false);
+static sli_value partition_left(sli_values *v, sli_value text, const arguments *a) {
+  return partition(v, text, a, false);
 }
-static sli_value partition_right(sli_values *v, sli_value s, const arguments *a) {
-  return partition(v, s, a, true);
+static sli_value partition_right(sli_values *v, sli_value text, const arguments *a) {
+  return partition(v, text, a, true);
 }
 
-static sli_value strip(sli_values *v, sli_value s, const arguments *a, bool left, bool right) {
+static sli_value strip(sli_values *v, sli_value text, const arguments *a, bool left, bool right) {
   sli_value set = sli_argument_or(v, a, 0, NULL, sli_value_none());
-  if (!takes(v, "strip", a, 0, 1)) return s;
+  if (!takes(v, "strip", a, 0, 1)) return text;
   if (set.kind != SLI_NONE && set.kind != SLI_TEXT)
     sli_values_fail(v, "cannot strip %s", sli_value_kind(set));
   size_t each = set.kind == SLI_TEXT ? set.text.bytes : 1; /* compared with every character */
-  if (!sli_values_step(v, s.text.bytes / 16 * each)) return s;
-  return sli_text_strip(s, set.kind == SLI_TEXT ? &set : NULL, left, right);
+  if (!sli_values_step(v, text.text.bytes / 16 * each)) return text;
+  return sli_text_strip(text, set.kind == SLI_TEXT ? &set : NULL, left, right);
 }
-static sli_value strip_both(sli_values *v, sli_value s, const arguments *a) {
-  return strip(v, s, a, true, true);
+static sli_value strip_both(sli_values *v, sli_value text, const arguments *a) {
+  return strip(v, text, a, true, true);
 }
-static sli_value strip_left(sli_values *v, sli_value s, const arguments *a) {
-  return strip(v, s, a, true, false);
+static sli_value strip_left(sli_values *v, sli_value text, const arguments *a) {
+  return strip(v, text, a, true, false);
 }
-static sli_value strip_right(sli_values *v, sli_value s, const arguments *a) {
-  return strip(v, s, a, false, true);
+static sli_value strip_right(sli_values *v, sli_value text, const arguments *a) {
+  return strip(v, text, a, false, true);
 }
 
 static bool begins(sli_value text, sli_value with) {
@@ -104,21 +104,21 @@ static sli_value stands_at(sli_values *v, sli_value text, const arguments *a,
     found |= with.list->items[i].kind == SLI_TEXT && at(text, with.list->items[i]);
   return sli_value_bool(found);
 }
-static sli_value startswith(sli_values *v, sli_value s, const arguments *a) {
-  return stands_at(v, s, a, begins);
+static sli_value startswith(sli_values *v, sli_value text, const arguments *a) {
+  return stands_at(v, text, a, begins);
 }
-static sli_value endswith(sli_values *v, sli_value s, const arguments *a) {
-  return stands_at(v, s, a, ends);
+static sli_value endswith(sli_values *v, sli_value text, const arguments *a) {
+  return stands_at(v, text, a, ends);
 }
 
-static sli_value removeprefix(sli_values *v, sli_value s, const arguments *a) {
+static sli_value removeprefix(sli_values *v, sli_value text, const arguments *a) {
   sli_value with = sli_argument_text(v, a, 0, NULL);
-  size_t n = begins(s, with) ? with.text.bytes : 0;
-  return sli_value_span(s.text.at + n, s.text.bytes - n);
+  size_t n = begins(text, with) ? with.text.bytes : 0;
+  return sli_value_span(text.text.at + n, text.text.bytes - n);
 }
-static sli_value removesuffix(sli_values *v, sli_value s, const arguments *a) {
+static sli_value removesuffix(sli_values *v, sli_value text, const arguments *a) {
   sli_value with = sli_argument_text(v, a, 0, NULL);
-  return sli_value_span(s.text.at, s.text.bytes - (ends(s, with) ? with.text.bytes : 0));
+  return sli_value_span(text.text.at, text.text.bytes - (ends(text, with) ? with.text.bytes : 0));
 }
 
 /* ---- places in texts ------------------------------------------------------------------------- */
@@ -133,12 +133,13 @@ static size_t bound(sli_values *v, const arguments *a, size_t place, size_t char
 
 /* Returns the index of the character at which a text is found, searching from the left or right, or
  * -1. */
-static int64_t place_of(sli_values *v, sli_value s, const arguments *a, bool right) {
+static int64_t place_of(sli_values *v, sli_value text, const arguments *a, bool right) {
   sli_value what = sli_argument_text(v, a, 0, NULL);
-  if (!takes(v, "find", a, 1, 3) || !sli_values_step(v, s.text.bytes)) return -1;
-  size_t all = sli_text_characters(s), from = bound(v, a, 1, all, 0), to = bound(v, a, 2, all, all);
+  if (!takes(v, "find", a, 1, 3) || !sli_values_step(v, text.text.bytes)) return -1;
+  size_t all = sli_text_characters(text), from = bound(v, a, 1, all, 0),
+         to = bound(v, a, 2, all, all);
   if (to < from) return -1;
-  sli_value part = sli_text_part(s, from, to);
+  sli_value part = sli_text_part(text, from, to);
   const char *found;
   found = right ? sli_text_last(v, part, what)
                 : memmem(part.text.at, part.text.bytes, what.text.at, what.text.bytes);
@@ -146,31 +147,31 @@ static int64_t place_of(sli_values *v, sli_value s, const arguments *a, bool rig
   size_t before = (size_t)(found - part.text.at);
   return (int64_t)(from + sli_text_characters(sli_value_span(part.text.at, before)));
 }
-static sli_value find_left(sli_values *v, sli_value s, const arguments *a) {
-  return sli_value_int(place_of(v, s, a, false));
+static sli_value find_left(sli_values *v, sli_value text, const arguments *a) {
+  return sli_value_int(place_of(v, text, a, false));
 }
-static sli_value find_right(sli_values *v, sli_value s, const arguments *a) {
-  return sli_value_int(place_of(v, s, a, true));
+static sli_value find_right(sli_values *v, sli_value text, const arguments *a) {
+  return sli_value_int(place_of(v, text, a, true));
 }
 
 static sli_value there(sli_values *v, int64_t place) {
   if (place < 0) sli_values_fail(v, "index: the text is not found");
   return sli_value_int(place);
 }
-static sli_value index_left(sli_values *v, sli_value s, const arguments *a) {
-  return there(v, place_of(v, s, a, false));
+static sli_value index_left(sli_values *v, sli_value text, const arguments *a) {
+  return there(v, place_of(v, text, a, false));
 }
-static sli_value index_right(sli_values *v, sli_value s, const arguments *a) {
-  return there(v, place_of(v, s, a, true));
+static sli_value index_right(sli_values *v, sli_value text, const arguments *a) {
+  return there(v, place_of(v, text, a, true));
 }
 
-static sli_value count_in_text(sli_values *v, sli_value s, const arguments *a) {
+static sli_value count_in_text(sli_values *v, sli_value text, const arguments *a) {
   sli_value what = sli_argument_text(v, a, 0, NULL);
   int64_t n = 0;
-  if (!takes(v, "count", a, 1, 1)) return s;
-  if (!what.text.bytes) return sli_value_int((int64_t)sli_text_characters(s) + 1);
-  const char *end = s.text.at + s.text.bytes;
-  for (const char *at = s.text.at;
+  if (!takes(v, "count", a, 1, 1)) return text;
+  if (!what.text.bytes) return sli_value_int((int64_t)sli_text_characters(text) + 1);
+  const char *end = text.text.at + text.text.bytes;
+  for (const char *at = text.text.at;
        sli_values_step(v, 1 + what.text.bytes / 16) &&
        (at = memmem(at, (size_t)(end - at), what.text.at, what.text.bytes));
        n++)
@@ -180,62 +181,62 @@ static sli_value count_in_text(sli_values *v, sli_value s, const arguments *a) {
 
 /* ---- changes of texts ------------------------------------------------------------------------ */
 
-static sli_value upper(sli_values *v, sli_value s, const arguments *a) {
-  return takes(v, "upper", a, 0, 0) ? sli_text_case(v, s, UPPER) : s;
+static sli_value upper(sli_values *v, sli_value text, const arguments *a) {
+  return takes(v, "upper", a, 0, 0) ? sli_text_case(v, text, UPPER) : text;
 }
-static sli_value lower(sli_values *v, sli_value s, const arguments *a) {
-  return takes(v, "lower", a, 0, 0) ? sli_text_case(v, s, LOWER) : s;
+static sli_value lower(sli_values *v, sli_value text, const arguments *a) {
+  return takes(v, "lower", a, 0, 0) ? sli_text_case(v, text, LOWER) : text;
 }
-static sli_value capitalize(sli_values *v, sli_value s, const arguments *a) {
-  return takes(v, "capitalize", a, 0, 0) ? sli_text_case(v, s, CAPITALIZED) : s;
+static sli_value capitalize(sli_values *v, sli_value text, const arguments *a) {
+  return takes(v, "capitalize", a, 0, 0) ? sli_text_case(v, text, CAPITALIZED) : text;
 }
-static sli_value title(sli_values *v, sli_value s, const arguments *a) {
-  return takes(v, "title", a, 0, 0) ? sli_text_case(v, s, TITLE) : s;
+static sli_value title(sli_values *v, sli_value text, const arguments *a) {
+  return takes(v, "title", a, 0, 0) ? sli_text_case(v, text, TITLE) : text;
 }
 
-static sli_value replace(sli_values *v, sli_value s, const arguments *a) {
+static sli_value replace(sli_values *v, sli_value text, const arguments *a) {
   sli_value from = sli_argument_text(v, a, 0, NULL), to = sli_argument_text(v, a, 1, NULL);
-  if (!takes(v, "replace", a, 2, 3)) return s;
-  return sli_text_replace(v, s, from, to, sli_argument_int(v, a, 2, NULL, -1));
+  if (!takes(v, "replace", a, 2, 3)) return text;
+  return sli_text_replace(v, text, from, to, sli_argument_int(v, a, 2, NULL, -1));
 }
 
 /* Joins texts. As in Python, other items are errors. */
-static sli_value join(sli_values *v, sli_value s, const arguments *a) {
-  if (!takes(v, "join", a, 1, 1)) return s;
+static sli_value join(sli_values *v, sli_value text, const arguments *a) {
+  if (!takes(v, "join", a, 1, 1)) return text;
   sli_value all = {.kind = SLI_LIST, .list = sli_value_items(v, a->items[0])};
   for (size_t i = 0; i < all.list->count; i++)
     if (all.list->items[i].kind != SLI_TEXT)
       sli_values_fail(v, "cannot join %s", sli_value_kind(all.list->items[i]));
-  return v->status ? s : sli_text_join(v, all, s, NULL);
+  return v->status ? text : sli_text_join(v, all, text, NULL);
 }
 
 /* Reads the requested width of a text, and returns the number of characters missing. */
-static int64_t missing(sli_values *v, sli_value s, const arguments *a, char *fill) {
+static int64_t missing(sli_values *v, sli_value text, const arguments *a, char *fill) {
   sli_value with = sli_argument_or(v, a, 1, NULL, sli_value_span(" ", 1));
   if (!takes(v, "a method for a width", a, 1, 2)) return 0;
   if (with.kind != SLI_TEXT || with.text.bytes != 1)
     return sli_values_fail(v, "the fill character must be one ASCII character"), 0;
   *fill = *with.text.at;
-  return SLI_MAX(sli_argument_int(v, a, 0, NULL, 0) - (int64_t)sli_text_characters(s), 0);
+  return SLI_MAX(sli_argument_int(v, a, 0, NULL, 0) - (int64_t)sli_text_characters(text), 0);
 }
-static sli_value ljust(sli_values *v, sli_value s, const arguments *a) {
+static sli_value ljust(sli_values *v, sli_value text, const arguments *a) {
   char fill = ' ';
-  int64_t n = missing(v, s, a, &fill);
-  return sli_text_pad(v, s, 0, n, fill);
+  int64_t n = missing(v, text, a, &fill);
+  return sli_text_pad(v, text, 0, n, fill);
 }
-static sli_value rjust(sli_values *v, sli_value s, const arguments *a) {
+static sli_value rjust(sli_values *v, sli_value text, const arguments *a) {
   char fill = ' ';
-  int64_t n = missing(v, s, a, &fill);
-  return sli_text_pad(v, s, n, 0, fill);
+  int64_t n = missing(v, text, a, &fill);
+  return sli_text_pad(v, text, n, 0, fill);
 }
 
-static sli_value zfill(sli_values *v, sli_value s, const arguments *a) {
-  size_t sign = s.text.bytes && strchr("+-", *s.text.at);
-  if (!takes(v, "zfill", a, 1, 1)) return s;
-  int64_t n = sli_argument_int(v, a, 0, NULL, 0) - (int64_t)sli_text_characters(s);
-  sli_value digits = sli_value_span(s.text.at + sign, s.text.bytes - sign);
+static sli_value zfill(sli_values *v, sli_value text, const arguments *a) {
+  size_t sign = text.text.bytes && strchr("+-", *text.text.at);
+  if (!takes(v, "zfill", a, 1, 1)) return text;
+  int64_t n = sli_argument_int(v, a, 0, NULL, 0) - (int64_t)sli_text_characters(text);
+  sli_value digits = sli_value_span(text.text.at + sign, text.text.bytes - sign);
   text_buffer b = {0};
-  sli_buffer_add(v, &b, s.text.at, sign);
+  sli_buffer_add(v, &b, text.text.at, sign);
   sli_value_print(v, sli_text_pad(v, digits, n, 0, '0'), &b);
   return sli_buffer_value(&b);
 }
@@ -243,41 +244,41 @@ static sli_value zfill(sli_values *v, sli_value s, const arguments *a) {
 /* ---- kinds of characters --------------------------------------------------------------------- */
 
 /* Tests whether a text is not empty and all its characters are of a kind. Fails beyond ASCII. */
-static sli_value all_are(sli_values *v, sli_value s, const arguments *a, int (*is)(int)) {
-  bool good = s.text.bytes > 0 && sli_values_step(v, s.text.bytes);
-  for (size_t i = 0; i < s.text.bytes && takes(v, "a test of characters", a, 0, 0); i++) {
-    if ((unsigned char)s.text.at[i] >= 0x80)
+static sli_value all_are(sli_values *v, sli_value text, const arguments *a, int (*is)(int)) {
+  bool good = text.text.bytes > 0 && sli_values_step(v, text.text.bytes);
+  for (size_t i = 0; i < text.text.bytes && takes(v, "a test of characters", a, 0, 0); i++) {
+    if ((unsigned char)text.text.at[i] >= 0x80)
       sli_values_fail(v, "testing characters beyond ASCII is not supported");
-    good &= is((unsigned char)s.text.at[i]) != 0;
+    good &= is((unsigned char)text.text.at[i]) != 0;
   }
   return sli_value_bool(good);
 }
-static sli_value isdigits(sli_values *v, sli_value s, const arguments *a) {
-  return all_are(v, s, a, isdigit);
+static sli_value isdigits(sli_values *v, sli_value text, const arguments *a) {
+  return all_are(v, text, a, isdigit);
 }
-static sli_value isletters(sli_values *v, sli_value s, const arguments *a) {
-  return all_are(v, s, a, isalpha);
+static sli_value isletters(sli_values *v, sli_value text, const arguments *a) {
+  return all_are(v, text, a, isalpha);
 }
-static sli_value isletters_or_digits(sli_values *v, sli_value s, const arguments *a) {
-  return all_are(v, s, a, isalnum);
+static sli_value isletters_or_digits(sli_values *v, sli_value text, const arguments *a) {
+  return all_are(v, text, a, isalnum);
 }
-static sli_value isspaces(sli_values *v, sli_value s, const arguments *a) {
-  if (!takes(v, "isspace", a, 0, 0)) return s;
-  return sli_value_bool(s.text.bytes && !sli_text_strip(s, NULL, true, false).text.bytes);
+static sli_value isspaces(sli_values *v, sli_value text, const arguments *a) {
+  if (!takes(v, "isspace", a, 0, 0)) return text;
+  return sli_value_bool(text.text.bytes && !sli_text_strip(text, NULL, true, false).text.bytes);
 }
 
 /* Tests for letters of one case, and none of the other. */
-static sli_value has_case(sli_values *v, sli_value s, const arguments *a, text_case how) {
-  if (!takes(v, "a test of case", a, 0, 0)) return s;
-  sli_value up = sli_text_case(v, s, UPPER), low = sli_text_case(v, s, LOWER);
+static sli_value has_case(sli_values *v, sli_value text, const arguments *a, text_case how) {
+  if (!takes(v, "a test of case", a, 0, 0)) return text;
+  sli_value up = sli_text_case(v, text, UPPER), low = sli_text_case(v, text, LOWER);
   return sli_value_bool(!sli_value_equal(v, up, low) &&
-                        sli_value_equal(v, s, how == UPPER ? up : low));
+                        sli_value_equal(v, text, how == UPPER ? up : low));
 }
-static sli_value isupper_case(sli_values *v, sli_value s, const arguments *a) {
-  return has_case(v, s, a, UPPER);
+static sli_value isupper_case(sli_values *v, sli_value text, const arguments *a) {
+  return has_case(v, text, a, UPPER);
 }
-static sli_value islower_case(sli_values *v, sli_value s, const arguments *a) {
-  return has_case(v, s, a, LOWER);
+static sli_value islower_case(sli_values *v, sli_value text, const arguments *a) {
+  return has_case(v, text, a, LOWER);
 }
 
 /* ---- dicts and lists ------------------------------------------------------------------------- */

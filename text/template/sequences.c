@@ -7,42 +7,42 @@
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static sli_value list(sli_values *v, sli_value s, const arguments *a) {
+static sli_value list(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
   sli_value all = sli_value_list(v);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = sli_value_items(v, text);
   for (size_t i = 0; i < of->count; i++) sli_value_add(v, all, of->items[i]);
   return all;
 }
 
-static sli_value first(sli_values *v, sli_value s, const arguments *a) {
+static sli_value first(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  const sli_list *all = sli_value_items(v, s);
+  const sli_list *all = sli_value_items(v, text);
   return all->count ? all->items[0] : sli_value_undefined("the first item");
 }
 
-static sli_value last(sli_values *v, sli_value s, const arguments *a) {
+static sli_value last(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
-  if (s.kind == SLI_ITERATOR) sli_values_fail(v, "an iterator has no last item");
-  const sli_list *all = sli_value_items(v, s);
+  if (text.kind == SLI_ITERATOR) sli_values_fail(v, "an iterator has no last item");
+  const sli_list *all = sli_value_items(v, text);
   return all->count ? all->items[all->count - 1] : sli_value_undefined("the last item");
 }
 
-static sli_value join(sli_values *v, sli_value s, const arguments *a) {
+static sli_value join(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"d", "attribute", NULL};
-  if (!sli_arguments_check(v, "join", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "join", a, 2, names)) return text;
   sli_value attribute = sli_argument_or(v, a, 1, "attribute", sli_value_none()),
             by = sli_argument_or(v, a, 0, "d", sli_value_span("", 0));
-  return sli_text_join(v, s, by, attribute.kind == SLI_NONE ? NULL : &attribute);
+  return sli_text_join(v, text, by, attribute.kind == SLI_NONE ? NULL : &attribute);
 }
 
-static sli_value reverse(sli_values *v, sli_value s, const arguments *a) {
+static sli_value reverse(sli_values *v, sli_value text, const arguments *a) {
   (void)a;
   sli_value all = sli_value_list(v);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = sli_value_items(v, text);
   for (size_t i = of->count; i--;) sli_value_add(v, all, of->items[i]);
-  return s.kind == SLI_TEXT ? sli_text_join(v, all, sli_value_span("", 0), NULL)
-                            : sli_value_iterator(all);
+  return text.kind == SLI_TEXT ? sli_text_join(v, all, sli_value_span("", 0), NULL)
+                               : sli_value_iterator(all);
 }
 
 static sli_value pair(sli_values *v, sli_value a, sli_value b) {
@@ -68,13 +68,13 @@ static sli_value items(sli_values *v, sli_value d, const arguments *a) {
 }
 
 /* Groups items into lists of a given size; the last list may be filled up. */
-static sli_value batch(sli_values *v, sli_value s, const arguments *a) {
+static sli_value batch(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"linecount", "fill_with", NULL};
-  if (!sli_arguments_check(v, "batch", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "batch", a, 2, names)) return text;
   int64_t count = sli_argument_int(v, a, 0, "linecount", 0);
   sli_value fill = sli_argument_or(v, a, 1, "fill_with", sli_value_none()), all = sli_value_list(v),
             group = sli_value_list(v);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = sli_value_items(v, text);
   if (count < 1) sli_values_fail(v, "batch needs at least one item per group");
   for (size_t i = 0; i < of->count && !v->status; i++) {
     if (!group.list->count) sli_value_add(v, all, group);
@@ -143,34 +143,34 @@ static sli_value sorted(sli_values *v, const sli_list *of, const keying *by, boo
   return out;
 }
 
-static sli_value sort(sli_values *v, sli_value s, const arguments *a) {
+static sli_value sort(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"reverse", "case_sensitive", "attribute", NULL};
   sli_value attribute;
-  if (!sli_arguments_check(v, "sort", a, 3, names)) return s;
+  if (!sli_arguments_check(v, "sort", a, 3, names)) return text;
   keying by = keying_of(v, a, 1, &attribute);
   if (by.attribute && attribute.kind == SLI_TEXT &&
       memchr(attribute.text.at, ',', attribute.text.bytes))
     sli_values_fail(v, "sort by several attributes is not supported");
-  return sorted(v, sli_value_items(v, s), &by, sli_argument_flag(v, a, 0, "reverse"));
+  return sorted(v, sli_value_items(v, text), &by, sli_argument_flag(v, a, 0, "reverse"));
 }
 
-static sli_value dictsort(sli_values *v, sli_value s, const arguments *a) {
+static sli_value dictsort(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"case_sensitive", "by", "reverse", NULL};
-  if (!sli_arguments_check(v, "dictsort", a, 3, names)) return s;
+  if (!sli_arguments_check(v, "dictsort", a, 3, names)) return text;
   sli_value by = sli_argument_or(v, a, 1, "by", sli_value_span("key", 3)),
             place = sli_value_int(sli_text_is(by, "value"));
   if (!place.number && !sli_text_is(by, "key"))
     sli_values_fail(v, "dictsort must be by key or value");
   keying keys = {&place, sli_argument_flag(v, a, 0, "case_sensitive")};
-  return sorted(v, pairs(v, s).list, &keys, sli_argument_flag(v, a, 2, "reverse"));
+  return sorted(v, pairs(v, text).list, &keys, sli_argument_flag(v, a, 2, "reverse"));
 }
 
-static sli_value unique(sli_values *v, sli_value s, const arguments *a) {
+static sli_value unique(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"case_sensitive", "attribute", NULL};
   sli_value attribute, all = sli_value_list(v), seen = sli_value_list(v);
-  if (!sli_arguments_check(v, "unique", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "unique", a, 2, names)) return text;
   keying by = keying_of(v, a, 0, &attribute);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = sli_value_items(v, text);
   for (size_t i = 0; i < of->count && !v->status; i++) {
     sli_value key = key_of(v, &by, of->items[i]);
     if (sli_value_in(v, key, seen)) continue;
@@ -180,31 +180,31 @@ static sli_value unique(sli_values *v, sli_value s, const arguments *a) {
   return sli_value_iterator(all);
 }
 
-static sli_value extreme(sli_values *v, sli_value s, const arguments *a, int wanted) {
+static sli_value extreme(sli_values *v, sli_value text, const arguments *a, int wanted) {
   static const char *const names[] = {"case_sensitive", "attribute", NULL};
   sli_value attribute;
-  if (!sli_arguments_check(v, "min, max", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "min, max", a, 2, names)) return text;
   keying by = keying_of(v, a, 0, &attribute);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = sli_value_items(v, text);
   sli_value best = of->count ? of->items[0] : sli_value_undefined("an item of nothing");
   for (size_t i = 1; i < of->count && !v->status; i++)
     if (sli_value_compare(v, key_of(v, &by, of->items[i]), key_of(v, &by, best)) * wanted > 0)
       best = of->items[i];
   return best;
 }
-static sli_value least(sli_values *v, sli_value s, const arguments *a) {
-  return extreme(v, s, a, -1);
+static sli_value least(sli_values *v, sli_value text, const arguments *a) {
+  return extreme(v, text, a, -1);
 }
-static sli_value largest(sli_values *v, sli_value s, const arguments *a) {
-  return extreme(v, s, a, 1);
+static sli_value largest(sli_values *v, sli_value text, const arguments *a) {
+  return extreme(v, text, a, 1);
 }
 
-static sli_value sum(sli_values *v, sli_value s, const arguments *a) {
+static sli_value sum(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"attribute", "start", NULL};
-  if (!sli_arguments_check(v, "sum", a, 2, names)) return s;
+  if (!sli_arguments_check(v, "sum", a, 2, names)) return text;
   sli_value attribute = sli_argument_or(v, a, 0, "attribute", sli_value_none()),
             out = sli_argument_or(v, a, 1, "start", sli_value_int(0));
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = sli_value_items(v, text);
   for (size_t i = 0; i < of->count && !v->status; i++) {
     sli_value item = of->items[i];
     if (attribute.kind != SLI_NONE) item = sli_value_follow(v, item, attribute);
@@ -227,16 +227,16 @@ static const char *name_at(sli_values *v, const arguments *a, size_t place,
 }
 
 /* Returns the items of a value. As in Jinja, a false value has none. */
-static const sli_list *items_if_true(sli_values *v, sli_value s) {
-  return sli_value_is_true(s) ? sli_value_items(v, s) : sli_value_list(v).list;
+static const sli_list *items_if_true(sli_values *v, sli_value text) {
+  return sli_value_is_true(text) ? sli_value_items(v, text) : sli_value_list(v).list;
 }
 
-static sli_value map_attribute(sli_values *v, sli_value s, const arguments *a) {
+static sli_value map_attribute(sli_values *v, sli_value text, const arguments *a) {
   static const char *const names[] = {"attribute", "default", NULL};
   sli_value attribute = sli_argument(v, a, SIZE_MAX, "attribute"), all = sli_value_list(v),
             fallback = sli_argument_or(v, a, SIZE_MAX, "default", sli_value_none());
   if (!sli_arguments_check(v, "map", a, 0, names)) return all;
-  const sli_list *of = items_if_true(v, s);
+  const sli_list *of = items_if_true(v, text);
   for (size_t i = 0; i < of->count && !v->status; i++) {
     sli_value item = sli_value_follow(v, of->items[i], attribute);
     bool none = item.kind == SLI_UNDEFINED && fallback.kind != SLI_NONE;
@@ -245,26 +245,26 @@ static sli_value map_attribute(sli_values *v, sli_value s, const arguments *a) {
   return sli_value_iterator(all);
 }
 
-static sli_value map(sli_values *v, sli_value s, const arguments *a) {
+static sli_value map(sli_values *v, sli_value text, const arguments *a) {
   sli_value all = sli_value_list(v);
-  if (!a->count) return map_attribute(v, s, a);
+  if (!a->count) return map_attribute(v, text, a);
   const char *name = name_at(v, a, 0, sli_is_filter);
   arguments rest = sli_arguments_behind(a, 1);
-  const sli_list *of = items_if_true(v, s);
+  const sli_list *of = items_if_true(v, text);
   for (size_t i = 0; i < of->count && sli_values_step(v, 1); i++)
     sli_value_add(v, all, sli_call_filter(v, name, of->items[i], &rest));
   return sli_value_iterator(all);
 }
 
 /* Selects the items for which a test of them, or of an attribute, holds (or fails). */
-static sli_value chosen(sli_values *v, sli_value s, const arguments *a, bool attribute,
+static sli_value chosen(sli_values *v, sli_value text, const arguments *a, bool attribute,
                         bool wanted) {
   size_t place = attribute;
   sli_value path = attribute ? sli_argument(v, a, 0, NULL) : sli_value_none(),
             all = sli_value_list(v);
   const char *name = a->count > place ? name_at(v, a, place, sli_is_test) : NULL;
   arguments rest = sli_arguments_behind(a, place + 1);
-  const sli_list *of = items_if_true(v, s);
+  const sli_list *of = items_if_true(v, text);
   if (a->named) sli_values_fail(v, "select with named arguments is not supported");
   for (size_t i = 0; i < of->count && sli_values_step(v, 1); i++) {
     sli_value item = attribute ? sli_value_follow(v, of->items[i], path) : of->items[i];
@@ -274,17 +274,17 @@ static sli_value chosen(sli_values *v, sli_value s, const arguments *a, bool att
   return sli_value_iterator(all);
 }
 
-static sli_value select_items(sli_values *v, sli_value s, const arguments *a) {
-  return chosen(v, s, a, false, true);
+static sli_value select_items(sli_values *v, sli_value text, const arguments *a) {
+  return chosen(v, text, a, false, true);
 }
-static sli_value reject_items(sli_values *v, sli_value s, const arguments *a) {
-  return chosen(v, s, a, false, false);
+static sli_value reject_items(sli_values *v, sli_value text, const arguments *a) {
+  return chosen(v, text, a, false, false);
 }
-static sli_value selectattr(sli_values *v, sli_value s, const arguments *a) {
-  return chosen(v, s, a, true, true);
+static sli_value selectattr(sli_values *v, sli_value text, const arguments *a) {
+  return chosen(v, text, a, true, true);
 }
-static sli_value rejectattr(sli_values *v, sli_value s, const arguments *a) {
-  return chosen(v, s, a, true, false);
+static sli_value rejectattr(sli_values *v, sli_value text, const arguments *a) {
+  return chosen(v, text, a, true, false);
 }
 
 /* ---- table ----------------------------------------------------------------------------------- */

@@ -4,33 +4,34 @@
 
 #include "text/template/template_inner.h"
 
-static bool is_container(sli_value s) {
-  return s.kind == SLI_TEXT || sli_value_is_row(s) || s.kind == SLI_DICT || s.kind == SLI_UNDEFINED;
+static bool is_container(sli_value text) {
+  return text.kind == SLI_TEXT || sli_value_is_row(text) || text.kind == SLI_DICT ||
+         text.kind == SLI_UNDEFINED;
 }
 
-static bool of_kind(const char *name, sli_value s, bool *known) {
+static bool of_kind(const char *name, sli_value text, bool *known) {
   *known = true;
-  if (!strcmp(name, "defined")) return s.kind != SLI_UNDEFINED;
-  if (!strcmp(name, "undefined")) return s.kind == SLI_UNDEFINED;
-  if (!strcmp(name, "none")) return s.kind == SLI_NONE;
-  if (!strcmp(name, "string")) return s.kind == SLI_TEXT;
-  if (!strcmp(name, "mapping")) return s.kind == SLI_DICT;
-  if (!strcmp(name, "iterable")) return is_container(s) || s.kind == SLI_ITERATOR;
-  if (!strcmp(name, "sequence")) return is_container(s);
-  if (!strcmp(name, "number")) return sli_value_is_number(s);
-  if (!strcmp(name, "integer")) return s.kind == SLI_INT;
-  if (!strcmp(name, "float")) return s.kind == SLI_REAL;
-  if (!strcmp(name, "boolean")) return s.kind == SLI_BOOL;
-  if (!strcmp(name, "true")) return s.kind == SLI_BOOL && s.truth;
-  if (!strcmp(name, "false")) return s.kind == SLI_BOOL && !s.truth;
+  if (!strcmp(name, "defined")) return text.kind != SLI_UNDEFINED;
+  if (!strcmp(name, "undefined")) return text.kind == SLI_UNDEFINED;
+  if (!strcmp(name, "none")) return text.kind == SLI_NONE;
+  if (!strcmp(name, "string")) return text.kind == SLI_TEXT;
+  if (!strcmp(name, "mapping")) return text.kind == SLI_DICT;
+  if (!strcmp(name, "iterable")) return is_container(text) || text.kind == SLI_ITERATOR;
+  if (!strcmp(name, "sequence")) return is_container(text);
+  if (!strcmp(name, "number")) return sli_value_is_number(text);
+  if (!strcmp(name, "integer")) return text.kind == SLI_INT;
+  if (!strcmp(name, "float")) return text.kind == SLI_REAL;
+  if (!strcmp(name, "boolean")) return text.kind == SLI_BOOL;
+  if (!strcmp(name, "true")) return text.kind == SLI_BOOL && text.truth;
+  if (!strcmp(name, "false")) return text.kind == SLI_BOOL && !text.truth;
   if (!strcmp(name, "callable"))
-    return s.kind == SLI_MACRO || s.kind == SLI_FUNCTION || s.kind == SLI_UNDEFINED;
+    return text.kind == SLI_MACRO || text.kind == SLI_FUNCTION || text.kind == SLI_UNDEFINED;
   *known = false;
   return false;
 }
 
-static bool leaves(sli_values *v, sli_value s, sli_value by, int64_t rest) {
-  return sli_value_equal(v, sli_operate(v, REMAINDER, s, by), sli_value_int(rest));
+static bool leaves(sli_values *v, sli_value text, sli_value by, int64_t rest) {
+  return sli_value_equal(v, sli_operate(v, REMAINDER, text, by), sli_value_int(rest));
 }
 
 static const struct {
@@ -62,20 +63,20 @@ bool sli_is_test(const char *name) {
          !strcmp(name, "lower") || !strcmp(name, "divisibleby") || !strcmp(name, "sameas");
 }
 
-bool sli_call_test(sli_values *v, const char *name, sli_value s, const arguments *a) {
-  bool known, holds = of_kind(name, s, &known);
+bool sli_call_test(sli_values *v, const char *name, sli_value text, const arguments *a) {
+  bool known, holds = of_kind(name, text, &known);
   bool cased = !strcmp(name, "upper") || !strcmp(name, "lower");
   size_t wanted = known || cased || !strcmp(name, "odd") || !strcmp(name, "even") ? 0 : 1;
   if (a->count != wanted || a->named)
     sli_values_fail(v, "test %s takes %zu arguments", name, wanted);
   if (known || v->status) return holds;
-  if (cased) return has_case(v, s, *name == 'u' ? UPPER : LOWER);
-  if (!wanted) return leaves(v, s, sli_value_int(2), *name == 'o');
-  if (!strcmp(name, "divisibleby")) return leaves(v, s, a->items[0], 0);
-  if (!strcmp(name, "sameas")) return is_same(v, s, a->items[0]);
+  if (cased) return has_case(v, text, *name == 'u' ? UPPER : LOWER);
+  if (!wanted) return leaves(v, text, sli_value_int(2), *name == 'o');
+  if (!strcmp(name, "divisibleby")) return leaves(v, text, a->items[0], 0);
+  if (!strcmp(name, "sameas")) return is_same(v, text, a->items[0]);
   for (size_t i = 0; i < SLI_COUNT(comparisons); i++)
     if (!strcmp(comparisons[i].name, name))
-      return sli_operate(v, comparisons[i].op, s, a->items[0]).truth;
+      return sli_operate(v, comparisons[i].op, text, a->items[0]).truth;
   sli_values_fail(v, "test \"%.40s\" is not known", name);
   return false;
 }

@@ -86,8 +86,8 @@ void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Byte-level: a token's characters become bytes; a token with other characters is kept. */
-static void bytes(const step *p, const texts *in, texts *out) {
-  (void)p;
+static void bytes(const step *step, const texts *in, texts *out) {
+  (void)step;
   for (size_t i = 0; i < in->count; i++) {
     span text = text_at(in, i);
     char *room = sli_calloc(1, text.bytes + 1);
@@ -127,8 +127,8 @@ static void end_bytes(text_row *held, texts *out) {
   held->count = 0;
 }
 
-static void byte_fallback(const step *p, const texts *in, texts *out) {
-  (void)p;
+static void byte_fallback(const step *step, const texts *in, texts *out) {
+  (void)step;
   text_row held = {0};
   for (size_t i = 0; i < in->count; i++) {
     char byte;
@@ -143,27 +143,27 @@ static void byte_fallback(const step *p, const texts *in, texts *out) {
   free(held.items);
 }
 
-static void fuse(const step *p, const texts *in, texts *out) {
-  (void)p;
+static void fuse(const step *step, const texts *in, texts *out) {
+  (void)step;
   sli_text_add(&out->bytes, in->bytes.items, in->bytes.count);
   sli_texts_end(out);
 }
 
-static void replace_in(const step *p, span text, text_row *out) {
-  size_t n = strlen(p->from);
+static void replace_in(const step *step, span text, text_row *out) {
+  size_t n = strlen(step->from);
   while (text.bytes) {
-    const char *found = memmem(text.at, text.bytes, p->from, n);
+    const char *found = memmem(text.at, text.bytes, step->from, n);
     size_t used = found ? (size_t)(found - text.at) : text.bytes;
     sli_text_add(out, text.at, used);
-    if (found) sli_text_add(out, p->to, strlen(p->to)), used += n;
+    if (found) sli_text_add(out, step->to, strlen(step->to)), used += n;
     text.at += used;
     text.bytes -= used;
   }
 }
 
-static void replace(const step *p, const texts *in, texts *out) {
+static void replace(const step *step, const texts *in, texts *out) {
   for (size_t i = 0; i < in->count; i++) {
-    replace_in(p, text_at(in, i), &out->bytes);
+    replace_in(step, text_at(in, i), &out->bytes);
     sli_texts_end(out);
   }
 }
@@ -196,30 +196,30 @@ static void add_clean(const step *p, span text, text_row *out) {
 
 /* WordPiece: a continuation token loses its prefix, and any other token but the first gets a
  * space. */
-static void word_pieces(const step *p, const texts *in, texts *out) {
-  size_t n = strlen(p->from);
+static void word_pieces(const step *step, const texts *in, texts *out) {
+  size_t n = strlen(step->from);
   text_row one = {0};
   for (size_t i = 0; i < in->count; i++) {
     span text = text_at(in, i);
-    bool goes_on = text.bytes >= n && !memcmp(text.at, p->from, n);
+    bool goes_on = text.bytes >= n && !memcmp(text.at, step->from, n);
     one.count = 0;
     if (i && !goes_on) sli_text_add(&one, " ", 1);
     if (i && goes_on) text = (span){text.at + n, text.bytes - n};
     sli_text_add(&one, text.at, text.bytes);
-    add_clean(p, (span){one.items, one.count}, &out->bytes);
+    add_clean(step, (span){one.items, one.count}, &out->bytes);
     sli_texts_end(out);
   }
   free(one.items);
 }
 
-static void strip(const step *p, const texts *in, texts *out) {
-  size_t n = strlen(p->from);
+static void strip(const step *step, const texts *in, texts *out) {
+  size_t n = strlen(step->from);
   for (size_t i = 0; i < in->count; i++) {
     span text = text_at(in, i);
-    for (int k = 0; k < p->begin && text.bytes >= n && !memcmp(text.at, p->from, n); k++)
+    for (int k = 0; k < step->begin && text.bytes >= n && !memcmp(text.at, step->from, n); k++)
       text.at += n, text.bytes -= n;
-    for (int k = 0; k < p->end && text.bytes >= n && !memcmp(text.at + text.bytes - n, p->from, n);
-         k++)
+    for (int k = 0;
+         k < step->end && text.bytes >= n && !memcmp(text.at + text.bytes - n, step->from, n); k++)
       text.bytes -= n;
     add_text(out, text);
   }

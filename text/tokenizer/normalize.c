@@ -52,29 +52,29 @@ span sli_normalize(normalizer *n, span text, const atomic_bool *stop) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static span replace(const step *p, span text, const atomic_bool *stop, text_row *room) {
+static span replace(const step *step, span text, const atomic_bool *stop, text_row *room) {
   (void)stop;
-  size_t n = strlen(p->from);
+  size_t n = strlen(step->from);
   while (text.bytes) {
-    const char *found = memmem(text.at, text.bytes, p->from, n);
+    const char *found = memmem(text.at, text.bytes, step->from, n);
     size_t before = found ? (size_t)(found - text.at) : text.bytes;
     sli_text_add(room, text.at, before);
-    if (found) sli_text_add(room, p->to, strlen(p->to)), before += n;
+    if (found) sli_text_add(room, step->to, strlen(step->to)), before += n;
     text.at += before;
     text.bytes -= before;
   }
   return (span){room->items, room->count};
 }
 
-static span prepend(const step *p, span text, const atomic_bool *stop, text_row *room) {
+static span prepend(const step *step, span text, const atomic_bool *stop, text_row *room) {
   (void)stop;
-  sli_text_add(room, p->to, strlen(p->to));
+  sli_text_add(room, step->to, strlen(step->to));
   sli_text_add(room, text.at, text.bytes);
   return (span){room->items, room->count};
 }
 
-static span compose(const step *p, span text, const atomic_bool *stop, text_row *room) {
-  return sli_form_apply(p->form, text, stop, room);
+static span compose(const step *step, span text, const atomic_bool *stop, text_row *room) {
+  return sli_form_apply(step->form, text, stop, room);
 }
 
 /* ---- BERT's ---------------------------------------------------------------------------------- */
@@ -128,23 +128,23 @@ static span each(span text, const atomic_bool *stop, text_row *room,
   return (span){room->items, room->count};
 }
 
-static span clean(const step *p, span text, const atomic_bool *stop, text_row *room) {
-  (void)p;
+static span clean(const step *step, span text, const atomic_bool *stop, text_row *room) {
+  (void)step;
   return each(text, stop, room, clean_one);
 }
 
-static span part(const step *p, span text, const atomic_bool *stop, text_row *room) {
-  (void)p;
+static span part(const step *step, span text, const atomic_bool *stop, text_row *room) {
+  (void)step;
   return each(text, stop, room, part_one);
 }
 
-static span bare(const step *p, span text, const atomic_bool *stop, text_row *room) {
-  (void)p;
+static span bare(const step *step, span text, const atomic_bool *stop, text_row *room) {
+  (void)step;
   return each(text, stop, room, bare_one);
 }
 
-static span lower(const step *p, span text, const atomic_bool *stop, text_row *room) {
-  (void)p;
+static span lower(const step *step, span text, const atomic_bool *stop, text_row *room) {
+  (void)step;
   return each(text, stop, room, lower_one);
 }
 
@@ -153,12 +153,12 @@ static span lower(const step *p, span text, const atomic_bool *stop, text_row *r
  * A character of a normal form has at least a quarter of the bytes of the characters it
  * replaces. */
 
-static size_t shortens(const step *p) {
+static size_t shortens(const step *step) {
   enum { FORM = 4 };
-  if (p->drops) return 0;
-  if (p->form || p->run == lower) return FORM;
-  size_t from = p->from ? strlen(p->from) : 1, to = p->to ? strlen(p->to) : 1;
-  return !p->from || from <= to ? 1 : to ? (from + to - 1) / to : 0;
+  if (step->drops) return 0;
+  if (step->form || step->run == lower) return FORM;
+  size_t from = step->from ? strlen(step->from) : 1, to = step->to ? strlen(step->to) : 1;
+  return !step->from || from <= to ? 1 : to ? (from + to - 1) / to : 0;
 }
 
 size_t sli_normalizer_shortens(const normalizer *n) {

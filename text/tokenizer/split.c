@@ -145,20 +145,20 @@ static void bytes(splitter *s, int index, span text, bool first) {
   else hand_on(s, index, text, first);
 }
 
-static bool begins_with_mark(const step *p, span text) {
-  return text.bytes >= p->mark_bytes && !memcmp(text.at, p->mark, p->mark_bytes);
+static bool begins_with_mark(const step *step, span text) {
+  return text.bytes >= step->mark_bytes && !memcmp(text.at, step->mark, step->mark_bytes);
 }
 
-static void mark_spaces(step *p, span text, bool first) {
-  p->room.count = 0;
-  bool begins = text.at[0] == ' ' || begins_with_mark(p, text);
-  if (!begins && (p->prefix == ALWAYS || (p->prefix == FIRST && first)))
-    sli_text_add(&p->room, p->mark, p->mark_bytes);
+static void mark_spaces(step *step, span text, bool first) {
+  step->room.count = 0;
+  bool begins = text.at[0] == ' ' || begins_with_mark(step, text);
+  if (!begins && (step->prefix == ALWAYS || (step->prefix == FIRST && first)))
+    sli_text_add(&step->room, step->mark, step->mark_bytes);
   while (text.bytes) {
     const char *space = memchr(text.at, ' ', text.bytes);
     size_t n = space ? (size_t)(space - text.at) : text.bytes;
-    sli_text_add(&p->room, text.at, n);
-    if (space) sli_text_add(&p->room, p->mark, p->mark_bytes), n++;
+    sli_text_add(&step->room, text.at, n);
+    if (space) sli_text_add(&step->room, step->mark, step->mark_bytes), n++;
     text.at += n;
     text.bytes -= n;
   }
@@ -192,7 +192,7 @@ static step *add_step(splitter *s, void (*run)(splitter *, int, span, bool)) {
   return p;
 }
 
-static sl_status read_behavior(const cJSON *item, step *p) {
+static sl_status read_behavior(const cJSON *item, step *step) {
   static const char *const names[] = {[ISOLATED] = "Isolated",
                                       [REMOVED] = "Removed",
                                       [WITH_PREVIOUS] = "MergedWithPrevious",
@@ -201,7 +201,7 @@ static sl_status read_behavior(const cJSON *item, step *p) {
   const char *name = sli_json_text(item, "behavior");
   for (size_t i = 0; i < SLI_COUNT(names); i++)
     if (name && !strcmp(name, names[i])) {
-      p->behavior = (behavior)i;
+      step->behavior = (behavior)i;
       return SL_OK;
     }
   return sl_fail(SL_E_INPUT, "pre_tokenizer Split: behavior \"%.40s\" is not known",

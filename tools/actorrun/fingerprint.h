@@ -6,12 +6,12 @@
 
 #include "tools/common/common.h"
 
-void fingerprint_init(fingerprint *t, const settings *s);
+void fingerprint_init(fingerprint *fingerprint, const settings *s);
 /* Adds what the plan's hash does not cover, and the contents of input files. SL_E_INPUT names an
  * unreadable file. */
-sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g,
+sl_status fingerprint_add_plan(fingerprint *fingerprint, const settings *s, const sl_graph *g,
                                const sl_lowered *lowered);
 /* Adds only the files of weights, adapters and tokenizers. */
-sl_status fingerprint_add_files(fingerprint *t, const settings *s);
+sl_status fingerprint_add_files(fingerprint *fingerprint, const settings *s);
 
 #endif

@@ -35,65 +35,65 @@ static double wall_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void begin_csv(FILE *f, const log_columns *own) {
-  fprintf(f, "step");
-  for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%s", columns[c]);
-  for (int c = 0; c < own->nfigures; c++) fprintf(f, ",%s", own->figures[c]);
-  for (int c = 0; c < own->count; c++) fprintf(f, ",eval_%s", own->names[c]);
-  fputc('\n', f);
+static void begin_csv(FILE *file, const log_columns *own) {
+  fprintf(file, "step");
+  for (int c = 0; c < COLUMNS; c++) fprintf(file, ",%s", columns[c]);
+  for (int c = 0; c < own->nfigures; c++) fprintf(file, ",%s", own->figures[c]);
+  for (int c = 0; c < own->count; c++) fprintf(file, ",eval_%s", own->names[c]);
+  fputc('\n', file);
 }
 
-static void eval_csv(FILE *f, int64_t step, const log_columns *own, const double *values) {
-  fprintf(f, "%" PRId64, step);
-  for (int c = 0; c < COLUMNS + own->nfigures; c++) fputc(',', f);
-  for (int c = 0; c < own->count; c++) fprintf(f, ",%.9g", values[c]);
-  fputc('\n', f);
+static void eval_csv(FILE *file, int64_t step, const log_columns *own, const double *values) {
+  fprintf(file, "%" PRId64, step);
+  for (int c = 0; c < COLUMNS + own->nfigures; c++) fputc(',', file);
+  for (int c = 0; c < own->count; c++) fprintf(file, ",%.9g", values[c]);
+  fputc('\n', file);
 }
 
-static void write_csv(FILE *f, const log_columns *own, const log_line *line) {
-  fprintf(f, "%" PRId64, line->step);
-  for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%.9g", value_of(line, c));
-  for (int c = 0; c < own->nfigures; c++) fprintf(f, ",%.9g", line->figures[c]);
-  for (int c = 0; c < own->count; c++) fputc(',', f);
-  fputc('\n', f);
+static void write_csv(FILE *file, const log_columns *own, const log_line *line) {
+  fprintf(file, "%" PRId64, line->step);
+  for (int c = 0; c < COLUMNS; c++) fprintf(file, ",%.9g", value_of(line, c));
+  for (int c = 0; c < own->nfigures; c++) fprintf(file, ",%.9g", line->figures[c]);
+  for (int c = 0; c < own->count; c++) fputc(',', file);
+  fputc('\n', file);
 }
 
 /* Writes a JSON value, with null for NaN. */
-static void put_jsonl(FILE *f, const char *prefix, const char *name, double value) {
-  if (isfinite(value)) fprintf(f, ", \"%s%s\": %.9g", prefix, name, value);
-  else fprintf(f, ", \"%s%s\": null", prefix, name);
+static void put_jsonl(FILE *file, const char *prefix, const char *name, double value) {
+  if (isfinite(value)) fprintf(file, ", \"%s%s\": %.9g", prefix, name, value);
+  else fprintf(file, ", \"%s%s\": null", prefix, name);
 }
 
-static void write_jsonl(FILE *f, const log_columns *own, const log_line *line) {
-  fprintf(f, "{\"step\": %" PRId64, line->step);
-  for (int c = 0; c < COLUMNS; c++) put_jsonl(f, "", columns[c], value_of(line, c));
-  for (int c = 0; c < own->nfigures; c++) put_jsonl(f, "", own->figures[c], line->figures[c]);
-  fprintf(f, "}\n");
+static void write_jsonl(FILE *file, const log_columns *own, const log_line *line) {
+  fprintf(file, "{\"step\": %" PRId64, line->step);
+  for (int c = 0; c < COLUMNS; c++) put_jsonl(file, "", columns[c], value_of(line, c));
+  for (int c = 0; c < own->nfigures; c++) put_jsonl(file, "", own->figures[c], line->figures[c]);
+  fprintf(file, "}\n");
 }
 
-static void eval_jsonl(FILE *f, int64_t step, const log_columns *own, const double *values) {
-  fprintf(f, "{\"step\": %" PRId64, step);
-  for (int c = 0; c < own->count; c++) put_jsonl(f, "eval_", own->names[c], values[c]);
-  fprintf(f, "}\n");
+static void eval_jsonl(FILE *file, int64_t step, const log_columns *own, const double *values) {
+  fprintf(file, "{\"step\": %" PRId64, step);
+  for (int c = 0; c < own->count; c++) put_jsonl(file, "eval_", own->names[c], values[c]);
+  fprintf(file, "}\n");
 }
 
-static void begin_events(FILE *f, const log_columns *own) {
+static void begin_events(FILE *file, const log_columns *own) {
   (void)own;
-  events_begin(f, wall_seconds());
+  events_begin(file, wall_seconds());
 }
 
-static void write_events(FILE *f, const log_columns *own, const log_line *line) {
+static void write_events(FILE *file, const log_columns *own, const log_line *line) {
   double now = wall_seconds();
   for (int c = 0; c < COLUMNS; c++)
-    events_scalar(f, now, line->step, columns[c], value_of(line, c));
+    events_scalar(file, now, line->step, columns[c], value_of(line, c));
   for (int c = 0; c < own->nfigures; c++)
-    events_scalar(f, now, line->step, own->figures[c], line->figures[c]);
+    events_scalar(file, now, line->step, own->figures[c], line->figures[c]);
 }
 
-static void eval_events(FILE *f, int64_t step, const log_columns *own, const double *values) {
+static void eval_events(FILE *file, int64_t step, const log_columns *own, const double *values) {
   for (int c = 0; c < own->count; c++) {
     char *name = sli_format("eval_%s", own->names[c]);
-    events_scalar(f, wall_seconds(), step, name, values[c]);
+    events_scalar(file, wall_seconds(), step, name, values[c]);
     free(name);
   }
 }

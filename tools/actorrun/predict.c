@@ -45,28 +45,30 @@ static size_t most_memory(const sl_plan *plan) {
   return most;
 }
 
-void print_step(const job *j, const sl_statistics *f) {
-  if (!(f->step_seconds > 0)) return;
+void print_step(const job *j, const sl_statistics *statistics) {
+  if (!(statistics->step_seconds > 0)) return;
   char step[32];
-  printf("a step takes %s", sli_format_seconds(step, f->step_seconds));
-  if (j->made.items) printf(" (%.0f %s/s)", (double)j->made.items / f->step_seconds, j->made.word);
-  if (j->plan->ndevices > 1) printf(", bubble %.1f %%", 100 * f->bubble_fraction);
+  printf("a step takes %s", sli_format_seconds(step, statistics->step_seconds));
+  if (j->made.items)
+    printf(" (%.0f %s/s)", (double)j->made.items / statistics->step_seconds, j->made.word);
+  if (j->plan->ndevices > 1) printf(", bubble %.1f %%", 100 * statistics->bubble_fraction);
   printf("\n");
   char passes[32], update[32], other[32];
-  printf("  passes %s, update %s, other %s\n", sli_format_seconds(passes, f->passes_seconds),
-         sli_format_seconds(update, f->update_seconds),
-         sli_format_seconds(other, f->other_seconds));
+  printf("  passes %s, update %s, other %s\n",
+         sli_format_seconds(passes, statistics->passes_seconds),
+         sli_format_seconds(update, statistics->update_seconds),
+         sli_format_seconds(other, statistics->other_seconds));
 }
 
-void print_modelled(const job *j, const sl_statistics *f) {
-  if (!(f->step_seconds > 0)) return;
+void print_modelled(const job *j, const sl_statistics *statistics) {
+  if (!(statistics->step_seconds > 0)) return;
   int alike = sl_lowered_alike(j->lowered);
   int devices = j->plan->ndevices * alike;
   double flops = sl_lowered_flops(j->lowered);
   char rate[32];
   if (flops > 0)
     printf("  passes compute %.4g flop in a step: %s a device\n", flops,
-           sli_format_rate(rate, flops / f->step_seconds / devices, "flop/s"));
+           sli_format_rate(rate, flops / statistics->step_seconds / devices, "flop/s"));
   print_moved(j);
   if (alike > 1)
     printf("  each device above stands for the %d of its stage, which are alike\n", alike);

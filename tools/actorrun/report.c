@@ -114,10 +114,10 @@ static void add_traced_steps(cJSON *steps, const job *j) {
 }
 
 /* Adds the parts of a step's time. */
-static void add_parts(cJSON *to, const sl_statistics *f) {
-  add_number(to, "passes_seconds", f->passes_seconds);
-  add_number(to, "update_seconds", f->update_seconds);
-  add_number(to, "other_seconds", f->other_seconds);
+static void add_parts(cJSON *to, const sl_statistics *statistics) {
+  add_number(to, "passes_seconds", statistics->passes_seconds);
+  add_number(to, "update_seconds", statistics->update_seconds);
+  add_number(to, "other_seconds", statistics->other_seconds);
 }
 
 static void add_device_statistics(cJSON *to, const sl_device_statistics *f) {
@@ -173,18 +173,18 @@ static void add_step_of_plan(cJSON *predicted, const job *j) {
 
 /* Adds the statistics of a simulation, and the source of its durations. */
 static void add_predicted(cJSON *root, const job *j, const char *durations,
-                          const sl_statistics *f) {
+                          const sl_statistics *statistics) {
   cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
   cJSON_AddStringToObject(predicted, "durations", durations);
-  add_number(predicted, "bubble_fraction", f->bubble_fraction);
-  add_number(predicted, "step_seconds", f->step_seconds);
-  add_parts(predicted, f);
+  add_number(predicted, "bubble_fraction", statistics->bubble_fraction);
+  add_number(predicted, "step_seconds", statistics->step_seconds);
+  add_parts(predicted, statistics);
   add_step_of_plan(predicted, j);
   cJSON *devices = cJSON_AddArrayToObject(predicted, "devices");
   for (int32_t d = 0; d < j->plan->ndevices; d++) {
     cJSON *device = cJSON_CreateObject();
     add_number(device, "device", d);
-    add_device_statistics(device, &f->devices[d]);
+    add_device_statistics(device, &statistics->devices[d]);
     cJSON_AddItemToArray(devices, device);
   }
 }

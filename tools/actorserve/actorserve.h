@@ -56,29 +56,29 @@ typedef struct served {
 
 /* draft_model.c: reads the settings of the draft model at `path` into m->draft, and takes ownership
  * of `path`. */
-sl_status draft_model_open(const settings *s, served *m, char *path);
+sl_status draft_model_open(const settings *s, served *served, char *path);
 void draft_model_close(draft_model *d);
 const char *draft_model_path(const draft_model *d);
 /* Returns options of a session of the draft model. */
 const sl_session_options *draft_model_options(const draft_model *d);
 /* Checks that the draft model has the model's tokens. The model's tokenizer must be open. */
-sl_status draft_model_check(const served *m);
+sl_status draft_model_check(const served *served);
 
 /* status_provider.c: starts and ends answering status requests. Call both while the session exists.
  */
-sl_status status_provider_open(served *m, const char *model);
-void status_provider_close(served *m);
+sl_status status_provider_open(served *served, const char *model);
+void status_provider_close(served *served);
 
 /* Returns session options for the settings. They point into the settings and into `m`. */
-sl_status model_options(settings *s, served *m, sl_session_options *out);
+sl_status model_options(settings *s, served *served, sl_session_options *out);
 /* Opens a session of the settings' model, and loads its weights. */
 sl_status model_open(settings *s, served *out);
-sl_status model_close(served *m); /* SL_E_IO names a file that could not be written */
+sl_status model_close(served *served); /* SL_E_IO names a file that could not be written */
 /* Reads the tokenizer and chat template that belong to the model's weights. */
 sl_status chat_format_open(const settings *s, int64_t vocabulary, served *out);
-void chat_format_close(served *m);
+void chat_format_close(served *served);
 
 /* report.c: writes a server's configuration and counts as JSON. SL_E_IO names the file. */
-sl_status report_write(const char *path, const served *m);
+sl_status report_write(const char *path, const served *served);
 
 #endif

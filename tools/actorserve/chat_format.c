@@ -20,16 +20,16 @@ static char *name_of(const char *path) {
 }
 
 /* Takes the names of --served-model-name. Returns false if one is empty. */
-static bool take_names(served *m) {
+static bool take_names(served *served) {
   int count = 1;
-  for (const char *at = m->name; (at = strchr(at, ',')); at++) count++;
-  m->aliases = sli_calloc((size_t)count, sizeof *m->aliases);
-  m->chat_format.aliases = m->aliases;
-  bool good = *m->name && *m->name != ',';
-  for (char *at = m->name; (at = strchr(at, ','));) {
+  for (const char *at = served->name; (at = strchr(at, ',')); at++) count++;
+  served->aliases = sli_calloc((size_t)count, sizeof *served->aliases);
+  served->chat_format.aliases = served->aliases;
+  bool good = *served->name && *served->name != ',';
+  for (char *at = served->name; (at = strchr(at, ','));) {
     *at++ = 0;
     good &= *at && *at != ',';
-    m->aliases[m->chat_format.naliases++] = at;
+    served->aliases[served->chat_format.naliases++] = at;
   }
   return good;
 }
@@ -37,34 +37,35 @@ static bool take_names(served *m) {
 /* ---- end tokens
  * ------------------------------------------------------------------------------- */
 
-static void add_end(served *m, int64_t token) {
-  bool good = token >= 0 && token < m->chat_format.codec.vocabulary;
-  for (int i = 0; i < m->chat_format.nends && good; i++) good = m->ends[i] != token;
+static void add_end(served *served, int64_t token) {
+  bool good = token >= 0 && token < served->chat_format.codec.vocabulary;
+  for (int i = 0; i < served->chat_format.nends && good; i++) good = served->ends[i] != token;
   if (!good) return;
-  m->ends = sli_realloc(m->ends, (size_t)m->chat_format.nends + 1, sizeof *m->ends);
-  m->ends[m->chat_format.nends++] = (int32_t)token;
-  m->chat_format.ends = m->ends;
+  served->ends =
+      sli_realloc(served->ends, (size_t)served->chat_format.nends + 1, sizeof *served->ends);
+  served->ends[served->chat_format.nends++] = (int32_t)token;
+  served->chat_format.ends = served->ends;
 }
 
 /* Adds a special token that ends an answer, if the text is a single token. */
-static void add_mark(served *m, const char *text) {
-  const answer_format *f = m->chat_format.answers;
+static void add_mark(served *served, const char *text) {
+  const answer_format *f = served->chat_format.answers;
   if (!text || (f && f->no_end && !strcmp(text, f->no_end))) return;
   sli_token_row row = {0};
   sl_status status =
-      codec_encode(&m->chat_format.codec, text, strlen(text), false, NULL, NULL, &row);
-  if (!status && row.count == 1) add_end(m, row.items[0]);
+      codec_encode(&served->chat_format.codec, text, strlen(text), false, NULL, NULL, &row);
+  if (!status && row.count == 1) add_end(served, row.items[0]);
   free(row.items);
 }
 
 /* Adds the "eos_token_id" of a file in the folder: one number or several. */
-static void add_ends_of(served *m, const char *folder, const char *file) {
+static void add_ends_of(served *served, const char *folder, const char *file) {
   char *path = huggingface_file(folder, file), *text = NULL;
   if (!access(path, R_OK) && !sli_file_read(path, &text)) {
     cJSON *root = cJSON_Parse(text);
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, "eos_token_id"), *each;
-    if (cJSON_IsNumber(item)) add_end(m, item->valueint);
-    cJSON_ArrayForEach(each, item) if (cJSON_IsNumber(each)) add_end(m, each->valueint);
+    if (cJSON_IsNumber(item)) add_end(served, item->valueint);
+    cJSON_ArrayForEach(each, item) if (cJSON_IsNumber(each)) add_end(served, each->valueint);
     cJSON_Delete(root);
   }
   free(text);
@@ -93,47 +94,48 @@ static void choose_answers(const settings *s, chat_format *v) {
   v->thinks = strcmp(reasoning, "auto") ? !strcmp(reasoning, "think") : answer_format_thinks(text);
 }
 
-static sl_status read_chat(const settings *s, served *m) {
-  chat_format *v = &m->chat_format;
-  sl_status status = sli_chat_find(s->data.tokenizer, &m->found);
-  if (!status) status = choose_chat(s, &m->found, v, &m->no_chat);
-  v->marks = &m->found.marks;
-  v->no_chat = m->no_chat;
+static sl_status read_chat(const settings *s, served *served) {
+  chat_format *v = &served->chat_format;
+  sl_status status = sli_chat_find(s->data.tokenizer, &served->found);
+  if (!status) status = choose_chat(s, &served->found, v, &served->no_chat);
+  v->marks = &served->found.marks;
+  v->no_chat = served->no_chat;
   if (status) return status;
   choose_answers(s, v);
-  for (int i = 0; v->answers && i < ANSWER_ENDS; i++) add_mark(m, v->answers->ends[i]);
-  add_mark(m, v->marks->end);
-  if (v->chat) add_mark(m, sli_chat_end(v->chat, v->marks));
+  for (int i = 0; v->answers && i < ANSWER_ENDS; i++) add_mark(served, v->answers->ends[i]);
+  add_mark(served, v->marks->end);
+  if (v->chat) add_mark(served, sli_chat_end(v->chat, v->marks));
   return SL_OK;
 }
 
-sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
+sl_status chat_format_open(const settings *s, int64_t vocabulary, served *served) {
   const char *init = settings_text(s, "init");
   const char *names = settings_text(s, "served-model-name");
-  m->name = names ? sli_strdup(names) : name_of(init);
-  m->chat_format = (chat_format){
-      .name = m->name, .no_chat = "the model has no tokenizer: text cannot be turned into tokens"};
-  m->chat_format.adapters = (const char *const *)s->adapters.names;
-  m->chat_format.nadapters = s->adapters.count;
-  if (names && !take_names(m))
+  served->name = names ? sli_strdup(names) : name_of(init);
+  served->chat_format =
+      (chat_format){.name = served->name,
+                    .no_chat = "the model has no tokenizer: text cannot be turned into tokens"};
+  served->chat_format.adapters = (const char *const *)s->adapters.names;
+  served->chat_format.nadapters = s->adapters.count;
+  if (names && !take_names(served))
     return sl_fail(SL_E_USAGE, "--served-model-name %s: a name is empty", names);
-  sl_status status = codec_open(s->data.tokenizer, vocabulary, &m->chat_format.codec);
+  sl_status status = codec_open(s->data.tokenizer, vocabulary, &served->chat_format.codec);
   if (status) return status;
   if (huggingface_is_folder(init)) {
-    add_ends_of(m, init, "generation_config.json");
-    add_ends_of(m, init, "config.json");
+    add_ends_of(served, init, "generation_config.json");
+    add_ends_of(served, init, "config.json");
   }
-  if (s->data.tokenizer) return read_chat(s, m);
+  if (s->data.tokenizer) return read_chat(s, served);
   if (!settings_text(s, "chat-template")) return SL_OK;
   return sl_fail(SL_E_USAGE, "--chat-template: the model has no tokenizer; give --tokenizer FILE");
 }
 
-void chat_format_close(served *m) {
-  codec_close(&m->chat_format.codec);
-  sli_chat_free(m->chat_format.chat);
-  free(m->ends);
-  free(m->name);
-  free(m->aliases);
-  free(m->no_chat);
-  sli_chat_found_fini(&m->found);
+void chat_format_close(served *served) {
+  codec_close(&served->chat_format.codec);
+  sli_chat_free(served->chat_format.chat);
+  free(served->ends);
+  free(served->name);
+  free(served->aliases);
+  free(served->no_chat);
+  sli_chat_found_fini(&served->found);
 }

@@ -45,15 +45,15 @@ static sl_status read_draft_settings(const settings *s, draft_model *d) {
   return status;
 }
 
-sl_status draft_model_open(const settings *s, served *m, char *path) {
-  draft_model *d = m->draft = sli_calloc(1, sizeof *d);
+sl_status draft_model_open(const settings *s, served *served, char *path) {
+  draft_model *d = served->draft = sli_calloc(1, sizeof *d);
   d->path = path;
   sl_status status = read_draft_settings(s, d);
   if (status) return refuse_draft(path, status);
   d->options = serving_options(&d->settings);
   d->options.lower.devices = s->lower.devices;
   d->options.lower.numbers.exact = s->lower.numbers.exact;
-  d->options.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &m->machine};
+  d->options.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &served->machine};
   d->options.load = load;
   d->options.load_ctx = d;
   return SL_OK;
@@ -92,12 +92,13 @@ static sl_status compare(const codec *a, const codec *b) {
   return status;
 }
 
-sl_status draft_model_check(const served *m) {
-  const draft_model *d = m->draft;
+sl_status draft_model_check(const served *served) {
+  const draft_model *d = served->draft;
   codec own = {0};
-  if (!d || !d->settings.data.tokenizer || !m->chat_format.codec.tokenizer) return SL_OK;
-  sl_status status = codec_open(d->settings.data.tokenizer, m->chat_format.codec.vocabulary, &own);
-  if (!status) status = compare(&own, &m->chat_format.codec);
+  if (!d || !d->settings.data.tokenizer || !served->chat_format.codec.tokenizer) return SL_OK;
+  sl_status status =
+      codec_open(d->settings.data.tokenizer, served->chat_format.codec.vocabulary, &own);
+  if (!status) status = compare(&own, &served->chat_format.codec);
   codec_close(&own);
   return status ? refuse_draft(d->path, status) : SL_OK;
 }

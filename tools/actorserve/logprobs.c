@@ -79,12 +79,12 @@ static likeliest list(const sl_session_event *e) {
   return all;
 }
 
-static void print_object(FILE *out, const logprobs *w, const stream_text *behind,
+static void print_object(FILE *out, const logprobs *logprobs, const stream_text *behind,
                          const sl_session_event *e) {
   likeliest all = list(e);
   print_fields(out, behind, e->token, e->logprob);
   fputs(",\"top_logprobs\":[", out);
-  for (int i = 0; i < all.count && w->top; i++) {
+  for (int i = 0; i < all.count && logprobs->top; i++) {
     if (i) putc(',', out);
     print_fields(out, behind, all.of[i].token, all.of[i].logprob);
     putc('}', out);
@@ -116,10 +116,10 @@ static void print_map(FILE *out, const stream_text *behind, const sl_session_eve
 
 /* ---- all tokens ------------------------------------------------------------------------------ */
 
-static void print_part(FILE *out, const logprobs *w, int part, const stream_text *behind,
+static void print_part(FILE *out, const logprobs *logprobs, int part, const stream_text *behind,
                        const sl_session_event *e) {
-  if (w->chat) {
-    print_object(out, w, behind, e);
+  if (logprobs->chat) {
+    print_object(out, logprobs, behind, e);
   } else if (!part) {
     token_name name = name_of(behind, e->token);
     print_text(out, name.text, name.bytes);
@@ -139,34 +139,35 @@ static size_t memory_of(size_t bytes) {
 enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
 
 /* Adds a word at the end of a text. */
-static struct logprob_word *add_word(logprobs *w, const stream_text *behind) {
-  SLI_GROW(w->of, w->count, w->capacity);
-  struct logprob_word *x = &w->of[w->count++];
-  *x = (struct logprob_word){.place = w->base + stream_text_offset(behind),
-                             .character = w->characters + behind->characters};
+static struct logprob_word *add_word(logprobs *logprobs, const stream_text *behind) {
+  SLI_GROW(logprobs->of, logprobs->count, logprobs->capacity);
+  struct logprob_word *x = &logprobs->of[logprobs->count++];
+  *x = (struct logprob_word){.place = logprobs->base + stream_text_offset(behind),
+                             .character = logprobs->characters + behind->characters};
   return x;
 }
 
-void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e,
+void logprobs_add(logprobs *logprobs, const stream_text *behind, const sl_session_event *e,
                   size_t *bytes) {
-  struct logprob_word *x = add_word(w, behind);
+  struct logprob_word *x = add_word(logprobs, behind);
   *bytes = WORD_BYTES;
-  for (int i = 0; i < (w->chat ? 1 : LOGPROB_TEXTS); i++) {
+  for (int i = 0; i < (logprobs->chat ? 1 : LOGPROB_TEXTS); i++) {
     size_t size;
     FILE *out = open_memstream(&x->text[i], &size);
     SLI_CHECK(out, "no memory for a token");
-    print_part(out, w, i, behind, e);
+    print_part(out, logprobs, i, behind, e);
     fclose(out);
     *bytes += memory_of(size);
   }
 }
 
-void logprobs_add_first(logprobs *w, const stream_text *behind, int32_t token, size_t *bytes) {
-  struct logprob_word *x = add_word(w, behind);
+void logprobs_add_first(logprobs *logprobs, const stream_text *behind, int32_t token,
+                        size_t *bytes) {
+  struct logprob_word *x = add_word(logprobs, behind);
   size_t size;
   FILE *out = open_memstream(&x->text[0], &size);
   SLI_CHECK(out, "no memory for a token");
-  print_part(out, w, 0, behind, &(sl_session_event){.token = token});
+  print_part(out, logprobs, 0, behind, &(sl_session_event){.token = token});
   fclose(out);
   for (int i = 1; i < LOGPROB_TEXTS; i++) x->text[i] = sli_strdup("null");
   *bytes = WORD_BYTES + memory_of(size) + 2 * memory_of(strlen("null"));
@@ -180,47 +181,47 @@ static size_t free_text(char **text) {
 }
 
 /* Prints an array of one field for the first `count` tokens. */
-static bool print_row(logprobs *w, const char *name, int part, size_t count, struct evbuffer *out,
-                      size_t *bytes) {
+static bool print_row(logprobs *logprobs, const char *name, int part, size_t count,
+                      struct evbuffer *out, size_t *bytes) {
   bool good = evbuffer_add_printf(out, "\"%s\":[", name) >= 0;
   for (size_t i = 0; i < count; i++) {
     if (i) good &= !evbuffer_add(out, ",", 1);
-    good &= !evbuffer_add(out, w->of[i].text[part], strlen(w->of[i].text[part]));
-    *bytes += free_text(&w->of[i].text[part]);
+    good &= !evbuffer_add(out, logprobs->of[i].text[part], strlen(logprobs->of[i].text[part]));
+    *bytes += free_text(&logprobs->of[i].text[part]);
   }
   return good && !evbuffer_add(out, "]", 1);
 }
 
-static bool print_places(const logprobs *w, size_t count, struct evbuffer *out) {
+static bool print_places(const logprobs *logprobs, size_t count, struct evbuffer *out) {
   bool good = evbuffer_add_printf(out, "\"text_offset\":[") >= 0;
   for (size_t i = 0; i < count; i++)
-    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", w->of[i].character) >= 0;
+    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", logprobs->of[i].character) >= 0;
   return good && !evbuffer_add(out, "]", 1);
 }
 
-static bool print_first(logprobs *w, size_t count, struct evbuffer *out, size_t *bytes) {
+static bool print_first(logprobs *logprobs, size_t count, struct evbuffer *out, size_t *bytes) {
   static const char *const names[LOGPROB_TEXTS] = {"tokens", "token_logprobs", "top_logprobs"};
   bool good = !evbuffer_add(out, "{", 1);
-  if (w->chat) good &= print_row(w, "content", 0, count, out, bytes);
-  for (int i = 0; i < LOGPROB_TEXTS && !w->chat; i++)
-    good &= print_row(w, names[i], i, count, out, bytes) && !evbuffer_add(out, ",", 1);
-  if (!w->chat) good &= print_places(w, count, out);
+  if (logprobs->chat) good &= print_row(logprobs, "content", 0, count, out, bytes);
+  for (int i = 0; i < LOGPROB_TEXTS && !logprobs->chat; i++)
+    good &= print_row(logprobs, names[i], i, count, out, bytes) && !evbuffer_add(out, ",", 1);
+  if (!logprobs->chat) good &= print_places(logprobs, count, out);
   return good && !evbuffer_add(out, "}", 1);
 }
 
-bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes) {
+bool logprobs_print(logprobs *logprobs, size_t end, struct evbuffer *out, size_t *bytes) {
   size_t count = 0;
-  while (count < w->count && w->of[count].place < end) count++;
+  while (count < logprobs->count && logprobs->of[count].place < end) count++;
   *bytes = count * WORD_BYTES;
   if (!count) return !evbuffer_add(out, "null", 4);
-  bool good = print_first(w, count, out, bytes);
-  w->count -= count;
-  memmove(w->of, w->of + count, w->count * sizeof *w->of);
+  bool good = print_first(logprobs, count, out, bytes);
+  logprobs->count -= count;
+  memmove(logprobs->of, logprobs->of + count, logprobs->count * sizeof *logprobs->of);
   return good;
 }
 
-void logprobs_fini(logprobs *w) {
-  for (size_t i = 0; i < w->count; i++)
-    for (int k = 0; k < LOGPROB_TEXTS; k++) free_text(&w->of[i].text[k]);
-  free(w->of);
+void logprobs_fini(logprobs *logprobs) {
+  for (size_t i = 0; i < logprobs->count; i++)
+    for (int k = 0; k < LOGPROB_TEXTS; k++) free_text(&logprobs->of[i].text[k]);
+  free(logprobs->of);
 }

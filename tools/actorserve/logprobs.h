@@ -25,13 +25,14 @@ typedef struct logprobs {
 } logprobs;
 
 /* Adds the first token of a scored prompt, which has no log probability. */
-void logprobs_add_first(logprobs *w, const stream_text *behind, int32_t token, size_t *bytes);
+void logprobs_add_first(logprobs *logprobs, const stream_text *behind, int32_t token,
+                        size_t *bytes);
 /* Adds the event's token; *bytes is the memory that it takes. */
-void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *event,
+void logprobs_add(logprobs *logprobs, const stream_text *behind, const sl_session_event *event,
                   size_t *bytes);
 /* Prints the tokens that begin before `end`, or null, and frees them; *bytes is the memory freed.
  * Returns false if memory ran out. */
-bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes);
-void logprobs_fini(logprobs *w);
+bool logprobs_print(logprobs *logprobs, size_t end, struct evbuffer *out, size_t *bytes);
+void logprobs_fini(logprobs *logprobs);
 
 #endif

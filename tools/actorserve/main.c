@@ -12,11 +12,11 @@
 #include "tools/actorserve/workload.h"
 
 /* Prints the server's URL. */
-static sl_status print_start(const settings *s, const served *m, const serving *server,
+static sl_status print_start(const settings *s, const served *served, const serving *server,
                              const char *host) {
   bool six = strchr(host, ':');
   if (sl_arg_flag(s->run, "quiet")) return SL_OK;
-  bool good = printf("%s at http://%s%s%s:%d/v1\n", m->chat_format.name, six ? "[" : "", host,
+  bool good = printf("%s at http://%s%s%s:%d/v1\n", served->chat_format.name, six ? "[" : "", host,
                      six ? "]" : "", http_port(server->http)) > 0;
   return good && !fflush(stdout)
              ? SL_OK
@@ -31,31 +31,31 @@ static size_t weights_of(const sl_plan *plan) {
   return weights;
 }
 
-static void print_draft(const served *m) {
-  const sl_session *draft = sl_session_draft(m->session);
+static void print_draft(const served *served) {
+  const sl_session *draft = sl_session_draft(served->session);
   if (!draft) return;
   sl_session_info a = sl_session_about(draft);
   char of_weights[32], of_device[32];
   sli_log(
       "%s: draft model %s: weights %s, context %lld tokens, KV cache %lld pages; %s on its device",
-      m->chat_format.name, draft_model_path(m->draft),
+      served->chat_format.name, draft_model_path(served->draft),
       sli_format_bytes(of_weights, (double)weights_of(a.plan)), (long long)a.context,
       (long long)a.pages, sli_format_bytes(of_device, (double)a.device_bytes));
 }
 
 /* Prints what is served to standard error, because scripts read standard output. */
-static void print_sizes(const served *m) {
-  sl_session_info a = sl_session_about(m->session);
+static void print_sizes(const served *served) {
+  sl_session_info a = sl_session_about(served->session);
   char of_weights[32], of_device[32];
   sli_log(
       "%s: weights %s, context %lld tokens, KV cache %lld pages of %d tokens, up to %d concurrent answers; %s on the largest device",
-      m->chat_format.name, sli_format_bytes(of_weights, (double)weights_of(a.plan)),
+      served->chat_format.name, sli_format_bytes(of_weights, (double)weights_of(a.plan)),
       (long long)a.context, (long long)a.pages, SL_SESSION_PAGE, a.sequences,
       sli_format_bytes(of_device, (double)a.device_bytes));
-  print_draft(m);
+  print_draft(served);
   if (!a.state_bytes) return;
-  sli_log("%s: states %s of each answer; %d more are kept beside pages, %s", m->chat_format.name,
-          sli_format_bytes(of_weights, (double)a.state_bytes), a.states,
+  sli_log("%s: states %s of each answer; %d more are kept beside pages, %s",
+          served->chat_format.name, sli_format_bytes(of_weights, (double)a.state_bytes), a.states,
           sli_format_bytes(of_device, (double)a.states * (double)a.state_bytes));
 }
 
@@ -67,7 +67,8 @@ static sl_status open_access(const char *path, sli_journal **out) {
   return status ? sl_fail(status, "--access-log: %s", sl_detail()) : SL_OK;
 }
 
-static sl_status serve_with(const settings *s, served *m, const char *key, sli_journal *access) {
+static sl_status serve_with(const settings *s, served *served, const char *key,
+                            sli_journal *access) {
   const serve_options options = {.host = sl_arg_text(s->run, "host"),
                                  .port = (int)sl_arg_int(s->run, "port"),
                                  .key = key,
@@ -80,36 +81,36 @@ static sl_status serve_with(const settings *s, served *m, const char *key, sli_j
                                  .body_seconds = SERVE_BODY_SECONDS,
                                  .idle_seconds = SERVE_IDLE_SECONDS,
                                  .stall_seconds = SERVE_STALL_SECONDS,
-                                 .rates = &m->rates,
+                                 .rates = &served->rates,
                                  .quiet = sl_arg_flag(s->run, "quiet"),
                                  .access = access};
   serving *server;
-  sl_status status = serving_create(&options, &m->engine, &m->chat_format, &server);
+  sl_status status = serving_create(&options, &served->engine, &served->chat_format, &server);
   if (status) return status;
   access_warn(options.host, key);
-  if (!options.quiet) print_sizes(m);
-  status = print_start(s, m, server, options.host);
+  if (!options.quiet) print_sizes(served);
+  status = print_start(s, served, server, options.host);
   if (!status) status = serving_run(server);
   serving_destroy(server);
   return status;
 }
 
-static sl_status serve(const settings *s, served *m) {
+static sl_status serve(const settings *s, served *served) {
   char *key = NULL;
   sli_journal *access;
   sl_status status = open_access(settings_text(s, "access-log"), &access);
   if (!status) status = access_key(s, &key);
-  if (!status) status = serve_with(s, m, key, access);
+  if (!status) status = serve_with(s, served, key, access);
   free(key);
   return sli_journal_finish(access, "access-log", status);
 }
 
 /* Waits, in any process but the first. The first process handles requests and ends all
  * processes. */
-static sl_status wait_for_first(const served *m) {
+static sl_status wait_for_first(const served *served) {
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
-  return sl_session_wait(m->session);
+  return sl_session_wait(served->session);
 }
 
 static sl_status serve_here(settings *s) {

@@ -64,14 +64,14 @@ static sl_status take_all(measuring *m) {
   return status;
 }
 
-sl_status measure(settings *s, served *m) {
+sl_status measure(settings *s, served *served) {
   measuring x = {.settings = s};
   const char *path = settings_text(s, "measure");
   sl_status status = sli_atomic_check(path);
-  if (!status) status = model_open(s, m);
+  if (!status) status = model_open(s, served);
   if (status) return status;
-  x.session = m->session;
-  x.about = sl_session_about(m->session);
+  x.session = served->session;
+  x.about = sl_session_about(served->session);
   if (x.about.groups > 1)
     return sl_fail(SL_E_USAGE, "--measure %s: needs one stage and --groups 1", path);
   status = take_all(&x);

@@ -37,7 +37,7 @@ static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt
 }
 
 /* Returns session options. Sizes are 0 if the session is to choose them. */
-static sl_session_options options_of(settings *s, served *m) {
+static sl_session_options options_of(settings *s, served *served) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
   sl_session_options o = serving_options(s);
   o.rows = sl_arg_int(s->run, "rows");
@@ -47,12 +47,12 @@ static sl_session_options options_of(settings *s, served *m) {
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o.states = (int)sl_arg_int(s->run, "prefix-states");
   o.state_every = sl_arg_int(s->run, "state-every");
-  o.cost = settings_text(s, "tick") ? &m->cost : NULL;
+  o.cost = settings_text(s, "tick") ? &served->cost : NULL;
   o.log = settings_text(s, "log");
   o.replay = settings_text(s, "replay");
   o.trace = settings_text(s, "trace");
-  o.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &m->machine};
-  o.job = s->lower.parallel.processes > 1 ? m->job : NULL;
+  o.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &served->machine};
+  o.job = s->lower.parallel.processes > 1 ? served->job : NULL;
   o.load = model_load;
   o.load_ctx = s;
   o.embeddings = strcmp(sl_arg_text(s->run, "pooling"), "none") != 0;
@@ -61,11 +61,11 @@ static sl_session_options options_of(settings *s, served *m) {
 }
 
 /* Joins the job of the processes that the launcher started. */
-static sl_status join(settings *s, served *m) {
+static sl_status join(settings *s, served *served) {
   const sl_job_options options = {.lost_seconds = sl_arg_float(s->run, "heartbeat-timeout")};
-  sl_status status = sl_job_open(&options, &m->job);
+  sl_status status = sl_job_open(&options, &served->job);
   if (status) return status;
-  const sli_cluster *cluster = sli_job_cluster(m->job);
+  const sli_cluster *cluster = sli_job_cluster(served->job);
   s->process = cluster->process;
   s->lower.parallel.processes = cluster->nprocesses;
   settings_occupy(s);
@@ -118,58 +118,59 @@ static sl_status create(const settings *s, const sl_session_options *options, sl
   return status;
 }
 
-static sl_status read_speculation(const settings *s, served *m, sl_speculation *out) {
+static sl_status read_speculation(const settings *s, served *served, sl_speculation *out) {
   speculate x;
   sl_status status = speculate_read(s, &x);
   *out = x.how;
   if (status || !x.path) return status;
-  status = draft_model_open(s, m, x.path);
-  if (!status) out->draft = draft_model_options(m->draft);
+  status = draft_model_open(s, served, x.path);
+  if (!status) out->draft = draft_model_options(served->draft);
   return status;
 }
 
-sl_status model_options(settings *s, served *m, sl_session_options *out) {
+sl_status model_options(settings *s, served *served, sl_session_options *out) {
   bool given, whole;
-  sl_status status = serving_cost(s, &m->cost, &given, &whole);
-  if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->lower.parallel.stages);
-  if (!status) *out = options_of(s, m);
+  sl_status status = serving_cost(s, &served->cost, &given, &whole);
+  if (!status && given && whole)
+    served->cost = ticks_share(&served->cost, 1.0 / s->lower.parallel.stages);
+  if (!status) *out = options_of(s, served);
   if (!status) status = prefixes_read(s, &out->prefixes, &out->kept);
-  return status ? status : read_speculation(s, m, &out->speculation);
+  return status ? status : read_speculation(s, served, &out->speculation);
 }
 
-sl_status model_open(settings *s, served *m) {
+sl_status model_open(settings *s, served *served) {
   sl_session_options options;
-  sl_status status = join(s, m);
-  if (!status) status = machine_place(s, &m->machine);
-  if (!status) status = model_options(s, m, &options);
+  sl_status status = join(s, served);
+  if (!status) status = machine_place(s, &served->machine);
+  if (!status) status = model_options(s, served, &options);
   options.constraints = true;
-  if (!status) status = create(s, &options, &m->session);
+  if (!status) status = create(s, &options, &served->session);
   if (status || settings_have_workload(s)) return status;
-  sl_session_info about = sl_session_about(m->session);
-  m->engine = (engine){.self = m->session,
-                       .fd = sl_session_fd(m->session),
-                       .vocabulary = about.vocabulary,
-                       .context = about.context,
-                       .submit = submit,
-                       .cancel = cancel,
-                       .poll = poll_events,
-                       .stat = stat_of,
-                       .status = status_of,
-                       .load_adapter = load_adapter,
-                       .unload_adapter = unload_adapter,
-                       .width = about.width,
-                       .last = !strcmp(sl_arg_text(s->run, "pooling"), "last")};
-  status = chat_format_open(s, about.vocabulary, m);
-  if (!status) status = draft_model_check(m);
-  return status ? status : status_provider_open(m, s->model->name);
+  sl_session_info about = sl_session_about(served->session);
+  served->engine = (engine){.self = served->session,
+                            .fd = sl_session_fd(served->session),
+                            .vocabulary = about.vocabulary,
+                            .context = about.context,
+                            .submit = submit,
+                            .cancel = cancel,
+                            .poll = poll_events,
+                            .stat = stat_of,
+                            .status = status_of,
+                            .load_adapter = load_adapter,
+                            .unload_adapter = unload_adapter,
+                            .width = about.width,
+                            .last = !strcmp(sl_arg_text(s->run, "pooling"), "last")};
+  status = chat_format_open(s, about.vocabulary, served);
+  if (!status) status = draft_model_check(served);
+  return status ? status : status_provider_open(served, s->model->name);
 }
 
-sl_status model_close(served *m) {
-  status_provider_close(m);
-  sl_status status = sl_session_destroy(m->session);
-  sl_job_close(m->job);
-  chat_format_close(m);
-  draft_model_close(m->draft);
-  machine_fini(&m->machine);
+sl_status model_close(served *served) {
+  status_provider_close(served);
+  sl_status status = sl_session_destroy(served->session);
+  sl_job_close(served->job);
+  chat_format_close(served);
+  draft_model_close(served->draft);
+  machine_fini(&served->machine);
   return status;
 }

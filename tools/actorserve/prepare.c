@@ -201,13 +201,13 @@ static sli_term any_object(sli_grammar *g) {
   return sli_grammar_schema(g, &schema, "json_object");
 }
 
-static sli_term guided_term(const request_params *a, sli_grammar *g) {
-  switch (a->guided) {
-  case GUIDED_BY_REGEX: return sli_grammar_regex(g, a->guided_value->valuestring);
-  case GUIDED_BY_GRAMMAR: return sli_grammar_gbnf(g, a->guided_value->valuestring);
-  case GUIDED_BY_CHOICE: return choice_term(g, a->guided_value);
+static sli_term guided_term(const request_params *params, sli_grammar *g) {
+  switch (params->guided) {
+  case GUIDED_BY_REGEX: return sli_grammar_regex(g, params->guided_value->valuestring);
+  case GUIDED_BY_GRAMMAR: return sli_grammar_gbnf(g, params->guided_value->valuestring);
+  case GUIDED_BY_CHOICE: return choice_term(g, params->guided_value);
   case GUIDED_BY_OBJECT: return any_object(g);
-  default: return sli_grammar_schema(g, a->guided_value, "schema");
+  default: return sli_grammar_schema(g, params->guided_value, "schema");
   }
 }
 

@@ -29,13 +29,13 @@ static void add_devices(cJSON *root, const sl_plan *plan) {
 }
 
 /* Adds the draft model, which only the first process has. */
-static void add_draft(cJSON *root, const served *m) {
-  const sl_session *draft = sl_session_draft(m->session);
+static void add_draft(cJSON *root, const served *served) {
+  const sl_session *draft = sl_session_draft(served->session);
   if (!draft) return;
   sl_session_info about = sl_session_about(draft);
   sl_session_stats done = sl_session_stat(draft);
   cJSON *to = cJSON_AddObjectToObject(root, "draft");
-  cJSON_AddStringToObject(to, "model", draft_model_path(m->draft));
+  cJSON_AddStringToObject(to, "model", draft_model_path(served->draft));
   add_number(to, "context", (double)about.context);
   add_devices(to, about.plan);
   counts_add(to, &done);
@@ -82,14 +82,14 @@ sl_status report_workload(const char *path, const settings *s, const workload *p
   return write_report(path, root);
 }
 
-sl_status report_write(const char *path, const served *m) {
-  sl_session_info about = sl_session_about(m->session);
-  sl_session_stats done = sl_session_stat(m->session);
+sl_status report_write(const char *path, const served *served) {
+  sl_session_info about = sl_session_about(served->session);
+  sl_session_stats done = sl_session_stat(served->session);
   cJSON *root = cJSON_CreateObject();
-  cJSON_AddStringToObject(root, "model", m->chat_format.name);
+  cJSON_AddStringToObject(root, "model", served->chat_format.name);
   add_number(root, "context", (double)about.context);
   add_devices(root, about.plan);
   counts_add(root, &done);
-  add_draft(root, m);
+  add_draft(root, served);
   return write_report(path, root);
 }

@@ -545,9 +545,9 @@ void request_end_guided(serving *s) {
 
 /* ---- submission to the engine ---------------------------------------------------------------- */
 
-static uint64_t first_seed(const request_params *a) {
+static uint64_t first_seed(const request_params *params) {
   uint64_t seed = 0;
-  if (isfinite(a->seed)) return (uint64_t)(int64_t)a->seed;
+  if (isfinite(params->seed)) return (uint64_t)(int64_t)params->seed;
   if (getrandom(&seed, sizeof seed, 0) < 0) seed = sli_now_ns();
   return seed;
 }

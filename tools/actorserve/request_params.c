@@ -704,77 +704,82 @@ static sl_status check_once(const cJSON *item) {
   return SL_OK;
 }
 
-static sl_status check_best(const request_params *a, const char **param) {
+static sl_status check_best(const request_params *params, const char **param) {
   *param = "best_of";
-  if (a->best_of && a->best_of < a->n)
-    return sl_fail(SL_E_USAGE, "best_of is %lld: fewer than the %lld of n", (long long)a->best_of,
-                   (long long)a->n);
-  if (a->best_of * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES)
+  if (params->best_of && params->best_of < params->n)
+    return sl_fail(SL_E_USAGE, "best_of is %lld: fewer than the %lld of n",
+                   (long long)params->best_of, (long long)params->n);
+  if (params->best_of * SLI_MAX(params->nprompts, 1) > PARAMS_MOST_CHOICES)
     return sl_fail(SL_E_USAGE, "best_of for each of %d prompts makes more than %d answers",
-                   a->nprompts, PARAMS_MOST_CHOICES);
-  if (a->best_of > a->n && a->stream)
+                   params->nprompts, PARAMS_MOST_CHOICES);
+  if (params->best_of > params->n && params->stream)
     return sl_fail(SL_E_USAGE, "best_of is not possible in a stream: the best is known at the end");
   *param = "max_tokens";
-  if (a->no_answer && !a->echo && a->kind == PARAMS_TEXTS)
+  if (params->no_answer && !params->echo && params->kind == PARAMS_TEXTS)
     return sl_fail(SL_E_USAGE, "max_tokens is 0: it must be positive, unless echo is true");
   *param = "echo";
-  if (a->echo && a->wants_logprobs && a->guided)
-    return sl_fail(SL_E_USAGE, "echo with logprobs and %s: they cannot be combined", a->guided_by);
+  if (params->echo && params->wants_logprobs && params->guided)
+    return sl_fail(SL_E_USAGE, "echo with logprobs and %s: they cannot be combined",
+                   params->guided_by);
   return SL_OK;
 }
 
-static bool has_tool(const request_params *a, const char *name) {
+static bool has_tool(const request_params *params, const char *name) {
   const cJSON *each;
-  cJSON_ArrayForEach(each, a->tools) {
+  cJSON_ArrayForEach(each, params->tools) {
     const cJSON *function = cJSON_GetObjectItemCaseSensitive(each, "function");
     if (!strcmp(cJSON_GetObjectItemCaseSensitive(function, "name")->valuestring, name)) return true;
   }
   return false;
 }
 
-static sl_status check_tools(const request_params *a) {
-  if (!a->must_call) return SL_OK;
-  if (!a->tools) return sl_fail(SL_E_USAGE, "tool_choice needs tools");
-  if (a->guided)
+static sl_status check_tools(const request_params *params) {
+  if (!params->must_call) return SL_OK;
+  if (!params->tools) return sl_fail(SL_E_USAGE, "tool_choice needs tools");
+  if (params->guided)
     return sl_fail(SL_E_USAGE, "tool_choice and %s: an answer can be guided by one of them",
-                   a->guided_by);
-  if (!a->only_tool || has_tool(a, a->only_tool)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "tool_choice names %.80s, which is none of the tools", a->only_tool);
+                   params->guided_by);
+  if (!params->only_tool || has_tool(params, params->only_tool)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "tool_choice names %.80s, which is none of the tools",
+                 params->only_tool);
 }
 
-static sl_status check_adapter(const request_params *a, const char **param) {
-  *param = a->lora_name ? "lora_path" : "lora_name";
-  if (a->lora_name && (a->lora_path || a->kind == PARAMS_UNLOAD)) return SL_OK;
+static sl_status check_adapter(const request_params *params, const char **param) {
+  *param = params->lora_name ? "lora_path" : "lora_name";
+  if (params->lora_name && (params->lora_path || params->kind == PARAMS_UNLOAD)) return SL_OK;
   return sl_fail(SL_E_USAGE, "%s is missing", *param);
 }
 
-static sl_status check_together(const request_params *a, const char **param) {
-  if (a->kind >= PARAMS_LOAD) return check_adapter(a, param);
-  *param = a->chat                        ? "messages"
-           : a->kind == PARAMS_DETOKENIZE ? "tokens"
-           : a->kind == PARAMS_EMBED      ? "input"
-                                          : "prompt";
-  if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
-  if (a->kind == PARAMS_TOKENIZE && !a->chat && (a->nprompts > 1 || !a->prompts->text))
+static sl_status check_together(const request_params *params, const char **param) {
+  if (params->kind >= PARAMS_LOAD) return check_adapter(params, param);
+  *param = params->chat                        ? "messages"
+           : params->kind == PARAMS_DETOKENIZE ? "tokens"
+           : params->kind == PARAMS_EMBED      ? "input"
+                                               : "prompt";
+  if (params->chat ? !params->nmessages : !params->nprompts)
+    return sl_fail(SL_E_USAGE, "%s is missing", *param);
+  if (params->kind == PARAMS_TOKENIZE && !params->chat &&
+      (params->nprompts > 1 || !params->prompts->text))
     return sl_fail(SL_E_USAGE, "prompt must be a text");
   *param = "n";
-  if (a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES)
-    return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers", a->nprompts,
-                   PARAMS_MOST_CHOICES);
-  sl_status status = check_best(a, param);
+  if (params->n * SLI_MAX(params->nprompts, 1) > PARAMS_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers",
+                   params->nprompts, PARAMS_MOST_CHOICES);
+  sl_status status = check_best(params, param);
   if (status) return status;
   *param = "tool_choice";
-  status = check_tools(a);
+  status = check_tools(params);
   if (status) return status;
   *param = "min_tokens";
-  if (a->max_tokens && a->min_tokens > a->max_tokens)
+  if (params->max_tokens && params->min_tokens > params->max_tokens)
     return sl_fail(SL_E_USAGE, "min_tokens is %lld: more than the %lld of max_tokens",
-                   (long long)a->min_tokens, (long long)a->max_tokens);
+                   (long long)params->min_tokens, (long long)params->max_tokens);
   *param = "top_logprobs";
-  if (a->chat && a->top_logprobs && !a->wants_logprobs)
+  if (params->chat && params->top_logprobs && !params->wants_logprobs)
     return sl_fail(SL_E_USAGE, "top_logprobs needs logprobs to be true");
   *param = "stream_options";
-  if (a->usage && !a->stream) return sl_fail(SL_E_USAGE, "stream_options needs stream to be true");
+  if (params->usage && !params->stream)
+    return sl_fail(SL_E_USAGE, "stream_options needs stream to be true");
   *param = NULL;
   return SL_OK;
 }
@@ -813,13 +818,14 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
   return status;
 }
 
-void request_params_fini(request_params *a) {
-  sli_bounded_fini(&a->memory);
-  a->prompts = NULL;
-  a->tools = a->logit_bias = NULL;
-  a->chat_texts = (sli_chat_json){NULL};
-  a->guided_value = NULL;
-  a->model = a->cache_salt = a->only_tool = a->lora_name = a->lora_path = NULL;
-  a->first = a->second = NULL;
-  a->nprompts = a->nmessages = a->nstop = 0;
+void request_params_fini(request_params *params) {
+  sli_bounded_fini(&params->memory);
+  params->prompts = NULL;
+  params->tools = params->logit_bias = NULL;
+  params->chat_texts = (sli_chat_json){NULL};
+  params->guided_value = NULL;
+  params->model = params->cache_salt = params->only_tool = params->lora_name = params->lora_path =
+      NULL;
+  params->first = params->second = NULL;
+  params->nprompts = params->nmessages = params->nstop = 0;
 }

@@ -110,6 +110,6 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
                               const sli_allowance *allowance, request_params *out,
                               const char **param);
 /* Frees all texts, and keeps the other values. May be called repeatedly. */
-void request_params_fini(request_params *a);
+void request_params_fini(request_params *params);
 
 #endif

@@ -65,18 +65,18 @@ static sl_status read_change(const char *text, int64_t n[LIMITS]) {
                  "quota %s: kv=N, rows=N, sequences=N, groups=N and queue=N can be changed", text);
 }
 
-static sl_status change(const served *m, const char *text) {
+static sl_status change(const served *served, const char *text) {
   int64_t n[LIMITS] = {0};
   sl_status status = read_change(text, n);
   if (status) return status;
   const sl_session_limits wanted = limits_of(n);
-  status = sl_session_limit(m->session, &wanted);
+  status = sl_session_limit(served->session, &wanted);
   return status ? sl_fail(status, "quota %s: %s", text, sl_detail()) : SL_OK;
 }
 
-static void show(const served *m, FILE *out) {
-  sl_session_info a = sl_session_about(m->session);
-  sl_session_limits now = sl_session_stat(m->session).limits;
+static void show(const served *served, FILE *out) {
+  sl_session_info a = sl_session_about(served->session);
+  sl_session_limits now = sl_session_stat(served->session).limits;
   int64_t n[LIMITS];
   const int64_t most[LIMITS] = {a.pages, a.rows, a.sequences, a.groups, 0};
   limits_list(&now, n);
@@ -124,27 +124,27 @@ static const topic topics[] = {{&question_limits, "quota", request_limits},
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-sl_status status_provider_open(served *m, const char *model) {
-  sl_session_info a = sl_session_about(m->session);
-  pthread_mutex_init(&m->rates.lock, NULL);
-  m->subject = (subject){.processes = m->job,
-                         .plan = a.plan,
-                         .lowered = a.lowered,
-                         .rt = a.rt,
-                         .model = model,
-                         .ctx = m,
-                         .own_bytes = sizeof(own_status),
-                         .tell = tell,
-                         .describe = describe};
-  sl_status status = control_open(&m->subject, topics, &m->control);
+sl_status status_provider_open(served *served, const char *model) {
+  sl_session_info a = sl_session_about(served->session);
+  pthread_mutex_init(&served->rates.lock, NULL);
+  served->subject = (subject){.processes = served->job,
+                              .plan = a.plan,
+                              .lowered = a.lowered,
+                              .rt = a.rt,
+                              .model = model,
+                              .ctx = served,
+                              .own_bytes = sizeof(own_status),
+                              .tell = tell,
+                              .describe = describe};
+  sl_status status = control_open(&served->subject, topics, &served->control);
   /* Failure to open the control is not fatal: the server continues without it. */
-  if (!status && control_listen(m->control)) sli_log("no control socket: %s", sl_detail());
+  if (!status && control_listen(served->control)) sli_log("no control socket: %s", sl_detail());
   return status;
 }
 
-void status_provider_close(served *m) {
-  if (!m->control) return;
-  control_close(m->control);
-  m->control = NULL;
-  pthread_mutex_destroy(&m->rates.lock);
+void status_provider_close(served *served) {
+  if (!served->control) return;
+  control_close(served->control);
+  served->control = NULL;
+  pthread_mutex_destroy(&served->rates.lock);
 }

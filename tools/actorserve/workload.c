@@ -15,77 +15,81 @@ typedef struct runner {
   int32_t *prompt;    /* [length of the longest prompt] */
 } runner;
 
-static double now_of(const runner *s) { return (double)(sli_now_ns() - s->start_ns) * 1e-9; }
+static double now_of(const runner *runner) {
+  return (double)(sli_now_ns() - runner->start_ns) * 1e-9;
+}
 
 /* Draws random tokens (xorshift64). */
-static void draw_prompt(runner *s, int64_t count) {
-  uint64_t vocabulary = (uint64_t)sl_session_about(s->session).vocabulary;
+static void draw_prompt(runner *runner, int64_t count) {
+  uint64_t vocabulary = (uint64_t)sl_session_about(runner->session).vocabulary;
   for (int64_t i = 0; i < count; i++) {
-    s->random ^= s->random << 13;
-    s->random ^= s->random >> 7;
-    s->random ^= s->random << 17;
-    s->prompt[i] = (int32_t)(s->random % vocabulary);
+    runner->random ^= runner->random << 13;
+    runner->random ^= runner->random >> 7;
+    runner->random ^= runner->random << 17;
+    runner->prompt[i] = (int32_t)(runner->random % vocabulary);
   }
 }
 
 /* Submits a request. If the queue is full, the request is rejected. */
-static sl_status submit(runner *s) {
-  const arrivals *came = &s->p->came;
-  const sl_arrival *a = &came->of[s->next];
+static sl_status submit(runner *runner) {
+  const arrivals *came = &runner->p->came;
+  const sl_arrival *a = &came->of[runner->next];
   uint64_t id;
-  s->p->run.answered[s->next].came = came->clients ? now_of(s) : a->seconds;
-  draw_prompt(s, a->prompt);
-  sl_status status = sl_session_submit(s->session,
-                                       &(sl_request){.prompt = s->prompt,
-                                                     .nprompt = a->prompt,
-                                                     .max_tokens = a->answer,
-                                                     .logprobs = -1,
-                                                     .user = &s->p->run.answered[s->next]},
-                                       &id);
-  if (!status) s->left++;
-  s->next++;
+  runner->p->run.answered[runner->next].came = came->clients ? now_of(runner) : a->seconds;
+  draw_prompt(runner, a->prompt);
+  sl_status status =
+      sl_session_submit(runner->session,
+                        &(sl_request){.prompt = runner->prompt,
+                                      .nprompt = a->prompt,
+                                      .max_tokens = a->answer,
+                                      .logprobs = -1,
+                                      .user = &runner->p->run.answered[runner->next]},
+                        &id);
+  if (!status) runner->left++;
+  runner->next++;
   return status == SL_E_BUSY ? SL_OK : status;
 }
 
-static void take(runner *s, const sl_session_event *e) {
+static void take(runner *runner, const sl_session_event *e) {
   sl_answered *a = e->user;
   if (e->kind == SL_EVENT_END) {
-    s->left--;
+    runner->left--;
     return;
   }
-  a->last = now_of(s);
+  a->last = now_of(runner);
   if (!a->tokens++) a->first = a->last;
 }
 
-static void take_all(runner *s) {
+static void take_all(runner *runner) {
   enum { AT_ONCE = 64 };
   sl_session_event events[AT_ONCE];
-  for (int n; (n = sl_session_poll(s->session, events, AT_ONCE));)
-    for (int i = 0; i < n; i++) take(s, &events[i]);
+  for (int n; (n = sl_session_poll(runner->session, events, AT_ONCE));)
+    for (int i = 0; i < n; i++) take(runner, &events[i]);
 }
 
 /* Returns the seconds until the next arrival. In a closed loop a client that waits for no answer
  * comes at once, and any other with an event. */
-static double seconds_to_next(const runner *s) {
-  const arrivals *came = &s->p->came;
-  if (s->next == came->count) return 1;
-  if (came->clients) return s->left < came->clients ? 0 : 1;
-  return came->of[s->next].seconds - now_of(s);
+static double seconds_to_next(const runner *runner) {
+  const arrivals *came = &runner->p->came;
+  if (runner->next == came->count) return 1;
+  if (came->clients) return runner->left < came->clients ? 0 : 1;
+  return came->of[runner->next].seconds - now_of(runner);
 }
 
 /* Waits until the next arrival or event. */
-static void wait_for_any(const runner *s) {
-  struct pollfd fd = {.fd = sl_session_fd(s->session), .events = POLLIN};
+static void wait_for_any(const runner *runner) {
+  struct pollfd fd = {.fd = sl_session_fd(runner->session), .events = POLLIN};
   struct timespec in = {.tv_sec = 1};
-  double seconds = seconds_to_next(s);
+  double seconds = seconds_to_next(runner);
   if (seconds < 1) in = (struct timespec){.tv_nsec = (long)(SLI_MAX(seconds, 0) * 1e9)};
   ppoll(&fd, 1, &in, NULL);
 }
 
-static sl_status go_on(runner *s) {
-  sl_status status = sl_session_status(s->session);
-  while (!status && s->next < s->p->came.count && seconds_to_next(s) <= 0) status = submit(s);
-  take_all(s);
+static sl_status go_on(runner *runner) {
+  sl_status status = sl_session_status(runner->session);
+  while (!status && runner->next < runner->p->came.count && seconds_to_next(runner) <= 0)
+    status = submit(runner);
+  take_all(runner);
   return status;
 }
 
@@ -115,20 +119,21 @@ sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
 
 /* ---- either clock ---------------------------------------------------------------------------- */
 
-static sl_status workload_simulate(settings *s, served *m, workload *p) {
+static sl_status workload_simulate(settings *s, served *served, workload *p) {
   sl_session_options options;
-  sl_status status = model_options(s, m, &options);
+  sl_status status = model_options(s, served, &options);
   return status
              ? status
              : sl_session_simulate(&options, p->came.clients, p->came.count, p->came.of, &p->run);
 }
 
-static sl_status workload_run_either(settings *s, served *m, workload *p) {
-  if (s->clock == SL_CLOCK_VIRTUAL) return workload_simulate(s, m, p);
-  sl_status status = model_open(s, m);
+static sl_status workload_run_either(settings *s, served *served, workload *p) {
+  if (s->clock == SL_CLOCK_VIRTUAL) return workload_simulate(s, served, p);
+  sl_status status = model_open(s, served);
   /* the first process handles the requests */
-  if (!status && s->process) return sl_session_wait(m->session);
-  return status ? status : workload_run_real(m->session, (uint64_t)sl_arg_int(s->run, "seed"), p);
+  if (!status && s->process) return sl_session_wait(served->session);
+  return status ? status
+                : workload_run_real(served->session, (uint64_t)sl_arg_int(s->run, "seed"), p);
 }
 
 static void print_shares(const char *what, double mean, const double *seconds) {
@@ -159,11 +164,11 @@ static void print_outcome(const settings *s, const workload *p) {
            c->pair, c->pick);
 }
 
-sl_status workload_run(settings *s, served *m) {
+sl_status workload_run(settings *s, served *served) {
   const char *report = settings_text(s, "report");
   workload p = {0};
   sl_status status = serving_arrivals(s, &p.came);
-  if (!status) status = workload_run_either(s, m, &p);
+  if (!status) status = workload_run_either(s, served, &p);
   if (!status && !s->process) {
     p.outcome = outcome_of(&p.came, p.run.answered, p.run.seconds);
     if (!sl_arg_flag(s->run, "quiet")) print_outcome(s, &p);

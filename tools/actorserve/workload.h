@@ -18,10 +18,10 @@ typedef struct workload {
 sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p);
 
 /* Runs actorserve --arrivals: replays the requests, prints the outcome, and writes the report. */
-sl_status workload_run(settings *s, served *m);
+sl_status workload_run(settings *s, served *served);
 
 /* measure.c: runs actorserve --measure. */
-sl_status measure(settings *s, served *m);
+sl_status measure(settings *s, served *served);
 
 /* report.c: writes the outcome as JSON. */
 sl_status report_workload(const char *path, const settings *s, const workload *p);

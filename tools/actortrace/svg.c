@@ -56,12 +56,12 @@ typedef struct figure {
 } figure;
 
 /* Returns the colours of a pass: the last chunk is the lightest. */
-static struct ink ink_of(const figure *g, const sl_actor *a, char fill[8]) {
+static struct ink ink_of(const figure *figure, const sl_actor *a, char fill[8]) {
   enum { SPLIT = 2 };
   static const double palest = 0.6;
   struct ink ink = inks[a->cls];
-  if (a->chunk > 0 && g->chunks >= SPLIT) {
-    ink.fill = lighten(fill, ink.fill, palest * a->chunk / (g->chunks - 1));
+  if (a->chunk > 0 && figure->chunks >= SPLIT) {
+    ink.fill = lighten(fill, ink.fill, palest * a->chunk / (figure->chunks - 1));
     ink.text = "#000";
   }
   return ink;
@@ -76,42 +76,43 @@ static void put_xml(FILE *out, const char *text) {
   }
 }
 
-static double at_x(const figure *g, uint64_t ns) {
-  double share = ((double)ns - (double)g->from) / (double)(g->to - g->from);
+static double at_x(const figure *figure, uint64_t ns) {
+  double share = ((double)ns - (double)figure->from) / (double)(figure->to - figure->from);
   return LEFT + share * (WIDTH - LEFT - RIGHT);
 }
 
-static void draw_firing(const figure *g, const piece *p, double x, double w) {
-  const sl_trace_firing *f = &g->a->firings[p->firing];
-  const sl_actor *a = &g->a->plan->actors[f->record.actor];
+static void draw_firing(const figure *figure, const piece *p, double x, double w) {
+  const sl_trace_firing *f = &figure->a->firings[p->firing];
+  const sl_actor *a = &figure->a->plan->actors[f->record.actor];
   sl_class cls = a->cls;
   char text[32], fill[8];
-  struct ink ink = ink_of(g, a, fill);
-  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
-          g->y, w > 3 ? w - 0.6 : w, LANE, ink.fill);
+  struct ink ink = ink_of(figure, a, fill);
+  fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
+          x, figure->y, w > 3 ? w - 0.6 : w, LANE, ink.fill);
   int n = snprintf(text, sizeof text, "%c%d", sl_class_letter(cls), f->tick.microbatch);
   if (w < 6.5 * n + 2) n = snprintf(text, sizeof text, "%c", sl_class_letter(cls));
   if (w < 6.5 * n + 2) return;
-  fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%s</text>\n",
-          x + w / 2, g->y + LANE / 2.0 + 3.7, ink.text, text);
+  fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%s</text>\n",
+          x + w / 2, figure->y + LANE / 2.0 + 3.7, ink.text, text);
 }
 
-static void draw_idle(const figure *g, const piece *p, double x, double w) {
+static void draw_idle(const figure *figure, const piece *p, double x, double w) {
   bool credit = p->wait == SL_WAIT_CREDIT;
-  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
-          g->y + 6, w, LANE - 12, credit ? "#f3d9d0" : "#ececec");
+  fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
+          x, figure->y + 6, w, LANE - 12, credit ? "#f3d9d0" : "#ececec");
   if (w >= 10)
-    fprintf(g->out,
+    fprintf(figure->out,
             "<text x=\"%.2f\" y=\"%.1f\" fill=\"#767676\" text-anchor=\"middle\">%c</text>\n",
-            x + w / 2, g->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
+            x + w / 2, figure->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
 }
 
 /* Returns a device's time over the steps, from the first start of its work to the last end. */
-static account steps_account(const figure *g, int32_t device) {
-  const sl_trace *t = g->a->trace;
+static account steps_account(const figure *figure, int32_t device) {
+  const sl_trace *t = figure->a->trace;
   account sum = {0};
-  for (size_t i = next_step(t, g->steps, 0); i < t->nsteps; i = next_step(t, g->steps, i + 1)) {
-    account x = account_make(g->a, device, t->step[i].step);
+  for (size_t i = next_step(t, figure->steps, 0); i < t->nsteps;
+       i = next_step(t, figure->steps, i + 1)) {
+    account x = account_make(figure->a, device, t->step[i].step);
     if (!account_span(&x)) continue;
     sum.from_ns = account_span(&sum) ? SLI_MIN(sum.from_ns, x.from_ns) : x.from_ns;
     sum.to_ns = SLI_MAX(sum.to_ns, x.to_ns);
@@ -120,176 +121,182 @@ static account steps_account(const figure *g, int32_t device) {
   return sum;
 }
 
-static void draw_lane(const figure *g, int32_t device) {
-  const line *l = &g->a->lines[device];
-  account x = steps_account(g, device);
+static void draw_lane(const figure *figure, int32_t device) {
+  const line *l = &figure->a->lines[device];
+  account x = steps_account(figure, device);
   for (size_t i = 0; i < l->count; i++) {
     const piece *p = &l->pieces[i];
-    if (p->to_ns <= g->from || p->from_ns >= g->to) continue;
+    if (p->to_ns <= figure->from || p->from_ns >= figure->to) continue;
     /* idle time outside the device's span does not count */
     bool busy = p->wait == SL_WAIT_NONE;
-    uint64_t from = SLI_MAX(p->from_ns, busy ? g->from : x.from_ns);
-    uint64_t to = SLI_MIN(p->to_ns, busy ? g->to : x.to_ns);
+    uint64_t from = SLI_MAX(p->from_ns, busy ? figure->from : x.from_ns);
+    uint64_t to = SLI_MIN(p->to_ns, busy ? figure->to : x.to_ns);
     if (from >= to) continue;
-    double left = at_x(g, from), w = at_x(g, to) - left;
-    if (busy) draw_firing(g, p, left, w);
-    else draw_idle(g, p, left, w);
+    double left = at_x(figure, from), w = at_x(figure, to) - left;
+    if (busy) draw_firing(figure, p, left, w);
+    else draw_idle(figure, p, left, w);
   }
 }
 
 /* ---- valid rows ----------------------------------------------------------------------------- */
 
 /* Returns the most rows of a visible pass of the device, or SL_NONE. */
-static int32_t rows_most(const figure *g, int32_t device) {
-  const line *l = &g->a->lines[device];
+static int32_t rows_most(const figure *figure, int32_t device) {
+  const line *l = &figure->a->lines[device];
   int32_t most = SL_NONE;
   for (size_t i = 0; i < l->count; i++) {
     const piece *p = &l->pieces[i];
-    if (p->wait == SL_WAIT_NONE && p->to_ns > g->from && p->from_ns < g->to)
-      most = SLI_MAX(most, g->a->firings[p->firing].rows);
+    if (p->wait == SL_WAIT_NONE && p->to_ns > figure->from && p->from_ns < figure->to)
+      most = SLI_MAX(most, figure->a->firings[p->firing].rows);
   }
   return most;
 }
 
 /* Draws a bar whose height is the firing's rows relative to the most rows, with the number above
  * it. */
-static void draw_bar(const figure *g, const piece *p) {
-  const sl_trace_firing *f = &g->a->firings[p->firing];
-  double x = at_x(g, SLI_MAX(p->from_ns, g->from)), w = at_x(g, SLI_MIN(p->to_ns, g->to)) - x;
-  double h = (ROWS - 11.0) * f->rows / SLI_MAX(g->most_rows, 1), top = g->y + ROWS - h;
-  fprintf(g->out,
+static void draw_bar(const figure *figure, const piece *p) {
+  const sl_trace_firing *f = &figure->a->firings[p->firing];
+  double x = at_x(figure, SLI_MAX(p->from_ns, figure->from)),
+         w = at_x(figure, SLI_MIN(p->to_ns, figure->to)) - x;
+  double h = (ROWS - 11.0) * f->rows / SLI_MAX(figure->most_rows, 1), top = figure->y + ROWS - h;
+  fprintf(figure->out,
           "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
           "fill-opacity=\"0.5\"/>\n",
-          x, top, w > 3 ? w - 0.6 : w, h, inks[g->a->plan->actors[f->record.actor].cls].fill);
+          x, top, w > 3 ? w - 0.6 : w, h, inks[figure->a->plan->actors[f->record.actor].cls].fill);
   char text[16];
   if (w < 5.9 * snprintf(text, sizeof text, "%d", f->rows) + 1) return;
-  fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">%s</text>\n",
-          x + w / 2, top - 1.5, text);
+  fprintf(figure->out,
+          "<text x=\"%.2f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">%s</text>\n", x + w / 2,
+          top - 1.5, text);
 }
 
 /* Draws the rows under a device's passes, if any of them has rows. */
-static void draw_rows(figure *g, int32_t device) {
-  if (rows_most(g, device) < 0) return;
-  fprintf(g->out,
+static void draw_rows(figure *figure, int32_t device) {
+  if (rows_most(figure, device) < 0) return;
+  fprintf(figure->out,
           "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">rows, max %d</text>\n",
-          LEFT - 6, g->y + ROWS - 2.0, g->most_rows);
-  const line *l = &g->a->lines[device];
+          LEFT - 6, figure->y + ROWS - 2.0, figure->most_rows);
+  const line *l = &figure->a->lines[device];
   for (size_t i = 0; i < l->count; i++) {
     const piece *p = &l->pieces[i];
-    if (p->wait == SL_WAIT_NONE && p->to_ns > g->from && p->from_ns < g->to &&
-        g->a->firings[p->firing].rows >= 0)
-      draw_bar(g, p);
+    if (p->wait == SL_WAIT_NONE && p->to_ns > figure->from && p->from_ns < figure->to &&
+        figure->a->firings[p->firing].rows >= 0)
+      draw_bar(figure, p);
   }
-  g->y += ROWS + 3;
+  figure->y += ROWS + 3;
 }
 
 /* ---- other queues -------------------------------------------------------------------------- */
 
-static bool is_seen(const figure *g, const sl_trace_firing *f) {
-  return f->record.end_ns > g->from && f->record.start_ns < g->to;
+static bool is_seen(const figure *figure, const sl_trace_firing *f) {
+  return f->record.end_ns > figure->from && f->record.start_ns < figure->to;
 }
 
-static int32_t queue_of(const figure *g, const sl_trace_firing *f) {
-  return g->a->plan->actors[f->record.actor].queue;
+static int32_t queue_of(const figure *figure, const sl_trace_firing *f) {
+  return figure->a->plan->actors[f->record.actor].queue;
 }
 
 /* Returns whether a queue beside a device's passes has anything to show. */
-static bool is_queue_seen(const figure *g, int32_t q) {
-  if (!g->queues || g->a->work_queue[q]) return false;
-  for (size_t i = 0; i < g->a->nfirings; i++) {
-    const sl_trace_firing *f = &g->a->firings[i];
-    if (queue_of(g, f) == q && is_seen(g, f) && f->record.end_ns > f->record.start_ns) return true;
+static bool is_queue_seen(const figure *figure, int32_t q) {
+  if (!figure->queues || figure->a->work_queue[q]) return false;
+  for (size_t i = 0; i < figure->a->nfirings; i++) {
+    const sl_trace_firing *f = &figure->a->firings[i];
+    if (queue_of(figure, f) == q && is_seen(figure, f) && f->record.end_ns > f->record.start_ns)
+      return true;
   }
   return false;
 }
 
-static int queues_seen(const figure *g, int32_t device) {
+static int queues_seen(const figure *figure, int32_t device) {
   int n = 0;
-  for (int32_t q = 0; q < g->a->plan->nqueues; q++)
-    n += g->a->plan->queues[q].device == device && is_queue_seen(g, q);
+  for (int32_t q = 0; q < figure->a->plan->nqueues; q++)
+    n += figure->a->plan->queues[q].device == device && is_queue_seen(figure, q);
   return n;
 }
 
-static void draw_queue(const figure *g, int32_t q) {
-  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%.*s</text>\n",
-          LEFT - 6, g->y + QUEUE - 2.0, (int)strcspn(g->a->plan->queues[q].name, "@"),
-          g->a->plan->queues[q].name);
-  for (size_t i = 0; i < g->a->nfirings; i++) {
-    const sl_trace_firing *f = &g->a->firings[i];
-    if (queue_of(g, f) != q || !is_seen(g, f)) continue;
-    double x = at_x(g, SLI_MAX(f->record.start_ns, g->from));
-    double w = at_x(g, SLI_MIN(f->record.end_ns, g->to)) - x;
-    fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
-            g->y + 1, w > 3 ? w - 0.6 : w, QUEUE - 2,
-            inks[g->a->plan->actors[f->record.actor].cls].fill);
+static void draw_queue(const figure *figure, int32_t q) {
+  fprintf(figure->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%.*s</text>\n",
+          LEFT - 6, figure->y + QUEUE - 2.0, (int)strcspn(figure->a->plan->queues[q].name, "@"),
+          figure->a->plan->queues[q].name);
+  for (size_t i = 0; i < figure->a->nfirings; i++) {
+    const sl_trace_firing *f = &figure->a->firings[i];
+    if (queue_of(figure, f) != q || !is_seen(figure, f)) continue;
+    double x = at_x(figure, SLI_MAX(f->record.start_ns, figure->from));
+    double w = at_x(figure, SLI_MIN(f->record.end_ns, figure->to)) - x;
+    fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
+            x, figure->y + 1, w > 3 ? w - 0.6 : w, QUEUE - 2,
+            inks[figure->a->plan->actors[f->record.actor].cls].fill);
   }
 }
 
-static void draw_queues(figure *g, int32_t device) {
-  for (int32_t q = 0; q < g->a->plan->nqueues; q++) {
-    if (g->a->plan->queues[q].device != device || !is_queue_seen(g, q)) continue;
-    draw_queue(g, q);
-    g->y += QUEUE;
+static void draw_queues(figure *figure, int32_t device) {
+  for (int32_t q = 0; q < figure->a->plan->nqueues; q++) {
+    if (figure->a->plan->queues[q].device != device || !is_queue_seen(figure, q)) continue;
+    draw_queue(figure, q);
+    figure->y += QUEUE;
   }
 }
 
 /* ---- memory ------------------------------------------------------------------------- */
 
-static void draw_memory(const figure *g, int32_t device) {
+static void draw_memory(const figure *figure, int32_t device) {
   size_t count;
-  sample *all = bytes_curve(g->a, device, &count);
-  int64_t most = SLI_MAX((int64_t)peak_bytes(g->a, device), 1);
-  double base = g->y + MEMORY, last = base;
-  fprintf(g->out,
+  sample *all = bytes_curve(figure->a, device, &count);
+  int64_t most = SLI_MAX((int64_t)peak_bytes(figure->a, device), 1);
+  double base = figure->y + MEMORY, last = base;
+  fprintf(figure->out,
           "<path fill=\"#0072b2\" fill-opacity=\"0.18\" stroke=\"#0072b2\" "
           "stroke-width=\"0.8\" d=\"M%d %.1f",
           LEFT, base);
-  for (size_t i = 0; i < count && all[i].ns < g->to; i++) {
-    if (i + 1 < count && all[i + 1].ns <= g->from) continue;
+  for (size_t i = 0; i < count && all[i].ns < figure->to; i++) {
+    if (i + 1 < count && all[i + 1].ns <= figure->from) continue;
     double y = base - (MEMORY - 3) * (double)all[i].value / (double)most;
-    double x = all[i].ns <= g->from ? LEFT : at_x(g, all[i].ns);
-    if (all[i].ns > g->from) fprintf(g->out, "L%.1f %.1f", x, last);
-    fprintf(g->out, "L%.1f %.1f", x, y);
+    double x = all[i].ns <= figure->from ? LEFT : at_x(figure, all[i].ns);
+    if (all[i].ns > figure->from) fprintf(figure->out, "L%.1f %.1f", x, last);
+    fprintf(figure->out, "L%.1f %.1f", x, y);
     last = y;
   }
-  fprintf(g->out, "L%d %.1fL%d %.1fZ\"/>\n", WIDTH - RIGHT, last, WIDTH - RIGHT, base);
+  fprintf(figure->out, "L%d %.1fL%d %.1fZ\"/>\n", WIDTH - RIGHT, last, WIDTH - RIGHT, base);
   char text[32];
-  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">max %s</text>\n",
-          LEFT - 6, g->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
+  fprintf(figure->out,
+          "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">max %s</text>\n", LEFT - 6,
+          figure->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
   free(all);
 }
 
 /* ---- the figure ---------------------------------------------------------------------- */
 
-static void draw_axis(const figure *g, double bottom) {
-  double span = (double)(g->to - g->from), raw = span / 8, base = pow(10, floor(log10(raw)));
+static void draw_axis(const figure *figure, double bottom) {
+  double span = (double)(figure->to - figure->from), raw = span / 8,
+         base = pow(10, floor(log10(raw)));
   double tick = raw <= base       ? base
                 : raw <= 2 * base ? 2 * base
                 : raw <= 5 * base ? 5 * base
                                   : 10 * base;
   for (int k = 0; k * tick <= span * 1.0001; k++) {
-    double x = at_x(g, g->from + (uint64_t)(k * tick));
+    double x = at_x(figure, figure->from + (uint64_t)(k * tick));
     char text[32];
-    fprintf(g->out, "<path stroke=\"#ccc\" stroke-width=\"0.7\" d=\"M%.2f %dV%.1f\"/>\n", x,
+    fprintf(figure->out, "<path stroke=\"#ccc\" stroke-width=\"0.7\" d=\"M%.2f %dV%.1f\"/>\n", x,
             TOP - 4, bottom + 4);
-    fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#555\" text-anchor=\"%s\">%s</text>\n", x,
-            bottom + 15, k ? "middle" : "start", k ? format_ns(text, k * tick) : "0");
+    fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#555\" text-anchor=\"%s\">%s</text>\n",
+            x, bottom + 15, k ? "middle" : "start", k ? format_ns(text, k * tick) : "0");
   }
-  fprintf(g->out,
+  fprintf(figure->out,
           "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">time since the first "
           "pass began; the curve under a device is its memory in use</text>\n",
           (LEFT + WIDTH - RIGHT) / 2.0, bottom + 31);
 }
 
 /* Draws a class's box and name, and its second shade. Returns the x after it. */
-static double draw_class(const figure *g, int c, double x, double y) {
-  bool shades = g->chunks > 1 && is_work((sl_class)c);
+static double draw_class(const figure *figure, int c, double x, double y) {
+  bool shades = figure->chunks > 1 && is_work((sl_class)c);
   char fill[8];
   if (shades)
-    fprintf(g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>", x + 16,
-            y, ink_of(g, &(sl_actor){.cls = (sl_class)c, .chunk = g->chunks - 1}, fill).fill);
+    fprintf(
+        figure->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>", x + 16,
+        y, ink_of(figure, &(sl_actor){.cls = (sl_class)c, .chunk = figure->chunks - 1}, fill).fill);
   double name = x + (shades ? 37 : 21);
-  fprintf(g->out,
+  fprintf(figure->out,
           "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
           "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
           "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
@@ -298,23 +305,24 @@ static double draw_class(const figure *g, int c, double x, double y) {
   return name + 13 + 6.2 * (double)strlen(inks[c].name);
 }
 
-static void draw_legend(const figure *g, double y) {
+static void draw_legend(const figure *figure, double y) {
   bool used[SL_CLASS_COUNT] = {false};
-  for (int32_t d = 0; d < g->a->plan->ndevices; d++)
-    for (size_t i = 0; i < g->a->lines[d].count; i++) {
-      const piece *p = &g->a->lines[d].pieces[i];
-      if (p->wait == SL_WAIT_NONE && p->to_ns > g->from && p->from_ns < g->to)
-        used[g->a->plan->actors[g->a->firings[p->firing].record.actor].cls] = true;
+  for (int32_t d = 0; d < figure->a->plan->ndevices; d++)
+    for (size_t i = 0; i < figure->a->lines[d].count; i++) {
+      const piece *p = &figure->a->lines[d].pieces[i];
+      if (p->wait == SL_WAIT_NONE && p->to_ns > figure->from && p->from_ns < figure->to)
+        used[figure->a->plan->actors[figure->a->firings[p->firing].record.actor].cls] = true;
     }
   double x = LEFT;
   for (int c = 0; c < SL_CLASS_COUNT; c++)
-    if (used[c] && inks[c].name) x = draw_class(g, c, x, y);
-  if (g->chunks > 1) {
+    if (used[c] && inks[c].name) x = draw_class(figure, c, x, y);
+  if (figure->chunks > 1) {
     static const char lighter[] = "lighter: a device's later chunk";
-    fprintf(g->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n", x, y + 10.8, lighter);
+    fprintf(figure->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n", x, y + 10.8,
+            lighter);
     x += 13 + 5.6 * (double)strlen(lighter);
   }
-  fprintf(g->out,
+  fprintf(figure->out,
           "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"#ececec\"/>"
           "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">idle for want of <tspan "
           "font-weight=\"bold\">i</tspan>nput, "
@@ -323,65 +331,68 @@ static void draw_legend(const figure *g, double y) {
           x, y, x + 21, y + 10.8);
 }
 
-static void draw_device(figure *g, int32_t device) {
-  account x = steps_account(g, device);
-  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-weight=\"bold\">", LEFT - 6,
-          g->y + LANE / 2.0 - 0.5);
-  put_xml(g->out, g->a->plan->devices[device].name);
-  fputs("</text>\n", g->out);
+static void draw_device(figure *figure, int32_t device) {
+  account x = steps_account(figure, device);
+  fprintf(figure->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-weight=\"bold\">",
+          LEFT - 6, figure->y + LANE / 2.0 - 0.5);
+  put_xml(figure->out, figure->a->plan->devices[device].name);
+  fputs("</text>\n", figure->out);
   if (account_span(&x))
-    fprintf(g->out,
+    fprintf(figure->out,
             "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">busy %.0f %%</text>\n",
-            LEFT - 6, g->y + LANE / 2.0 + 11, 100 * (double)x.busy_ns / (double)account_span(&x));
-  draw_lane(g, device);
-  g->y += LANE + 3;
-  draw_rows(g, device);
-  draw_queues(g, device);
-  draw_memory(g, device);
-  g->y += MEMORY + GAP;
+            LEFT - 6, figure->y + LANE / 2.0 + 11,
+            100 * (double)x.busy_ns / (double)account_span(&x));
+  draw_lane(figure, device);
+  figure->y += LANE + 3;
+  draw_rows(figure, device);
+  draw_queues(figure, device);
+  draw_memory(figure, device);
+  figure->y += MEMORY + GAP;
 }
 
 /* Finds the window from the first start to the last end of the devices' work in the steps. */
-static bool find_window(figure *g) {
-  const sl_trace *t = g->a->trace;
-  g->from = UINT64_MAX;
-  for (size_t i = next_step(t, g->steps, 0); i < t->nsteps; i = next_step(t, g->steps, i + 1)) {
+static bool find_window(figure *figure) {
+  const sl_trace *t = figure->a->trace;
+  figure->from = UINT64_MAX;
+  for (size_t i = next_step(t, figure->steps, 0); i < t->nsteps;
+       i = next_step(t, figure->steps, i + 1)) {
     uint64_t from, to;
-    if (!work_window(g->a, t->step[i].step, &from, &to)) continue;
-    g->from = SLI_MIN(g->from, from);
-    g->to = SLI_MAX(g->to, to);
+    if (!work_window(figure->a, t->step[i].step, &from, &to)) continue;
+    figure->from = SLI_MIN(figure->from, from);
+    figure->to = SLI_MAX(figure->to, to);
   }
-  return g->from < g->to;
+  return figure->from < figure->to;
 }
 
-static double device_height(const figure *g, int32_t device) {
-  return LANE + 3 + (rows_most(g, device) < 0 ? 0 : ROWS + 3) + QUEUE * queues_seen(g, device) +
-         MEMORY + GAP;
+static double device_height(const figure *figure, int32_t device) {
+  return LANE + 3 + (rows_most(figure, device) < 0 ? 0 : ROWS + 3) +
+         QUEUE * queues_seen(figure, device) + MEMORY + GAP;
 }
 
-static void draw_figure(figure *g, const options *o) {
+static void draw_figure(figure *figure, const options *o) {
   double bottom = TOP - GAP;
-  g->most_rows = SL_NONE;
-  for (int32_t d = 0; d < g->a->plan->ndevices; d++) {
+  figure->most_rows = SL_NONE;
+  for (int32_t d = 0; d < figure->a->plan->ndevices; d++) {
     if (o->device >= 0 && o->device != d) continue;
-    bottom += device_height(g, d);
-    g->most_rows = SLI_MAX(g->most_rows, rows_most(g, d));
+    bottom += device_height(figure, d);
+    figure->most_rows = SLI_MAX(figure->most_rows, rows_most(figure, d));
   }
-  fprintf(g->out,
+  fprintf(figure->out,
           "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
           "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
           "font-size=\"10.5\">\n<title>",
           WIDTH, bottom + 62, WIDTH, bottom + 62);
-  put_xml(g->out, o->path);
-  fprintf(g->out, ", step %" PRId64, g->steps.first);
-  if (g->steps.last > g->steps.first) fprintf(g->out, " to %" PRId64, g->steps.last);
-  fprintf(g->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH,
+  put_xml(figure->out, o->path);
+  fprintf(figure->out, ", step %" PRId64, figure->steps.first);
+  if (figure->steps.last > figure->steps.first)
+    fprintf(figure->out, " to %" PRId64, figure->steps.last);
+  fprintf(figure->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH,
           bottom + 62);
-  draw_axis(g, bottom);
-  for (int32_t d = 0; d < g->a->plan->ndevices; d++)
-    if (o->device < 0 || o->device == d) draw_device(g, d);
-  draw_legend(g, bottom + 40);
-  fputs("</svg>\n", g->out);
+  draw_axis(figure, bottom);
+  for (int32_t d = 0; d < figure->a->plan->ndevices; d++)
+    if (o->device < 0 || o->device == d) draw_device(figure, d);
+  draw_legend(figure, bottom + 40);
+  fputs("</svg>\n", figure->out);
 }
 
 sl_status command_svg(const sl_trace *t, const options *o, FILE *out) {

@@ -25,9 +25,9 @@ bool planner_varies(const planner *p, plan_dim dim) {
   return varies;
 }
 
-const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]) {
-  const char *word = planner_word(dim, c->at[dim]);
-  if (!word) snprintf(text, 32, "%d", c->at[dim]);
+const char *planner_value(const plan_choice *choice, plan_dim dim, char text[32]) {
+  const char *word = planner_word(dim, choice->at[dim]);
+  if (!word) snprintf(text, 32, "%d", choice->at[dim]);
   return word ? word : text;
 }
 
@@ -73,10 +73,10 @@ static void show_second(const planner *p, plan_dim dim, FILE *out) {
 }
 
 /* Makes the command, without the options of the search. */
-static void command_of(const planner *p, const plan_choice *c, words *to) {
+static void command_of(const planner *p, const plan_choice *choice, words *to) {
   static const char *const own[] = {"fix",  "effort", "memory",  "points", "threads",
                                     "json", "svg",    "version", "help",   NULL};
-  planner_words(p, c, own, to);
+  planner_words(p, choice, own, to);
 }
 
 static void show_command(const planner *p, size_t i, FILE *out) {
@@ -102,22 +102,22 @@ void planner_show(const planner *p, FILE *out) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void add_value(cJSON *to, const plan_choice *c, plan_dim dim) {
-  const char *word = planner_word(dim, c->at[dim]);
+static void add_value(cJSON *to, const plan_choice *choice, plan_dim dim) {
+  const char *word = planner_word(dim, choice->at[dim]);
   if (word) cJSON_AddStringToObject(to, plan_dims[dim].name, word);
-  else cJSON_AddNumberToObject(to, plan_dims[dim].name, c->at[dim]);
+  else cJSON_AddNumberToObject(to, plan_dims[dim].name, choice->at[dim]);
 }
 
-static cJSON *plan_json(const planner *p, const plan_choice *c) {
+static cJSON *plan_json(const planner *p, const plan_choice *choice) {
   cJSON *o = cJSON_CreateObject();
   char hash[32];
   words w = {0};
-  cJSON_AddNumberToObject(o, "step_seconds", c->seconds);
-  cJSON_AddNumberToObject(o, "memory_bytes", (double)c->bytes);
-  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)c->hash);
-  if (c->exact) cJSON_AddStringToObject(o, "plan_hash", hash);
-  for (int d = 0; d < PLAN_DIMS; d++) add_value(o, c, (plan_dim)d);
-  command_of(p, c, &w);
+  cJSON_AddNumberToObject(o, "step_seconds", choice->seconds);
+  cJSON_AddNumberToObject(o, "memory_bytes", (double)choice->bytes);
+  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)choice->hash);
+  if (choice->exact) cJSON_AddStringToObject(o, "plan_hash", hash);
+  for (int d = 0; d < PLAN_DIMS; d++) add_value(o, choice, (plan_dim)d);
+  command_of(p, choice, &w);
   cJSON *list = cJSON_AddArrayToObject(o, "words");
   for (size_t i = 0; i < w.count; i++) cJSON_AddItemToArray(list, cJSON_CreateString(w.items[i]));
   words_fini(&w);

@@ -12,7 +12,7 @@ size_t planner_shown(const planner *p);
 /* Returns whether a dimension has more than one value among all choices. */
 bool planner_varies(const planner *p, plan_dim dim);
 /* Formats a value: "4", "zb-h1". */
-const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]);
+const char *planner_value(const plan_choice *choice, plan_dim dim, char text[32]);
 
 void planner_show(const planner *p, FILE *out);
 sl_status planner_json_write(const planner *p, const char *path);

@@ -43,13 +43,14 @@ static void bar_at(FILE *out, double x, double y, double width, const char *styl
 
 /* Describes a plan, "stages 4, tensor 2, schedule zb-h1": the dimensions that vary, without
  * implied values. */
-static void planner_svg_describe(const planner *p, const plan_choice *c, char text[MOST_TEXT]) {
+static void planner_svg_describe(const planner *p, const plan_choice *choice,
+                                 char text[MOST_TEXT]) {
   char value[32];
   *text = 0;
   for (int d = 0; d < PLAN_DIMS; d++) {
-    const char *own = planner_value(c, (plan_dim)d, value);
+    const char *own = planner_value(choice, (plan_dim)d, value);
     size_t at = strlen(text);
-    bool usual = plan_dims[d].count ? !c->at[d] && d != PLAN_SCHEDULE : c->at[d] == 1;
+    bool usual = plan_dims[d].count ? !choice->at[d] && d != PLAN_SCHEDULE : choice->at[d] == 1;
     if (planner_varies(p, (plan_dim)d) && !usual)
       snprintf(text + at, MOST_TEXT - at, "%s%s %s", at ? ", " : "", plan_dims[d].name, own);
   }

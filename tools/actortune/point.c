@@ -317,11 +317,12 @@ static void shorten(const list *want, list *given) {
   }
 }
 
-static void take_confirmed(const tuning *t, const planned *made, const sl_statistics *f, point *p) {
+static void take_confirmed(const tuning *t, const planned *made, const sl_statistics *statistics,
+                           point *p) {
   p->bytes = largest_device(made->plan);
-  p->seconds = f->step_seconds;
+  p->seconds = statistics->step_seconds;
   p->scaled = p->seconds * scale(t, &t->configs[p->config]);
-  p->bubble = f->bubble_fraction;
+  p->bubble = statistics->bubble_fraction;
 }
 
 /* Computes the plan hash of the command. Durations are part of the hash, and a command without

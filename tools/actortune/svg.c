@@ -37,45 +37,46 @@ typedef struct figure {
 
 /* ---- scales ------------------------------------------------------------------------------- */
 
-static double x_of(const figure *g, double bytes) {
-  return LEFT + PLOT_WIDTH * (bytes - g->least_x) / (g->most_x - g->least_x);
+static double x_of(const figure *figure, double bytes) {
+  return LEFT + PLOT_WIDTH * (bytes - figure->least_x) / (figure->most_x - figure->least_x);
 }
 
-static double y_of(const figure *g, double seconds) {
-  return TOP + PLOT_HEIGHT * (1 - (seconds - g->least_y) / (g->most_y - g->least_y));
+static double y_of(const figure *figure, double seconds) {
+  return TOP + PLOT_HEIGHT * (1 - (seconds - figure->least_y) / (figure->most_y - figure->least_y));
 }
 
-static bool is_near(const figure *g, const point *p) {
-  return p->published && !p->status && p->seconds > 0 && (double)p->published_bytes <= g->most_x &&
-         p->scaled <= g->most_y;
+static bool is_near(const figure *figure, const point *p) {
+  return p->published && !p->status && p->seconds > 0 &&
+         (double)p->published_bytes <= figure->most_x && p->scaled <= figure->most_y;
 }
 
-static void include(figure *g, double bytes, double seconds) {
-  g->least_x = SLI_MIN(g->least_x, bytes);
-  g->most_x = SLI_MAX(g->most_x, bytes);
-  g->least_y = SLI_MIN(g->least_y, seconds);
-  g->most_y = SLI_MAX(g->most_y, seconds);
+static void include(figure *figure, double bytes, double seconds) {
+  figure->least_x = SLI_MIN(figure->least_x, bytes);
+  figure->most_x = SLI_MAX(figure->most_x, bytes);
+  figure->least_y = SLI_MIN(figure->least_y, seconds);
+  figure->most_y = SLI_MAX(figure->most_y, seconds);
 }
 
 /* Sets the range to the frontier with a margin, and published schedules nearby. */
-static void set_range(figure *g) {
-  const frontier *f = g->f;
+static void set_range(figure *figure) {
+  const frontier *f = figure->f;
   const point *first = &f->points[0], *last = &f->points[f->count - 1];
   double far = 1.6 * (double)last->bytes, slow = 1.25 * first->scaled;
-  g->least_x = g->least_y = 1e300;
-  for (size_t i = 0; i < f->count; i++) include(g, (double)f->points[i].bytes, f->points[i].scaled);
-  for (size_t i = 0; i < g->t->npoints; i++) {
-    const point *p = &g->t->points[i];
+  figure->least_x = figure->least_y = 1e300;
+  for (size_t i = 0; i < f->count; i++)
+    include(figure, (double)f->points[i].bytes, f->points[i].scaled);
+  for (size_t i = 0; i < figure->t->npoints; i++) {
+    const point *p = &figure->t->points[i];
     if (p->published && !p->status && p->seconds > 0 && (double)p->published_bytes <= far &&
         p->scaled <= slow)
-      include(g, (double)p->published_bytes, p->scaled);
+      include(figure, (double)p->published_bytes, p->scaled);
   }
-  double wide = SLI_MAX(g->most_x - g->least_x, 0.1 * g->most_x);
-  double high = SLI_MAX(g->most_y - g->least_y, 0.1 * g->most_y);
-  g->least_x -= 0.06 * wide;
-  g->most_x += 0.10 * wide;
-  g->least_y -= 0.08 * high;
-  g->most_y += 0.08 * high;
+  double wide = SLI_MAX(figure->most_x - figure->least_x, 0.1 * figure->most_x);
+  double high = SLI_MAX(figure->most_y - figure->least_y, 0.1 * figure->most_y);
+  figure->least_x -= 0.06 * wide;
+  figure->most_x += 0.10 * wide;
+  figure->least_y -= 0.08 * high;
+  figure->most_y += 0.08 * high;
 }
 
 /* Returns 1, 2 or 5 times a power of ten (of two for bytes, by unit), so that about six ticks
@@ -109,84 +110,88 @@ static void print_escaped(FILE *out, const char *text) {
     else fputc(*at, out);
 }
 
-static void text_at(const figure *g, double x, double y, const char *class_name, const char *text) {
-  fprintf(g->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class_name);
-  print_escaped(g->out, text);
-  fputs("</text>\n", g->out);
+static void text_at(const figure *figure, double x, double y, const char *class_name,
+                    const char *text) {
+  fprintf(figure->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class_name);
+  print_escaped(figure->out, text);
+  fputs("</text>\n", figure->out);
 }
 
 /* ---- axes -------------------------------------------------------------------------- */
 
-static void draw_axes(const figure *g) {
+static void draw_axes(const figure *figure) {
   const char *bytes_name, *time_name;
-  double bytes = byte_unit(g->most_x, &bytes_name), seconds = time_unit(g->most_y, &time_name);
-  double dx = tick_step(g->most_x - g->least_x, bytes);
-  double dy = tick_step(g->most_y - g->least_y, seconds);
+  double bytes = byte_unit(figure->most_x, &bytes_name),
+         seconds = time_unit(figure->most_y, &time_name);
+  double dx = tick_step(figure->most_x - figure->least_x, bytes);
+  double dy = tick_step(figure->most_y - figure->least_y, seconds);
   char text[96];
-  for (double v = ceil(g->least_x / dx) * dx; v <= g->most_x; v += dx) {
-    fprintf(g->out, "<path class=\"grid\" d=\"M%.1f %dv%d\"/>\n", x_of(g, v), TOP, PLOT_HEIGHT);
+  for (double v = ceil(figure->least_x / dx) * dx; v <= figure->most_x; v += dx) {
+    fprintf(figure->out, "<path class=\"grid\" d=\"M%.1f %dv%d\"/>\n", x_of(figure, v), TOP,
+            PLOT_HEIGHT);
     snprintf(text, sizeof text, "%.10g", round(v / bytes * 1e6) / 1e6);
-    text_at(g, x_of(g, v), TOP + PLOT_HEIGHT + 18, "tick middle", text);
+    text_at(figure, x_of(figure, v), TOP + PLOT_HEIGHT + 18, "tick middle", text);
   }
-  for (double v = ceil(g->least_y / dy) * dy; v <= g->most_y; v += dy) {
-    fprintf(g->out, "<path class=\"grid\" d=\"M%d %.1fh%d\"/>\n", LEFT, y_of(g, v), PLOT_WIDTH);
+  for (double v = ceil(figure->least_y / dy) * dy; v <= figure->most_y; v += dy) {
+    fprintf(figure->out, "<path class=\"grid\" d=\"M%d %.1fh%d\"/>\n", LEFT, y_of(figure, v),
+            PLOT_WIDTH);
     snprintf(text, sizeof text, "%.10g", round(v / seconds * 1e6) / 1e6);
-    text_at(g, LEFT - 8, y_of(g, v) + 4, "tick end", text);
+    text_at(figure, LEFT - 8, y_of(figure, v) + 4, "tick end", text);
   }
-  fprintf(g->out, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT,
-          TOP, PLOT_WIDTH, PLOT_HEIGHT);
+  fprintf(figure->out, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
+          LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT);
   snprintf(text, sizeof text, "memory of the largest device, %s", bytes_name);
-  text_at(g, LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 40, "name middle", text);
-  if (g->t->same_items) snprintf(text, sizeof text, "step time, %s", time_name);
+  text_at(figure, LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 40, "name middle", text);
+  if (figure->t->same_items) snprintf(text, sizeof text, "step time, %s", time_name);
   else
-    snprintf(text, sizeof text, "time of %lld %s, %s", (long long)g->t->reference->items,
-             g->t->reference->word, time_name);
-  fprintf(g->out, "<g transform=\"translate(22 %.1f) rotate(-90)\">", TOP + PLOT_HEIGHT / 2.0);
-  text_at(g, 0, 0, "name middle", text);
-  fputs("</g>\n", g->out);
+    snprintf(text, sizeof text, "time of %lld %s, %s", (long long)figure->t->reference->items,
+             figure->t->reference->word, time_name);
+  fprintf(figure->out, "<g transform=\"translate(22 %.1f) rotate(-90)\">", TOP + PLOT_HEIGHT / 2.0);
+  text_at(figure, 0, 0, "name middle", text);
+  fputs("</g>\n", figure->out);
 }
 
 /* ---- the frontier ------------------------------------------------------------------ */
 
-static void print_stair(const figure *g) {
-  const frontier *f = g->f;
+static void print_stair(const figure *figure) {
+  const frontier *f = figure->f;
   for (size_t i = 0; i < f->count; i++) {
     const point *p = &f->points[i];
-    double x = x_of(g, (double)p->bytes), y = y_of(g, p->scaled);
-    if (i) fprintf(g->out, "H%.1fV%.1f", x, y);
-    else fprintf(g->out, "M%.1f %.1f", x, y);
+    double x = x_of(figure, (double)p->bytes), y = y_of(figure, p->scaled);
+    if (i) fprintf(figure->out, "H%.1fV%.1f", x, y);
+    else fprintf(figure->out, "M%.1f %.1f", x, y);
   }
-  fprintf(g->out, "H%d", LEFT + PLOT_WIDTH);
+  fprintf(figure->out, "H%d", LEFT + PLOT_WIDTH);
 }
 
-static void draw_frontier(figure *g) {
-  const frontier *f = g->f;
-  double first_x = x_of(g, (double)f->points[0].bytes);
-  fputs("<path class=\"reach\" d=\"", g->out);
-  print_stair(g);
-  fprintf(g->out, "V%dH%.1fZ\"/>\n<path class=\"stair\" d=\"", TOP, first_x);
-  print_stair(g);
-  fputs("\"/>\n", g->out);
+static void draw_frontier(figure *figure) {
+  const frontier *f = figure->f;
+  double first_x = x_of(figure, (double)f->points[0].bytes);
+  fputs("<path class=\"reach\" d=\"", figure->out);
+  print_stair(figure);
+  fprintf(figure->out, "V%dH%.1fZ\"/>\n<path class=\"stair\" d=\"", TOP, first_x);
+  print_stair(figure);
+  fputs("\"/>\n", figure->out);
 }
 
-static void keep_box(figure *g, box b) {
-  if (g->nboxes < MOST_LABELS) g->boxes[g->nboxes++] = b;
+static void keep_box(figure *figure, box b) {
+  if (figure->nboxes < MOST_LABELS) figure->boxes[figure->nboxes++] = b;
 }
 
-static void draw_points(figure *g) {
-  for (size_t i = g->f->count; i-- > 0;) {
-    const point *p = &g->f->points[i];
-    double x = x_of(g, (double)p->bytes), y = y_of(g, p->scaled);
+static void draw_points(figure *figure) {
+  for (size_t i = figure->f->count; i-- > 0;) {
+    const point *p = &figure->f->points[i];
+    double x = x_of(figure, (double)p->bytes), y = y_of(figure, p->scaled);
     char number[24];
     snprintf(number, sizeof number, "%zu", i + 1);
-    fprintf(g->out, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"9\"/>\n", x, y);
-    text_at(g, x, y + 4, "number middle", number);
+    fprintf(figure->out, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"9\"/>\n", x, y);
+    text_at(figure, x, y + 4, "number middle", number);
   }
 }
 
-static bool is_free(const figure *g, const box *b) {
-  for (int i = 0; i < g->nboxes; i++) {
-    const box *o = &g->boxes[i];
+static bool is_free(const figure *figure, const box *b) {
+  for (int i = 0; i < figure->nboxes; i++) {
+    const box *o = &figure->boxes[i];
     if (b->x < o->x + o->width && o->x < b->x + b->width && b->y < o->y + o->height &&
         o->y < b->y + b->height)
       return false;
@@ -196,8 +201,8 @@ static bool is_free(const figure *g, const box *b) {
 }
 
 /* Returns a point's name, "zb-v v2 m32": the schedule and what the search varied. */
-static char *point_name(const figure *g, const point *p) {
-  const tuning *t = g->t;
+static char *point_name(const figure *figure, const point *p) {
+  const tuning *t = figure->t;
   const settings *s = &t->configs[p->config].settings;
   char chunks[24] = "", m[24] = "", k[24] = "";
   if (s->lower.schedule.chunks != sl_schedule_chunks(s->lower.schedule.name))
@@ -208,7 +213,7 @@ static char *point_name(const figure *g, const point *p) {
 }
 
 /* Finds free space for a name of the given width around a mark: beside it, or further away. */
-static box find_place(const figure *g, double x, double y, double r, double width) {
+static box find_place(const figure *figure, double x, double y, double r, double width) {
   enum { HEIGHT = 14, RINGS = 12, STEP = 12 };
   for (int ring = 0; ring < RINGS; ring++) {
     double far = r + 3 + STEP * ring, near = ring ? far * 0.7 : far;
@@ -221,92 +226,95 @@ static box find_place(const figure *g, double x, double y, double r, double widt
                           {x - near - width, y + near, width, HEIGHT},
                           {x - near - width, y - near - HEIGHT, width, HEIGHT}};
     for (size_t i = 0; i < SLI_COUNT(places); i++)
-      if (is_free(g, &places[i])) return places[i];
+      if (is_free(figure, &places[i])) return places[i];
   }
   return (box){x + r + 3, y - HEIGHT / 2.0, width, HEIGHT};
 }
 
 /* Draws a name beside its mark, connected by a line if it does not fit next to it. */
-static void draw_name(figure *g, const point *p, const char *class_name, double x, double y,
+static void draw_name(figure *figure, const point *p, const char *class_name, double x, double y,
                       double r) {
-  char *name = point_name(g, p);
+  char *name = point_name(figure, p);
   double width = 6.4 * (double)strlen(name);
-  box b = find_place(g, x, y, r, width);
+  box b = find_place(figure, x, y, r, width);
   double to_x = SLI_MAX(b.x, SLI_MIN(x, b.x + b.width)),
          to_y = SLI_MAX(b.y + 2, SLI_MIN(y, b.y + b.height)), far = hypot(to_x - x, to_y - y);
-  keep_box(g, b);
+  keep_box(figure, b);
   if (far > r + 8)
-    fprintf(g->out, "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x + (to_x - x) * r / far,
-            y + (to_y - y) * r / far, to_x, to_y);
-  text_at(g, b.x, b.y + 11, class_name, name);
+    fprintf(figure->out, "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n",
+            x + (to_x - x) * r / far, y + (to_y - y) * r / far, to_x, to_y);
+  text_at(figure, b.x, b.y + 11, class_name, name);
   free(name);
 }
 
-static void draw_names(figure *g) {
-  for (size_t i = 0; i < g->f->count; i++) {
-    const point *p = &g->f->points[i];
-    draw_name(g, p, "best", x_of(g, (double)p->bytes), y_of(g, p->scaled), 9);
+static void draw_names(figure *figure) {
+  for (size_t i = 0; i < figure->f->count; i++) {
+    const point *p = &figure->f->points[i];
+    draw_name(figure, p, "best", x_of(figure, (double)p->bytes), y_of(figure, p->scaled), 9);
   }
-  for (size_t i = 0; i < g->t->npoints; i++) {
-    const point *p = &g->t->points[i];
-    if (is_near(g, p))
-      draw_name(g, p, "published", x_of(g, (double)p->published_bytes), y_of(g, p->scaled), 5);
+  for (size_t i = 0; i < figure->t->npoints; i++) {
+    const point *p = &figure->t->points[i];
+    if (is_near(figure, p))
+      draw_name(figure, p, "published", x_of(figure, (double)p->published_bytes),
+                y_of(figure, p->scaled), 5);
   }
 }
 
 /* Keeps names off the points and the staircase. */
-static void keep_points(figure *g) {
-  for (size_t i = 0; i < g->f->count; i++) {
-    const point *p = &g->f->points[i];
-    double x = x_of(g, (double)p->bytes), y = y_of(g, p->scaled);
-    bool last = i + 1 == g->f->count;
-    double end = last ? LEFT + PLOT_WIDTH : x_of(g, (double)p[1].bytes);
-    keep_box(g, (box){x - 9, y - 9, 18, 18});
-    keep_box(g, (box){x, y - 2, end - x, 4});
-    if (!last) keep_box(g, (box){end - 2, y, 4, y_of(g, p[1].scaled) - y});
+static void keep_points(figure *figure) {
+  for (size_t i = 0; i < figure->f->count; i++) {
+    const point *p = &figure->f->points[i];
+    double x = x_of(figure, (double)p->bytes), y = y_of(figure, p->scaled);
+    bool last = i + 1 == figure->f->count;
+    double end = last ? LEFT + PLOT_WIDTH : x_of(figure, (double)p[1].bytes);
+    keep_box(figure, (box){x - 9, y - 9, 18, 18});
+    keep_box(figure, (box){x, y - 2, end - x, 4});
+    if (!last) keep_box(figure, (box){end - 2, y, 4, y_of(figure, p[1].scaled) - y});
   }
 }
 
-static void draw_published(figure *g) {
-  for (size_t i = 0; i < g->t->npoints; i++) {
-    const point *p = &g->t->points[i];
-    if (!is_near(g, p)) continue;
-    double x = x_of(g, (double)p->published_bytes), y = y_of(g, p->scaled);
-    keep_box(g, (box){x - 6, y - 6, 12, 12});
-    fprintf(g->out, "<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", x, y);
+static void draw_published(figure *figure) {
+  for (size_t i = 0; i < figure->t->npoints; i++) {
+    const point *p = &figure->t->points[i];
+    if (!is_near(figure, p)) continue;
+    double x = x_of(figure, (double)p->published_bytes), y = y_of(figure, p->scaled);
+    keep_box(figure, (box){x - 6, y - 6, 12, 12});
+    fprintf(figure->out, "<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", x, y);
   }
 }
 
 /* ---- the panel --------------------------------------------------------------------- */
 
-static void draw_panel_line(const figure *g, size_t i, double y) {
-  const point *p = &g->f->points[i];
-  const settings *s = &g->t->configs[p->config].settings;
+static void draw_panel_line(const figure *figure, size_t i, double y) {
+  const point *p = &figure->f->points[i];
+  const settings *s = &figure->t->configs[p->config].settings;
   char number[24], bytes[32], seconds[32], what[96];
   snprintf(number, sizeof number, "%zu", i + 1);
   int n = snprintf(what, sizeof what, "%s", s->lower.schedule.name);
   if (s->lower.schedule.chunks > 1)
     n += snprintf(what + n, sizeof what - (size_t)n, ", %d chunks", s->lower.schedule.chunks);
-  if (g->t->sweep.microbatches.count > 1)
+  if (figure->t->sweep.microbatches.count > 1)
     n += snprintf(what + n, sizeof what - (size_t)n, ", m %d", s->microbatches);
-  if (g->t->sweep.pieces.count > 1)
+  if (figure->t->sweep.pieces.count > 1)
     snprintf(what + n, sizeof what - (size_t)n, ", k %d", s->pieces);
-  fprintf(g->out, "<circle class=\"point\" cx=\"%d\" cy=\"%.1f\" r=\"9\"/>\n", PANEL + 9, y - 4);
-  text_at(g, PANEL + 9, y, "number middle", number);
-  text_at(g, PANEL + 92, y, "cell end", format_memory(bytes, (double)p->bytes));
-  text_at(g, PANEL + 166, y, "cell end", sli_format_seconds(seconds, p->seconds));
-  text_at(g, PANEL + 182, y, "cell", what);
+  fprintf(figure->out, "<circle class=\"point\" cx=\"%d\" cy=\"%.1f\" r=\"9\"/>\n", PANEL + 9,
+          y - 4);
+  text_at(figure, PANEL + 9, y, "number middle", number);
+  text_at(figure, PANEL + 92, y, "cell end", format_memory(bytes, (double)p->bytes));
+  text_at(figure, PANEL + 166, y, "cell end", sli_format_seconds(seconds, p->seconds));
+  text_at(figure, PANEL + 182, y, "cell", what);
 }
 
-static void draw_panel(const figure *g) {
-  text_at(g, PANEL + 92, TOP + 12, "head end", "memory");
-  text_at(g, PANEL + 166, TOP + 12, "head end", "step");
-  text_at(g, PANEL + 182, TOP + 12, "head", "schedule");
+static void draw_panel(const figure *figure) {
+  text_at(figure, PANEL + 92, TOP + 12, "head end", "memory");
+  text_at(figure, PANEL + 166, TOP + 12, "head end", "step");
+  text_at(figure, PANEL + 182, TOP + 12, "head", "schedule");
   double y = TOP + 12;
-  for (size_t i = 0; i < g->f->count; i++) draw_panel_line(g, i, y += LINE);
+  for (size_t i = 0; i < figure->f->count; i++) draw_panel_line(figure, i, y += LINE);
   y += LINE + 6;
-  fprintf(g->out, "<circle class=\"ring\" cx=\"%d\" cy=\"%.1f\" r=\"5\"/>\n", PANEL + 9, y - 4);
-  text_at(g, PANEL + 24, y, "cell", "a schedule as published");
+  fprintf(figure->out, "<circle class=\"ring\" cx=\"%d\" cy=\"%.1f\" r=\"5\"/>\n", PANEL + 9,
+          y - 4);
+  text_at(figure, PANEL + 24, y, "cell", "a schedule as published");
 }
 
 /* ---- the figure -------------------------------------------------------------------- */
@@ -322,32 +330,32 @@ static const char style[] =
     ".point{fill:#0072b2;stroke:#fff;stroke-width:1.5}"
     ".ring{fill:#fff;stroke:#d55e00;stroke-width:2}</style>\n";
 
-static void draw(figure *g) {
-  int width = PANEL + PANEL_WIDTH, lines = (int)g->f->count + 3;
+static void draw(figure *figure) {
+  int width = PANEL + PANEL_WIDTH, lines = (int)figure->f->count + 3;
   int height = SLI_MAX(TOP + PLOT_HEIGHT + 60, TOP + 20 + lines * LINE);
-  fprintf(g->out,
+  fprintf(figure->out,
           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
           "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>Step time against memory</title>\n%s"
           "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
           width, height, width, height, style);
   char text[160];
-  const settings *s = g->t->settings;
+  const settings *s = figure->t->settings;
   snprintf(text, sizeof text, "%s on %d devices: what memory buys", s->model->name,
            s->lower.parallel.stages);
-  text_at(g, LEFT, 28, "title", text);
+  text_at(figure, LEFT, 28, "title", text);
   snprintf(text, sizeof text,
            "best of %zu plans on the virtual clock; every point is an actorrun "
            "command",
-           g->t->npoints);
-  text_at(g, LEFT, 48, "sub", text);
-  draw_axes(g);
-  draw_frontier(g);
-  keep_points(g);
-  draw_published(g);
-  draw_names(g);
-  draw_points(g);
-  draw_panel(g);
-  fputs("</svg>\n", g->out);
+           figure->t->npoints);
+  text_at(figure, LEFT, 48, "sub", text);
+  draw_axes(figure);
+  draw_frontier(figure);
+  keep_points(figure);
+  draw_published(figure);
+  draw_names(figure);
+  draw_points(figure);
+  draw_panel(figure);
+  fputs("</svg>\n", figure->out);
 }
 
 sl_status svg_write(const char *path, const tuning *t, const frontier *f) {

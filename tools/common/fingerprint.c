@@ -58,42 +58,43 @@ static char *usual_text(const sl_option *o) {
 
 /* ---- fingerprint ------------------------------------------------------------------------- */
 
-void fingerprint_add(fingerprint *t, char *name, char *value, char *usual) {
-  SLI_GROW(t->usual, t->count, t->usual_capacity);
-  t->usual[t->count] = usual;
-  SLI_GROW(t->items, t->count, t->capacity);
-  t->items[t->count++] = (sl_fingerprint_item){name, value};
+void fingerprint_add(fingerprint *fingerprint, char *name, char *value, char *usual) {
+  SLI_GROW(fingerprint->usual, fingerprint->count, fingerprint->usual_capacity);
+  fingerprint->usual[fingerprint->count] = usual;
+  SLI_GROW(fingerprint->items, fingerprint->count, fingerprint->capacity);
+  fingerprint->items[fingerprint->count++] = (sl_fingerprint_item){name, value};
 }
 
-bool fingerprint_have(const fingerprint *t, const char *name) {
-  for (size_t i = 0; i < t->count; i++)
-    if (!strcmp(t->items[i].name, name)) return true;
+bool fingerprint_have(const fingerprint *fingerprint, const char *name) {
+  for (size_t i = 0; i < fingerprint->count; i++)
+    if (!strcmp(fingerprint->items[i].name, name)) return true;
   return false;
 }
 
-void fingerprint_fini(fingerprint *t) {
-  for (size_t i = 0; i < t->count; i++) {
-    free((char *)t->items[i].name);
-    free((char *)t->items[i].value);
-    free((char *)t->usual[i]);
+void fingerprint_fini(fingerprint *fingerprint) {
+  for (size_t i = 0; i < fingerprint->count; i++) {
+    free((char *)fingerprint->items[i].name);
+    free((char *)fingerprint->items[i].value);
+    free((char *)fingerprint->usual[i]);
   }
-  free(t->items);
-  free(t->usual);
+  free(fingerprint->items);
+  free(fingerprint->usual);
 }
 
-void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option,
+void fingerprint_add_option(fingerprint *fingerprint, const char *prefix, const sl_option *option,
                             const sl_args *args) {
-  fingerprint_add(t, sli_format("%s%s", prefix, option->name), value_text(args, option),
+  fingerprint_add(fingerprint, sli_format("%s%s", prefix, option->name), value_text(args, option),
                   usual_text(option));
 }
 
-void fingerprint_add_options(fingerprint *t, const sl_option *options, const sl_args *args,
-                             bool (*apart)(const char *name)) {
+void fingerprint_add_options(fingerprint *fingerprint, const sl_option *options,
+                             const sl_args *args, bool (*apart)(const char *name)) {
   for (const sl_option *o = options; o && o->name; o++) {
     if (apart(o->name)) continue;
     char *name = sli_format("--%s", o->name);
     fingerprint_add(
-        t, fingerprint_have(t, name) ? sli_format("the tool's %s", name) : sli_strdup(name),
+        fingerprint,
+        fingerprint_have(fingerprint, name) ? sli_format("the tool's %s", name) : sli_strdup(name),
         value_text(args, o), usual_text(o));
     free(name);
   }
@@ -101,31 +102,31 @@ void fingerprint_add_options(fingerprint *t, const sl_option *options, const sl_
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-sl_status fingerprint_add_file(fingerprint *t, const char *path) {
+sl_status fingerprint_add_file(fingerprint *fingerprint, const char *path) {
   uint64_t bytes, hash;
   sl_status status = sli_file_fingerprint(path, &bytes, &hash);
   if (status) return status;
-  fingerprint_add(t, sli_strdup(path),
+  fingerprint_add(fingerprint, sli_strdup(path),
                   sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
   return SL_OK;
 }
 
-sl_status fingerprint_add_weights(fingerprint *t, const char *path) {
+sl_status fingerprint_add_weights(fingerprint *fingerprint, const char *path) {
   sli_shards *from;
   sl_status status = sli_shards_open(path, &from);
   if (status) return status;
   for (int i = 0; i < sli_shards_count(from) && !status; i++)
-    status = fingerprint_add_file(t, sli_shards_path(from, i));
+    status = fingerprint_add_file(fingerprint, sli_shards_path(from, i));
   sli_shards_close(from);
   return status;
 }
 
-sl_status fingerprint_add_adapter(fingerprint *t, const char *dir) {
+sl_status fingerprint_add_adapter(fingerprint *fingerprint, const char *dir) {
   static const char *const files[] = {"adapter_config.json", "adapter_model.safetensors"};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(files) && !status; i++) {
     char *path = sli_format("%s/%s", dir, files[i]);
-    status = fingerprint_add_file(t, path);
+    status = fingerprint_add_file(fingerprint, path);
     free(path);
   }
   return status;

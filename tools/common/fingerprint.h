@@ -16,27 +16,27 @@ typedef struct fingerprint {
   size_t nresults; /* number of leading items that affect results */
 } fingerprint;
 
-void fingerprint_fini(fingerprint *t);
+void fingerprint_fini(fingerprint *fingerprint);
 
 /* Adds an item. Takes ownership of the texts; usual may be NULL. */
-void fingerprint_add(fingerprint *t, char *name, char *value, char *usual);
-bool fingerprint_have(const fingerprint *t, const char *name);
+void fingerprint_add(fingerprint *fingerprint, char *name, char *value, char *usual);
+bool fingerprint_have(const fingerprint *fingerprint, const char *name);
 
 /* Adds one option, named with "--" or another prefix, with the value in force or all values
  * given. */
-void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option,
+void fingerprint_add_option(fingerprint *fingerprint, const char *prefix, const sl_option *option,
                             const sl_args *args);
 /* Adds all options of a table except those accepted by `apart`, which were added before or may
  * differ between processes. An option that shares its name with a model's option becomes "the
  * tool's --NAME". */
-void fingerprint_add_options(fingerprint *t, const sl_option *options, const sl_args *args,
-                             bool (*apart)(const char *name));
+void fingerprint_add_options(fingerprint *fingerprint, const sl_option *options,
+                             const sl_args *args, bool (*apart)(const char *name));
 
 /* Adds a file's contents under its name. For weights or adapters in a folder, adds all files of the
  * folder. SL_E_INPUT names an unreadable file. */
-sl_status fingerprint_add_file(fingerprint *t, const char *path);
-sl_status fingerprint_add_weights(fingerprint *t, const char *path);
-sl_status fingerprint_add_adapter(fingerprint *t, const char *dir);
+sl_status fingerprint_add_file(fingerprint *fingerprint, const char *path);
+sl_status fingerprint_add_weights(fingerprint *fingerprint, const char *path);
+sl_status fingerprint_add_adapter(fingerprint *fingerprint, const char *dir);
 
 /* Joins all values given for an option, in order; the caller frees it. */
 char *fingerprint_given(const sl_args *args, const char *name);

@@ -253,78 +253,79 @@ typedef struct saving {
   int64_t pairs;
 } saving;
 
-static const char *own_key(const saving *v, const char *key) {
-  return sli_arena_format((sli_arena *)&v->s->arena, "%s.%s", v->architecture, key);
+static const char *own_key(const saving *saving, const char *key) {
+  return sli_arena_format((sli_arena *)&saving->s->arena, "%s.%s", saving->architecture, key);
 }
 
-static void put_count(const saving *v, const char *key, int64_t value) {
-  sli_gguf_put_count(v->keys, own_key(v, key), value);
+static void put_count(const saving *saving, const char *key, int64_t value) {
+  sli_gguf_put_count(saving->keys, own_key(saving, key), value);
 }
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
 
-static void put_real(const saving *v, const char *key, double value) {
-  sli_gguf_put_number(v->keys, own_key(v, key), value);
+static void put_real(const saving *saving, const char *key, double value) {
+  sli_gguf_put_number(saving->keys, own_key(saving, key), value);
 }
 
 /* Writes the keys of a YaRN rope. llama.cpp itself multiplies by the factor derived from the
  * context scaling, so only the quotient is stored. */
-static void put_yarn(const saving *v, const sl_rope *rope) {
+static void put_yarn(const saving *saving, const sl_rope *rope) {
   double own = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
-  put_count(v, "rope.scaling.original_context_length", (int64_t)rope->original);
-  put_real(v, "rope.scaling.yarn_beta_fast", rope->high);
-  put_real(v, "rope.scaling.yarn_beta_slow", rope->low);
+  put_count(saving, "rope.scaling.original_context_length", (int64_t)rope->original);
+  put_real(saving, "rope.scaling.yarn_beta_fast", rope->high);
+  put_real(saving, "rope.scaling.yarn_beta_slow", rope->low);
   if (rope->scale > 0 && fabs(rope->scale / own - 1) > 1e-6)
-    put_real(v, "rope.scaling.attn_factor", rope->scale / own);
+    put_real(saving, "rope.scaling.attn_factor", rope->scale / own);
 }
 
 /* Computes the frequency factors of a head's pairs, because GGUF has no keys for LLaMA 3's rope. */
-static void make_factors(saving *v, const sl_rope *rope, double theta) {
-  double *plain = sli_calloc(2 * (size_t)v->pairs, sizeof *plain), *stretched = plain + v->pairs;
-  v->factors = sli_calloc((size_t)v->pairs, sizeof *v->factors);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, v->pairs, plain);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, v->pairs, stretched);
-  for (int64_t j = 0; j < v->pairs; j++) v->factors[j] = (float)(plain[j] / stretched[j]);
+static void make_factors(saving *saving, const sl_rope *rope, double theta) {
+  double *plain = sli_calloc(2 * (size_t)saving->pairs, sizeof *plain),
+         *stretched = plain + saving->pairs;
+  saving->factors = sli_calloc((size_t)saving->pairs, sizeof *saving->factors);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, saving->pairs, plain);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, saving->pairs, stretched);
+  for (int64_t j = 0; j < saving->pairs; j++) saving->factors[j] = (float)(plain[j] / stretched[j]);
   free(plain);
 }
 
-static sl_status put_rope(saving *v) {
-  const sl_args *args = v->s->model_args;
+static sl_status put_rope(saving *saving) {
+  const sl_args *args = saving->s->model_args;
   const char *text = sl_arg_text(args, "rope");
   sl_rope rope;
   SLI_TRY(sl_rope_parse(text, &rope));
   int64_t dim = sl_arg_int(args, "head-dim");
   if (!dim) dim = sl_arg_int(args, "width") / sl_arg_int(args, "heads");
-  v->pairs = dim / 2;
+  saving->pairs = dim / 2;
   if (rope.part > 0 && rope.part < 1)
     return sl_fail(SL_E_UNSUPPORTED,
                    "--save %s: --rope %s: GGUF files need rotary positions over whole heads",
-                   v->path, text);
+                   saving->path, text);
   if (rope.kind == SL_ROPE_DUAL_CHUNK)
     return sl_fail(SL_E_UNSUPPORTED,
-                   "--save %s: --rope %s: GGUF files cannot describe positions in chunks", v->path,
-                   text);
-  put_count(v, "rope.dimension_count", dim);
-  if (rope.kind == SL_ROPE_LLAMA3) make_factors(v, &rope, sl_arg_float(args, "theta"));
+                   "--save %s: --rope %s: GGUF files cannot describe positions in chunks",
+                   saving->path, text);
+  put_count(saving, "rope.dimension_count", dim);
+  if (rope.kind == SL_ROPE_LLAMA3) make_factors(saving, &rope, sl_arg_float(args, "theta"));
   if (rope.kind != SL_ROPE_LINEAR && rope.kind != SL_ROPE_YARN) return SL_OK;
-  sli_gguf_put_text(v->keys, own_key(v, "rope.scaling.type"),
+  sli_gguf_put_text(saving->keys, own_key(saving, "rope.scaling.type"),
                     rope.kind == SL_ROPE_YARN ? "yarn" : "linear");
-  put_real(v, "rope.scaling.factor", rope.factor);
-  if (rope.kind == SL_ROPE_YARN) put_yarn(v, &rope);
+  put_real(saving, "rope.scaling.factor", rope.factor);
+  if (rope.kind == SL_ROPE_YARN) put_yarn(saving, &rope);
   return SL_OK;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 /* Writes an option under its key, unless it equals the value implied by a missing key. */
-static void put_field(const saving *v, const config_field *f) {
-  const sl_args *args = v->s->model_args;
-  const sl_option *o = sl_options_find(v->s->model->options, f->option);
+static void put_field(const saving *saving, const config_field *f) {
+  const sl_args *args = saving->s->model_args;
+  const sl_option *o = sl_options_find(saving->s->model->options, f->option);
   bool real = o->kind == SL_OPTION_FLOAT;
   double value = real ? sl_arg_float(args, f->option) : (double)sl_arg_int(args, f->option);
   if (f->missing && strtod(f->missing, NULL) == value) return;
-  if (real) put_real(v, f->key, value);
-  else put_count(v, f->key, (int64_t)value);
+  if (real) put_real(saving, f->key, value);
+  else put_count(saving, f->key, (int64_t)value);
 }
 
 static const sl_param_info *param_named(const sl_lowered *lowered, const char *name) {
@@ -336,48 +337,49 @@ static const sl_param_info *param_named(const sl_lowered *lowered, const char *n
 }
 
 /* Writes lengths that options may leave open, taken from the shapes of parameters. */
-static void put_lengths(const saving *v, const sl_lowered *lowered) {
-  const sl_args *args = v->s->model_args;
+static void put_lengths(const saving *saving, const sl_lowered *lowered) {
+  const sl_args *args = saving->s->model_args;
   const sl_param_info *gate = param_named(lowered, "model.layers.0.mlp.gate_proj.weight"),
                       *both = param_named(lowered, "model.layers.0.mlp.gate_up_proj.weight");
   int64_t positions = sl_arg_int(args, "positions");
-  put_count(v, "context_length", positions ? positions : sl_arg_int(args, "context"));
-  put_count(v, "feed_forward_length", gate ? gate->type.dim[0] : both->type.dim[0] / 2);
+  put_count(saving, "context_length", positions ? positions : sl_arg_int(args, "context"));
+  put_count(saving, "feed_forward_length", gate ? gate->type.dim[0] : both->type.dim[0] / 2);
   if (sl_arg_int(args, "head-dim"))
-    put_count(v, "attention.value_length", sl_arg_int(args, "head-dim"));
+    put_count(saving, "attention.value_length", sl_arg_int(args, "head-dim"));
 }
 
 /* Checks the scale of attention, for which readers of GGUF files have rules and no key. */
-static sl_status check_scale(const saving *v) {
-  const sl_args *args = v->s->model_args;
+static sl_status check_scale(const saving *saving) {
+  const sl_args *args = saving->s->model_args;
   int64_t head_dim = sl_arg_int(args, "head-dim");
-  double scalar = sl_arg_float(args, "query-scalar"), implied = (double)gguf_query_scalar(v->s);
+  double scalar = sl_arg_float(args, "query-scalar"),
+         implied = (double)gguf_query_scalar(saving->s);
   if (scalar == 0)
     scalar = (double)(head_dim ? head_dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
   if (scalar == implied) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED,
                  "--save %s: the query scalar (query_pre_attn_scalar) is %g, but readers of a GGUF "
                  "file of %s use %g; save to a folder or FILE.safetensors",
-                 v->path, scalar, v->architecture, implied);
+                 saving->path, scalar, saving->architecture, implied);
 }
 
 static bool is_length(const config_field *f) {
   return !strcmp(f->option, "positions") || !strcmp(f->option, "ffn");
 }
 
-static sl_status put_keys(saving *v, const sl_lowered *lowered) {
+static sl_status put_keys(saving *saving, const sl_lowered *lowered) {
   const config_field *tables[2];
   const sl_param_info *table = param_named(lowered, "model.embed_tokens.weight");
-  v->architecture = gguf_architecture(huggingface_type(v->s), tables);
-  sli_gguf_put_text(v->keys, "general.architecture", v->architecture);
+  saving->architecture = gguf_architecture(huggingface_type(saving->s), tables);
+  sli_gguf_put_text(saving->keys, "general.architecture", saving->architecture);
   for (int t = 0; t < 2; t++)
     for (const config_field *f = tables[t]; f->key; f++)
-      if (!is_length(f)) put_field(v, f);
-  SLI_TRY(check_scale(v));
-  put_lengths(v, lowered);
-  put_count(v, "vocab_size", table->type.dim[0]);
-  SLI_TRY(put_rope(v));
-  return put_tokenizer(v->s, table->type.dim[0], v->keys);
+      if (!is_length(f)) put_field(saving, f);
+  SLI_TRY(check_scale(saving));
+  put_lengths(saving, lowered);
+  put_count(saving, "vocab_size", table->type.dim[0]);
+  SLI_TRY(put_rope(saving));
+  return put_tokenizer(saving->s, table->type.dim[0], saving->keys);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

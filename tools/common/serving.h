@@ -58,7 +58,8 @@ sl_session_options serving_options(const settings *s);
 /* Collects what must agree between all processes of a session: the model, all options except those
  * that `apart` accepts, and the contents of weights, adapters and code. SL_E_INPUT names an
  * unreadable file. */
-sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t);
+sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name),
+                              fingerprint *fingerprint);
 
 /* Returns whether requests come from --arrivals or --lengths, not from users. */
 bool serving_has_arrivals(const settings *s);

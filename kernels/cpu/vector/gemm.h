@@ -42,20 +42,21 @@ typedef struct gemm_pack {
   int64_t runs, steps;
 } gemm_pack;
 
-static inline int64_t first_row(const gemm_block *p, int64_t tile) {
-  return tile * p->rows / p->tiles;
+static inline int64_t first_row(const gemm_block *block, int64_t tile) {
+  return tile * block->rows / block->tiles;
 }
 
 /* ---- operands ---------------------------------------------------------------------- */
 
 /* Packs a tile of A, step by step, in squares of LANES rows and steps. The excess rows of a square
  * fall on the next step, which is written later. */
-static void pack_tile(const gemm_block *p, const gemm_steps *s, int64_t tile) {
-  const sli_gemm *g = p->g;
-  float *to = p->a + tile * TILE_PITCH + s->at * GEMM_ROWS;
+static void pack_tile(const gemm_block *block, const gemm_steps *s, int64_t tile) {
+  const sli_gemm *g = block->g;
+  float *to = block->a + tile * TILE_PITCH + s->at * GEMM_ROWS;
   const float *from[GEMM_ROWS + LANES];
   for (int64_t r = 0; r < GEMM_ROWS + LANES; r++)
-    from[r] = g->a + SLI_MIN(p->row + first_row(p, tile) + r, g->rows - 1) * g->a_row + s->begin;
+    from[r] =
+        g->a + SLI_MIN(block->row + first_row(block, tile) + r, g->rows - 1) * g->a_row + s->begin;
   for (int64_t k = 0; k < s->count; k += LANES, to += LANES * GEMM_ROWS)
     for (int64_t r = (GEMM_ROWS - 1) / LANES * LANES; r >= 0; r -= LANES) {
       vec v[LANES];
@@ -66,34 +67,34 @@ static void pack_tile(const gemm_block *p, const gemm_steps *s, int64_t tile) {
 }
 
 /* Packs steps of a transposed A, which are its rows, for all tiles. */
-static void pack_turned(const gemm_block *p, const gemm_steps *s) {
-  const sli_gemm *g = p->g;
-  const float *from = g->a + s->begin * g->a_row + p->row;
+static void pack_turned(const gemm_block *block, const gemm_steps *s) {
+  const sli_gemm *g = block->g;
+  const float *from = g->a + s->begin * g->a_row + block->row;
   for (int64_t k = 0; k < s->count; k++, from += g->a_row) {
-    float *to = p->a + (s->at + k) * GEMM_ROWS;
-    for (int64_t r = 0; r < p->rows; r += CACHE_LINE)
+    float *to = block->a + (s->at + k) * GEMM_ROWS;
+    for (int64_t r = 0; r < block->rows; r += CACHE_LINE)
       __builtin_prefetch(from + PACK_AHEAD * g->a_row + r);
-    for (int64_t t = 0; t < p->tiles; t++, to += TILE_PITCH)
-      for (int64_t r = first_row(p, t), i = 0; i < GEMM_ROWS; i += LANES)
-        storeu(to + i, load(from + r + i, p->rows - r - i));
+    for (int64_t t = 0; t < block->tiles; t++, to += TILE_PITCH)
+      for (int64_t r = first_row(block, t), i = 0; i < GEMM_ROWS; i += LANES)
+        storeu(to + i, load(from + r + i, block->rows - r - i));
   }
 }
 
 /* Packs A by tiles. */
-static void pack_left(const gemm_block *p, const gemm_pack *k) {
-  if (p->g->a_transposed) {
-    for (int64_t i = 0; i < k->runs; i++) pack_turned(p, &k->of[i]);
+static void pack_left(const gemm_block *block, const gemm_pack *k) {
+  if (block->g->a_transposed) {
+    for (int64_t i = 0; i < k->runs; i++) pack_turned(block, &k->of[i]);
     return;
   }
-  for (int64_t t = 0; t < p->tiles; t++)
-    for (int64_t i = 0; i < k->runs; i++) pack_tile(p, &k->of[i], t);
+  for (int64_t t = 0; t < block->tiles; t++)
+    for (int64_t i = 0; i < k->runs; i++) pack_tile(block, &k->of[i], t);
 }
 
 /* Packs steps of some columns of a transposed B, which are its rows. */
-static void pack_turned_right(const gemm_block *p, const gemm_steps *s, int64_t column,
+static void pack_turned_right(const gemm_block *block, const gemm_steps *s, int64_t column,
                               int64_t columns) {
-  const sli_gemm *g = p->g;
-  float *to = p->b + s->at * GEMM_PANEL;
+  const sli_gemm *g = block->g;
+  float *to = block->b + s->at * GEMM_PANEL;
   for (int64_t c = 0; c < columns; c += GEMM_PANEL, to += PANEL_PITCH) {
     int64_t rows = SLI_MIN(columns - c, (int64_t)GEMM_PANEL);
     sli_turn t = {
@@ -103,11 +104,12 @@ static void pack_turned_right(const gemm_block *p, const gemm_steps *s, int64_t 
 }
 
 /* Packs steps of some columns of B by panels. Zeros fill the columns that the last one lacks. */
-static void pack_right(const gemm_block *p, const gemm_steps *s, int64_t column, int64_t columns) {
-  const sli_gemm *g = p->g;
+static void pack_right(const gemm_block *block, const gemm_steps *s, int64_t column,
+                       int64_t columns) {
+  const sli_gemm *g = block->g;
   const float *from = g->b + s->begin * g->b_row + column;
   for (int64_t k = 0; k < s->count; k++, from += g->b_row) {
-    float *to = p->b + (s->at + k) * GEMM_PANEL;
+    float *to = block->b + (s->at + k) * GEMM_PANEL;
     for (int64_t c = 0; c < columns; c += GEMM_PANEL, to += PANEL_PITCH) {
       __builtin_prefetch(from + PACK_AHEAD * g->b_row + c);
       storeu(to, load(from + c, columns - c));
@@ -211,11 +213,11 @@ static inline void prefetch_tile(const sli_gemm *g, int64_t row, int64_t rows, i
 
 /* Adds a group's sum to those of earlier groups, in the slots that follow; returns true if it is
  * the last group. */
-static bool add_group(const gemm_block *p, int64_t group, float *sum, int64_t count) {
-  bool last = (group + 1) * p->g->chunk >= p->g->k;
+static bool add_group(const gemm_block *block, int64_t group, float *sum, int64_t count) {
+  bool last = (group + 1) * block->g->chunk >= block->g->k;
   int64_t left = group;
-  float *slot = sum + p->area;
-  for (; left & 1 || (last && left); left >>= 1, slot += p->area)
+  float *slot = sum + block->area;
+  for (; left & 1 || (last && left); left >>= 1, slot += block->area)
     if (left & 1) add_sums(sum, slot, count);
   if (!last) memcpy(slot, sum, (size_t)count * sizeof *sum);
   return last;
@@ -228,55 +230,55 @@ static void begin_with(const float *bias, int64_t columns, int64_t rows, float *
 }
 
 /* Multiplies a tile of A by a panel of B: `b`, packed if `b_row` is 0. */
-static void run_tile(const gemm_block *p, const gemm_pack *k, int64_t panel, int64_t tile,
+static void run_tile(const gemm_block *block, const gemm_pack *k, int64_t panel, int64_t tile,
                      const float *b, int64_t b_row) {
   _Alignas(64) float own[GEMM_SLOTS * GEMM_TILE];
-  const sli_gemm *g = p->g;
-  int64_t row = first_row(p, tile), rows = first_row(p, tile + 1) - row;
-  float *sum = p->sums ? p->sums + (panel * p->tiles + tile) * GEMM_TILE : own;
-  int64_t column = p->column + panel * GEMM_PANEL,
-          columns = SLI_MIN(p->columns - panel * GEMM_PANEL, (int64_t)GEMM_PANEL);
-  prefetch_tile(g, p->row + row, rows, column);
+  const sli_gemm *g = block->g;
+  int64_t row = first_row(block, tile), rows = first_row(block, tile + 1) - row;
+  float *sum = block->sums ? block->sums + (panel * block->tiles + tile) * GEMM_TILE : own;
+  int64_t column = block->column + panel * GEMM_PANEL,
+          columns = SLI_MIN(block->columns - panel * GEMM_PANEL, (int64_t)GEMM_PANEL);
+  prefetch_tile(g, block->row + row, rows, column);
   for (const gemm_steps *s = k->of; s < k->of + k->runs; s++) {
     bool biased = s->first && !s->group && g->bias;
     if (biased) begin_with(g->bias + column, columns, rows, sum);
     tile_functions[rows](
-        !s->first || biased, s->count, p->a + tile * TILE_PITCH + s->at * GEMM_ROWS,
+        !s->first || biased, s->count, block->a + tile * TILE_PITCH + s->at * GEMM_ROWS,
         b + (b_row ? s->begin * b_row : s->at * GEMM_PANEL), b_row ? b_row : GEMM_PANEL, sum);
     if (!s->last) continue;
-    if (g->leaves) add_leaf(g, p->row + row, rows, column, columns, sum, g->add || s->group);
-    else if (add_group(p, s->group, sum, rows * GEMM_PANEL))
-      write_tile(g, p->row + row, rows, column, columns, sum);
+    if (g->leaves) add_leaf(g, block->row + row, rows, column, columns, sum, g->add || s->group);
+    else if (add_group(block, s->group, sum, rows * GEMM_PANEL))
+      write_tile(g, block->row + row, rows, column, columns, sum);
   }
 }
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
 /* Multiplies some tiles of A by some columns of B, whose panels are `pitch` floats apart. */
-static void run_tiles(const gemm_block *p, const gemm_pack *k, int64_t tile, int64_t panel,
+static void run_tiles(const gemm_block *block, const gemm_pack *k, int64_t tile, int64_t panel,
                       int64_t columns, const float *b, int64_t b_row, int64_t pitch) {
-  int64_t end = SLI_MIN(tile + GEMM_TILES, p->tiles);
+  int64_t end = SLI_MIN(tile + GEMM_TILES, block->tiles);
   for (; columns > 0; columns -= GEMM_PANEL, panel++, b += pitch)
-    for (int64_t t = tile; t < end; t++) run_tile(p, k, panel, t, b, b_row);
+    for (int64_t t = tile; t < end; t++) run_tile(block, k, panel, t, b, b_row);
 }
 
 /* Multiplies by some columns of B, packed if several tiles read them or a panel is not whole. */
-static void run_strip(const gemm_block *p, const gemm_pack *k, int64_t panel, int64_t columns) {
-  const sli_gemm *g = p->g;
-  int64_t column = p->column + panel * GEMM_PANEL;
-  bool packs = g->b_transposed || p->tiles > 1 || columns % GEMM_PANEL;
+static void run_strip(const gemm_block *block, const gemm_pack *k, int64_t panel, int64_t columns) {
+  const sli_gemm *g = block->g;
+  int64_t column = block->column + panel * GEMM_PANEL;
+  bool packs = g->b_transposed || block->tiles > 1 || columns % GEMM_PANEL;
   for (int64_t i = 0; i < k->runs && packs; i++)
-    (g->b_transposed ? pack_turned_right : pack_right)(p, &k->of[i], column, columns);
-  for (int64_t tile = 0; tile < p->tiles; tile += GEMM_TILES)
-    run_tiles(p, k, tile, panel, columns, packs ? p->b : g->b + column, packs ? 0 : g->b_row,
-              packs ? PANEL_PITCH : GEMM_PANEL);
+    (g->b_transposed ? pack_turned_right : pack_right)(block, &k->of[i], column, columns);
+  for (int64_t tile = 0; tile < block->tiles; tile += GEMM_TILES)
+    run_tiles(block, k, tile, panel, columns, packs ? block->b : g->b + column,
+              packs ? 0 : g->b_row, packs ? PANEL_PITCH : GEMM_PANEL);
 }
 
-static void run_pack(const gemm_block *p, const gemm_pack *k) {
+static void run_pack(const gemm_block *block, const gemm_pack *k) {
   enum { STRIP = GEMM_PANELS * GEMM_PANEL };
-  pack_left(p, k);
-  for (int64_t panel = 0; panel < p->panels; panel += GEMM_PANELS)
-    run_strip(p, k, panel, SLI_MIN(p->columns - panel * GEMM_PANEL, (int64_t)STRIP));
+  pack_left(block, k);
+  for (int64_t panel = 0; panel < block->panels; panel += GEMM_PANELS)
+    run_strip(block, k, panel, SLI_MIN(block->columns - panel * GEMM_PANEL, (int64_t)STRIP));
 }
 
 static int64_t groups_of(const sli_gemm *g) { return (g->k + g->chunk - 1) / g->chunk; }

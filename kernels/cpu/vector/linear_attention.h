@@ -147,63 +147,63 @@ static inline __attribute__((always_inline)) void delta_step(walk *k, int64_t t,
   if (!back) lanes2_to(k->y[t], lanes2_total(y));
 }
 
-static void walk_rows_kind(walk *k, int64_t r, int64_t steps, bool four) {
-  const sli_walk *w = k->w;
+static void walk_rows_kind(walk *walk, int64_t r, int64_t steps, bool four) {
+  const sli_walk *w = walk->w;
   bool back = sli_walks_back(w->kind);
   if (w->kind == SLI_WALK_DELTA_KEYS) {
-    if (four) delta_keys_rows(k, WALK_ROWS, r, steps, false);
-    else delta_keys_rows(k, 1, r, steps, false);
+    if (four) delta_keys_rows(walk, WALK_ROWS, r, steps, false);
+    else delta_keys_rows(walk, 1, r, steps, false);
   } else if (w->kind == SLI_WALK_DELTA_KEYS_BACK) {
-    if (four) delta_keys_rows(k, WALK_ROWS, r, steps, true);
-    else delta_keys_rows(k, 1, r, steps, true);
-  } else if (!four) walk_rows(k, 1, r, steps, back, w->by_lane, k->d);
-  else if (!k->d && back) walk_rows(k, WALK_ROWS, r, steps, true, false, false);
-  else if (!k->d) walk_rows(k, WALK_ROWS, r, steps, false, false, false);
-  else if (back && w->by_lane) walk_rows(k, WALK_ROWS, r, steps, true, true, true);
-  else if (back) walk_rows(k, WALK_ROWS, r, steps, true, false, true);
-  else if (w->by_lane) walk_rows(k, WALK_ROWS, r, steps, false, true, true);
-  else walk_rows(k, WALK_ROWS, r, steps, false, false, true);
+    if (four) delta_keys_rows(walk, WALK_ROWS, r, steps, true);
+    else delta_keys_rows(walk, 1, r, steps, true);
+  } else if (!four) walk_rows(walk, 1, r, steps, back, w->by_lane, walk->d);
+  else if (!walk->d && back) walk_rows(walk, WALK_ROWS, r, steps, true, false, false);
+  else if (!walk->d) walk_rows(walk, WALK_ROWS, r, steps, false, false, false);
+  else if (back && w->by_lane) walk_rows(walk, WALK_ROWS, r, steps, true, true, true);
+  else if (back) walk_rows(walk, WALK_ROWS, r, steps, true, false, true);
+  else if (w->by_lane) walk_rows(walk, WALK_ROWS, r, steps, false, true, true);
+  else walk_rows(walk, WALK_ROWS, r, steps, false, false, true);
 }
 
-static void walk_all_rows(walk *k, int64_t steps) {
-  const sli_walk *w = k->w;
+static void walk_all_rows(walk *walk, int64_t steps) {
+  const sli_walk *w = walk->w;
   if (w->kind == SLI_WALK_DELTA)
-    for (int64_t t = 0; t < steps; t++) delta_step(k, t, false);
+    for (int64_t t = 0; t < steps; t++) delta_step(walk, t, false);
   else if (w->kind == SLI_WALK_DELTA_BACK)
-    for (int64_t t = steps - 1; t >= 0; t--) delta_step(k, t, true);
+    for (int64_t t = steps - 1; t >= 0; t--) delta_step(walk, t, true);
   else {
     int64_t r = 0;
-    for (; r + WALK_ROWS <= w->rows; r += WALK_ROWS) walk_rows_kind(k, r, steps, true);
-    for (; r < w->rows; r++) walk_rows_kind(k, r, steps, false);
+    for (; r + WALK_ROWS <= w->rows; r += WALK_ROWS) walk_rows_kind(walk, r, steps, true);
+    for (; r < w->rows; r++) walk_rows_kind(walk, r, steps, false);
   }
 }
 
 /* Fills the gates of some positions: those of the block's lanes, or of all rows. */
-static void open_gates(walk *k, const float *g, int64_t steps, int64_t lane) {
-  const sli_walk *w = k->w;
-  int64_t first = w->by_lane ? lane : 0, count = w->by_lane ? k->lanes : w->rows;
+static void open_gates(walk *walk, const float *g, int64_t steps, int64_t lane) {
+  const sli_walk *w = walk->w;
+  int64_t first = w->by_lane ? lane : 0, count = w->by_lane ? walk->lanes : w->rows;
   if (w->kind >= SLI_WALK_DELTA) count = 1;
   for (int64_t t = 0; t < steps; t++, g += w->g.row)
     for (int64_t i = 0; i < count; i += LANES)
-      storeu(k->a[t] + i,
+      storeu(walk->a[t] + i,
              vexp(w->per_head ? set(*g) : load(g + first + i, SLI_MIN(count - i, (int64_t)LANES))));
 }
 
 /* Loads a block of the state into the tile from an array [rows][lanes] with these strides. */
-static void load_state(walk *k, const float *array, int64_t lane) {
-  const sli_walk *w = k->w;
+static void load_state(walk *walk, const float *array, int64_t lane) {
+  const sli_walk *w = walk->w;
   for (int64_t r = 0; r < w->rows; r++)
-    for (int64_t l = 0; l < k->lanes; l++)
-      k->x[r][l] = array[r * w->state_row + (lane + l) * w->state_lane];
+    for (int64_t l = 0; l < walk->lanes; l++)
+      walk->x[r][l] = array[r * w->state_row + (lane + l) * w->state_lane];
 }
 
 /* Stores the block to such an array, or adds it. */
-static void store_state(const walk *k, float *array, int64_t lane, bool add) {
-  const sli_walk *w = k->w;
+static void store_state(const walk *walk, float *array, int64_t lane, bool add) {
+  const sli_walk *w = walk->w;
   for (int64_t r = 0; r < w->rows; r++)
-    for (int64_t l = 0; l < k->lanes; l++) {
+    for (int64_t l = 0; l < walk->lanes; l++) {
       float *at = array + r * w->state_row + (lane + l) * w->state_lane;
-      *at = add ? *at + k->x[r][l] : k->x[r][l];
+      *at = add ? *at + walk->x[r][l] : walk->x[r][l];
     }
 }
 
@@ -212,60 +212,61 @@ typedef struct walk_part {
   int64_t b, h, lane, t0, steps;
 } walk_part;
 
-static inline const float *operand_of(const walk *k, const sli_walked *o, const walk_part *p) {
-  return o->x ? o->x + (p->b * k->w->positions + p->t0) * o->row + p->h / o->group * o->width
+static inline const float *operand_of(const walk *walk, const sli_walked *o, const walk_part *p) {
+  return o->x ? o->x + (p->b * walk->w->positions + p->t0) * o->row + p->h / o->group * o->width
               : NULL;
 }
 
 /* Loads the lanes of an operand, or zeros if it is absent. */
-static void load_lanes(walk *k, const sli_walked *o, const walk_part *p, float to[][WALK_LANES]) {
-  const float *c = operand_of(k, o, p);
+static void load_lanes(walk *walk, const sli_walked *o, const walk_part *p,
+                       float to[][WALK_LANES]) {
+  const float *c = operand_of(walk, o, p);
   for (int64_t t = 0; c && t < p->steps; t++)
     for (int64_t i = 0; i < WALK_LANES; i += LANES)
-      storeu(to[t] + i, load(c + t * o->row + p->lane + i, k->lanes - i));
+      storeu(to[t] + i, load(c + t * o->row + p->lane + i, walk->lanes - i));
 }
 
-static void store_sum(walk *k, const sli_walk_sum *s, const walk_part *p,
+static void store_sum(walk *walk, const sli_walk_sum *s, const walk_part *p,
                       float from[][WALK_LANES]) {
-  const sli_walk *w = k->w;
+  const sli_walk *w = walk->w;
   bool add = s->onto || p->h % s->group;
   float *y = s->y + (p->b * w->positions + p->t0) * s->row + p->h / s->group * w->lanes + p->lane;
   for (int64_t t = 0; t < p->steps; t++, y += s->row)
-    for (int64_t i = 0; i < k->lanes; i += LANES) {
+    for (int64_t i = 0; i < walk->lanes; i += LANES) {
       vec v = loadu(from[t] + i) * s->factor;
-      store(y + i, add ? load(y + i, k->lanes - i) + v : v, k->lanes - i);
+      store(y + i, add ? load(y + i, walk->lanes - i) + v : v, walk->lanes - i);
     }
 }
 
-static void walk_steps(walk *k, const walk_part *p) {
-  const sli_walk *w = k->w;
-  k->b = operand_of(k, &w->b, p);
-  k->d = operand_of(k, &w->d, p);
-  k->b2 = operand_of(k, &w->b2, p);
-  k->part = operand_of(k, &w->part, p);
-  open_gates(k, operand_of(k, &w->g, p), p->steps, p->lane);
-  load_lanes(k, &w->c, p, k->c);
-  load_lanes(k, &w->c2, p, k->c2);
-  memset(k->y, 0, (size_t)p->steps * sizeof *k->y);
-  memset(k->z, 0, (size_t)p->steps * sizeof *k->z);
-  walk_all_rows(k, p->steps);
-  if (w->y.y) store_sum(k, &w->y, p, k->y);
-  if (w->z.y) store_sum(k, &w->z, p, k->z);
+static void walk_steps(walk *walk, const walk_part *p) {
+  const sli_walk *w = walk->w;
+  walk->b = operand_of(walk, &w->b, p);
+  walk->d = operand_of(walk, &w->d, p);
+  walk->b2 = operand_of(walk, &w->b2, p);
+  walk->part = operand_of(walk, &w->part, p);
+  open_gates(walk, operand_of(walk, &w->g, p), p->steps, p->lane);
+  load_lanes(walk, &w->c, p, walk->c);
+  load_lanes(walk, &w->c2, p, walk->c2);
+  memset(walk->y, 0, (size_t)p->steps * sizeof *walk->y);
+  memset(walk->z, 0, (size_t)p->steps * sizeof *walk->z);
+  walk_all_rows(walk, p->steps);
+  if (w->y.y) store_sum(walk, &w->y, p, walk->y);
+  if (w->z.y) store_sum(walk, &w->z, p, walk->z);
 }
 
-static void walk_head(walk *k, int64_t b, int64_t h, int64_t lane) {
-  const sli_walk *w = k->w;
+static void walk_head(walk *walk, int64_t b, int64_t h, int64_t lane) {
+  const sli_walk *w = walk->w;
   int64_t state = (b * w->states + h / w->state_group) * (w->rows * w->lanes + w->state_gap) +
                   b * w->state_rest;
   bool back = sli_walks_back(w->kind), first = h % w->state_group == 0,
        last = (h + 1) % w->state_group == 0;
-  memset(k->x, 0, (size_t)w->rows * sizeof *k->x);
-  if (w->from && (first || !back)) load_state(k, w->from + state, lane);
+  memset(walk->x, 0, (size_t)w->rows * sizeof *walk->x);
+  if (w->from && (first || !back)) load_state(walk, w->from + state, lane);
   for (int64_t n = 0; n < w->positions; n += WALK_STEPS) {
     int64_t steps = SLI_MIN(w->positions - n, (int64_t)WALK_STEPS);
-    walk_steps(k, &(walk_part){b, h, lane, back ? w->positions - n - steps : n, steps});
+    walk_steps(walk, &(walk_part){b, h, lane, back ? w->positions - n - steps : n, steps});
   }
-  if (w->to && (last || back)) store_state(k, w->to + state, lane, back && !first);
+  if (w->to && (last || back)) store_state(walk, w->to + state, lane, back && !first);
 }
 
 /* Runs chunk i: sequence, group, block of lanes. The heads of a group are adjacent. */

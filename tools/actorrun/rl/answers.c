@@ -22,7 +22,7 @@ static void add_number(cJSON *to, const char *name, double value) {
   else cJSON_AddNumberToObject(to, name, value);
 }
 
-static void write_line(FILE *f, const rl_prompts *p, const sl_answer *a, double reward,
+static void write_line(FILE *file, const rl_prompts *p, const sl_answer *a, double reward,
                        double advantage) {
   char *text = rl_answer_text(p, a);
   cJSON *line = cJSON_CreateObject();
@@ -34,7 +34,7 @@ static void write_line(FILE *f, const rl_prompts *p, const sl_answer *a, double 
   add_number(line, "reward", reward);
   add_number(line, "advantage", advantage);
   char *json = sli_json_mend(cJSON_PrintUnformatted(line));
-  fprintf(f, "%s\n", json);
+  fprintf(file, "%s\n", json);
   cJSON_free(json);
   cJSON_Delete(line);
   free(text);
@@ -62,11 +62,11 @@ static const char head[] =
     "<h1>Answers and their rewards</h1>\n"
     "<p>The answers to the first prompt of each step, best first.</p>\n";
 
-static void put_text(FILE *f, const char *text) {
+static void put_text(FILE *file, const char *text) {
   for (; *text; text++) switch (*text) {
-    case '<': fputs("&lt;", f); break;
-    case '&': fputs("&amp;", f); break;
-    default: fputc(*text, f);
+    case '<': fputs("&lt;", file); break;
+    case '&': fputs("&amp;", file); break;
+    default: fputc(*text, file);
     }
 }
 
@@ -82,22 +82,23 @@ static int best_first(const void *a, const void *b) {
                 : ((const ranked *)a)->answer->row - ((const ranked *)b)->answer->row;
 }
 
-static void write_row(FILE *f, const rl_prompts *p, const ranked *r) {
+static void write_row(FILE *file, const rl_prompts *p, const ranked *r) {
   char *text = rl_answer_text(p, r->answer);
-  if (isnan(r->reward)) fprintf(f, "<tr><td>none<td>");
+  if (isnan(r->reward)) fprintf(file, "<tr><td>none<td>");
   else
-    fprintf(f, "<tr class=\"%s\"><td>%.4g<td>%+.3f",
+    fprintf(file, "<tr class=\"%s\"><td>%.4g<td>%+.3f",
             r->advantage > 0   ? "up"
             : r->advantage < 0 ? "down"
                                : "",
             r->reward, r->advantage);
-  fprintf(f, "<td>%lld%s<td><pre>", (long long)r->answer->count, r->answer->truncated ? " …" : "");
-  put_text(f, text);
-  fprintf(f, "</pre>\n");
+  fprintf(file, "<td>%lld%s<td><pre>", (long long)r->answer->count,
+          r->answer->truncated ? " …" : "");
+  put_text(file, text);
+  fprintf(file, "</pre>\n");
   free(text);
 }
 
-static void write_section(FILE *f, const rl_prompts *p, const sl_rollouts_report *report, int n,
+static void write_section(FILE *file, const rl_prompts *p, const sl_rollouts_report *report, int n,
                           const sl_answer *answers, const double *rewards,
                           const double *advantages) {
   int count = 0;
@@ -107,16 +108,16 @@ static void write_section(FILE *f, const rl_prompts *p, const sl_rollouts_report
     count++;
   }
   qsort(all, (size_t)count, sizeof *all, best_first);
-  fprintf(f, "<h2>Step %lld <small>", (long long)report->step + 1);
-  if (!isnan(report->reward)) fprintf(f, "mean reward %.4g, ", report->reward);
-  fprintf(f, "%.1f tokens", report->length);
-  if (report->truncated) fprintf(f, ", %d of %d truncated", report->truncated, report->answers);
-  if (report->dropped) fprintf(f, ", %d dropped", report->dropped);
-  fprintf(f, "</small></h2>\n<blockquote><pre>");
-  put_text(f, p->of[answers[0].prompt].text);
-  fprintf(f, "</pre></blockquote>\n<table><tr><th>reward<th>advantage<th>tokens<th>answer\n");
-  for (int i = 0; i < count; i++) write_row(f, p, &all[i]);
-  fprintf(f, "</table>\n");
+  fprintf(file, "<h2>Step %lld <small>", (long long)report->step + 1);
+  if (!isnan(report->reward)) fprintf(file, "mean reward %.4g, ", report->reward);
+  fprintf(file, "%.1f tokens", report->length);
+  if (report->truncated) fprintf(file, ", %d of %d truncated", report->truncated, report->answers);
+  if (report->dropped) fprintf(file, ", %d dropped", report->dropped);
+  fprintf(file, "</small></h2>\n<blockquote><pre>");
+  put_text(file, p->of[answers[0].prompt].text);
+  fprintf(file, "</pre></blockquote>\n<table><tr><th>reward<th>advantage<th>tokens<th>answer\n");
+  for (int i = 0; i < count; i++) write_row(file, p, &all[i]);
+  fprintf(file, "</table>\n");
   free(all);
 }
 

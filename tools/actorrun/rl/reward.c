@@ -71,8 +71,8 @@ static const char *trimmed(const char *text, size_t *bytes) {
 
 /* Returns 1 if the answer equals the one in its prompt's line, apart from surrounding white
  * space. */
-static double exact(const rl_rewards *w, const sl_answer *a, const char *text) {
-  const char *wanted = w->prompts->of[a->prompt].answer;
+static double exact(const rl_rewards *rewards, const sl_answer *a, const char *text) {
+  const char *wanted = rewards->prompts->of[a->prompt].answer;
   size_t n, m;
   text = trimmed(text, &n);
   wanted = trimmed(wanted, &m);
@@ -80,61 +80,62 @@ static double exact(const rl_rewards *w, const sl_answer *a, const char *text) {
 }
 
 /* Returns 1 if the expression matches the whole answer. */
-static double regex(const rl_rewards *w, const sl_answer *a, const char *text) {
+static double regex(const rl_rewards *rewards, const sl_answer *a, const char *text) {
   bool is = false;
   (void)a;
-  return sli_regex_is("--reward regex", w->pattern, text, &is) ? NAN : is;
+  return sli_regex_is("--reward regex", rewards->pattern, text, &is) ? NAN : is;
 }
 
 /* Returns 1 for an answer of the wanted length in tokens, less in proportion to the deviation. */
-static double length(const rl_rewards *w, const sl_answer *a, const char *text) {
+static double length(const rl_rewards *rewards, const sl_answer *a, const char *text) {
   (void)text;
-  return 1 - fmin(1, fabs((double)(a->count - w->length)) / (double)w->length);
+  return 1 - fmin(1, fabs((double)(a->count - rewards->length)) / (double)rewards->length);
 }
 
-static sl_status check_answers(const rl_rewards *w) {
-  for (int64_t i = 0; i < w->prompts->count; i++)
-    if (!w->prompts->of[i].answer)
+static sl_status check_answers(const rl_rewards *rewards) {
+  for (int64_t i = 0; i < rewards->prompts->count; i++)
+    if (!rewards->prompts->of[i].answer)
       return sl_fail(SL_E_USAGE, "--reward exact: prompt %lld has no \"answer\"", (long long)i + 1);
   return SL_OK;
 }
 
-static sl_status choose(rl_rewards *w, const char *what) {
+static sl_status choose(rl_rewards *rewards, const char *what) {
   bool is;
   if (!strcmp(what, "exact")) {
-    w->built_in = exact;
-    return check_answers(w);
+    rewards->built_in = exact;
+    return check_answers(rewards);
   }
   if (!strncmp(what, "regex:", 6)) {
-    w->built_in = regex;
-    w->pattern = what + 6;
-    return sli_regex_is("--reward regex", w->pattern, "", &is);
+    rewards->built_in = regex;
+    rewards->pattern = what + 6;
+    return sli_regex_is("--reward regex", rewards->pattern, "", &is);
   }
   if (!strncmp(what, "length:", 7)) {
-    w->built_in = length;
+    rewards->built_in = length;
     char *end;
-    w->length = strtoll(what + 7, &end, 10);
-    if (*end || w->length < 1)
+    rewards->length = strtoll(what + 7, &end, 10);
+    if (*end || rewards->length < 1)
       return sl_fail(SL_E_USAGE, "--reward %s: N in length:N must be a whole number of tokens",
                      what);
     return SL_OK;
   }
-  w->program = what;
+  rewards->program = what;
   return SL_OK;
 }
 
 /* ---- the program --------------------------------------------------------------------------- */
 
-static void begin_wait(rl_rewards *w) {
-  pthread_mutex_lock(&w->lock);
-  w->since_ns = sli_now_ns();
-  pthread_mutex_unlock(&w->lock);
+static void begin_wait(rl_rewards *rewards) {
+  pthread_mutex_lock(&rewards->lock);
+  rewards->since_ns = sli_now_ns();
+  pthread_mutex_unlock(&rewards->lock);
 }
 
-static sl_status start(rl_rewards *w) {
+static sl_status start(rl_rewards *rewards) {
   int to[2], from[2];
   if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
-    return sl_fail(SL_E_IO, "--reward %s: cannot create a pipe: %s", w->program, strerror(errno));
+    return sl_fail(SL_E_IO, "--reward %s: cannot create a pipe: %s", rewards->program,
+                   strerror(errno));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to[0], 0);
@@ -146,21 +147,21 @@ static sl_status start(rl_rewards *w) {
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C goes to the run, which ends the program */
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  char *const words[] = {"sh", "-c", (char *)w->program, NULL};
-  int error = posix_spawn(&w->pid, "/bin/sh", &actions, &attributes, words, environ);
+  char *const words[] = {"sh", "-c", (char *)rewards->program, NULL};
+  int error = posix_spawn(&rewards->pid, "/bin/sh", &actions, &attributes, words, environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(to[0]);
   close(from[1]);
-  w->in = to[1], w->out = from[0];
-  w->sent = w->within = w->ngot = 0;
-  begin_wait(w);
+  rewards->in = to[1], rewards->out = from[0];
+  rewards->sent = rewards->within = rewards->ngot = 0;
+  begin_wait(rewards);
   if (error) {
-    w->pid = 0;
-    return sl_fail(SL_E_IO, "--reward %s: %s", w->program, strerror(error));
+    rewards->pid = 0;
+    return sl_fail(SL_E_IO, "--reward %s: %s", rewards->program, strerror(error));
   }
-  fcntl(w->in, F_SETFL, O_NONBLOCK);
-  fcntl(w->out, F_SETFL, O_NONBLOCK);
+  fcntl(rewards->in, F_SETFL, O_NONBLOCK);
+  fcntl(rewards->out, F_SETFL, O_NONBLOCK);
   return SL_OK;
 }
 
@@ -171,11 +172,12 @@ static void close_pipe(int *fd) {
 
 /* Waits up to a second for the program to end by itself. A program that closes its output and lives
  * on does not. */
-static bool ends_itself(const rl_rewards *w) {
+static bool ends_itself(const rl_rewards *rewards) {
   enum { TRIES = 100, MS = 10 };
   for (int i = 0; i < TRIES; i++) {
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)w->pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid) return true;
+    if (waitid(P_PID, (id_t)rewards->pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid)
+      return true;
     poll(NULL, 0, MS);
   }
   return false;
@@ -183,57 +185,57 @@ static bool ends_itself(const rl_rewards *w) {
 
 /* Ends the program and what it started. Returns its exit status, or -1 if it lived on after it had
  * closed its output. */
-static int stop(rl_rewards *w, bool kills) {
+static int stop(rl_rewards *rewards, bool kills) {
   int how = 0;
-  close_pipe(&w->in);
-  close_pipe(&w->out);
-  if (!w->pid) return 0;
-  bool ended = kills || ends_itself(w);
-  kill(-w->pid, SIGKILL);
-  waitpid(w->pid, &how, 0);
-  w->pid = 0;
+  close_pipe(&rewards->in);
+  close_pipe(&rewards->out);
+  if (!rewards->pid) return 0;
+  bool ended = kills || ends_itself(rewards);
+  kill(-rewards->pid, SIGKILL);
+  waitpid(rewards->pid, &how, 0);
+  rewards->pid = 0;
   return ended ? how : -1;
 }
 
 /* ---- the thread ---------------------------------------------------------------------------- */
 
-static size_t pending_count(rl_rewards *w) {
-  pthread_mutex_lock(&w->lock);
-  size_t n = w->count;
-  pthread_mutex_unlock(&w->lock);
+static size_t pending_count(rl_rewards *rewards) {
+  pthread_mutex_lock(&rewards->lock);
+  size_t n = rewards->count;
+  pthread_mutex_unlock(&rewards->lock);
   return n;
 }
 
 /* Returns the oldest answer, and removes it if `takes`. */
-static pending oldest(rl_rewards *w, bool takes) {
-  pthread_mutex_lock(&w->lock);
-  pending p = w->of[0];
+static pending oldest(rl_rewards *rewards, bool takes) {
+  pthread_mutex_lock(&rewards->lock);
+  pending p = rewards->of[0];
   if (takes) {
     free(p.line);
-    memmove(w->of, w->of + 1, --w->count * sizeof *w->of);
-    w->since_ns = sli_now_ns();
+    memmove(rewards->of, rewards->of + 1, --rewards->count * sizeof *rewards->of);
+    rewards->since_ns = sli_now_ns();
   }
-  pthread_mutex_unlock(&w->lock);
+  pthread_mutex_unlock(&rewards->lock);
   p.line = NULL;
   if (!takes) return p;
-  if (w->sent) w->sent--;
+  if (rewards->sent) rewards->sent--;
   return p;
 }
 
 /* Handles a failure of the program: ends the run, or drops the next answer. Returns false if the
  * run ends. */
-static bool fail(rl_rewards *w, const char *why) {
-  if (!pending_count(w)) return true; /* the program is restarted for the next answer */
-  pending p = oldest(w, w->drops);
-  if (w->drops) {
-    sli_log("--reward %s %s: an answer of step %lld is dropped", w->program, why,
+static bool fail(rl_rewards *rewards, const char *why) {
+  if (!pending_count(rewards)) return true; /* the program is restarted for the next answer */
+  pending p = oldest(rewards, rewards->drops);
+  if (rewards->drops) {
+    sli_log("--reward %s %s: an answer of step %lld is dropped", rewards->program, why,
             (long long)p.step + 1);
-    sl_rollouts_reward(w->rollouts, p.id, NAN);
+    sl_rollouts_reward(rewards->rollouts, p.id, NAN);
     return true;
   }
-  char *text = sli_format("--reward %s %s, for an answer of step %lld", w->program, why,
+  char *text = sli_format("--reward %s %s, for an answer of step %lld", rewards->program, why,
                           (long long)p.step + 1);
-  sl_rollouts_fail(w->rollouts, SL_E_IO, text);
+  sl_rollouts_fail(rewards->rollouts, SL_E_IO, text);
   free(text);
   return false;
 }
@@ -244,47 +246,47 @@ static char *how_it_ended(int how) {
                           : sli_format("ended with status %d", WEXITSTATUS(how));
 }
 
-static bool has_ended(rl_rewards *w) {
-  char *why = how_it_ended(stop(w, false));
-  bool good = fail(w, why);
+static bool has_ended(rl_rewards *rewards) {
+  char *why = how_it_ended(stop(rewards, false));
+  bool good = fail(rewards, why);
   free(why);
   return good;
 }
 
-static bool has_failed(rl_rewards *w, const char *why) {
-  stop(w, true);
-  return fail(w, why);
+static bool has_failed(rl_rewards *rewards, const char *why) {
+  stop(rewards, true);
+  return fail(rewards, why);
 }
 
 /* Ends the run after a number without an answer: earlier ones may belong to other answers. */
-static bool has_too_many(rl_rewards *w) {
-  stop(w, true);
+static bool has_too_many(rl_rewards *rewards) {
+  stop(rewards, true);
   char *text = sli_format(
       "--reward %s wrote more numbers than there were answers: it must write one for each line that "
       "it reads, and nothing else",
-      w->program);
-  sl_rollouts_fail(w->rollouts, SL_E_IO, text);
+      rewards->program);
+  sl_rollouts_fail(rewards->rollouts, SL_E_IO, text);
   free(text);
   return false;
 }
 
 /* Sends pending answers until the pipe is full. */
-static void send_lines(rl_rewards *w) {
-  pthread_mutex_lock(&w->lock);
-  while (w->in >= 0 && w->sent < w->count) {
-    const pending *p = &w->of[w->sent];
-    ssize_t n = write(w->in, p->line + w->within, p->bytes - w->within);
+static void send_lines(rl_rewards *rewards) {
+  pthread_mutex_lock(&rewards->lock);
+  while (rewards->in >= 0 && rewards->sent < rewards->count) {
+    const pending *p = &rewards->of[rewards->sent];
+    ssize_t n = write(rewards->in, p->line + rewards->within, p->bytes - rewards->within);
     if (n < 0) break; /* full or closed: reading will tell */
-    w->within += (size_t)n;
-    if (w->within < p->bytes) break;
-    w->within = 0;
-    w->sent++;
+    rewards->within += (size_t)n;
+    if (rewards->within < p->bytes) break;
+    rewards->within = 0;
+    rewards->sent++;
   }
-  pthread_mutex_unlock(&w->lock);
+  pthread_mutex_unlock(&rewards->lock);
 }
 
 /* Parses a line of the program's output as the reward of the oldest answer. */
-static bool take_number(rl_rewards *w, char *line) {
+static bool take_number(rl_rewards *rewards, char *line) {
   size_t n;
   const char *word = trimmed(line, &n);
   line[word - line + (ptrdiff_t)n] = 0;
@@ -292,76 +294,78 @@ static bool take_number(rl_rewards *w, char *line) {
   double reward = strtod(word, &end);
   if (!n || *end || !isfinite(reward)) {
     char *why = sli_format("wrote \"%.40s\" instead of a number", word);
-    bool good = has_failed(w, why);
+    bool good = has_failed(rewards, why);
     free(why);
     return good;
   }
-  if (!w->sent) return has_too_many(w);
-  pending p = oldest(w, true);
-  sl_rollouts_reward(w->rollouts, p.id, reward);
+  if (!rewards->sent) return has_too_many(rewards);
+  pending p = oldest(rewards, true);
+  sl_rollouts_reward(rewards->rollouts, p.id, reward);
   return true;
 }
 
 /* Processes the complete lines of the output. Returns false if the run ends. */
-static bool take_lines(rl_rewards *w) {
+static bool take_lines(rl_rewards *rewards) {
   char *end;
-  while ((end = memchr(w->got, '\n', w->ngot))) {
-    char line[sizeof w->got];
-    size_t n = (size_t)(end - w->got);
-    memcpy(line, w->got, n);
+  while ((end = memchr(rewards->got, '\n', rewards->ngot))) {
+    char line[sizeof rewards->got];
+    size_t n = (size_t)(end - rewards->got);
+    memcpy(line, rewards->got, n);
     line[n] = 0;
-    w->ngot -= n + 1;
-    memmove(w->got, end + 1, w->ngot);
-    pid_t pid = w->pid;
-    if (!take_number(w, line)) return false;
-    if (w->pid != pid) return true; /* the remaining output is from a failed program */
+    rewards->ngot -= n + 1;
+    memmove(rewards->got, end + 1, rewards->ngot);
+    pid_t pid = rewards->pid;
+    if (!take_number(rewards, line)) return false;
+    if (rewards->pid != pid) return true; /* the remaining output is from a failed program */
   }
-  return w->ngot < sizeof w->got || has_failed(w, "wrote a line that is not a number");
+  return rewards->ngot < sizeof rewards->got ||
+         has_failed(rewards, "wrote a line that is not a number");
 }
 
-static bool read_output(rl_rewards *w) {
-  ssize_t n = read(w->out, w->got + w->ngot, sizeof w->got - w->ngot);
-  if (n < 0) return errno == EAGAIN || errno == EINTR || has_ended(w);
-  if (!n) return has_ended(w);
-  w->ngot += (size_t)n;
-  return take_lines(w);
+static bool read_output(rl_rewards *rewards) {
+  ssize_t n = read(rewards->out, rewards->got + rewards->ngot, sizeof rewards->got - rewards->ngot);
+  if (n < 0) return errno == EAGAIN || errno == EINTR || has_ended(rewards);
+  if (!n) return has_ended(rewards);
+  rewards->ngot += (size_t)n;
+  return take_lines(rewards);
 }
 
 /* Returns the milliseconds left until the oldest answer times out. */
-static int left_ms(rl_rewards *w) {
-  pthread_mutex_lock(&w->lock);
-  double left = w->seconds - (double)(sli_now_ns() - w->since_ns) * 1e-9;
-  pthread_mutex_unlock(&w->lock);
+static int left_ms(rl_rewards *rewards) {
+  pthread_mutex_lock(&rewards->lock);
+  double left = rewards->seconds - (double)(sli_now_ns() - rewards->since_ns) * 1e-9;
+  pthread_mutex_unlock(&rewards->lock);
   return (int)fmin(fmax(ceil(left * 1e3), 0), 1e6);
 }
 
-static bool watch(rl_rewards *w) {
-  size_t n = pending_count(w);
-  if (n && !w->pid && start(w)) {
-    sl_rollouts_fail(w->rollouts, SL_E_IO, sl_detail());
+static bool watch(rl_rewards *rewards) {
+  size_t n = pending_count(rewards);
+  if (n && !rewards->pid && start(rewards)) {
+    sl_rollouts_fail(rewards->rollouts, SL_E_IO, sl_detail());
     return false;
   }
-  if (w->pid) send_lines(w);
-  bool sends = w->pid && w->in >= 0 && w->sent < n;
-  struct pollfd fds[] = {{.fd = w->wake, .events = POLLIN},
-                         {.fd = w->pid ? w->out : -1, .events = POLLIN},
-                         {.fd = sends ? w->in : -1, .events = POLLOUT}};
-  poll(fds, 3, n ? left_ms(w) : -1);
+  if (rewards->pid) send_lines(rewards);
+  bool sends = rewards->pid && rewards->in >= 0 && rewards->sent < n;
+  struct pollfd fds[] = {{.fd = rewards->wake, .events = POLLIN},
+                         {.fd = rewards->pid ? rewards->out : -1, .events = POLLIN},
+                         {.fd = sends ? rewards->in : -1, .events = POLLOUT}};
+  poll(fds, 3, n ? left_ms(rewards) : -1);
   eventfd_t drop;
-  if (fds[0].revents) eventfd_read(w->wake, &drop);
-  if (fds[2].revents & POLLERR) close_pipe(&w->in); /* it reads no more, but may still write */
-  if (fds[1].revents) return read_output(w);
-  if (!n || left_ms(w)) return true;
-  char *why = sli_format("took more than %g seconds", w->seconds);
-  bool good = has_failed(w, why);
+  if (fds[0].revents) eventfd_read(rewards->wake, &drop);
+  if (fds[2].revents & POLLERR)
+    close_pipe(&rewards->in); /* it reads no more, but may still write */
+  if (fds[1].revents) return read_output(rewards);
+  if (!n || left_ms(rewards)) return true;
+  char *why = sli_format("took more than %g seconds", rewards->seconds);
+  bool good = has_failed(rewards, why);
   free(why);
   return good;
 }
 
-static bool is_closing(rl_rewards *w) {
-  pthread_mutex_lock(&w->lock);
-  bool closing = w->closing;
-  pthread_mutex_unlock(&w->lock);
+static bool is_closing(rl_rewards *rewards) {
+  pthread_mutex_lock(&rewards->lock);
+  bool closing = rewards->closing;
+  pthread_mutex_unlock(&rewards->lock);
   return closing;
 }
 
@@ -378,8 +382,8 @@ static void *run(void *arg) {
 
 /* ---- interface ----------------------------------------------------------------------------- */
 
-static char *line_of(const rl_rewards *w, const sl_answer *a, const char *text) {
-  const rl_prompt *p = &w->prompts->of[a->prompt];
+static char *line_of(const rl_rewards *rewards, const sl_answer *a, const char *text) {
+  const rl_prompt *p = &rewards->prompts->of[a->prompt];
   cJSON *line = cJSON_CreateObject();
   cJSON_AddNumberToObject(line, "step", (double)a->step + 1);
   cJSON_AddStringToObject(line, "prompt", p->text);
@@ -393,14 +397,15 @@ static char *line_of(const rl_rewards *w, const sl_answer *a, const char *text) 
   return out;
 }
 
-static void queue(rl_rewards *w, const sl_answer *a, const char *text) {
-  char *line = line_of(w, a, text);
-  pthread_mutex_lock(&w->lock);
-  if (!w->count) w->since_ns = sli_now_ns();
-  SLI_GROW(w->of, w->count, w->capacity);
-  w->of[w->count++] = (pending){.id = a->id, .step = a->step, .line = line, .bytes = strlen(line)};
-  pthread_mutex_unlock(&w->lock);
-  eventfd_write(w->wake, 1);
+static void queue(rl_rewards *rewards, const sl_answer *a, const char *text) {
+  char *line = line_of(rewards, a, text);
+  pthread_mutex_lock(&rewards->lock);
+  if (!rewards->count) rewards->since_ns = sli_now_ns();
+  SLI_GROW(rewards->of, rewards->count, rewards->capacity);
+  rewards->of[rewards->count++] =
+      (pending){.id = a->id, .step = a->step, .line = line, .bytes = strlen(line)};
+  pthread_mutex_unlock(&rewards->lock);
+  eventfd_write(rewards->wake, 1);
 }
 
 void rl_rewards_take(void *ctx, const sl_answer *a) {
@@ -433,26 +438,26 @@ sl_status rl_rewards_open(const settings *s, const rl_prompts *prompts, rl_rewar
 
 /* Starts the program at the beginning of the run, so that an error shows before the first
  * answer. */
-void rl_rewards_attach(rl_rewards *w, sl_rollouts *rollouts) {
-  w->rollouts = rollouts;
-  if (!w->program) return;
-  w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  w->started = !pthread_create(&w->thread, NULL, run, w);
-  SLI_CHECK(w->started, "cannot start a thread for --reward");
+void rl_rewards_attach(rl_rewards *rewards, sl_rollouts *rollouts) {
+  rewards->rollouts = rollouts;
+  if (!rewards->program) return;
+  rewards->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  rewards->started = !pthread_create(&rewards->thread, NULL, run, rewards);
+  SLI_CHECK(rewards->started, "cannot start a thread for --reward");
 }
 
-void rl_rewards_close(rl_rewards *w) {
-  if (!w) return;
-  if (w->started) {
-    pthread_mutex_lock(&w->lock);
-    w->closing = true;
-    pthread_mutex_unlock(&w->lock);
-    eventfd_write(w->wake, 1);
-    pthread_join(w->thread, NULL);
+void rl_rewards_close(rl_rewards *rewards) {
+  if (!rewards) return;
+  if (rewards->started) {
+    pthread_mutex_lock(&rewards->lock);
+    rewards->closing = true;
+    pthread_mutex_unlock(&rewards->lock);
+    eventfd_write(rewards->wake, 1);
+    pthread_join(rewards->thread, NULL);
   }
-  for (size_t i = 0; i < w->count; i++) free(w->of[i].line);
-  free(w->of);
-  if (w->wake >= 0) close(w->wake);
-  pthread_mutex_destroy(&w->lock);
-  free(w);
+  for (size_t i = 0; i < rewards->count; i++) free(rewards->of[i].line);
+  free(rewards->of);
+  if (rewards->wake >= 0) close(rewards->wake);
+  pthread_mutex_destroy(&rewards->lock);
+  free(rewards);
 }

@@ -46,11 +46,11 @@ typedef struct rl_rewards rl_rewards;
 /* Starts --reward: a program, or a built-in reward. */
 sl_status rl_rewards_open(const settings *s, const rl_prompts *prompts, rl_rewards **out);
 /* Sets the rollouts that receive the rewards. */
-void rl_rewards_attach(rl_rewards *w, sl_rollouts *rollouts);
+void rl_rewards_attach(rl_rewards *rewards, sl_rollouts *rollouts);
 /* Callback sl_rollouts_options.answered; ctx is the rewards. */
 void rl_rewards_take(void *ctx, const sl_answer *answer);
 /* Ends the program. */
-void rl_rewards_close(rl_rewards *w);
+void rl_rewards_close(rl_rewards *rewards);
 
 /* ---- the run ------------------------------------------------------------------------------- */
 

@@ -12,18 +12,18 @@
 
 #include "tools/actortune/slo/slo_inner.h"
 
-sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *cost) {
+sl_session_options hunt_options(const hunt *h, const server *server, sl_tick_cost *cost) {
   sl_session_options o = serving_options(h->settings);
-  double share = 1.0 / (double)c->at[SLO_STAGES];
+  double share = 1.0 / (double)server->at[SLO_STAGES];
   *cost = ticks_share(&h->cost, share);
-  o.rows = c->at[SLO_ROWS];
-  o.sequences = (int)c->at[SLO_SEQUENCES];
-  o.groups = (int)c->at[SLO_GROUPS];
-  o.pages = c->at[SLO_PAGES];
-  o.admit = (sl_admit)c->at[SLO_ADMIT];
+  o.rows = server->at[SLO_ROWS];
+  o.sequences = (int)server->at[SLO_SEQUENCES];
+  o.groups = (int)server->at[SLO_GROUPS];
+  o.pages = server->at[SLO_PAGES];
+  o.admit = (sl_admit)server->at[SLO_ADMIT];
   o.cost = h->costed ? cost : NULL;
-  o.lower.parallel.stages = (int)c->at[SLO_STAGES];
-  o.lower.devices.count = (int)c->at[SLO_STAGES];
+  o.lower.parallel.stages = (int)server->at[SLO_STAGES];
+  o.lower.devices.count = (int)server->at[SLO_STAGES];
   o.lower.devices.budget_bytes = 0;
   return o;
 }
@@ -48,22 +48,22 @@ static void note_wrong(job *j, sl_status status) {
   j->why = options_named(sl_detail());
 }
 
-static bool find_bytes(job *j, server *c, sl_session_info *about) {
+static bool find_bytes(job *j, server *server, sl_session_info *about) {
   sl_tick_cost cost;
-  sl_session_options o = hunt_options(j->hunt, c, &cost);
+  sl_session_options o = hunt_options(j->hunt, server, &cost);
   sl_status status = sl_session_check(&o, about);
   if (status) note_wrong(j, status);
-  else c->bytes = about->device_bytes;
+  else server->bytes = about->device_bytes;
   return !status;
 }
 
 /* Simulates a rate. Returns true if all levels are met. *pages is the most pages in use at any
  * time. */
-static bool run_at(job *j, server *c, double rate, int64_t *pages) {
+static bool run_at(job *j, server *server, double rate, int64_t *pages) {
   const hunt *h = j->hunt;
   const arrivals came = {h->came.count, h->came.clients, j->arrivals};
   sl_tick_cost cost;
-  sl_session_options o = hunt_options(h, c, &cost);
+  sl_session_options o = hunt_options(h, server, &cost);
   sl_session_simulation r;
   for (int64_t i = 0; i < came.count; i++) {
     came.of[i] = h->came.of[i];
@@ -72,36 +72,39 @@ static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   sl_status status = sl_session_simulate(&o, came.clients, came.count, came.of, &r);
   if (status) note_wrong(j, status);
   if (status) return false;
-  c->tried = true;
-  c->rate = rate;
-  c->off = levels_measure(&h->levels, &came, r.answered, c->seconds);
-  c->tokens = outcome_of(&came, r.answered, r.seconds).tokens_per_second;
+  server->tried = true;
+  server->rate = rate;
+  server->off = levels_measure(&h->levels, &came, r.answered, server->seconds);
+  server->tokens = outcome_of(&came, r.answered, r.seconds).tokens_per_second;
   *pages = r.stats.pages_most;
   sl_session_simulation_fini(&r);
-  return c->off <= 1;
+  return server->off <= 1;
 }
 
 /* Finds the highest rate. Rates are powers of 1.01: doubling while the levels are met, or
  * halving until they are, then bisection. The last rate tried may not be the best. */
-static void find_rate(job *j, server *c, int64_t *pages) {
+static void find_rate(job *j, server *server, int64_t *pages) {
   enum { TWICE = 70, FURTHEST = 10 * TWICE };
   int good = 0, bad = 0;
-  if (run_at(j, c, 1, pages))
-    for (bad = TWICE; bad <= FURTHEST && run_at(j, c, pow(1.01, bad), pages); bad += TWICE)
+  if (run_at(j, server, 1, pages))
+    for (bad = TWICE; bad <= FURTHEST && run_at(j, server, pow(1.01, bad), pages); bad += TWICE)
       good = bad;
   else
-    for (good = -TWICE; good >= -FURTHEST && !run_at(j, c, pow(1.01, good), pages); good -= TWICE)
+    for (good = -TWICE; good >= -FURTHEST && !run_at(j, server, pow(1.01, good), pages);
+         good -= TWICE)
       bad = good;
   if (good < -FURTHEST || bad > FURTHEST) return;
   while (bad - good > 1) {
     int middle = good + (bad - good) / 2;
-    if (run_at(j, c, pow(1.01, middle), pages)) good = middle;
+    if (run_at(j, server, pow(1.01, middle), pages)) good = middle;
     else bad = middle;
   }
-  run_at(j, c, pow(1.01, good), pages);
+  run_at(j, server, pow(1.01, good), pages);
 }
 
-bool hunt_fits(const hunt *h, const server *c) { return !h->budget || c->bytes <= h->budget; }
+bool hunt_fits(const hunt *h, const server *server) {
+  return !h->budget || server->bytes <= h->budget;
+}
 
 /* Tries a server. With `trim` its pages are then reduced to the number in use. */
 static void try_server(job *j, server c, bool trim) {

@@ -5,9 +5,9 @@
 
 #include "tools/actortune/slo/slo_inner.h"
 
-static void show_value(FILE *out, slo_dim dim, const server *c, int width) {
-  if (dim == SLO_ADMIT) fprintf(out, "  %-*s", width, slo_admits[c->at[dim]]);
-  else fprintf(out, "  %*lld", width, (long long)c->at[dim]);
+static void show_value(FILE *out, slo_dim dim, const server *server, int width) {
+  if (dim == SLO_ADMIT) fprintf(out, "  %-*s", width, slo_admits[server->at[dim]]);
+  else fprintf(out, "  %*lld", width, (long long)server->at[dim]);
 }
 
 static int width_of(slo_dim dim) {
@@ -23,14 +23,14 @@ static void show_head(const hunt *h, FILE *out) {
   fprintf(out, "\n");
 }
 
-static void show_row(const hunt *h, int number, const server *c, FILE *out) {
+static void show_row(const hunt *h, int number, const server *server, FILE *out) {
   char text[32];
-  fprintf(out, "%2d  %8.4g", number, c->tokens);
-  if (h->goodput) fprintf(out, "  %6.4gx", c->rate);
+  fprintf(out, "%2d  %8.4g", number, server->tokens);
+  if (h->goodput) fprintf(out, "  %6.4gx", server->rate);
   for (int i = 0; i < h->levels.count; i++)
-    fprintf(out, "  %9s", sli_format_seconds(text, c->seconds[i]));
-  fprintf(out, "  %10s", sli_format_bytes(text, (double)c->bytes));
-  for (int d = 0; d < SLO_DIMS; d++) show_value(out, (slo_dim)d, c, width_of((slo_dim)d));
+    fprintf(out, "  %9s", sli_format_seconds(text, server->seconds[i]));
+  fprintf(out, "  %10s", sli_format_bytes(text, (double)server->bytes));
+  for (int d = 0; d < SLO_DIMS; d++) show_value(out, (slo_dim)d, server, width_of((slo_dim)d));
   fprintf(out, "\n");
 }
 
@@ -59,19 +59,19 @@ static void show_second(const hunt *h, slo_dim dim, FILE *out) {
 
 /* ---- commands ------------------------------------------------------------------------------- */
 
-static void server_words(const server *c, words *to) {
+static void server_words(const server *server, words *to) {
   static const char *const options[] = {"stages", "groups", "rows", "sequences"};
   for (int d = SLO_STAGES; d <= SLO_SEQUENCES; d++) {
     words_add(to, "--%s", options[d]);
-    words_add(to, "%lld", (long long)c->at[d]);
+    words_add(to, "%lld", (long long)server->at[d]);
   }
-  words_add(to, "--quota"), words_add(to, "kv=%lld", (long long)c->at[SLO_PAGES]);
-  words_add(to, "--admit"), words_add(to, "%s", slo_admits[c->at[SLO_ADMIT]]);
+  words_add(to, "--quota"), words_add(to, "kv=%lld", (long long)server->at[SLO_PAGES]);
+  words_add(to, "--admit"), words_add(to, "%s", slo_admits[server->at[SLO_ADMIT]]);
 }
 
-static char *said_of(const server *c) {
+static char *said_of(const server *server) {
   words w = {0};
-  server_words(c, &w);
+  server_words(server, &w);
   char *line = words_line_of("", &w), *said = sli_strdup(line + 1);
   free(line);
   words_fini(&w);
@@ -86,14 +86,14 @@ static bool serves(const settings *s) {
 }
 
 /* Adds as many devices as there are stages: "cpu:4x2" for two stages is "cpu:2x2". */
-static void devices_words(const settings *s, const server *c, words *to) {
+static void devices_words(const settings *s, const server *server, words *to) {
   const char *devices = sl_arg_given(s->run, "devices", 0),
              *count = devices ? strchr(devices, ':') : NULL;
   if (!devices) return;
   words_add(to, "--devices");
   if (!count) words_add(to, "%s", devices);
   else
-    words_add(to, "%.*s:%lld%s", (int)(count - devices), devices, (long long)c->at[SLO_STAGES],
+    words_add(to, "%.*s:%lld%s", (int)(count - devices), devices, (long long)server->at[SLO_STAGES],
               count + 1 + strspn(count + 1, "0123456789"));
 }
 
@@ -107,11 +107,11 @@ static const char *number_text(char *out, size_t bytes, double x) {
 }
 
 /* Makes the command that replays the requests on the virtual clock. */
-static void workload_words(const hunt *h, const server *c, words *to) {
+static void workload_words(const hunt *h, const server *server, words *to) {
   words_add(to, "--clock"), words_add(to, "virtual");
   words_add(to, "--arrivals"), words_add(to, "%s", settings_text(h->settings, "arrivals"));
   char text[32];
-  double rate = c->rate * sl_arg_float(h->settings->run, "rate");
+  double rate = server->rate * sl_arg_float(h->settings->run, "rate");
   if (rate != 1) words_add(to, "--rate"), words_add(to, "%s", number_text(text, sizeof text, rate));
 }
 
@@ -122,11 +122,11 @@ static void numbers_word(const sl_tick_cost *t, words *to) {
   words_add(to, "%s,%s,%s,%s,%s", text[0], text[1], text[2], text[3], text[4]);
 }
 
-static void tick_words(const hunt *h, const server *c, words *to) {
+static void tick_words(const hunt *h, const server *server, words *to) {
   const char *text = settings_text(h->settings, "tick");
   sl_tick_cost t;
   if (!text) return;
-  hunt_options(h, c, &t);
+  hunt_options(h, server, &t);
   words_add(to, "--tick");
   if (h->whole) words_add(to, "%s", text);
   else numbers_word(&t, to);
@@ -145,12 +145,12 @@ static void given_words(const settings *s, words *to) {
   }
 }
 
-static void show_command(const hunt *h, int number, const server *c, FILE *out) {
+static void show_command(const hunt *h, int number, const server *server, FILE *out) {
   words w = {0};
-  server_words(c, &w);
-  if (serves(h->settings)) devices_words(h->settings, c, &w);
-  else workload_words(h, c, &w);
-  tick_words(h, c, &w);
+  server_words(server, &w);
+  if (serves(h->settings)) devices_words(h->settings, server, &w);
+  else workload_words(h, server, &w);
+  tick_words(h, server, &w);
   given_words(h->settings, &w);
   for (size_t i = 0; i < h->model.count; i++) words_add(&w, "%s", h->model.items[i]);
   char *line = words_line_of("actorserve", &w);
@@ -159,7 +159,7 @@ static void show_command(const hunt *h, int number, const server *c, FILE *out) 
   words_fini(&w);
 }
 
-static bool is_good(const server *c) { return c->tried && c->off <= 1; }
+static bool is_good(const server *server) { return server->tried && server->off <= 1; }
 
 /* Returns whether two servers give the same answers. Only the smallest, which comes first, is
  * shown. */
@@ -190,19 +190,19 @@ static void show_count(const hunt *h, FILE *out) {
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
-static sl_status say_smallest(const hunt *h, const server *c, const char *said) {
+static sl_status say_smallest(const hunt *h, const server *server, const char *said) {
   char bytes[32], budget[32];
   return sl_fail(SL_E_BUDGET, "no server fits in %s: the smallest needs %s, %s",
                  sli_format_bytes(budget, (double)h->budget),
-                 sli_format_bytes(bytes, (double)c->bytes), said);
+                 sli_format_bytes(bytes, (double)server->bytes), said);
 }
 
-static sl_status say_nearest(const hunt *h, const server *c, const char *said) {
+static sl_status say_nearest(const hunt *h, const server *server, const char *said) {
   char levels[512] = "";
   for (int i = 0; i < h->levels.count; i++) {
     size_t at = strlen(levels);
     snprintf(levels + at, sizeof levels - at, "%s%s %.4g s of %.4g", i ? ", " : "",
-             h->levels.of[i].name, c->seconds[i], h->levels.of[i].seconds);
+             h->levels.of[i].name, server->seconds[i], h->levels.of[i].seconds);
   }
   return sl_fail(SL_E_BUDGET, "no server meets --slo %s; the nearest is %s: %s",
                  sl_arg_text(h->settings->run, "slo"), said, levels);

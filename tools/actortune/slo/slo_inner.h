@@ -98,11 +98,11 @@ int space_pages(const hunt *h, const sl_session_info *about, int64_t *out);
 /* Tries all servers. */
 void hunt_search(hunt *h, int threads);
 /* Makes the session options of a server; its cost goes to *cost. */
-sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *cost);
+sl_session_options hunt_options(const hunt *h, const server *server, sl_tick_cost *cost);
 /* Returns the best server with another value of a dimension that meets the levels, or NULL if there
  * is none. */
 const server *hunt_second(const hunt *h, slo_dim dim);
-bool hunt_fits(const hunt *h, const server *c);
+bool hunt_fits(const hunt *h, const server *server);
 void hunt_fini(hunt *h);
 
 /* ---- show.c --------------------------------------------------------------------------------- */

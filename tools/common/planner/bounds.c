@@ -38,22 +38,23 @@ typedef struct stages {
   stage *of;
 } stages;
 
-static int bounds_rows_of(const planner *p, const plan_choice *c) {
-  return p->batch ? p->batch / c->at[PLAN_DATA] / c->at[PLAN_MICROBATCHES] : 0;
+static int bounds_rows_of(const planner *p, const plan_choice *choice) {
+  return p->batch ? p->batch / choice->at[PLAN_DATA] / choice->at[PLAN_MICROBATCHES] : 0;
 }
 
 /* Returns the key of a choice's stage. If the batch size is unknown, rows follow from the number
  * of parts a step is cut into. */
-static stage key_of(const planner *p, const plan_choice *c) {
-  int rows = p->batch ? bounds_rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
-  return (stage){.tensor = c->at[PLAN_TENSOR],
-                 .sequence = c->at[PLAN_SEQUENCE],
-                 .experts = c->at[PLAN_EXPERTS],
-                 .expert_tensor = c->at[PLAN_EXPERT_TENSOR],
-                 .pieces = c->at[PLAN_PIECES],
+static stage key_of(const planner *p, const plan_choice *choice) {
+  int rows =
+      p->batch ? bounds_rows_of(p, choice) : -choice->at[PLAN_DATA] * choice->at[PLAN_MICROBATCHES];
+  return (stage){.tensor = choice->at[PLAN_TENSOR],
+                 .sequence = choice->at[PLAN_SEQUENCE],
+                 .experts = choice->at[PLAN_EXPERTS],
+                 .expert_tensor = choice->at[PLAN_EXPERT_TENSOR],
+                 .pieces = choice->at[PLAN_PIECES],
                  .rows = rows,
-                 .recompute = c->at[PLAN_RECOMPUTE],
-                 .choice = *c};
+                 .recompute = choice->at[PLAN_RECOMPUTE],
+                 .choice = *choice};
 }
 
 static bool same(const stage *a, const stage *b) {
@@ -156,53 +157,58 @@ static void compare_layers(stages *all) {
 /* Lower bound of a step's seconds. Without zero-bubble schedules the last stage waits for its
  * first microbatch, and the first stage for the last one to return. Exchange overlaps passes,
  * but is serial within a microbatch. */
-static double least_seconds(const plan_choice *c, const stage *s) {
-  double S = c->at[PLAN_STAGES], busy = fmax(s->of[PASSES], s->of[EXCHANGES]) / S;
-  bool fills = !strncmp(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]), "zb", 2);
-  double way = (s->of[PASSES] + s->of[EXCHANGES]) / S / c->at[PLAN_CHUNKS] / c->at[PLAN_PIECES];
-  double shared = c->at[PLAN_SHARD] ? c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
-  return 0.98 * (c->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) +
+static double least_seconds(const plan_choice *choice, const stage *s) {
+  double S = choice->at[PLAN_STAGES], busy = fmax(s->of[PASSES], s->of[EXCHANGES]) / S;
+  bool fills = !strncmp(planner_word(PLAN_SCHEDULE, choice->at[PLAN_SCHEDULE]), "zb", 2);
+  double way =
+      (s->of[PASSES] + s->of[EXCHANGES]) / S / choice->at[PLAN_CHUNKS] / choice->at[PLAN_PIECES];
+  double shared = choice->at[PLAN_SHARD] ? choice->at[PLAN_DATA] * choice->at[PLAN_SEQUENCE] : 1;
+  return 0.98 * (choice->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) +
                  s->of[UPDATE] / S / shared);
 }
 
-static bool state_is_away(const plan_choice *c) {
-  const char *word = planner_word(PLAN_HOME, c->at[PLAN_HOME]);
+static bool state_is_away(const plan_choice *choice) {
+  const char *word = planner_word(PLAN_HOME, choice->at[PLAN_HOME]);
   return !strcmp(word, "state") || !strcmp(word, "both");
 }
 
-static bool acts_are_away(const plan_choice *c) {
-  const char *word = planner_word(PLAN_HOME, c->at[PLAN_HOME]);
+static bool acts_are_away(const plan_choice *choice) {
+  const char *word = planner_word(PLAN_HOME, choice->at[PLAN_HOME]);
   return !strcmp(word, "act") || !strcmp(word, "both");
 }
 
 /* Returns how many microbatches' activations a stage holds at once, on average, if each stage runs
  * ahead by its distance from the last one. */
-static double kept_ahead(const plan_choice *c) {
+static double kept_ahead(const plan_choice *choice) {
   double sum = 0;
-  int S = c->at[PLAN_STAGES];
-  for (int d = 0; d < S; d++) sum += SLI_MIN(c->at[PLAN_MICROBATCHES], S - d);
+  int S = choice->at[PLAN_STAGES];
+  for (int d = 0; d < S; d++) sum += SLI_MIN(choice->at[PLAN_MICROBATCHES], S - d);
   return sum / S;
 }
 
-static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
-  double S = c->at[PLAN_STAGES], shared = (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE];
-  double bytes = (state_is_away(c) ? 0 : s->of[OPTIMIZER]) / (c->at[PLAN_SHARD] > 0 ? shared : 1) +
-                 s->of[GRADIENTS] / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
-                 s->of[PARAMETERS] / (c->at[PLAN_SHARD] > 2 ? shared : 1);
-  bool kept = c->at[PLAN_PIECES] == 1 && !acts_are_away(c);
+static double least_bytes(const plan_choice *choice, const stage *s, double ahead) {
+  double S = choice->at[PLAN_STAGES],
+         shared = (double)choice->at[PLAN_DATA] * choice->at[PLAN_SEQUENCE];
+  double bytes =
+      (state_is_away(choice) ? 0 : s->of[OPTIMIZER]) / (choice->at[PLAN_SHARD] > 0 ? shared : 1) +
+      s->of[GRADIENTS] / (choice->at[PLAN_SHARD] > 1 ? shared : 1) +
+      s->of[PARAMETERS] / (choice->at[PLAN_SHARD] > 2 ? shared : 1);
+  bool kept = choice->at[PLAN_PIECES] == 1 && !acts_are_away(choice);
   return 0.98 * (bytes + (kept ? 0.9 * s->of[ACTIVATIONS] * ahead : 0)) / S;
 }
 
 /* Returns the seconds to copy offloaded data out and in. Both directions run concurrently. */
-static double seconds_of_copies(const planner *p, const plan_choice *c, const stage *s) {
+static double seconds_of_copies(const planner *p, const plan_choice *choice, const stage *s) {
   const sl_hardware *h = &p->settings->modelled.hardware;
   bool host = planner_away(p) == SL_SPACE_HOST;
   double rate = host ? h->copy_bytes_per_second
                      : SLI_MIN(h->disk_read_bytes_per_second, h->disk_write_bytes_per_second);
-  double shared = c->at[PLAN_SHARD] ? (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
-  double bytes = (state_is_away(c) ? s->of[OPTIMIZER] / shared : 0) +
-                 (acts_are_away(c) ? 0.8 * s->of[ACTIVATIONS] * c->at[PLAN_MICROBATCHES] : 0);
-  return rate > 0 ? 0.98 * bytes / c->at[PLAN_STAGES] / rate : 0;
+  double shared =
+      choice->at[PLAN_SHARD] ? (double)choice->at[PLAN_DATA] * choice->at[PLAN_SEQUENCE] : 1;
+  double bytes =
+      (state_is_away(choice) ? s->of[OPTIMIZER] / shared : 0) +
+      (acts_are_away(choice) ? 0.8 * s->of[ACTIVATIONS] * choice->at[PLAN_MICROBATCHES] : 0);
+  return rate > 0 ? 0.98 * bytes / choice->at[PLAN_STAGES] / rate : 0;
 }
 
 /* ---- choices that do not fit unchanged ------------------------------------------------------- */
@@ -210,33 +216,34 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
 /* Returns a lower bound with fewer slots than the schedule wants. With all slots that fit in use, a
  * microbatch leaves a stage no faster than earlier ones make room, so the round trip through later
  * stages limits the rate. */
-static double seconds_with_fewer(const planner *p, const plan_choice *c, const stage *s) {
-  double S = c->at[PLAN_STAGES], none = least_bytes(c, s, 0), ahead = kept_ahead(c);
-  double one = least_bytes(c, s, 1) - none,
+static double seconds_with_fewer(const planner *p, const plan_choice *choice, const stage *s) {
+  double S = choice->at[PLAN_STAGES], none = least_bytes(choice, s, 0), ahead = kept_ahead(choice);
+  double one = least_bytes(choice, s, 1) - none,
          slots = one > 0 ? ((double)p->budget - none) / one : ahead;
   if (p->fixed[PLAN_QUOTAS] >= 0 || slots < 1) return INFINITY;
-  if (c->at[PLAN_CHUNKS] > 1 || c->at[PLAN_PIECES] > 1) return c->bound;
-  double rounds = SLI_MAX(c->at[PLAN_MICROBATCHES] - S, 0);
+  if (choice->at[PLAN_CHUNKS] > 1 || choice->at[PLAN_PIECES] > 1) return choice->bound;
+  double rounds = SLI_MAX(choice->at[PLAN_MICROBATCHES] - S, 0);
   return 0.98 * 0.66 * rounds * s->of[PASSES] / S * ahead / SLI_MIN(slots, ahead);
 }
 
 /* Returns a lower bound if some blocks recompute: the fraction of blocks is the excess memory
  * divided by what full recompute saves. */
-static double seconds_with_some(const planner *p, const plan_choice *c, const stage *again) {
-  if (!again || p->fixed[PLAN_RECOMPUTE] >= 0 || c->at[PLAN_RECOMPUTE]) return INFINITY;
-  double all = least_bytes(c, again, kept_ahead(c)), budget = (double)p->budget;
+static double seconds_with_some(const planner *p, const plan_choice *choice, const stage *again) {
+  if (!again || p->fixed[PLAN_RECOMPUTE] >= 0 || choice->at[PLAN_RECOMPUTE]) return INFINITY;
+  double all = least_bytes(choice, again, kept_ahead(choice)), budget = (double)p->budget;
   if (all > budget) return INFINITY;
-  double share = (c->least - budget) / (c->least - all), most = least_seconds(c, again);
-  return c->bound + share * SLI_MAX(most - c->bound, 0);
+  double share = (choice->least - budget) / (choice->least - all),
+         most = least_seconds(choice, again);
+  return choice->bound + share * SLI_MAX(most - choice->bound, 0);
 }
 
 /* Returns a lower bound of bytes with one slot per register and all possible recomputation. */
-static double floor_bytes(const planner *p, const plan_choice *c, const stage *s,
+static double floor_bytes(const planner *p, const plan_choice *choice, const stage *s,
                           const stage *again) {
   bool fewer = p->fixed[PLAN_QUOTAS] < 0,
-       some = again && p->fixed[PLAN_RECOMPUTE] < 0 && !c->at[PLAN_RECOMPUTE];
-  double ahead = fewer ? 1 : kept_ahead(c), kept = least_bytes(c, s, ahead);
-  return some ? SLI_MIN(kept, least_bytes(c, again, ahead)) : kept;
+       some = again && p->fixed[PLAN_RECOMPUTE] < 0 && !choice->at[PLAN_RECOMPUTE];
+  double ahead = fewer ? 1 : kept_ahead(choice), kept = least_bytes(choice, s, ahead);
+  return some ? SLI_MIN(kept, least_bytes(choice, again, ahead)) : kept;
 }
 
 /* Returns the same stage with full recompute, or NULL if it was not examined. */
@@ -248,20 +255,22 @@ static const stage *all_again(const stages *all, const stage *s) {
 }
 
 /* Bounds a choice. Returns false if it is known to be impossible, or too large. */
-static bool bound(const stages *all, plan_choice *c, const stage *s) {
+static bool bound(const stages *all, plan_choice *choice, const stage *s) {
   const planner *p = all->planner;
-  c->least = c->floor = INFINITY;
+  choice->least = choice->floor = INFINITY;
   if (!s->known) return false;
-  if (c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS] > s->of[BLOCKS]) return false;
+  if (choice->at[PLAN_STAGES] * choice->at[PLAN_CHUNKS] > s->of[BLOCKS]) return false;
   const stage *again = all_again(all, s);
-  c->bound = SLI_MAX(least_seconds(c, s), seconds_of_copies(p, c, s)),
-  c->least = least_bytes(c, s, kept_ahead(c));
-  c->floor = floor_bytes(p, c, s, again);
-  if (!p->budget || c->least <= (double)p->budget) return true;
-  if (c->floor > (double)p->budget) return false;
+  choice->bound = SLI_MAX(least_seconds(choice, s), seconds_of_copies(p, choice, s)),
+  choice->least = least_bytes(choice, s, kept_ahead(choice));
+  choice->floor = floor_bytes(p, choice, s, again);
+  if (!p->budget || choice->least <= (double)p->budget) return true;
+  if (choice->floor > (double)p->budget) return false;
   if (p->all) return true;
-  double relaxation = SLI_MIN(seconds_with_fewer(p, c, s), seconds_with_some(p, c, again));
-  if (relaxation < INFINITY) c->bound = SLI_MAX(c->bound, relaxation); /* else it needs both */
+  double relaxation =
+      SLI_MIN(seconds_with_fewer(p, choice, s), seconds_with_some(p, choice, again));
+  if (relaxation < INFINITY)
+    choice->bound = SLI_MAX(choice->bound, relaxation); /* else it needs both */
   return true;
 }
 

@@ -95,18 +95,20 @@ sl_status planner_fix(planner *p, const char *text) {
 
 /* Returns whether the experts' grid is printed. If the number of experts does not divide that of
  * the data-parallel devices, the experts have a separate grid anyway. */
-static bool are_experts_said(const planner *p, const plan_choice *c) {
-  return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 &&
-         c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
+static bool are_experts_said(const planner *p, const plan_choice *choice) {
+  return p->experts && choice->at[PLAN_EXPERT_TENSOR] == 1 && choice->at[PLAN_TENSOR] > 1 &&
+         choice->at[PLAN_DATA] % choice->at[PLAN_EXPERTS] == 0;
 }
 
 /* Returns whether a dimension's value is implied and not printed. */
-static bool goes_without_saying(const planner *p, const plan_choice *c, plan_dim dim) {
+static bool goes_without_saying(const planner *p, const plan_choice *choice, plan_dim dim) {
   if (dim == PLAN_CHUNKS)
-    return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
-  if (dim == PLAN_EXPERT_TENSOR) return !are_experts_said(p, c);
+    return choice->at[dim] ==
+           sl_schedule_chunks(planner_word(PLAN_SCHEDULE, choice->at[PLAN_SCHEDULE]));
+  if (dim == PLAN_EXPERT_TENSOR) return !are_experts_said(p, choice);
   if (dim == PLAN_QUOTAS) return true; /* the plan's relaxations express it */
-  return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) && c->at[dim] == 1;
+  return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) &&
+         choice->at[dim] == 1;
 }
 
 static bool is_among(const char *name, const char *const *list) {
@@ -129,15 +131,15 @@ static void home_words(const planner *p, const char *word, words *to) {
       words_add(to, "--home"), words_add(to, "%s=%s", names[i], sl_space_name(planner_away(p)));
 }
 
-static void dim_words(const planner *p, const plan_choice *c, plan_dim dim, words *to) {
-  const char *word = planner_word(dim, c->at[dim]);
-  if (goes_without_saying(p, c, dim)) return;
+static void dim_words(const planner *p, const plan_choice *choice, plan_dim dim, words *to) {
+  const char *word = planner_word(dim, choice->at[dim]);
+  if (goes_without_saying(p, choice, dim)) return;
   if (dim == PLAN_HOME) {
     home_words(p, word, to);
     return;
   }
   words_add(to, "--%s", plan_dims[dim].option);
-  if (!word) words_add(to, "%d", c->at[dim]);
+  if (!word) words_add(to, "%d", choice->at[dim]);
   else words_add(to, "%s", strcmp(word, "some") ? word : "none");
 }
 
@@ -147,22 +149,23 @@ static bool is_given(const planner *p, const char *option) {
          sl_arg_given(p->settings->run, option, 0);
 }
 
-static void own_words(const planner *p, const plan_choice *c, words *to) {
-  for (int d = 0; d < PLAN_DIMS; d++) dim_words(p, c, (plan_dim)d, to);
-  if (c->relaxation) planner_relaxation_words(c->relaxation, to);
-  if (c->assign) words_add(to, "--assign"), words_add(to, "%s", c->assign);
+static void own_words(const planner *p, const plan_choice *choice, words *to) {
+  for (int d = 0; d < PLAN_DIMS; d++) dim_words(p, choice, (plan_dim)d, to);
+  if (choice->relaxation) planner_relaxation_words(choice->relaxation, to);
+  if (choice->assign) words_add(to, "--assign"), words_add(to, "%s", choice->assign);
 }
 
-char *planner_said(const planner *p, const plan_choice *c) {
+char *planner_said(const planner *p, const plan_choice *choice) {
   words w = {0};
-  own_words(p, c, &w);
+  own_words(p, choice, &w);
   char *line = words_line(&w), *said = sli_strdup(line + strlen("actorrun "));
   free(line);
   words_fini(&w);
   return said;
 }
 
-void planner_words(const planner *p, const plan_choice *c, const char *const *apart, words *to) {
+void planner_words(const planner *p, const plan_choice *choice, const char *const *apart,
+                   words *to) {
   const settings *s = p->settings;
   for (const sl_option *o = s->options; o->name; o++) {
     bool other = is_among(o->name, apart);
@@ -170,6 +173,6 @@ void planner_words(const planner *p, const plan_choice *c, const char *const *ap
       other |= !strcmp(plan_dims[d].option, o->name) && !is_given(p, o->name);
     if (!other) words_given(o, s->run, to);
   }
-  own_words(p, c, to);
+  own_words(p, choice, to);
   words_model(s, to);
 }

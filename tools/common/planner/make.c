@@ -52,29 +52,29 @@ static void apply_relaxation(const plan_relaxation *relaxation, sli_arena *arena
   to->lower.memory.recompute = recompute.text;
 }
 
-static const char *recompute_of(const plan_choice *c) {
-  const char *word = planner_word(PLAN_RECOMPUTE, c->at[PLAN_RECOMPUTE]);
+static const char *recompute_of(const plan_choice *choice) {
+  const char *word = planner_word(PLAN_RECOMPUTE, choice->at[PLAN_RECOMPUTE]);
   return strcmp(word, "some") ? word : "none";
 }
 
-static void planner_make_apply(const planner *p, const plan_choice *c, sli_arena *arena,
+static void planner_make_apply(const planner *p, const plan_choice *choice, sli_arena *arena,
                                settings *to) {
   *to = *p->settings;
-  to->lower.parallel.stages = c->at[PLAN_STAGES];
-  to->lower.parallel.tensor = c->at[PLAN_TENSOR];
-  to->lower.parallel.data = c->at[PLAN_DATA];
-  to->lower.parallel.sequence = c->at[PLAN_SEQUENCE];
-  to->pieces = c->at[PLAN_PIECES];
-  to->lower.schedule.chunks = c->at[PLAN_CHUNKS];
-  to->lower.schedule.name = planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]);
-  to->lower.experts.parallel = c->at[PLAN_EXPERTS];
-  if (p->experts) to->lower.experts.tensor = c->at[PLAN_EXPERT_TENSOR];
-  to->lower.memory.recompute = recompute_of(c);
-  to->lower.memory.shard = planner_word(PLAN_SHARD, c->at[PLAN_SHARD]);
+  to->lower.parallel.stages = choice->at[PLAN_STAGES];
+  to->lower.parallel.tensor = choice->at[PLAN_TENSOR];
+  to->lower.parallel.data = choice->at[PLAN_DATA];
+  to->lower.parallel.sequence = choice->at[PLAN_SEQUENCE];
+  to->pieces = choice->at[PLAN_PIECES];
+  to->lower.schedule.chunks = choice->at[PLAN_CHUNKS];
+  to->lower.schedule.name = planner_word(PLAN_SCHEDULE, choice->at[PLAN_SCHEDULE]);
+  to->lower.experts.parallel = choice->at[PLAN_EXPERTS];
+  if (p->experts) to->lower.experts.tensor = choice->at[PLAN_EXPERT_TENSOR];
+  to->lower.memory.recompute = recompute_of(choice);
+  to->lower.memory.shard = planner_word(PLAN_SHARD, choice->at[PLAN_SHARD]);
   to->lower.devices.count = to->lower.parallel.stages * settings_ranks(to);
   to->lower.devices.budget_bytes = 0;
-  apply_home(p, planner_word(PLAN_HOME, c->at[PLAN_HOME]), arena, to);
-  if (c->relaxation) apply_relaxation(c->relaxation, arena, to);
+  apply_home(p, planner_word(PLAN_HOME, choice->at[PLAN_HOME]), arena, to);
+  if (choice->relaxation) apply_relaxation(choice->relaxation, arena, to);
 }
 
 /* Copies the model's options with another batch size, or another number of layers; 0: as given. */
@@ -96,27 +96,27 @@ plan_care planner_care(const planner *p) {
   return p->devices > FEW_DEVICES ? PLAN_ALIKE : PLAN_EXACT;
 }
 
-sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care,
-                       plan_made *out) {
-  return planner_make_with(p, c, microbatches, care, 0, out);
+sl_status planner_make(const planner *p, const plan_choice *choice, int microbatches,
+                       plan_care care, plan_made *out) {
+  return planner_make_with(p, choice, microbatches, care, 0, out);
 }
 
-sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches,
+sl_status planner_make_with(const planner *p, const plan_choice *choice, int microbatches,
                             plan_care care, int layers, plan_made *out) {
   settings s;
   sl_status status = SL_OK;
   const bool alike = care != PLAN_EXACT && planner_care(p) != PLAN_EXACT;
   sl_lower_options run = p->run;
   run.simulation.alike = alike, run.simulation.any_order = care == PLAN_ROUGH,
-  run.parallel.assign = c->assign;
+  run.parallel.assign = choice->assign;
   run.schedule.skip_in_turn = true;
   sli_arena arena = {0};
   *out = (plan_made){0};
-  planner_make_apply(p, c, &arena, &s);
+  planner_make_apply(p, choice, &arena, &s);
   s.microbatches = microbatches;
-  bool fewer = p->batch && microbatches != c->at[PLAN_MICROBATCHES];
+  bool fewer = p->batch && microbatches != choice->at[PLAN_MICROBATCHES];
   if (fewer || layers) {
-    int batch = fewer ? p->batch / c->at[PLAN_MICROBATCHES] * microbatches : 0;
+    int batch = fewer ? p->batch / choice->at[PLAN_MICROBATCHES] * microbatches : 0;
     status = args_with(p->settings, batch, layers, &out->args);
     s.model_args = out->args;
   }

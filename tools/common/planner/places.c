@@ -40,28 +40,28 @@ static sl_hardware at_its_best(const sl_hardware *h) {
 
 /* Finds a permutation that suits the plan's traffic on such hardware, or returns NULL if none is
  * better. */
-static char *places_find(const planner *p, const plan_choice *c, const sl_hardware *h,
+static char *places_find(const planner *p, const plan_choice *choice, const sl_hardware *h,
                          uint64_t seed) {
   settings s = *p->settings;
   planner other = *p;
   plan_made made;
   s.modelled.hardware = *h;
   other.settings = &s;
-  if (planner_make(&other, c, c->at[PLAN_MICROBATCHES], PLAN_EXACT, &made)) return NULL;
+  if (planner_make(&other, choice, choice->at[PLAN_MICROBATCHES], PLAN_EXACT, &made)) return NULL;
   char *text = sli_lowered_assign(made.planned.lowered, &p->settings->modelled.hardware, seed);
   planner_unmake(&made);
   return text;
 }
 
 /* Keeps an assignment if it is faster. Takes ownership of its text. */
-static bool places_take(const planner *p, plan_choice *c, char *text) {
-  plan_choice x = *c;
+static bool places_take(const planner *p, plan_choice *choice, char *text) {
+  plan_choice x = *choice;
   if (!text) return false;
   x.assign = text;
   planner_weigh(p, &x);
-  bool faster = x.seconds < c->seconds * (1 - 1e-4);
-  free(faster ? c->assign : text);
-  if (faster) *c = x;
+  bool faster = x.seconds < choice->seconds * (1 - 1e-4);
+  free(faster ? choice->assign : text);
+  if (faster) *choice = x;
   return faster;
 }
 
@@ -93,16 +93,16 @@ static void vary(const planner *p, int *device, int from, int times, plan_choice
 
 /* Improves the assignment of few devices by simulation alone; of very few, by trying all
  * permutations. */
-static void settle(const planner *p, plan_choice *c) {
+static void settle(const planner *p, plan_choice *choice) {
   enum { VERY_FEW = 4, FEW = 8, ROUNDS = 4 };
   int device[FEW];
   bool more = p->devices <= FEW;
   for (int round = 0; round < ROUNDS && more; round++) {
-    double before = c->seconds;
+    double before = choice->seconds;
     for (int i = 0; i < p->devices; i++) device[i] = i;
-    if (c->assign) sli_assign_read(c->assign, p->devices, device);
-    vary(p, device, 0, p->devices <= VERY_FEW ? p->devices : 1, c);
-    more = c->seconds < before && p->devices > VERY_FEW;
+    if (choice->assign) sli_assign_read(choice->assign, p->devices, device);
+    vary(p, device, 0, p->devices <= VERY_FEW ? p->devices : 1, choice);
+    more = choice->seconds < before && p->devices > VERY_FEW;
   }
 }
 

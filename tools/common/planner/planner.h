@@ -97,6 +97,7 @@ const char *planner_word(plan_dim dim, int value);
 const plan_choice *planner_second(const planner *p, plan_dim dim);
 /* Builds the actorrun command line of a choice, with the other options of the settings, except
  * those in `apart` (NULL-terminated). */
-void planner_words(const planner *p, const plan_choice *c, const char *const *apart, words *to);
+void planner_words(const planner *p, const plan_choice *choice, const char *const *apart,
+                   words *to);
 
 #endif

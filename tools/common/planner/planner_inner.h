@@ -22,7 +22,7 @@ void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ct
 bool planner_stopped(const planner *p);
 
 /* Creates the relaxations of a choice: none at first, sized by a plan made of it. */
-plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *c);
+plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *choice);
 void planner_relaxation_destroy(plan_relaxation *relaxation);
 /* Shrinks a plan that is too large: takes away as many slots as needed, or makes as many blocks
  * recompute as needed. Returns false if nothing is left to give up. */
@@ -41,13 +41,13 @@ void planner_try_exact(void *ctx, size_t i);
 /* Finds the smallest memory that choice i can take. */
 void planner_try_least(void *ctx, size_t i);
 /* Measures the time and bytes of a choice exactly as given. */
-void planner_weigh(const planner *p, plan_choice *c);
+void planner_weigh(const planner *p, plan_choice *choice);
 /* Permutes the devices of an exact choice where links differ. For planner_each(). */
 void planner_try_assigned(void *ctx, size_t i);
 bool planner_assigns(const planner *p); /* true: links differ, and the user gave no assignment */
 
 /* Formats a choice as options; the caller frees it. */
-char *planner_said(const planner *p, const plan_choice *c);
+char *planner_said(const planner *p, const plan_choice *choice);
 
 /* Returns the space that offloaded data goes to, or the devices' memory if there is none. */
 sl_space planner_away(const planner *p);
@@ -61,10 +61,10 @@ typedef struct plan_made {
   planned planned;
   sl_args *args; /* arguments of the model */
 } plan_made;
-sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care,
-                       plan_made *out);
+sl_status planner_make(const planner *p, const plan_choice *choice, int microbatches,
+                       plan_care care, plan_made *out);
 /* Makes the plan of a choice with `layers` layers; 0 means the model's number. */
-sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches,
+sl_status planner_make_with(const planner *p, const plan_choice *choice, int microbatches,
                             plan_care care, int layers, plan_made *out);
 /* Returns how choices are examined: exactly if there are few devices. */
 plan_care planner_care(const planner *p);

@@ -35,28 +35,29 @@ static double seconds_of(const sl_plan *plan) {
   return f.step_seconds;
 }
 
-static bool fits(const planner *p, const plan_choice *c) {
-  return c->bytes && (!p->budget || c->bytes <= p->budget);
+static bool fits(const planner *p, const plan_choice *choice) {
+  return choice->bytes && (!p->budget || choice->bytes <= p->budget);
 }
 
 /* ---- relaxation ------------------------------------------------------------------------------ */
 
-static bool may(const planner *p, const plan_choice *c, const way *w) {
-  return p->fixed[w->dim] < 0 && (c->at[w->dim] == 0 || c->at[w->dim] == w->value);
+static bool may(const planner *p, const plan_choice *choice, const way *w) {
+  return p->fixed[w->dim] < 0 && (choice->at[w->dim] == 0 || choice->at[w->dim] == w->value);
 }
 
-static bool give_up(const planner *p, plan_choice *c, const plan_made *made, const way *w) {
-  if (!may(p, c, w)) return false;
-  if (!c->relaxation) c->relaxation = planner_relaxation_create(&made->planned, c);
-  bool some = planner_relax(c->relaxation, &made->planned, p->budget, w->slots);
-  if (some) c->at[w->dim] = w->value;
+static bool give_up(const planner *p, plan_choice *choice, const plan_made *made, const way *w) {
+  if (!may(p, choice, w)) return false;
+  if (!choice->relaxation) choice->relaxation = planner_relaxation_create(&made->planned, choice);
+  bool some = planner_relax(choice->relaxation, &made->planned, p->budget, w->slots);
+  if (some) choice->at[w->dim] = w->value;
   return some;
 }
 
 /* Relaxes the plan in this way, or in any other once nothing is left to give up in this one. */
-static bool give_up_any(const planner *p, plan_choice *c, const plan_made *made, const way *first) {
-  bool some = give_up(p, c, made, first);
-  for (int w = 0; w < WAYS && !some; w++) some = give_up(p, c, made, &ways[w]);
+static bool give_up_any(const planner *p, plan_choice *choice, const plan_made *made,
+                        const way *first) {
+  bool some = give_up(p, choice, made, first);
+  for (int w = 0; w < WAYS && !some; w++) some = give_up(p, choice, made, &ways[w]);
   return some;
 }
 
@@ -67,41 +68,42 @@ static bool is_slow(const planner *p, double seconds) { return 0.98 * seconds > 
 /* Returns the seconds of a step with that many microbatches, or INFINITY if it is impossible. *more
  * is set if the plan was too large and gave up something in way w. With w NULL it gives up
  * nothing. */
-static double weigh(const planner *p, plan_choice *c, int microbatches, plan_care care,
+static double weigh(const planner *p, plan_choice *choice, int microbatches, plan_care care,
                     const way *w, bool *more) {
   plan_made made;
   *more = false;
-  c->bytes = 0;
-  if (planner_make(p, c, microbatches, care, &made)) return INFINITY;
-  c->bytes = largest(made.planned.plan), c->hash = made.planned.plan->hash;
+  choice->bytes = 0;
+  if (planner_make(p, choice, microbatches, care, &made)) return INFINITY;
+  choice->bytes = largest(made.planned.plan), choice->hash = made.planned.plan->hash;
   double seconds = seconds_of(made.planned.plan);
-  if (!fits(p, c) && w && !is_slow(p, seconds)) *more = give_up_any(p, c, &made, w);
+  if (!fits(p, choice) && w && !is_slow(p, seconds)) *more = give_up_any(p, choice, &made, w);
   planner_unmake(&made);
   return seconds;
 }
 
 /* Relaxes the plan until it fits or nothing is left to give up. */
-static double lessen(const planner *p, plan_choice *c, int microbatches, plan_care care,
+static double lessen(const planner *p, plan_choice *choice, int microbatches, plan_care care,
                      const way *w) {
   bool more = true;
   double seconds = INFINITY;
   for (int round = 0; round < ROUNDS && more; round++)
-    seconds = weigh(p, c, microbatches, care, w, &more);
-  return fits(p, c) ? seconds : INFINITY;
+    seconds = weigh(p, choice, microbatches, care, w, &more);
+  return fits(p, choice) ? seconds : INFINITY;
 }
 
 /* Gives up everything that may be given up. */
-static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
+static void give_up_all(const planner *p, plan_choice *choice, int microbatches) {
   plan_made made;
-  c->bytes = 0;
-  if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
-  c->relaxation = planner_relaxation_create(&made.planned, c);
+  choice->bytes = 0;
+  if (planner_make(p, choice, microbatches, PLAN_ROUGH, &made)) return;
+  choice->relaxation = planner_relaxation_create(&made.planned, choice);
   for (int w = 0; w < WAYS; w++)
-    if (may(p, c, &ways[w]) && planner_relax(c->relaxation, &made.planned, 0, ways[w].slots))
-      c->at[ways[w].dim] = ways[w].value;
+    if (may(p, choice, &ways[w]) &&
+        planner_relax(choice->relaxation, &made.planned, 0, ways[w].slots))
+      choice->at[ways[w].dim] = ways[w].value;
   planner_unmake(&made);
-  if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
-  c->bytes = largest(made.planned.plan);
+  if (planner_make(p, choice, microbatches, PLAN_ROUGH, &made)) return;
+  choice->bytes = largest(made.planned.plan);
   planner_unmake(&made);
 }
 
@@ -112,25 +114,26 @@ typedef struct counts {
   int few, more; /* few is 0 if all are simulated */
 } counts;
 
-static counts counts_of(const planner *p, const plan_choice *c) {
-  int m = c->at[PLAN_MICROBATCHES], unit = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
+static counts counts_of(const planner *p, const plan_choice *choice) {
+  int m = choice->at[PLAN_MICROBATCHES], unit = choice->at[PLAN_STAGES] * choice->at[PLAN_CHUNKS];
   int few = (PLANNER_FEW + 2 * unit - 1) / unit * unit, more = few + unit;
   bool all = !p->batch || planner_leaves_out(p) || m <= more + unit;
   return all ? (counts){0, m} : (counts){few, more};
 }
 
 /* Extrapolates the time of a step from the seconds at the larger number. */
-static void extrapolate(const planner *p, plan_choice *c, counts n, double seconds) {
+static void extrapolate(const planner *p, plan_choice *choice, counts n, double seconds) {
   plan_care care = planner_care(p);
   bool more;
-  c->seconds = seconds;
-  c->exact = care == PLAN_EXACT && !n.few;
+  choice->seconds = seconds;
+  choice->exact = care == PLAN_EXACT && !n.few;
   if (!n.few || !(seconds < INFINITY)) return;
-  plan_choice fewer = *c;
+  plan_choice fewer = *choice;
   double first = weigh(p, &fewer, n.few, care, NULL, &more);
-  c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) /
-                                              (n.more - n.few)
-                                : INFINITY;
+  choice->seconds =
+      first < INFINITY
+          ? first + (seconds - first) * (choice->at[PLAN_MICROBATCHES] - n.few) / (n.more - n.few)
+          : INFINITY;
 }
 
 /* ---- interface ------------------------------------------------------------------------------- */
@@ -142,21 +145,21 @@ static bool is_better(const planner *p, const plan_choice *a, const plan_choice 
   return a->bytes && a->bytes < b->bytes;
 }
 
-static void try_way(const planner *p, const plan_choice *given, plan_choice *c, counts n,
+static void try_way(const planner *p, const plan_choice *given, plan_choice *choice, counts n,
                     const way *w) {
   plan_choice x = *given;
   extrapolate(p, &x, n, lessen(p, &x, n.more, planner_care(p), w));
-  bool better = is_better(p, &x, c);
-  planner_relaxation_destroy(better ? c->relaxation : x.relaxation);
-  if (better) *c = x;
+  bool better = is_better(p, &x, choice);
+  planner_relaxation_destroy(better ? choice->relaxation : x.relaxation);
+  if (better) *choice = x;
 }
 
 /* Returns whether a choice is too large even at its smallest. */
-static bool cannot_fit(const planner *p, plan_choice *c, counts n) {
-  plan_choice least = *c;
+static bool cannot_fit(const planner *p, plan_choice *choice, counts n) {
+  plan_choice least = *choice;
   give_up_all(p, &least, n.more);
   bool large = least.bytes && !fits(p, &least);
-  if (large && least.bytes < c->bytes) *c = least;
+  if (large && least.bytes < choice->bytes) *choice = least;
   else planner_relaxation_destroy(least.relaxation);
   return large;
 }
@@ -176,10 +179,10 @@ void planner_try(void *ctx, size_t i) {
     if (may(p, &given, &ways[w])) try_way(p, &given, c, n, &ways[w]);
 }
 
-void planner_weigh(const planner *p, plan_choice *c) {
+void planner_weigh(const planner *p, plan_choice *choice) {
   bool more;
-  c->seconds = weigh(p, c, c->at[PLAN_MICROBATCHES], PLAN_EXACT, NULL, &more);
-  if (!fits(p, c)) c->seconds = INFINITY;
+  choice->seconds = weigh(p, choice, choice->at[PLAN_MICROBATCHES], PLAN_EXACT, NULL, &more);
+  if (!fits(p, choice)) choice->seconds = INFINITY;
 }
 
 void planner_try_least(void *ctx, size_t i) {
@@ -189,9 +192,9 @@ void planner_try_least(void *ctx, size_t i) {
 }
 
 /* Returns the way in which a choice was relaxed. */
-static const way *way_of(const plan_choice *c) {
-  for (int w = 0; c->relaxation && w < WAYS; w++)
-    if (c->at[ways[w].dim] == ways[w].value) return &ways[w];
+static const way *way_of(const plan_choice *choice) {
+  for (int w = 0; choice->relaxation && w < WAYS; w++)
+    if (choice->at[ways[w].dim] == ways[w].value) return &ways[w];
   return NULL;
 }
 
