@@ -70,9 +70,9 @@ try() {
   says "$text" err
 }
 
-try 2 "op block/own.1 (own) has no CPU kernel: add one to sl_op.kernels" "ROW .cheap = true"
-try 2 "signature 0 of its row (sl_op.signatures) splits input 0 along dim 5, which does not exist" \
-  "ROW .kernels = SL_CPU_KERNEL(same), .signatures = bad"
+try 2 "op block/own.1 (own) has no CPU kernel: add one to sl_op.kernels" "ROW .traits = SL_OP_CHEAP"
+try 2 "signature 0 of its row (sl_op_shard.signatures) splits input 0 along dim 5, which does not exist" \
+  "ROW .kernels = SL_CPU_KERNEL(same), .shard = &(const sl_op_shard){.signatures = bad}"
 try 2 "op block/report.1 (report): has no output" \
   "BUILD sl_apply(g, &sl_op_report, (&(sl_attrs){.user = &sink}), 1, &w, 0, &y);"
 try 2 "the model reads option --width, which its table of options does not declare" \

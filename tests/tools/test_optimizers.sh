@@ -36,7 +36,7 @@ static void update(const sl_call *call) {
 static const sl_update adagrad_update = {.states = {{"sum", 0.5f}}, .nstates = 1,
                                          .defaults = {.lr = 0.01f}};
 static const sl_op adagrad = {.name = "adagrad", .min_in = 2, .max_in = -1, .nout = 2,
-                              .infer = infer, .kernels = SL_CPU_KERNEL(update), .updates = 3,
+                              .infer = infer, .kernels = SL_CPU_KERNEL(update), .memory = &(const sl_op_memory){.updates = 3},
                               .hash = sl_optimizer_hash, .update = &adagrad_update};
 
 static const sl_option options[] = {{"data", SL_OPTION_TEXT, NULL, "`FILE` to learn", 0, 0}, {0}};
