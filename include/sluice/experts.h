@@ -37,17 +37,15 @@ extern const sl_op sl_op_expert_limit;
 
 /* Dispatch of rows to the devices of their experts, and their return; --expert-parallel inserts
  * these ops around the ops above. ids i32 [..., k] are numbered in row-major order (places);
- * attrs.user = sl_dispatch. An output has one valid row for each id that it handles (sl_op_rows.fills).
- * dispatch(x [..., N] or [..., k, N], ids) -> rows of the ids for experts first .. first + count.
- * collect(p0, p1, ...) -> their rows, concatenated.
- * own_ids(ids) -> the ids for these experts. If there are more ids than the output has room for,
- * the run ends.
- * own_leaves(ids), attrs.user = sl_dispatch_leaves -> i32: for each of these ids the number of its
- * leaf, a run of places over which exact gradients are summed.
- * give_back(y, ids) -> the rows of y for the ids at places begin .. end.
- * restore(ids, p0, p1, ...) -> [..., k, N]: for each id the next row of the part that has its
- * expert; the parts split `count` experts. Or [..., N]: a token's rows summed in the order of its
- * ids. */
+ * attrs.user = sl_dispatch. An output has one valid row for each id that it handles
+ * (sl_op_rows.fills). dispatch(x [..., N] or [..., k, N], ids) -> rows of the ids for experts first
+ * .. first + count. collect(p0, p1, ...) -> their rows, concatenated. own_ids(ids) -> the ids for
+ * these experts. If there are more ids than the output has room for, the run ends. own_leaves(ids),
+ * attrs.user = sl_dispatch_leaves -> i32: for each of these ids the number of its leaf, a run of
+ * places over which exact gradients are summed. give_back(y, ids) -> the rows of y for the ids at
+ * places begin .. end. restore(ids, p0, p1, ...) -> [..., k, N]: for each id the next row of the
+ * part that has its expert; the parts split `count` experts. Or [..., N]: a token's rows summed in
+ * the order of its ids. */
 typedef struct sl_dispatch {
   sl_type type;         /* type of the output; its dims give the room for rows */
   int64_t first, count; /* experts */

@@ -149,5 +149,6 @@ assert 0.4 * bf16 < fp8 < 0.9 * bf16, (bf16, fp8)
 PY
 ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype fp8 --concurrency 3 --lengths 5,9 --rows 7 \
   mixtral --layers 1 --width 30 --heads 3 --expert-ffn 7 --experts 5 --top-k 3 --context 64 --vocab 51
-ends 2 "$actorserve" --dtype fp8 "${small[@]}"
+ends 0 "$actorrun" --quiet --steps 1 --data "$reference/text.txt" --save small.safetensors gpt --layers 1 --width 6 --heads 1 --context 8 --vocab 256
+ends 2 "$actorserve" --dtype fp8 --init small.safetensors gpt --layers 1 --width 6 --heads 1 --context 8 --vocab 256
 says "--dtype fp8: only devices that compute nothing" err

@@ -29,7 +29,7 @@ for schedule in gpipe 1f1b zb-h1; do
     ./small_sluice "$schedule" "$stages" "$microbatches" | passes >small
     "$actorrun" --quiet --clock virtual --devices "timed:$stages" --stages "$stages" --microbatches "$microbatches" \
       --schedule "$schedule" --cost F=1,B=1,W=1,comm=0 --steps 1 --trace real.trace pipeline
-    "$actortrace" rows real.trace | awk -F'\t' '$3 ~ /^[FBW]$/ {print $2, $3, $6, $8 / 1e9}' | sort >real
+    "$bin/actortrace" rows real.trace | awk -F'\t' '$3 ~ /^[FBW]$/ {print $2, $3, $6, $8 / 1e9}' | sort >real
     [[ -s small ]] || fail "$schedule, $sizes: no passes"
     diff small real >difference || fail "$schedule, $stages stages, $microbatches microbatches: $(head -5 difference)"
   done
