@@ -207,6 +207,22 @@ void sli_emit_norm2(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   sli_pt_out(m, n, 0, sli_pt_function(m, SLI_FUNCTION_length, y));
 }
 
+/* _weight_norm(v, g, dim): g v / |v|, where |v| is over all dims but one, or over all (-1). */
+sl_tensor *sli_of_weight_norm(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *v = sli_pt_in(m, n, "v"), *g = sli_pt_in(m, n, "g");
+  int64_t dim = sli_pt_whole(m, n, "dim", 0);
+  if (!v || !g || dim >= v->type.ndim) return NULL;
+  uint32_t all = (1u << v->type.ndim) - 1;
+  sl_type one = {.dtype = SL_F32, .ndim = v->type.ndim};
+  for (int d = 0; d < one.ndim; d++) one.dim[d] = d == dim ? v->type.dim[d] : 1;
+  sl_tensor *length = sl_sum_at(m->at, m->g, sl_mul_at(m->at, m->g, v, v),
+                                dim < 0 ? all : all & ~(1u << dim), true);
+  length = sli_pt_function(m, SLI_FUNCTION_length, sli_pt_narrow(m, length));
+  length = length ? sli_pt_reshape(m, length, &one) : NULL;
+  sl_tensor *by = sl_op2_at(m->at, m->g, &sl_op_div, NULL, sli_pt_reshape(m, g, &one), length);
+  return sl_mul_at(m->at, m->g, v, by);
+}
+
 /* ---- products ------------------------------------------------------------------------------ */
 
 /* Multiplies along a dim, half by half, so that gradients hold at zeros. */

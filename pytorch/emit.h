@@ -30,7 +30,9 @@ sli_pt_emit_fn sli_emit_sum, sli_emit_mean, sli_emit_max, sli_emit_softmax, sli_
 /* indexed.c */
 sli_pt_emit_fn sli_emit_embedding, sli_emit_index, sli_emit_gather, sli_emit_scatter, sli_emit_sort,
     sli_emit_grouped, sli_emit_histc, sli_emit_index_put, sli_emit_index_add, sli_emit_one_hot,
-    sli_emit_scatter_add;
+    sli_emit_scatter_add, sli_emit_scatter_reduce;
+/* bags.c */
+sli_pt_emit_fn sli_emit_embedding_bag;
 /* layers.c */
 sli_pt_emit_fn sli_emit_linear, sli_emit_addmm, sli_emit_matmul, sli_emit_einsum,
     sli_emit_layer_norm, sli_emit_rms_norm, sli_emit_group_norm, sli_emit_batch_norm, sli_emit_conv,
@@ -83,6 +85,7 @@ sl_tensor *sli_of_softshrink(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_threshold(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_triplet_margin(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_trunc(sli_import *m, const sli_pt_node *n);
+sl_tensor *sli_of_weight_norm(sli_import *m, const sli_pt_node *n);
 
 /* Apply a function of ops/functions.def by its number. */
 sl_tensor *sli_pt_function(sli_import *m, int function, sl_tensor *x);

@@ -2,6 +2,7 @@
 /* Calls that index. Programs with experts sort the rows by expert, multiply group by group, and
  * restore the order. Here the rows are multiplied in their original order, each with its expert's
  * index. Sorting and restoring therefore become no-ops. */
+#include <math.h>
 #include <string.h>
 
 #include "pytorch/emit.h"
@@ -291,31 +292,75 @@ void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, sl_gather_at(m->at, m->g, x, dim, at));
 }
 
-/* scatter of one number into zeros: counts how often each position is named, then sets it to 1 if
- * ever. */
+/* Counts how often an index names each position of a dim. */
+static sl_tensor *times_named(sli_import *m, const sli_pt_value *self, int dim, sl_tensor *at) {
+  if (!at) return NULL;
+  sl_type type = at->type;
+  type.dtype = SL_F32;
+  sl_tensor *ones = sl_filled_at(m->at, m->g, type, 1, at);
+  return sl_scatter_sum_at(m->at, m->g, ones, dim, at, self->type.dim[dim]);
+}
+
+/* Returns the tensor that a call writes into, to be combined with `times`. */
+static sl_tensor *before(sli_import *m, const sli_pt_node *n, const sl_tensor *times) {
+  double value;
+  if (sli_pt_scalar(m, sli_pt_arg_find(n, "self"), &value))
+    return sli_pt_filled_like(m, times, value);
+  return sli_pt_in(m, n, "self");
+}
+
+/* Returns `then` where a position is named, and the call's own tensor elsewhere. */
+static sl_tensor *where_named(sli_import *m, const sli_pt_node *n, sl_tensor *times,
+                              sl_tensor *then) {
+  if (!times || !then) return NULL;
+  sl_tensor *none = sli_pt_filled_like(m, times, 0);
+  sl_tensor *named = sl_op2_at(m->at, m->g, &sl_op_gt, NULL, times, none);
+  return sl_op3_at(m->at, m->g, &sl_op_where, NULL, named, then, before(m, n, times));
+}
+
+/* scatter(self, dim, index, src or value). A position that src names several times gets the mean.
+ */
 void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *self = sli_pt_first(n);
   sl_tensor *at = sli_pt_in_i32(m, n, "index");
-  double value = sli_pt_number(m, n, "value", 0), old = 1;
-  const sli_pt_value *src = sli_pt_arg_value(n, "src");
+  if (!at || !self->type.ndim) return;
+  bool numbers = sli_pt_arg_find(n, "src") != NULL;
+  double value = 0;
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
-  bool zeros = sli_pt_scalar(m, sli_pt_arg_find(n, "self"), &old) && old == 0;
-  if (src && zeros && at) {
-    sl_tensor *from = sli_pt_f32(m, src);
-    sli_pt_out(m, n, 0, sl_scatter_sum_at(m->at, m->g, from, dim, at, self->type.dim[dim]));
+  sl_tensor *times = times_named(m, self, dim, at), *then;
+  if (sli_pt_scalar(m, sli_pt_arg_find(n, numbers ? "src" : "value"), &value)) {
+    then = sli_pt_filled_like(m, times, value);
+  } else {
+    then = sl_scatter_sum_at(m->at, m->g, sli_pt_in(m, n, "src"), dim, at, self->type.dim[dim]);
+    then = sl_op2_at(m->at, m->g, &sl_op_div, NULL, then,
+                     sl_clamp_at(m->at, m->g, times, 1, INFINITY));
+  }
+  sli_pt_out(m, n, 0, where_named(m, n, times, then));
+}
+
+/* scatter_reduce(self, dim, index, src, "sum" or "mean", include_self). */
+void sli_emit_scatter_reduce(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *self = sli_pt_first(n);
+  const sli_pt_arg *how = sli_pt_arg_find(n, "reduce");
+  sl_tensor *at = sli_pt_in_i32(m, n, "index"), *src = sli_pt_in(m, n, "src");
+  bool with_self = sli_pt_flag(n, "include_self", true);
+  bool mean = how && how->kind == SLI_PT_TEXT && !strcmp(how->text, "mean");
+  if (!at || !src || !self->type.ndim) return;
+  if (!mean && (!how || how->kind != SLI_PT_TEXT || strcmp(how->text, "sum"))) {
+    sli_pt_refuse(m, n, "only the sum and the mean are supported");
     return;
   }
-  if (!zeros || !at || src) {
-    sli_pt_refuse(m, n, "only a number into zeros, or rows into zeros, are supported");
-    return;
-  }
-  sl_type type = at->type;
-  type.dtype = SL_F32;
-  sl_tensor *ones = sl_filled_at(m->at, m->g, type, 1, at);
-  sl_tensor *sums = sl_scatter_sum_at(m->at, m->g, ones, dim, at, self->type.dim[dim]);
-  sums = sl_clamp_at(m->at, m->g, sums, 0, 1);
-  sli_pt_out(m, n, 0, value == 1 ? sums : sl_scale_at(m->at, m->g, sums, (float)value));
+  int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  sl_tensor *times = times_named(m, self, dim, at), *count = times;
+  sl_tensor *y = sl_scatter_sum_at(m->at, m->g, src, dim, at, self->type.dim[dim]);
+  if (with_self) {
+    y = sl_add_at(m->at, m->g, y, before(m, n, times));
+    count = sl_add_at(m->at, m->g, times, sli_pt_filled_like(m, times, 1));
+  } else if (mean) count = sl_clamp_at(m->at, m->g, times, 1, INFINITY);
+  if (mean) y = sl_op2_at(m->at, m->g, &sl_op_div, NULL, y, count);
+  sli_pt_out(m, n, 0, with_self ? y : where_named(m, n, times, y));
 }
 
 /* scatter_add(self, dim, index, src): adds elements at their positions, in order. */

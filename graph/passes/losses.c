@@ -96,7 +96,7 @@ static sl_status make_whole(pass *p, sli_node *n) {
       return sli_graph_fail_at(
           p->g, n->at, SL_E_UNSUPPORTED,
           "op %s (%s) works on whole microbatches, but reads %s, which depends on parameters: "
-          "not supported with --pieces or parallel.data",
+          "not supported with --pieces or --data-parallel; --stages and --tensor leave it whole",
           n->name, n->op->name, t->name);
     n->in[i] = twin_of(p, n->in[i], n->block);
   }

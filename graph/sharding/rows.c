@@ -244,9 +244,11 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
   if (sum)
     return sli_graph_fail_at(
         p->g, n->at, SL_E_UNSUPPORTED,
-        "op %s (%s) reads %s, of which each of %d %s-parallel devices has a partial sum: only "
-        "linear ops can read that",
-        n->name, n->op->name, sum->name, p->size, axis);
+        "op %s (%s) reads %s, of which each of %d %s-parallel devices has a partial sum: %s",
+        n->name, n->op->name, sum->name, p->size, axis,
+        sli_words(n->op, "only linear ops can read that",
+                  "sums and multiples of it can be shared, other functions of it cannot; --stages "
+                  "and --tensor leave it whole"));
   const sl_tensor *few;
   const sli_dim *dim = sli_along_data >> p->axis & 1 ? few_units(p, n, &few) : NULL;
   if (dim)

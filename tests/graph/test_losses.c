@@ -313,7 +313,8 @@ static void refuse_parts(loss_of *loss, way w, const char *text) {
 static void what_cannot_be_in_parts_is_refused(void) {
   refuse_parts(of_a_mean, (way){2, 1, 1, 1},
                "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
-               "data-parallel devices has a partial sum: only linear ops");
+               "data-parallel devices has a partial sum: sums and multiples of it can be shared, "
+               "other functions of it cannot; --stages and --tensor leave it whole");
   refuse_parts(of_a_mean, (way){1, 3, 1, 1},
                "of which each of 3 sequence-parallel devices has a partial sum");
   refuse_parts(alone, (way){1, 7, 1, 1}, "its output 0, i32[8, 6], has too few positions");
