@@ -122,14 +122,20 @@ static sl_tensor *combined(sli_import *m, const sli_pt_node *n, const char *left
   return sl_add_at(m->at, m->g, x, sl_scale_at(m->at, m->g, y, (float)by));
 }
 
+/* Adds a number. A loss plus 0, with which sums of losses begin, remains a sum that devices share.
+ */
+static sl_tensor *plus(sli_import *m, sl_tensor *x, double v) {
+  if (x && !x->type.ndim && v == 0) return x;
+  return sl_add_constant_at(m->at, m->g, x, (float)v);
+}
+
 void sli_emit_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double v, alpha = sli_pt_number(m, n, "alpha", 1);
   if (number_of(m, n, "other", "self", &v))
-    sli_pt_out(m, n, 0,
-               sl_add_constant_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)(alpha * v)));
+    sli_pt_out(m, n, 0, plus(m, sli_pt_in(m, n, "self"), alpha * v));
   else if (number_of(m, n, "self", "other", &v) && alpha == 1)
-    sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, sli_pt_in(m, n, "other"), (float)v));
+    sli_pt_out(m, n, 0, plus(m, sli_pt_in(m, n, "other"), v));
   else if (alpha == 1) sli_pt_out(m, n, 0, binary(m, &sl_op_add_broadcast, n, "self", "other"));
   else sli_pt_out(m, n, 0, combined(m, n, "self", "other", alpha));
 }

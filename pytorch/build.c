@@ -225,7 +225,12 @@ static void check_outputs(sli_import *m, const sli_pt_node *n) {
   for (int k = 0; k < n->nouts && !m->g->status; k++) {
     const sli_made *made = n->outs[k] ? sli_made_of(m, n->outs[k]) : NULL;
     if (!made || n->outs[k]->symbol) continue;
-    if (made->tensor && !has_dims(m, made->tensor, n->outs[k]))
+    if (made->tensor && m->rows != m->exported && !has_dims(m, made->tensor, n->outs[k]))
+      sli_pt_refuse(m, n,
+                    "it moves or mixes the rows of a batch, of which a microbatch has %lld of "
+                    "%lld; use one microbatch",
+                    (long long)m->rows, (long long)m->exported);
+    else if (made->tensor && !has_dims(m, made->tensor, n->outs[k]))
       sli_pt_refuse(m, n, "its result %s is %s, and the program says another shape",
                     n->outs[k]->name, sl_type_format(text, &made->tensor->type));
     else if (made->needed && !made->tensor && !made->array && !made->sorted && !made->ids)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pytorch/emit.h"
+#include "pytorch/rows.h"
 #include "pytorch/whole.h"
 
 /* Stops the gradient of rows with this id. */
@@ -240,6 +241,23 @@ static bool has_negative(const sli_pt_array *a) {
   return false;
 }
 
+/* Returns whether an index takes all positions of a dim, in order. */
+static bool takes_all(const sli_import *m, const sli_pt_value *at, int64_t length) {
+  const sli_pt_array *a = sli_constant(m, at);
+  return a && a->type.ndim == 1 && counts_along(a, 1, length) == 0;
+}
+
+/* Refuses constant positions of a dim with rows, if a microbatch has others than the exported
+ * batch. */
+static bool takes_other_rows(sli_import *m, const sli_pt_node *n, const sli_pt_value *at,
+                             const sl_tensor *x, int dim) {
+  bool other = sli_constant(m, at) && x && dim < x->type.ndim && m->rows != m->exported &&
+               sli_has_rows(sli_rows_of(m, x), dim);
+  if (other)
+    sli_pt_refuse(m, n, "it takes some rows of a batch, which are those of a microbatch here");
+  return other;
+}
+
 void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
@@ -257,8 +275,13 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
     sli_pt_out(m, n, 0, repeat_rows(m, sli_pt_f32(m, self), SLI_MAX(sli_made_of(m, at)->each, 1)));
     return;
   }
+  if (takes_all(m, at, self->type.dim[dim])) {
+    sli_pt_out(m, n, 0, sli_pt_tensor(m, self));
+    return;
+  }
   bool backwards = !sli_constant(m, at) || has_negative(sli_constant(m, at));
   sl_tensor *x = sli_pt_f32(m, self);
+  if (takes_other_rows(m, n, at, x, dim)) return;
   sl_tensor *ids = backwards ? positions_of(m, at, self->type.dim[dim]) : sli_pt_i32(m, at);
   if (!x || !ids) return;
   int order[SLI_PT_DIMS], k = 0, count = ids->type.ndim, ndim = x->type.ndim;
@@ -284,6 +307,8 @@ void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
     sli_pt_refuse(m, n, "it needs a dim");
     return;
   }
+  const sli_pt_value *index = sli_pt_arg_value(n, indices ? "indices" : "index");
+  if (takes_other_rows(m, n, index, x, dim)) return;
   if (strstr(row->target, "index_select")) {
     sl_type to = {.dtype = SL_I32, .ndim = x->type.ndim};
     for (int d = 0; d < to.ndim; d++) to.dim[d] = d == dim ? at->type.dim[0] : 1;

@@ -128,6 +128,10 @@ MODULES = {  # name: module, whether the batch dim is symbolic
     "gru": (lambda: Recurrent(nn.GRU, first=False, num_layers=2, bidirectional=True), False),
     "gru_symbol": (lambda: Recurrent(nn.GRU), True), "rnn": (lambda: Recurrent(nn.RNN), False),
     "cells": (Cells, False), "cells_symbol": (Cells, True),
+    "picked": (lambda: Line(lambda h, x, y: 0 + F.mse_loss(h[torch.arange(x.shape[0]), 0], y[:, 0])), False),
+    "some": (lambda: Line(lambda h, x, y: h[torch.tensor([0, 5, 2])].square().mean()), False),
+    "some_selected": (lambda: Line(lambda h, x, y: h.index_select(0, torch.tensor([0, 5, 2])).square().mean()), False),
+    "flipped": (lambda: Line(lambda h, x, y: F.mse_loss(h.flip(0), y)), False),
     "differs": (lambda: Line(lambda h, x, y: squares(h * torch.arange(6.).view(6, 1, 1), x, y)), False),
 }
 CASES = [  # module, plan, a part of the message or None
@@ -145,6 +149,9 @@ CASES = [  # module, plan, a part of the message or None
     ("lstm", dict(), None), ("lstm", dict(microbatches=2), None), ("lstm", dict(data=3), None), ("lstm_symbol", dict(microbatches=3), None),
     ("gru", dict(), None), ("gru", dict(microbatches=3), None), ("gru_symbol", dict(data=2), None), ("rnn", dict(microbatches=2), None),
     ("cells", dict(microbatches=2), None), ("cells_symbol", dict(data=3), None),
+    ("picked", dict(microbatches=2), None), ("picked", dict(data=3), None), ("some", dict(), None),
+    ("some", dict(microbatches=2), "it takes some rows of a batch"), ("some_selected", dict(microbatches=3), "it takes some rows of a batch"),
+    ("flipped", dict(), None), ("flipped", dict(microbatches=2), "it moves or mixes the rows of a batch, of which a microbatch has 3 of 6; use one microbatch"),
     ("differs", dict(), None), ("differs", dict(microbatches=2), "a constant differs by row"),
 ]
 
