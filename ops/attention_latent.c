@@ -11,6 +11,7 @@
 #include "ops/attention_latent.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
+#include "ops/storage.h"
 
 static sl_status want_widths(const sl_attrs *attrs, const sl_type *in) {
   for (int i = 0; i < 3; i++)
@@ -56,6 +57,7 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
   out[1] =
       SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, SL_PAGE, in[1].dim[2] + in[2].dim[2]);
+  if (attrs->keep) out[1] = sli_storage_type(SL_STORAGE_FP8, &out[1]);
   return SL_OK;
 }
 

@@ -93,7 +93,7 @@ static sl_status read_sizes(sl_session *s) {
   if (o->state_every < 1)
     return sl_fail(SL_E_USAGE, "state_every is %lld: it must be at least 1",
                    (long long)o->state_every);
-  if (o->kv != SL_F32 && o->kv != SL_BF16)
+  if (o->kv != SL_F32 && o->kv != SL_BF16 && !(o->kv == SL_I32 && is_modelled(s)))
     return sl_fail(SL_E_USAGE, "keys and values are stored in f32 or bf16, not in %s",
                    sl_dtype_name(o->kv));
   if (o->speculation.tokens < 0 || o->speculation.tokens > SL_SESSION_DRAFTED)
@@ -115,6 +115,7 @@ static int64_t op_kept_bytes(const sl_session *s, const sli_node *n, bool slots)
   sl_type in[inputs + 1], out[form->op->nout];
   attrs.count = 1;
   attrs.bf16 = sli_op_memory(form->op)->updates && s->serving.kv == SL_BF16;
+  attrs.keep = sli_op_memory(form->op)->updates && s->serving.kv == SL_I32;
   for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
   in[inputs] = batch->type;
   int64_t bytes = 0;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulation of a session on the virtual clock: arrivals wake its source. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/cost/cost.h"
 #include "serve/serve.h"
 
 typedef struct simulation {
@@ -10,6 +12,9 @@ typedef struct simulation {
   sl_session_simulation out;
   const sl_arrival *arrivals;
   int64_t clients; /* of a closed loop; 0: requests arrive at their times */
+  double *free;    /* [clients] ring: when the clients that wait for no answer had their last */
+  int64_t taken;   /* clients that have left the ring; freed: that have entered it */
+  int64_t freed;
   int64_t next;    /* index of the next arrival */
   int64_t left;    /* arrived requests that have not ended */
   int64_t longest; /* longest prompt, in tokens */
@@ -36,42 +41,64 @@ static sl_request request_of(const simulation *p, const sl_session *s, int64_t i
                       .user = &p->out.answered[i]};
 }
 
-/* True if the next request arrives now: in a closed loop, if a client waits for no answer. */
-static bool comes(const simulation *p, uint64_t now_ns) {
-  if (p->next == p->out.narrivals) return false;
-  return p->clients ? p->left < p->clients : ns_of(p->arrivals[p->next].seconds) <= now_ns;
+static const sl_hardware *hardware_of(const sl_session *s) {
+  const sl_hardware *h = s->options.lower.simulation.hardware;
+  return h ? h : &sli_default_core;
+}
+
+/* ---- clients of a closed loop ------------------------------------------------------------ */
+
+static void let_free(simulation *p, double seconds) {
+  if (p->clients) p->free[p->freed++ % p->clients] = seconds;
+}
+
+/* Returns when the next request is sent; infinity if every client waits for an answer. */
+static double next_sent(const simulation *p) {
+  if (!p->clients) return p->arrivals[p->next].seconds;
+  return p->taken < p->freed ? p->free[p->taken % p->clients] : INFINITY;
+}
+
+/* ---- arrivals ---------------------------------------------------------------------------- */
+
+/* Returns when the engine has the next request; UINT64_MAX if none comes before an answer. */
+static uint64_t next_ns(const simulation *p, const sl_session *s) {
+  if (p->next == p->out.narrivals || isinf(next_sent(p))) return UINT64_MAX;
+  double tokens = (double)p->arrivals[p->next].prompt;
+  return ns_of(next_sent(p) + tokens * hardware_of(s)->request_token_seconds);
 }
 
 /* Submits all arrivals up to now. Drops a request if the queue is full. */
 static void let_come(simulation *p, sl_session *s, uint64_t now_ns) {
-  for (; comes(p, now_ns); p->next++) {
+  for (; next_ns(p, s) <= now_ns; p->next++) {
     sl_request q = request_of(p, s, p->next);
     uint64_t id;
-    p->out.answered[p->next].came = p->clients ? now_of(s) : p->arrivals[p->next].seconds;
+    p->out.answered[p->next].came = next_sent(p);
+    p->taken++;
     if (!sli_session_enter(s, &q, &id)) p->left++;
+    else let_free(p, p->out.answered[p->next].came);
   }
 }
 
 static uint64_t go_on(sli_simulator *base, sl_session *s) {
   simulation *p = (simulation *)base;
   let_come(p, s, sl_runtime_now(s->about.rt));
-  if (p->next < p->out.narrivals)
-    return p->clients ? UINT64_MAX : ns_of(p->arrivals[p->next].seconds);
-  if (!p->left) {
+  if (p->next == p->out.narrivals && !p->left) {
     s->closing = true;
     sl_runtime_stop(s->about.rt);
   }
-  return UINT64_MAX;
+  return next_ns(p, s);
 }
 
-static void note(sli_simulator *p, const sl_session *s, const sl_session_event *event) {
+static void note(sli_simulator *base, const sl_session *s, const sl_session_event *event) {
+  simulation *p = (simulation *)base;
   sl_answered *a = event->user;
+  double seen = now_of(s) + hardware_of(s)->answer_seconds;
   if (event->kind == SL_EVENT_END) {
-    ((simulation *)p)->left--;
+    p->left--;
+    let_free(p, seen);
     return;
   }
-  const sl_hardware *h = s->options.lower.simulation.hardware;
-  a->last = now_of(s) + (h ? h->answer_seconds : 0);
+  a->last = seen;
   if (!a->tokens++) a->first = a->last;
 }
 
@@ -144,6 +171,8 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
                   .arrivals = arrivals,
                   .longest = longest_of(n, arrivals)};
   p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
+  p.free = sli_calloc((size_t)clients + 1, sizeof *p.free);
+  p.freed = clients; /* all send their first request at once */
   p.out = (sl_session_simulation){.narrivals = n,
                                   .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
                                   .nstages = stages,
@@ -156,6 +185,7 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
   sl_status closed = sl_session_destroy(s);
   if (!status) status = closed;
   free(p.prompt);
+  free(p.free);
   if (status) sl_session_simulation_fini(&p.out);
   else *out = p.out;
   return status;

@@ -44,6 +44,11 @@ static double depth(const sli_work *w) {
   return flops / 2 / (double)sl_type_elements(&w->out[0]);
 }
 
+/* Returns the experts of a call whose third input is their weights. */
+static double experts(const sli_work *w) {
+  return w->nin > 2 && w->in[2].ndim == 3 ? (double)w->in[2].dim[0] : 1;
+}
+
 double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis) {
   const sl_type *t = &w->out[0];
   double flops, bytes;
@@ -54,6 +59,7 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   case SL_CURVE_POSITIONS: return positions(t);
   case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
   case SL_CURVE_DEVICES: return h->busy;
+  case SL_CURVE_EXPERTS: return experts(w);
   default: break;
   }
   amount_of(w, &flops, &bytes);

@@ -27,7 +27,8 @@ typedef struct sl_hardware_pair {
  * of attention; the curve gives the seconds of one head of one sequence. DEVICES: number of devices
  * of a host that compute concurrently, for any call. An exchange uses BYTES and DEVICES. Served
  * attention uses SEQUENCES, the sequences that attend in one call; POSITIONS, those that each sees,
- * counted in keys and values of 16 bits; HEADS and KEY_HEADS, the heads of a device. */
+ * counted in keys and values of 16 bits; HEADS and KEY_HEADS, the heads of a device. Products of
+ * experts use EXPERTS, those of a device. */
 typedef enum sl_curve_axis {
   SL_CURVE_M,
   SL_CURVE_N,
@@ -40,6 +41,7 @@ typedef enum sl_curve_axis {
   SL_CURVE_SEQUENCES,
   SL_CURVE_HEADS,
   SL_CURVE_KEY_HEADS,
+  SL_CURVE_EXPERTS,
   SL_CURVE_AXES
 } sl_curve_axis;
 
@@ -126,10 +128,11 @@ typedef struct sl_hardware {
                                        sl_lower */
   double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
   /* properties of the engine that serves on this hardware */
-  double tick_seconds;   /* time between ticks that the host takes, on each stage */
-  double answer_seconds; /* time until a client has the tokens of a tick */
-  bool half_activations; /* activations of served graphs have 16 bits */
-  bool joins_products;   /* products of the same rows are one launch */
+  double tick_seconds;          /* time between ticks that the host takes, on each stage */
+  double answer_seconds;        /* time until a client has the tokens of a tick */
+  double request_token_seconds; /* time for each token of a prompt until the engine has it */
+  bool half_activations;        /* activations of served graphs have 16 bits */
+  bool joins_products;          /* products of the same rows are one launch */
 } sl_hardware;
 
 #ifdef __cplusplus

@@ -124,7 +124,8 @@ typedef struct sl_session_options {
                                   positions] */
   sl_dtype kv; /* type of the KV cache: SL_F32, or SL_BF16, which halves the memory. Answers then
                   differ from f32, but still do not depend on other requests. A user's op that
-                  caches f32 is rejected with SL_BF16 */
+                  caches f32 is rejected with SL_BF16. In a simulation also SL_I32: words of four
+                  FP8 numbers */
   sl_admit admit;
   sl_prefixes prefixes;
   /* In models with states, states are kept along with full pages, so that a request can begin after

@@ -149,6 +149,31 @@ assert 0.4 * bf16 < fp8 < 0.9 * bf16, (bf16, fp8)
 PY
 ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype fp8 --concurrency 3 --lengths 5,9 --rows 7 \
   mixtral --layers 1 --width 30 --heads 3 --expert-ffn 7 --experts 5 --top-k 3 --context 64 --vocab 51
-ends 0 "$actorrun" --quiet --steps 1 --data "$reference/text.txt" --save small.safetensors gpt --layers 1 --width 6 --heads 1 --context 8 --vocab 256
-ends 2 "$actorserve" --dtype fp8 --init small.safetensors gpt --layers 1 --width 6 --heads 1 --context 8 --vocab 256
-says "--dtype fp8: only devices that compute nothing" err
+for option in dtype kv; do
+  ends 2 "$actorserve" --$option fp8 --init nowhere "${small[@]}"
+  says "--$option fp8: only devices that compute nothing" err
+done
+
+# Keys and values in FP8 take half the pages' bytes, and answers read them in less time.
+for kv in bf16 fp8; do
+  ends 0 "$actorserve" --clock virtual --machine a100-sxm-80gb --dtype bf16 --kv $kv --concurrency 30 --lengths 900,90 \
+    --rows 1000 --quota kv=600 --report kv-$kv.json llama --layers 2 --width 4096 --heads 32 --context 1024 --vocab 50
+done
+ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype fp8 --kv fp8 --concurrency 3 --lengths 5,9 --rows 7 \
+  deepseek --layers 2 --width 36 --heads 3 --context 64 --vocab 51
+python3 - <<'PY'
+import json
+bf16, fp8 = (json.load(open("kv-" + f + ".json"))["tpot_seconds"]["mean"] for f in ("bf16", "fp8"))
+assert 0.5 * bf16 < fp8 < 0.9 * bf16, (bf16, fp8)
+PY
+
+# A client sends its next request when it has its answer, and the engine has a prompt some time later.
+machine '{"tick_seconds": 0.01, "answer_seconds": 0.5, "request_token_seconds": 0.1}'
+ends 0 "$actorserve" --clock virtual --machine own.json --concurrency 2 --lengths 5,3 --requests 6 --report late.json \
+  "${small[@]}"
+python3 - <<'PY'
+import json
+r = json.load(open("late.json"))
+assert r["answered"] == 6 and 1.01 <= r["ttft_seconds"]["mean"] <= 1.02, r
+assert 3 * 1.03 <= r["seconds"] <= 3 * 1.04, r
+PY

@@ -16,7 +16,8 @@ static const char *const axes[SL_CURVE_AXES] = {[SL_CURVE_M] = "m",
                                                 [SL_CURVE_DEVICES] = "devices",
                                                 [SL_CURVE_SEQUENCES] = "sequences",
                                                 [SL_CURVE_HEADS] = "heads",
-                                                [SL_CURVE_KEY_HEADS] = "key_heads"};
+                                                [SL_CURVE_KEY_HEADS] = "key_heads",
+                                                [SL_CURVE_EXPERTS] = "experts"};
 
 /* The document being read, and the arena for the results. */
 typedef struct reading {
@@ -118,7 +119,7 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
     else if (at != seconds)
       status = sli_json_fail(
           r->doc, at,
-          "axes of a curve are m, n, k, bytes, flops, positions, head, devices, sequences, heads and key_heads");
+          "axes of a curve are m, n, k, bytes, flops, positions, head, devices, sequences, heads, key_heads and experts");
   }
   if (!status && !out->ndims)
     status = sli_json_fail(r->doc, item, "a curve needs at least one axis");

@@ -209,6 +209,8 @@ static sl_status read_serving(const sli_json *doc, const cJSON *from, const char
       {"op_seconds", SLI_JSON_NUMBER, &out->op_seconds, 0, most_seconds, false},
       {"tick_seconds", SLI_JSON_NUMBER, &out->tick_seconds, 0, most_seconds, false},
       {"answer_seconds", SLI_JSON_NUMBER, &out->answer_seconds, 0, most_seconds, false},
+      {"request_token_seconds", SLI_JSON_NUMBER, &out->request_token_seconds, 0, most_seconds,
+       false},
       {"half_activations", SLI_JSON_FLAG, &out->half_activations, 0, 0, false},
       {"joins_products", SLI_JSON_FLAG, &out->joins_products, 0, 0, false},
       {"tables", SLI_JSON_OBJECT, &tables, 0, 0, false}};

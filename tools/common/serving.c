@@ -20,21 +20,34 @@ static sl_status set_context(settings *s) {
   return sl_args_set(s->model_args, "context", text);
 }
 
-static bool is_fp8(const settings *s) { return !strcmp(sl_arg_text(s->run, "dtype"), "fp8"); }
+static bool is_fp8(const settings *s, const char *option) {
+  return !strcmp(sl_arg_text(s->run, option), "fp8");
+}
+
+/* Refuses FP8 where numbers are computed. */
+static sl_status check_fp8(const settings *s, const char *option) {
+  if (!is_fp8(s, option) || !sl_device_computes(s->lower.devices.kind)) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "--%s fp8: only devices that compute nothing (--devices timed:N) have it", option);
+}
+
+static sl_dtype kv_dtype(const settings *s) {
+  if (is_fp8(s, "kv")) return SL_I32;
+  return strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16;
+}
 
 sl_status serving_read(settings *s) {
   static const char *const chunks[] = {"times", "rows", NULL};
   static const char *const dtypes[] = {"stored", "fp32", "bf16", "fp8", NULL};
-  static const char *const kvs[] = {"fp32", "bf16", NULL};
+  static const char *const kvs[] = {"fp32", "bf16", "fp8", NULL};
   s->microbatches = s->pieces = s->lower.schedule.chunks = 1;
   s->lower.parallel.processes = 1;
   s->lower.schedule.name = "1f1b";
   s->use = USE_INFERENCE;
   sl_status status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
-  if (!status && is_fp8(s) && sl_device_computes(s->lower.devices.kind))
-    status = sl_fail(SL_E_USAGE,
-                     "--dtype fp8: only devices that compute nothing (--devices timed:N) have it");
   if (!status) status = options_check_word("kv", sl_arg_text(s->run, "kv"), kvs);
+  if (!status) status = check_fp8(s, "dtype");
+  if (!status) status = check_fp8(s, "kv");
   if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
   if (!status) status = settings_read_budget(s);
   if (!status) status = pretrained_read(s);
@@ -57,8 +70,8 @@ sl_session_options serving_options(const settings *s) {
                               .nadapters = s->adapters.count,
                               .adapter_places = (int)sl_arg_int(s->run, "adapter-places"),
                               .adapter_rank = (int)sl_arg_int(s->run, "adapter-rank"),
-                              .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
-                              .storage = is_fp8(s) ? SL_STORAGE_FP8 : SL_STORAGE_F32,
+                              .kv = kv_dtype(s),
+                              .storage = is_fp8(s, "dtype") ? SL_STORAGE_FP8 : SL_STORAGE_F32,
                               .stored = stored ? settings_text(s, "init") : NULL,
                               .training = s->training.nlora ? &s->training : NULL,
                               .lower = {.parallel.stages = s->lower.parallel.stages,
