@@ -364,6 +364,7 @@ static const sli_pt_call calls[] = {
     CALL("conv1d.padding", NULL, sli_emit_conv, "conv"),
     CALL("conv2d.default", NULL, sli_emit_conv, "conv"),
     CALL("conv2d.padding", NULL, sli_emit_conv, "conv"),
+    CALL("conv3d.default", NULL, sli_emit_conv3d, "slice, conv, add for each depth of the kernel"),
     CALL("convolution.default", NULL, sli_emit_conv, "conv"),
     CALL("conv_transpose1d.default", NULL, sli_emit_conv_transpose, "concat, conv"),
     CALL("conv_transpose2d.input", NULL, sli_emit_conv_transpose, "concat, conv"),

@@ -31,6 +31,8 @@ sli_pt_emit_fn sli_emit_sum, sli_emit_mean, sli_emit_max, sli_emit_softmax, sli_
 sli_pt_emit_fn sli_emit_embedding, sli_emit_index, sli_emit_gather, sli_emit_scatter, sli_emit_sort,
     sli_emit_grouped, sli_emit_histc, sli_emit_index_put, sli_emit_index_add, sli_emit_one_hot,
     sli_emit_scatter_add, sli_emit_scatter_reduce;
+/* volumes.c */
+sli_pt_emit_fn sli_emit_conv3d;
 /* bags.c */
 sli_pt_emit_fn sli_emit_embedding_bag;
 /* layers.c */

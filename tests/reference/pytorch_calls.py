@@ -97,6 +97,9 @@ case("embedding_bag", lambda h, w: F.embedding_bag(BAGS, w, mode="sum", per_samp
      + F.embedding_bag(BAGS, w, mode="mean") + F.embedding_bag(BAGS, w, mode="mean", padding_idx=0) * h, TABLE, ((7, 6),))
 case("embedding_bag_max", lambda h, w: F.embedding_bag(BAGS, w, mode="max") + F.embedding_bag(BAGS, w, mode="max", padding_idx=0) * h, TABLE, ((7, 6),))
 case("weight_norm", lambda h, v, g: F.linear(h, T._weight_norm(v, g, 0)) + F.linear(h, T._weight_norm(v, g.mT, 1)) + F.linear(h, T._weight_norm(v, g[0, 0], -1)), TABLE, ((6, 6), (6, 1)))
+VOLUME = (3, 2, 3, 4, 5)
+case("conv3d", lambda h, w, b, g: F.conv3d(h, w, b, stride=(1, 2, 1), padding=(1, 0, 2), dilation=(2, 1, 2)).mean(1)[:, :, :1, :5]
+     + F.conv3d(h, g, groups=2, stride=(2, 1, 1)).sum((1, 2))[:, None, :1, :3].repeat(1, 1, 1, 2)[..., :5], VOLUME, ((4, 2, 2, 3, 2), (4,), (4, 1, 2, 2, 3)))
 case("triangle", lambda h: T.tril(h, 1) + T.triu(h, -1) * 2)
 # constants
 case("constants", lambda h: h * (T.linspace(-1, 1, 6) + T.triu_indices(3, 3)[0].float() + T.tril_indices(3, 3)[1] + T.arange(6).float().atan()
