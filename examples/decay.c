@@ -109,7 +109,7 @@ static const sl_op decay = {
     .nout = 1,
     .infer = infer,
     .kernels = SL_CPU_KERNEL(forward),
-    .grad = {{.op = &decay_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &decay_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 /* ---- the model ------------------------------------------------------------------------------- */

@@ -212,7 +212,7 @@ static const sl_op row_piece = {
     .kernels = SL_CPU_KERNEL(aggregate_piece),
     .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
     .memory = &(const sl_op_memory){.updates = 1 << 1, .lasts = 1 << 1},
-    .grad = {{.op = &row_piece_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.op = &row_piece_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 static const sl_op row = {
     .name = "aggregate",
     .min_in = 1,
@@ -222,7 +222,7 @@ static const sl_op row = {
     .cost = cost,
     .kernels = SL_CPU_KERNEL(aggregate),
     .cut = &(const sl_op_cut){.pieced = &row_piece},
-    .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 
 /* ---- the data ---------------------------------------------------------------------------------
  *

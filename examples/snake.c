@@ -102,13 +102,13 @@ static const sl_op row = {.name = "snake",
                           .grad = {{.op = &row_b,
                                     .cls = SL_CLASS_B,
                                     .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-                                    .nof = 1,
-                                    .of = {0}},
+                                    .nwrt = 1,
+                                    .wrt = {0}},
                                    {.op = &row_w,
                                     .cls = SL_CLASS_W,
                                     .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-                                    .nof = 1,
-                                    .of = {1}}}};
+                                    .nwrt = 1,
+                                    .wrt = {1}}}};
 
 /* ---- the data ---------------------------------------------------------------------- */
 

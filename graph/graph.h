@@ -197,7 +197,7 @@ typedef struct sli_mean {
 enum { SLI_MANY_INPUTS = 8 };
 typedef struct sli_types {
   int count;
-  sl_type *of;
+  sl_type *types;
 } sli_types;
 
 struct sl_graph {
@@ -220,8 +220,8 @@ struct sl_graph {
   sl_tensor **tensors;
   sli_block *blocks;
   sl_tensor **params;
-  struct sli_known { /* indexes for fast lookup: */
-    uint64_t *of;    /* [nparams] hashes of the parameters' names */
+  struct sli_known {  /* indexes for fast lookup: */
+    uint64_t *hashes; /* [nparams] hashes of the parameters' names */
     size_t capacity;
     sli_types types[16]; /* of the latest nodes with many inputs, since these often agree */
   } known;
@@ -229,7 +229,7 @@ struct sl_graph {
   struct sli_metrics { /* evaluation metrics */
     int count;
     size_t capacity;
-    sli_mean *of;
+    sli_mean *items;
     struct sli_counters { /* counters, summed over each training step and reported with its loss */
       int count;
       size_t capacity;
@@ -253,7 +253,7 @@ struct sl_graph {
     struct sli_rollout_ends {
       sl_tensor *sampled; /* output of a tick */
       sli_node *source, *report;
-    } * of; /* [count] */
+    } * items; /* [count] */
     int nreads;
     const sli_node **reads; /* [nreads] reads of whole parameters, as placeholders until the served
                                graphs exist, one for each device that samples */
@@ -264,8 +264,8 @@ struct sl_graph {
     int64_t width;                         /* served graph: width of a spliced row; 0: none */
     int prompts;                           /* ticks of the encoder's passes per step; 0: none */
     int count;
-    sli_encoder *of;   /* [count] encoders, by attrs.first of their spans */
-    sl_tensor *served; /* span that rollouts read */
+    sli_encoder *encoders; /* [count] encoders, by attrs.first of their spans */
+    sl_tensor *served;     /* span that rollouts read */
   } spans;
   int64_t sinks;       /* sl_sink_tokens */
   struct sli_frozen {  /* the objective's frozen model, which is built first, and its data */
@@ -311,7 +311,7 @@ struct sl_graph {
   struct sli_other_files { /* data files that are not token files */
     int count;
     size_t capacity;
-    sl_graph_file *of;
+    sl_graph_file *items;
   } files;
   struct sli_cleanups { /* run by destroy (closes token files) */
     int count;
@@ -319,7 +319,7 @@ struct sl_graph {
     struct sli_cleanup {
       void (*fn)(void *arg);
       void *arg;
-    } * of;
+    } * items;
   } cleanups;
 };
 
@@ -365,7 +365,7 @@ static inline int sli_graph_means(const sl_graph *g) {
   return 1 + (sli_evaluates(g) ? g->metrics.count : 0);
 }
 static inline sli_mean *sli_graph_mean(sl_graph *g, int i) {
-  return i ? &g->metrics.of[i - 1] : &g->loss;
+  return i ? &g->metrics.items[i - 1] : &g->loss;
 }
 
 /* All values kept for reports: the means, the counters, then the log-probabilities. */

@@ -66,8 +66,8 @@ const sl_op sl_op_attention = {
     .grad = {{.op = &sl_op_attention_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(3)},
-              .nof = 3,
-              .of = {0, 1, 2}}},
+              .nwrt = 3,
+              .wrt = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_b = {
@@ -98,8 +98,8 @@ const sl_op sl_op_attention_packed = {
     .grad = {{.op = &sl_op_attention_packed_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(1)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_attention_packed_b = {

@@ -173,8 +173,8 @@ const sl_op sl_op_attention_blocks = {
     .grad = {{.op = &sl_op_attention_blocks_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
-              .nof = 3,
-              .of = {0, 1, 2}}},
+              .nwrt = 3,
+              .wrt = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_blocks_b = {

@@ -60,8 +60,8 @@ const sl_op sl_op_attention_dual = {
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_IN(4), SL_OUT(0), SL_OUT(1),
                      SL_DOUT(0)},
-              .nof = 5,
-              .of = {0, 1, 2, 3, 4}}},
+              .nwrt = 5,
+              .wrt = {0, 1, 2, 3, 4}}},
 };
 
 const sl_op sl_op_attention_dual_b = {

@@ -186,8 +186,8 @@ const sl_op sl_op_attention_piece = {
     .grad = {{.op = &sl_op_attention_piece_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(3)},
-              .nof = 3,
-              .of = {0, 1, 2}}},
+              .nwrt = 3,
+              .wrt = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_piece_b = {
@@ -218,8 +218,8 @@ const sl_op sl_op_attention_packed_piece = {
     .grad = {{.op = &sl_op_attention_packed_piece_b,
               .cls = SL_CLASS_B,
               .in = {SL_OUT(3), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_attention_packed_piece_b = {

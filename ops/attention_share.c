@@ -127,8 +127,8 @@ const sl_op sl_op_attention_share = {
     .grad = {{.op = &sl_op_attention_share_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_IN(1), SL_OUTS(3)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_attention_share_b = {

@@ -26,7 +26,8 @@ static sl_status want_spans(const sl_attrs *attrs, const sl_type *q, const sl_ty
   const sli_spans *s = sli_spans_of(attrs);
   if (!s) return sl_fail(SL_E_SHAPE, "attrs.user must point to sli_spans");
   for (int i = 0; i < s->n; i++)
-    if (s->of[i].query + s->of[i].queries > q->dim[1] || s->of[i].key + s->of[i].keys > kv->dim[1])
+    if (s->items[i].query + s->items[i].queries > q->dim[1] ||
+        s->items[i].key + s->items[i].keys > kv->dim[1])
       return sl_fail(SL_E_SHAPE, "span %d goes beyond the %lld queries or the %lld keys", i,
                      (long long)q->dim[1], (long long)kv->dim[1]);
   return SL_OK;
@@ -115,7 +116,7 @@ static void cost(const sl_attrs *attrs, int products, int nin, const sl_type *in
                  const sl_type *out, double *flops, double *bytes) {
   const sli_spans *s = sli_spans_of(attrs);
   double pairs = 0;
-  for (int i = 0; i < s->n; i++) pairs += pairs_of(attrs, &s->of[i]);
+  for (int i = 0; i < s->n; i++) pairs += pairs_of(attrs, &s->items[i]);
   *flops = 2 * products * pairs * (double)(in[0].dim[0] * in[0].dim[2]);
   *bytes = sli_argument_bytes(nin, in, nout, out);
 }
@@ -138,7 +139,7 @@ static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
   hash = sli_hash_word(sli_hash_word(hash, (uint64_t)s->n), (uint64_t)s->length);
   hash = sli_hash_word(hash, s->ends);
   for (int i = 0; i < s->n; i++) {
-    const sli_span *x = &s->of[i];
+    const sli_span *x = &s->items[i];
     const int64_t words[] = {x->query,    x->queries, x->key,  x->keys,
                              x->at_query, x->at_key,  x->fresh};
     for (size_t w = 0; w < SLI_COUNT(words); w++) hash = sli_hash_word(hash, (uint64_t)words[w]);

@@ -180,8 +180,8 @@ const sl_op sl_op_attention_parts = {
     .grad = {{.op = &sl_op_attention_parts_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_DOUT(1)},
-              .nof = 3,
-              .of = {0, 1, 2}}},
+              .nwrt = 3,
+              .wrt = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_parts_b = {
@@ -205,8 +205,8 @@ const sl_op sl_op_attention_packed_parts = {
     .grad = {{.op = &sl_op_attention_packed_parts_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_DOUT(1)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_attention_packed_parts_b = {
@@ -235,8 +235,8 @@ const sl_op sl_op_attention_sweep = {
     .grad = {{.op = &sl_op_attention_sweep_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_attention_sweep_b = {

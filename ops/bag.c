@@ -110,13 +110,13 @@ const sl_op sl_op_embedding_bag = {
     .grad = {{.op = &sl_op_embedding_bag_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1), SL_IN(2)},
-              .nof = 1,
-              .of = {1}},
+              .nwrt = 1,
+              .wrt = {1}},
              {.op = &sl_op_embedding_bag_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)},
-              .nof = 1,
-              .of = {2}}},
+              .nwrt = 1,
+              .wrt = {2}}},
 };
 
 const sl_op sl_op_embedding_bag_w = {

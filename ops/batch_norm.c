@@ -84,13 +84,13 @@ const sl_op sl_op_batch_norm = {
     .grad = {{.op = &sl_op_batch_norm_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_batch_norm_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
-              .nof = 2,
-              .of = {1, 2}}},
+              .nwrt = 2,
+              .wrt = {1, 2}}},
 };
 
 const sl_op sl_op_batch_norm_b = {

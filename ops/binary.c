@@ -127,8 +127,8 @@ static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
       .grad = {{.op = &sl_op_##name_##_b,                                                   \
                 .cls = SL_CLASS_B,                                                          \
                 .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},                                     \
-                .nof = 2,                                                                   \
-                .of = {0, 1}}},                                                             \
+                .nwrt = 2,                                                                  \
+                .wrt = {0, 1}}},                                                            \
   };                                                                                        \
   const sl_op sl_op_##name_##_b = {                                                         \
       .name = #name_ "_b",                                                                  \
@@ -173,8 +173,8 @@ const sl_op sl_op_where = {
     .grad = {{.op = &sl_op_where_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_DOUT(0)},
-              .nof = 2,
-              .of = {1, 2}}},
+              .nwrt = 2,
+              .wrt = {1, 2}}},
 };
 
 const sl_op sl_op_where_b = {

@@ -146,14 +146,14 @@ const sl_op sl_op_causal_conv = {
     .grad = {{.op = &sl_op_causal_conv_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(1), SL_DOUT(0), SL_INS(3)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_causal_conv_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1), SL_INS(3)},
-              .nof = 1,
-              .of = {1}},
-             {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+              .nwrt = 1,
+              .wrt = {1}},
+             {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {2}}},
 };
 
 const sl_op sl_op_causal_conv_b = {
@@ -192,14 +192,14 @@ const sl_op sl_op_causal_conv_piece = {
     .grad = {{.op = &sl_op_causal_conv_piece_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(1), SL_DOUT(0), SL_INS(3)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_causal_conv_piece_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1), SL_OUT(1), SL_INS(4)},
-              .nof = 1,
-              .of = {1}},
-             {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+              .nwrt = 1,
+              .wrt = {1}},
+             {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {2}}},
 };
 
 const sl_op sl_op_causal_conv_piece_b = {

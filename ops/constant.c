@@ -12,9 +12,9 @@
 static sl_type region_type(const sl_type *whole, const sl_region *region) {
   sl_type type = *whole;
   for (int d = 0; region && d < region->ndim; d++) {
-    if (!region->of[d].nranges) continue;
+    if (!region->parts[d].nranges) continue;
     type.dim[d] = 0;
-    for (int r = 0; r < region->of[d].nranges; r++) type.dim[d] += region->of[d].count[r];
+    for (int r = 0; r < region->parts[d].nranges; r++) type.dim[d] += region->parts[d].count[r];
   }
   return type;
 }
@@ -53,7 +53,7 @@ static uint64_t constant_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sl_values *values = attrs->user;
   (void)nin;
   hash = sli_hash_type(hash, &values->type);
-  return values->of ? sli_hash(hash, values->of, sl_type_bytes(&values->type)) : hash;
+  return values->values ? sli_hash(hash, values->values, sl_type_bytes(&values->type)) : hash;
 }
 
 /* ---- positions -------------------------------------------------------------------------- */
@@ -194,15 +194,15 @@ const sl_op sl_op_cast = {
 };
 
 /* Gradients are f32 on both sides. */
-#define TO_OTHER(name_, ...)                                                  \
-  const sl_op sl_op_##name_ = {                                               \
-      .name = #name_,                                                         \
-      .min_in = 1,                                                            \
-      .max_in = 1,                                                            \
-      .nout = 1,                                                              \
-      .infer = name_##_infer,                                                 \
-      .shard = &(const sl_op_shard){.signatures = to_other_signatures},       \
-      .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}, \
+#define TO_OTHER(name_, ...)                                                    \
+  const sl_op sl_op_##name_ = {                                                 \
+      .name = #name_,                                                           \
+      .min_in = 1,                                                              \
+      .max_in = 1,                                                              \
+      .nout = 1,                                                                \
+      .infer = name_##_infer,                                                   \
+      .shard = &(const sl_op_shard){.signatures = to_other_signatures},         \
+      .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}, \
       __VA_ARGS__};
 TO_OTHER(to_f32, .check = to_f32_check)
 TO_OTHER(to_f64)

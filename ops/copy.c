@@ -30,5 +30,5 @@ const sl_op sl_op_copy = {
     .cost = copy_cost,
     .shard = &(const sl_op_shard){.signatures = copy_signatures},
     .accumulates = 1,
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };

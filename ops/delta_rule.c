@@ -105,8 +105,8 @@ const sl_op sl_op_delta_rule = {
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_IN(4), SL_OUT(0), SL_OUT(1),
                      SL_DOUT(0)},
-              .nof = 5,
-              .of = {0, 1, 2, 3, 4}}},
+              .nwrt = 5,
+              .wrt = {0, 1, 2, 3, 4}}},
 };
 
 const sl_op sl_op_delta_rule_b = {
@@ -132,8 +132,8 @@ const sl_op sl_op_delta_rule_piece = {
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_IN(4), SL_OUT(0), SL_OUT(1),
                      SL_OUT(2), SL_DOUT(0)},
-              .nof = 5,
-              .of = {0, 1, 2, 3, 4}}},
+              .nwrt = 5,
+              .wrt = {0, 1, 2, 3, 4}}},
 };
 
 const sl_op sl_op_delta_rule_piece_b = {

@@ -59,9 +59,9 @@ static sl_status own_ids_check(const sl_call *call) {
 static uint64_t hash_region(uint64_t hash, const sl_region *r) {
   for (int d = 0; d < r->ndim; d++) {
     hash = sli_hash_word(hash, (uint64_t)r->whole[d]);
-    for (int i = 0; i < r->of[d].nranges; i++) {
-      hash = sli_hash_word(hash, (uint64_t)r->of[d].begin[i]);
-      hash = sli_hash_word(hash, (uint64_t)r->of[d].count[i]);
+    for (int i = 0; i < r->parts[d].nranges; i++) {
+      hash = sli_hash_word(hash, (uint64_t)r->parts[d].begin[i]);
+      hash = sli_hash_word(hash, (uint64_t)r->parts[d].count[i]);
     }
   }
   return hash;
@@ -80,7 +80,7 @@ static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 static uint64_t leaves_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sl_dispatch_leaves *l = attrs->user;
   hash = sli_hash_word(route_hash(hash, attrs, nin), (uint64_t)l->leaf);
-  for (int s = 0; s < l->sources; s++) hash = hash_region(hash, l->of[s]);
+  for (int s = 0; s < l->sources; s++) hash = hash_region(hash, l->regions[s]);
   return hash;
 }
 

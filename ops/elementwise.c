@@ -48,8 +48,8 @@ const sl_op sl_op_add = {
     .infer = infer_one,
     .cost = cost_1,
     .shard = &(const sl_op_shard){.signatures = add_signatures},
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {1}}},
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}},
+             {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {1}}},
 };
 
 const sl_op sl_op_mul = {
@@ -66,8 +66,8 @@ const sl_op sl_op_mul = {
     .grad = {{.op = &sl_op_mul_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_mul_b = {
@@ -96,8 +96,8 @@ const sl_op sl_op_gelu = {
     .grad = {{.op = &sl_op_gelu_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_gelu_b = {
@@ -126,8 +126,8 @@ const sl_op sl_op_relu = {
     .grad = {{.op = &sl_op_relu_b,
               .cls = SL_CLASS_B,
               .in = {SL_OUT(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_relu_b = {
@@ -156,8 +156,8 @@ const sl_op sl_op_tanh = {
     .grad = {{.op = &sl_op_tanh_b,
               .cls = SL_CLASS_B,
               .in = {SL_OUT(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_tanh_b = {
@@ -186,8 +186,8 @@ const sl_op sl_op_swiglu = {
     .grad = {{.op = &sl_op_swiglu_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_swiglu_b = {

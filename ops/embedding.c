@@ -95,8 +95,8 @@ const sl_op sl_op_embedding = {
     .grad = {{.op = &sl_op_embedding_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)},
-              .nof = 1,
-              .of = {1}}},
+              .nwrt = 1,
+              .wrt = {1}}},
 };
 
 const sl_op sl_op_embedding_w = {
@@ -126,12 +126,12 @@ const sl_op sl_op_position = {
     .infer = position_infer,
     .cost = position_cost,
     .shard = &(const sl_op_shard){.signatures = position_signatures},
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}},
              {.op = &sl_op_position_w,
               .cls = SL_CLASS_W,
               .in = {SL_DOUT(0), SL_IN(1)},
-              .nof = 1,
-              .of = {1}}},
+              .nwrt = 1,
+              .wrt = {1}}},
 };
 
 const sl_op sl_op_position_w = {

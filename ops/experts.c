@@ -78,8 +78,8 @@ const sl_op sl_op_combine = {
     .grad = {{.op = &sl_op_combine_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_combine_b = {

@@ -142,8 +142,8 @@ const sl_op sl_op_function = {
     .grad = {{.op = &sl_op_function_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_function_b = {
@@ -170,8 +170,8 @@ const sl_op sl_op_function2 = {
     .grad = {{.op = &sl_op_function2_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_function2_b = {

@@ -142,8 +142,8 @@ const sl_op sl_op_gather = {
     .grad = {{.op = &sl_op_gather_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(1), SL_DOUT(0), SL_IN(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_gather_b = {
@@ -175,7 +175,7 @@ const sl_op sl_op_scatter_add = {
     .grad = {{.op = &sl_op_gather,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1)},
-              .nof = 1,
-              .of = {0}},
-             {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+              .nwrt = 1,
+              .wrt = {0}},
+             {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {2}}},
 };

@@ -153,13 +153,13 @@ const sl_op sl_op_grouped_linear = {
     .grad = {{.op = &sl_op_grouped_linear_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1), SL_IN(2), SL_IN(0)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_grouped_linear_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0), SL_IN(2)},
-              .nof = 1,
-              .of = {2}}},
+              .nwrt = 1,
+              .wrt = {2}}},
 };
 
 const sl_op sl_op_grouped_linear_b = {

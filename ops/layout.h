@@ -130,13 +130,13 @@ SLI_REGION int64_t sli_region_index(const sl_region *region, const int64_t *dim,
   for (int d = region->ndim - 1; d >= 0; d--) {
     int64_t at = element % dim[d], left = dim[d] - at, position = at;
     element /= dim[d];
-    if (region->of[d].nranges) position = sli_range_position(&region->of[d], at, &left);
+    if (region->parts[d].nranges) position = sli_range_position(&region->parts[d], at, &left);
     if (region->sequence == d + 1) position += row;
     if (open) {
       within += at * inner;
       *run = (left - 1) * inner + inner - (within - at * inner);
       inner *= dim[d];
-      open = !region->of[d].nranges && region->sequence != d + 1;
+      open = !region->parts[d].nranges && region->sequence != d + 1;
     }
     index += position * stride;
     stride *= region->whole[d];

@@ -167,8 +167,8 @@ const sl_op sl_op_linear_attention = {
     .grad = {{.op = &sl_op_linear_attention_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_OUT(0), SL_DOUT(0)},
-              .nof = 4,
-              .of = {0, 1, 2, 3}}},
+              .nwrt = 4,
+              .wrt = {0, 1, 2, 3}}},
 };
 
 const sl_op sl_op_linear_attention_b = {
@@ -193,8 +193,8 @@ const sl_op sl_op_linear_attention_piece = {
     .grad = {{.op = &sl_op_linear_attention_piece_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
-              .nof = 4,
-              .of = {0, 1, 2, 3}}},
+              .nwrt = 4,
+              .wrt = {0, 1, 2, 3}}},
 };
 
 const sl_op sl_op_linear_attention_piece_b = {

@@ -244,8 +244,8 @@ const sl_op sl_op_cross_entropy = {
     .grad = {{.op = &sl_op_cross_entropy_b,
               .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_cross_entropy_b = {
@@ -301,8 +301,8 @@ const sl_op sl_op_log_probability = {
     .grad = {{.op = &sl_op_log_probability_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_log_probability_b = {
@@ -376,7 +376,7 @@ const sl_op sl_op_share = {
     .infer = share_infer,
     .shard = &(const sl_op_shard){.signatures = share_signatures},
     .hash = share_hash,
-    .grad = {{.op = &sl_op_share, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_share, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 const sl_op sl_op_mse = {
@@ -393,8 +393,8 @@ const sl_op sl_op_mse = {
     .grad = {{.op = &sl_op_mse_b,
               .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_mse_b = {

@@ -52,7 +52,7 @@ typedef struct sli_span {
 typedef struct sli_spans {
   int n;
   int64_t length; /* length of the whole sequence */
-  sli_span of[SLI_SPANS];
+  sli_span items[SLI_SPANS];
   bool ends; /* with attrs.exact: no later step has these queries */
 } sli_spans;
 

@@ -129,13 +129,13 @@ const sl_op sl_op_matmul = {
     .grad = {{.op = &sl_op_matmul_left_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_matmul_right_b,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {1}}},
+              .nwrt = 1,
+              .wrt = {1}}},
 };
 
 #define BACK(name_, unread_)                              \

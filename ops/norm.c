@@ -102,13 +102,13 @@ const sl_op sl_op_layernorm = {
     .grad = {{.op = &sl_op_layernorm_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_layernorm_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
-              .nof = 2,
-              .of = {1, 2}}},
+              .nwrt = 2,
+              .wrt = {1, 2}}},
 };
 
 const sl_op sl_op_layernorm_b = {
@@ -149,13 +149,13 @@ const sl_op sl_op_rmsnorm = {
     .grad = {{.op = &sl_op_rmsnorm_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}},
+              .nwrt = 1,
+              .wrt = {0}},
              {.op = &sl_op_rmsnorm_w,
               .cls = SL_CLASS_W,
               .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {1}}},
+              .nwrt = 1,
+              .wrt = {1}}},
 };
 
 const sl_op sl_op_rmsnorm_b = {

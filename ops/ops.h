@@ -62,11 +62,11 @@ bool sli_op_fixed(const sl_op *op);
 sl_grad_arg sli_rule_argument(const sl_grad_rule *rule, int nin, int nout, int a);
 int sli_rule_arguments(const sl_grad_rule *rule, int nin, int nout);
 static inline int sli_rule_gradients(const sl_grad_rule *rule, int nin) {
-  int last = rule->of[rule->nof - 1];
-  return rule->nof + (rule->rest ? SLI_MAX(nin - 1 - last, 0) : 0);
+  int last = rule->wrt[rule->nwrt - 1];
+  return rule->nwrt + (rule->rest ? SLI_MAX(nin - 1 - last, 0) : 0);
 }
 static inline int sli_rule_of(const sl_grad_rule *rule, int j) {
-  return j < rule->nof ? rule->of[j] : rule->of[rule->nof - 1] + 1 + j - rule->nof;
+  return j < rule->nwrt ? rule->wrt[j] : rule->wrt[rule->nwrt - 1] + 1 + j - rule->nwrt;
 }
 
 /* Adds a type to a plan's hash. */

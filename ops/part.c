@@ -189,8 +189,8 @@ const sl_op sl_op_slice = {
     .grad = {{.op = &sl_op_slice_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_slice_b = {
@@ -230,7 +230,7 @@ const sl_op sl_op_sum = {
     .cost = sum_cost,
     .accumulates = 1,
     .shard = &(const sl_op_shard){.signatures = sum_signatures},
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}, .rest = true}},
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}, .rest = true}},
 };
 
 const sl_op sl_op_sum_part = {

@@ -62,8 +62,8 @@ const sl_op sl_op_max_pool = {
     .grad = {{.op = &sl_op_max_pool_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_max_pool_b = {
@@ -93,8 +93,8 @@ const sl_op sl_op_mean_pool = {
     .grad = {{.op = &sl_op_mean_pool_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_mean_pool_b = {

@@ -44,7 +44,7 @@ const sl_op sl_op_dropout = {
     .memory = &(const sl_op_memory){.in_place = {1}},
     .infer = dropout_infer,
     .cost = dropout_cost,
-    .grad = {{.op = &sl_op_dropout, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_dropout, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 const sl_op sl_op_uniform = {

@@ -132,8 +132,8 @@ const sl_op sl_op_reduce_sum = {
     .grad = {{.op = &sl_op_reduce_sum_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_reduce_sum_b = {
@@ -161,8 +161,8 @@ const sl_op sl_op_reduce_max = {
     .grad = {{.op = &sl_op_reduce_max_b,
               .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_reduce_max_b = {
@@ -191,8 +191,8 @@ const sl_op sl_op_mean = {
     .grad = {{.op = &sl_op_mean_b,
               .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_DOUT(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_mean_b = {

@@ -59,7 +59,7 @@ const sl_op sl_op_rotary = {
     .cost = rotary_cost,
     .hash = sli_rope_hash,
     .shard = &(const sl_op_shard){.signatures = rotary_signatures},
-    .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
     .rows = &(const sl_op_rows){.fixed = true},
 };
 

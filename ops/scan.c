@@ -104,8 +104,8 @@ const sl_op sl_op_top_k = {
     .grad = {{.op = &sl_op_gather_b,
               .cls = SL_CLASS_B,
               .in = {SL_OUT(1), SL_DOUT(0), SL_IN(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_cumsum = {
@@ -120,7 +120,7 @@ const sl_op sl_op_cumsum = {
     .infer = cumsum_infer,
     .check = cumsum_check,
     .cost = cumsum_cost,
-    .grad = {{.op = &sl_op_cumsum_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_cumsum_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 const sl_op sl_op_cumsum_b = {

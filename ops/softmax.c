@@ -48,8 +48,8 @@ SLI_COST(softmax_b_cost, 0, 1, 5)
       .grad = {{.op = &sl_op_##name_##_b,                                                \
                 .cls = SL_CLASS_B,                                                       \
                 .in = {SL_OUT(0), SL_DOUT(0)},                                           \
-                .nof = 1,                                                                \
-                .of = {0}}},                                                             \
+                .nwrt = 1,                                                               \
+                .wrt = {0}}},                                                            \
   };                                                                                     \
   const sl_op sl_op_##name_##_b = {                                                      \
       .name = #name_ "_b",                                                               \

@@ -40,7 +40,7 @@ const sl_op sl_op_spikes = {
     .memory = &(const sl_op_memory){.in_place = {1}},
     .infer = spikes_infer,
     .cost = spikes_cost,
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 const sl_op sl_op_quantize = {
@@ -53,5 +53,5 @@ const sl_op sl_op_quantize = {
     .memory = &(const sl_op_memory){.in_place = {1}},
     .infer = quantize_infer,
     .cost = quantize_cost,
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };

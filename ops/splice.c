@@ -105,8 +105,8 @@ const sl_op sl_op_splice = {
     .grad = {{.op = &sl_op_splice_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(1), SL_IN(2)},
-              .nof = 2,
-              .of = {0, 1}}},
+              .nwrt = 2,
+              .wrt = {0, 1}}},
 };
 
 const sl_op sl_op_splice_b = {

@@ -71,8 +71,8 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
           .grad = {{.op = &sl_op_##name##_b,         \
                     .cls = SL_CLASS_B,               \
                     .in = {__VA_ARGS__, SL_DOUT(0)}, \
-                    .nof = 1,                        \
-                    .of = {0}}})                     \
+                    .nwrt = 1,                       \
+                    .wrt = {0}}})                    \
   BACK(name, flops)
 #define ROWS_IN(name, flops) ROWS(name, flops, unary_infer, SL_IN(0))
 #define ROWS_BOUNDS(name, flops) ROWS(name, flops, clamp_infer, SL_IN(0))
@@ -82,10 +82,11 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   FORWARD(                                                            \
       name, flops, unary_infer, SL_OP_CHEAP,                          \
       .shard = &(const sl_op_shard){.signatures = linear_signatures}, \
-      .grad = {{.op = &sl_op_##name, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
+      .grad = {                                                       \
+          {.op = &sl_op_##name, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}})
 #define ROWS_THROUGH(name, flops)                \
   FORWARD(name, flops, unary_infer, SL_OP_CHEAP, \
-          .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
+          .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}})
 #define ROWS_DETACHED(name, flops) FORWARD(name, flops, unary_infer, SL_OP_CHEAP | SL_OP_DETACHED, )
 #define UNARY(name, how, flops, y, dx) ROWS_##how(name, flops)
 

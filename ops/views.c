@@ -94,8 +94,8 @@ static sl_status split_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   SLI_TRY(want_axis(attrs, &in[0]));
   for (int o = 0; o < lengths->count; o++) {
     out[o] = in[0];
-    sum += out[o].dim[sli_concat_axis(attrs)] = lengths->of[o];
-    if (lengths->of[o] < 1)
+    sum += out[o].dim[sli_concat_axis(attrs)] = lengths->lengths[o];
+    if (lengths->lengths[o] < 1)
       return sl_fail(SL_E_SHAPE, "part %d must have at least one position", o);
   }
   return sum == in[0].dim[sli_concat_axis(attrs)]
@@ -118,7 +118,8 @@ static int split_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 static uint64_t split_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sl_lengths *lengths = attrs->user;
   (void)nin;
-  for (int o = 0; o < lengths->count; o++) hash = sli_hash_word(hash, (uint64_t)lengths->of[o]);
+  for (int o = 0; o < lengths->count; o++)
+    hash = sli_hash_word(hash, (uint64_t)lengths->lengths[o]);
   return hash;
 }
 
@@ -257,9 +258,10 @@ static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
  * of the whole. */
 static int64_t expanded(const sl_attrs *attrs, const sl_type *like, int d) {
   if (like) return like->dim[d];
-  if (!attrs->region || !attrs->region->of[d].nranges) return attrs->dims[d] ? attrs->dims[d] : 1;
+  if (!attrs->region || !attrs->region->parts[d].nranges)
+    return attrs->dims[d] ? attrs->dims[d] : 1;
   int64_t sum = 0;
-  for (int r = 0; r < attrs->region->of[d].nranges; r++) sum += attrs->region->of[d].count[r];
+  for (int r = 0; r < attrs->region->parts[d].nranges; r++) sum += attrs->region->parts[d].count[r];
   return sum;
 }
 
@@ -313,8 +315,8 @@ const sl_op sl_op_concat = {
     .grad = {{.op = &sl_op_concat_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_INS(0)},
-              .nof = 1,
-              .of = {0},
+              .nwrt = 1,
+              .wrt = {0},
               .rest = true}},
 };
 
@@ -345,7 +347,7 @@ const sl_op sl_op_split = {
     .cost = move_cost,
     .traits = SL_OP_CHEAP,
     .hash = split_hash,
-    .grad = {{.op = &sl_op_concat, .cls = SL_CLASS_B, .in = {SL_DOUTS(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_concat, .cls = SL_CLASS_B, .in = {SL_DOUTS(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 const sl_op sl_op_reshape = {
@@ -364,8 +366,8 @@ const sl_op sl_op_reshape = {
     .grad = {{.op = &sl_op_reshape_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_reshape_b = {
@@ -393,7 +395,8 @@ const sl_op sl_op_permute = {
     .infer = permute_infer,
     .cost = move_cost,
     .traits = SL_OP_CHEAP,
-    .grad = {{.op = &sl_op_permute_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad =
+        {{.op = &sl_op_permute_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 const sl_op sl_op_permute_b = {
@@ -423,6 +426,6 @@ const sl_op sl_op_expand = {
     .grad = {{.op = &sl_op_expand_b,
               .cls = SL_CLASS_B,
               .in = {SL_DOUT(0), SL_IN(0)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };

@@ -131,8 +131,8 @@ const sl_op sl_op_weighted_cross_entropy = {
     .grad = {{.op = &sl_op_weighted_cross_entropy_b,
               .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_IN(2), SL_DOUT(0), SL_IN(3)},
-              .nof = 1,
-              .of = {0}}},
+              .nwrt = 1,
+              .wrt = {0}}},
 };
 
 const sl_op sl_op_weighted_cross_entropy_b = {

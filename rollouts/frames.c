@@ -17,9 +17,9 @@ static sl_status check_frames(const sl_framed *p, int64_t i, int64_t frames, int
     return sl_fail(SL_E_INPUT, "prompt %lld has %lld frames, but the model reads %lld per prompt",
                    (long long)i + 1, (long long)p->count, (long long)frames);
   for (int64_t k = 0; k < frames; k++)
-    if (p->of[k] < 0 || p->of[k] >= total)
+    if (p->frames[k] < 0 || p->frames[k] >= total)
       return sl_fail(SL_E_INPUT, "prompt %lld has frame %lld, but the file has only %lld",
-                     (long long)i + 1, (long long)p->of[k], (long long)total);
+                     (long long)i + 1, (long long)p->frames[k], (long long)total);
   return SL_OK;
 }
 
@@ -60,7 +60,7 @@ static int64_t frame(void *ctx, int64_t step, int64_t prompt, int64_t i) {
   sl_rollouts *r = ctx;
   int64_t row = r->frames.apart ? prompt : prompt * r->options.group;
   count_frame(r, step);
-  return r->framed[sli_rollouts_prompt(r, step, row)].of[i];
+  return r->framed[sli_rollouts_prompt(r, step, row)].frames[i];
 }
 
 static sl_tensor *places(void *ctx, int32_t marker, int64_t count) {
@@ -86,7 +86,7 @@ void sli_rollouts_places(const sl_rollouts *r, const sl_prompt *p, int64_t row, 
 
 sl_status sli_rollouts_submit(const sli_rollout_device *d, const sl_prompt *p, int64_t row,
                               const sl_request *request, uint64_t *id) {
-  const sl_rollouts *r = d->of;
+  const sl_rollouts *r = d->rollouts;
   int32_t at[p->count];
   const sl_spliced spliced = {.at = at, .count = r->frames.prompts * r->rows_of_prompt};
   sli_rollouts_places(r, p, row, 0, p->count, at);

@@ -136,18 +136,18 @@ static int most_ticks(const sl_rollouts *r, int groups, int64_t answers) {
 
 /* Returns the most answers that a device generates in a step. */
 static int64_t answers_of(const sli_rollout_device *d) {
-  return (int64_t)d->count * d->of->options.updates;
+  return (int64_t)d->count * d->rollouts->options.updates;
 }
 
 static sl_status embed(sli_rollout_device *d, int ticks) {
-  const sl_session_options o = session_options(d->of, answers_of(d));
+  const sl_session_options o = session_options(d->rollouts, answers_of(d));
   const sl_session_steps steps = {.ticks = ticks,
-                                  .temperature = sli_policy_temperature(&d->of->options),
+                                  .temperature = sli_policy_temperature(&d->rollouts->options),
                                   .begin = sli_rollouts_begin,
                                   .note = sli_rollouts_note,
                                   .ctx = d};
   SLI_TRY(sl_session_embed(&o, &steps, &d->lower, &d->session));
-  d->lower.ahead = d->of->options.ahead;
+  d->lower.ahead = d->rollouts->options.ahead;
   return SL_OK;
 }
 
@@ -171,7 +171,7 @@ static void deal_rows(sl_rollouts *r) {
   for (int64_t i = 0; i < n; i++) {
     sli_rollout_device *d = &r->devices[i];
     int64_t begin = (n - i) * units / n, end = (n - i - 1) * units / n; /* the first has the most */
-    d->of = r;
+    d->rollouts = r;
     d->first = (int)((units - begin) * unit);
     d->count = (int)((begin - end) * unit);
     d->begun = sli_calloc((size_t)r->kept, sizeof *d->begun);

@@ -44,7 +44,7 @@ typedef struct sli_rollout_begun {
 
 /* A session on one device of each stage, which answers rows [first, first + count) of each step. */
 typedef struct sli_rollout_device {
-  sl_rollouts *of;
+  sl_rollouts *rollouts;
   sl_session *session;
   int first, count;
   sli_rollout_begun *begun; /* [kept] */

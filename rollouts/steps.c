@@ -20,19 +20,19 @@ static uint64_t seed_of(const sl_rollouts *r, int64_t step, int row) {
 /* Submits a device's row of a step; `first` is the first step of its rollout. */
 static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step, int row,
                         uint64_t *id) {
-  const sl_rollouts_options *o = &d->of->options;
-  const sl_prompt *p = &o->prompts[sli_rollouts_prompt(d->of, step, row)];
+  const sl_rollouts_options *o = &d->rollouts->options;
+  const sl_prompt *p = &o->prompts[sli_rollouts_prompt(d->rollouts, step, row)];
   const sl_request request = {.prompt = p->tokens,
                               .nprompt = p->count,
                               .max_tokens = o->max_tokens,
                               .temperature = sli_policy_temperature(o) > 0 ? 1 : o->temperature,
                               .top_p = o->top_p,
-                              .seed = seed_of(d->of, step, row),
+                              .seed = seed_of(d->rollouts, step, row),
                               .stop = o->stop,
                               .nstop = o->nstop,
                               .salt = (uint64_t)first};
-  return d->of->rows_of_prompt ? sli_rollouts_submit(d, p, row, &request, id)
-                               : sl_session_submit(d->session, &request, id);
+  return d->rollouts->rows_of_prompt ? sli_rollouts_submit(d, p, row, &request, id)
+                                     : sl_session_submit(d->session, &request, id);
 }
 
 /* Submits a device's requests of a rollout. */
@@ -62,7 +62,7 @@ static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step) {
 
 /* Returns the slot of the device's rollout that contains a step. */
 static sli_rollout_begun *begun_for(const sli_rollout_device *d, int64_t step) {
-  return &d->begun[step / d->of->options.updates % d->of->kept];
+  return &d->begun[step / d->rollouts->options.updates % d->rollouts->kept];
 }
 
 static bool answers(const sli_rollout_begun *b, int64_t step) {
@@ -74,7 +74,7 @@ static bool answers(const sli_rollout_begun *b, int64_t step) {
  * arrives before the next tick. */
 void sli_rollouts_begin(void *ctx, int64_t step) {
   sli_rollout_device *d = ctx;
-  sl_rollouts *r = d->of;
+  sl_rollouts *r = d->rollouts;
   sli_rollout_begun *at = begun_for(d, step), b = {.step = step};
   if (answers(at, step)) return;
   b.steps = r->options.updates - step % r->options.updates;
@@ -104,12 +104,12 @@ static sl_answer answer_of(const sl_rollouts *r, const sli_rollout_step *s, int 
 
 /* Finds the step and row of a device's request. Returns NULL if its step is not kept. */
 static sli_rollout_step *find(const sli_rollout_device *d, uint64_t id, int *row) {
-  for (int i = 0; i < d->of->kept; i++) {
+  for (int i = 0; i < d->rollouts->kept; i++) {
     const sli_rollout_begun *b = &d->begun[i];
     uint64_t at = id - b->first_id, count = (uint64_t)d->count;
     if (!b->steps || id < b->first_id || at >= (uint64_t)b->steps * count) continue;
     *row = d->first + (int)(at % count);
-    return step_at(d->of, b->step + (int64_t)(at / count));
+    return step_at(d->rollouts, b->step + (int64_t)(at / count));
   }
   return NULL;
 }
@@ -130,7 +130,7 @@ static sl_answer end_answer(const sl_rollouts *r, sli_rollout_step *s, int row, 
 
 void sli_rollouts_note(void *ctx, const sl_session_event *e) {
   const sli_rollout_device *d = ctx;
-  sl_rollouts *r = d->of;
+  sl_rollouts *r = d->rollouts;
   sl_answer answer = {0};
   int row = 0;
   pthread_mutex_lock(&r->lock);

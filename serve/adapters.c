@@ -22,7 +22,7 @@ typedef struct place {
 
 struct sli_adapter_places {
   int count;
-  place *of;      /* [count] */
+  place *places;  /* [count] */
   uint64_t loads; /* number of loads since the session began */
   size_t nfolders;
   int *nmaps; /* [nfolders] number of linear layers named by each folder of the options */
@@ -68,10 +68,10 @@ static int place_index(const sli_adapter_places *a, int adapter) {
  * meanwhile. */
 static void choose_adapters(void *ctx, int32_t *adapters) {
   const sl_session *s = ctx;
-  const tick *t = &s->ticks.of[(s->ticks.begun - 1) % (uint64_t)s->ticks.most];
+  const tick *t = &s->ticks.ring[(s->ticks.begun - 1) % (uint64_t)s->ticks.most];
   for (int i = 0; i < t->count; i++)
     for (int64_t row = 0; row < t->parts[i].rows; row++)
-      *adapters++ = place_index(s->adapters, t->parts[i].of->how.adapter);
+      *adapters++ = place_index(s->adapters, t->parts[i].request->how.adapter);
 }
 
 sl_status sli_adapters_read(sl_session *s) {
@@ -81,7 +81,7 @@ sl_status sli_adapters_read(sl_session *s) {
   int rank = 0, count = SLI_MAX(o->adapter_places, o->nadapters);
   if (!count) return SL_OK;
   sli_adapter_places *a = s->adapters = sli_calloc(1, sizeof *a);
-  a->of = sli_calloc((size_t)count, sizeof *a->of);
+  a->places = sli_calloc((size_t)count, sizeof *a->places);
   a->nmaps = sli_calloc((size_t)o->nadapters + 1, sizeof *a->nmaps);
   a->maps = sli_calloc((size_t)o->nadapters + 1, sizeof *a->maps);
   a->count = count;
@@ -99,17 +99,17 @@ void sli_adapters_free(sl_session *s) {
   for (size_t f = 0; f < a->nfolders; f++) free(a->maps[f]);
   free(a->maps);
   free(a->nmaps);
-  free(a->of);
+  free(a->places);
   free(a);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
 static void note_loaded(sli_adapter_places *a, int i) {
-  a->of[i].loads = false;
-  a->of[i].loaded = true;
-  a->of[i].number = (int)a->loads * a->count + i + 1;
-  a->of[i].salt = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->of[i].number);
+  a->places[i].loads = false;
+  a->places[i].loaded = true;
+  a->places[i].number = (int)a->loads * a->count + i + 1;
+  a->places[i].salt = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->places[i].number);
 }
 
 sl_status sli_adapters_load(sl_session *s) {
@@ -123,7 +123,7 @@ sl_status sli_adapters_load(sl_session *s) {
 
 static int find_free(const sli_adapter_places *a) {
   for (int i = 0; a && i < a->count; i++)
-    if (!a->of[i].loaded && !a->of[i].loads && !a->of[i].requests) return i;
+    if (!a->places[i].loaded && !a->places[i].loads && !a->places[i].requests) return i;
   return -1;
 }
 
@@ -136,7 +136,7 @@ static void pause_ticks(sl_session *s) {
 
 static sl_status load_place(sl_session *s, const char *dir, int i) {
   sl_status status = SL_OK;
-  s->adapters->of[i].loads = true;
+  s->adapters->places[i].loads = true;
   pause_ticks(s);
   if (s->closing) status = sl_fail(SL_E_BUSY, "the session accepts no more requests");
   pthread_mutex_unlock(&s->lock);
@@ -144,7 +144,7 @@ static sl_status load_place(sl_session *s, const char *dir, int i) {
   pthread_mutex_lock(&s->lock);
   s->paused = false;
   pthread_cond_signal(&s->work);
-  s->adapters->of[i].loads = false;
+  s->adapters->places[i].loads = false;
   if (status) return status;
   s->adapters->loads++;
   note_loaded(s->adapters, i);
@@ -160,7 +160,7 @@ sl_status sl_session_load_adapter(sl_session *s, const char *dir, int *adapter) 
   sl_status status = i < 0 ? sl_fail(SL_E_BUSY, "no free place for an adapter; the session has %d",
                                      s->adapters ? s->adapters->count : 0)
                            : load_place(s, dir, i);
-  if (!status) *adapter = s->adapters->of[i].number;
+  if (!status) *adapter = s->adapters->places[i].number;
   pthread_mutex_unlock(&s->lock);
   return status;
 }
@@ -168,7 +168,7 @@ sl_status sl_session_load_adapter(sl_session *s, const char *dir, int *adapter) 
 sl_status sl_session_unload_adapter(sl_session *s, int adapter) {
   pthread_mutex_lock(&s->lock);
   sl_status status = adapter ? sli_adapters_check(s, adapter) : SL_OK;
-  if (!status && adapter) s->adapters->of[place_index(s->adapters, adapter)].loaded = false;
+  if (!status && adapter) s->adapters->places[place_index(s->adapters, adapter)].loaded = false;
   pthread_mutex_unlock(&s->lock);
   return status;
 }
@@ -178,13 +178,13 @@ sl_status sl_session_unload_adapter(sl_session *s, int adapter) {
 sl_status sli_adapters_check(const sl_session *s, int adapter) {
   const sli_adapter_places *a = s->adapters;
   if (!adapter) return SL_OK;
-  const place *p = a && adapter > 0 ? &a->of[place_index(a, adapter)] : NULL;
+  const place *p = a && adapter > 0 ? &a->places[place_index(a, adapter)] : NULL;
   if (p && p->loaded && p->number == adapter) return SL_OK;
   return sl_fail(SL_E_USAGE, "adapter %d is not loaded", adapter);
 }
 
 static place *place_of(const sl_session *s, const request *r) {
-  return r->how.adapter ? &s->adapters->of[place_index(s->adapters, r->how.adapter)] : NULL;
+  return r->how.adapter ? &s->adapters->places[place_index(s->adapters, r->how.adapter)] : NULL;
 }
 
 uint64_t sli_adapters_use(const sl_session *s, const request *r) {

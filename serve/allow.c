@@ -7,7 +7,7 @@
 /* Returns the next tick to constrain; it does not change until it completes. */
 static const tick *next_allowed(sl_session *s) {
   pthread_mutex_lock(&s->lock);
-  const tick *t = &s->ticks.of[s->ticks.allowed++ % (uint64_t)s->ticks.most];
+  const tick *t = &s->ticks.ring[s->ticks.allowed++ % (uint64_t)s->ticks.most];
   pthread_mutex_unlock(&s->lock);
   return t;
 }
@@ -15,7 +15,7 @@ static const tick *next_allowed(sl_session *s) {
 /* Writes the masks of a part's picks. A pick after a drafted token that is not allowed is discarded
  * later. */
 static void allow_part(const sl_session *s, const part *p, uint32_t *row) {
-  request *r = p->of;
+  request *r = p->request;
   const sl_constraint *c = &r->how.constraint;
   r->stuck = -1;
   for (int i = 0; i <= p->drafted; i++, row += s->serving.words) {
@@ -33,7 +33,7 @@ void sli_session_allow(void *ctx, const sl_batch *batch, uint32_t *rows) {
   for (int i = 0; i < t->count; i++) {
     const part *p = &t->parts[i];
     rows += p->scored * s->serving.words;
-    if (p->picked && p->of->how.constraint.allow) allow_part(s, p, rows);
+    if (p->picked && p->request->how.constraint.allow) allow_part(s, p, rows);
     rows += (p->picked ? p->drafted + 1 : 0) * s->serving.words;
   }
 }

@@ -26,7 +26,7 @@ static int64_t count_scored(const request *r, int64_t rows) {
 static void take_rows(choice *c, request *r, int64_t rows) {
   sli_log_part(c->s, r, rows);
   part *p = &c->tick->parts[c->tick->count++];
-  *p = (part){.of = r,
+  *p = (part){.request = r,
               .from = r->fed,
               .rows = rows,
               .picked = r->fed + rows == r->count,
@@ -78,7 +78,7 @@ static request *youngest(const sl_session *s) {
 
 static bool is_in(const tick *t, const request *r) {
   for (int i = 0; i < t->count; i++)
-    if (t->parts[i].of == r) return true;
+    if (t->parts[i].request == r) return true;
   return false;
 }
 
@@ -166,14 +166,14 @@ static void admit(choice *c) {
 static int64_t draft_room(const choice *c, const part *p) {
   const sl_serving *v = &c->s->serving;
   const load *l = &c->tick->load;
-  if (!p->picked || p->rows > 1 || p->from < p->of->nprompt) return 0;
+  if (!p->picked || p->rows > 1 || p->from < p->request->nprompt) return 0;
   int64_t most = SLI_MIN(c->rows, v->picks - l->picks);
-  return p->of->edits ? SLI_MIN(most, v->edits - l->edits) : most;
+  return p->request->edits ? SLI_MIN(most, v->edits - l->edits) : most;
 }
 
 /* Appends n drafted rows to an answer's row. Returns false if no pages are free. */
 static bool add_draft(choice *c, part *p, int n) {
-  request *r = p->of;
+  request *r = p->request;
   if (!n || !sli_pages_take(c->s, r, r->fed + n)) return !n;
   load *l = &c->tick->load;
   sli_log_draft(c->s, r, n);
@@ -194,7 +194,7 @@ static int list_wanted(const choice *c, draft *out) {
   for (int i = 0; i < c->tick->count; i++) {
     part *p = &c->tick->parts[i];
     int64_t most = draft_room(c, p);
-    if (most > 0) out[n++] = (draft){.of = p, .most = (int)SLI_MIN(most, SL_SESSION_DRAFTED)};
+    if (most > 0) out[n++] = (draft){.part = p, .most = (int)SLI_MIN(most, SL_SESSION_DRAFTED)};
   }
   return n;
 }
@@ -211,9 +211,10 @@ static void take_drafts(choice *c) {
   sli_drafts_limit(c->s, n, of, l, c->rows);
   sli_drafts_find(c->s, c->tick, n, of);
   for (int i = 0; i < n; i++) {
-    int found = (int)SLI_MIN(of[i].n, draft_room(c, of[i].of));
-    if (found && !o->always) found = sli_drafts_worth(c->s, of[i].of->of, found, l->rows, &tokens);
-    add_draft(c, of[i].of, found);
+    int found = (int)SLI_MIN(of[i].n, draft_room(c, of[i].part));
+    if (found && !o->always)
+      found = sli_drafts_worth(c->s, of[i].part->request, found, l->rows, &tokens);
+    add_draft(c, of[i].part, found);
   }
 }
 
@@ -264,8 +265,8 @@ static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
 
 static bool follow_draft(choice *c, request *r, const sli_log_entry *e) {
   part *p = c->tick->parts, *end = p + c->tick->count;
-  while (p < end && p->of != r) p++;
-  draft one = {.of = p};
+  while (p < end && p->request != r) p++;
+  draft one = {.part = p};
   if (p < end && e->rows <= SLI_MIN(draft_room(c, p), SL_SESSION_DRAFTED)) one.most = (int)e->rows;
   if (one.most > 0) sli_drafts_find(c->s, c->tick, 1, &one);
   if (!one.n || one.n != e->rows)
@@ -353,13 +354,14 @@ static void write_pick(const writer *w, int32_t row, int32_t given) {
 
 /* Writes the picks of the part whose rows begin at `first` and were just added. */
 static void write_picks(const writer *w, const part *p, int32_t first) {
-  for (int i = 0; i < p->scored; i++) write_pick(w, first + i, p->of->tokens[p->from + i + 1] + 1);
+  for (int i = 0; i < p->scored; i++)
+    write_pick(w, first + i, p->request->tokens[p->from + i + 1] + 1);
   for (int i = p->drafted; i >= 0 && p->picked; i--) write_pick(w, w->batch->rows - 1 - i, 0);
 }
 
 static void write_part(const sl_session *s, const writer *w, const part *p) {
   sl_batch *b = w->batch;
-  const request *r = p->of;
+  const request *r = p->request;
   sli_session_splice(s, p, b, b->rows);
   int32_t sequence = b->sequences++;
   for (int64_t i = 0; i < p->rows; i++, b->rows++) {
@@ -396,7 +398,7 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
 /* ---- source callbacks ------------------------------------------------------------------------ */
 
 static tick *next_tick(const sl_session *s) {
-  return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
+  return &s->ticks.ring[s->ticks.begun % (uint64_t)s->ticks.most];
 }
 
 /* Signals that the session is idle, if no tick is in flight. */

@@ -45,7 +45,7 @@ static int count_unstopped(const request *r, int n) {
 
 static int count_wanted(const sl_session *s, const draft *d) {
   int64_t most = SLI_MIN(d->most, s->options.speculation.tokens);
-  return (int)SLI_MAX(SLI_MIN(most, most_drafted(d->of->of)), 0);
+  return (int)SLI_MAX(SLI_MIN(most, most_drafted(d->part->request)), 0);
 }
 
 void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
@@ -60,7 +60,7 @@ void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
   double each = s->drafter->find(s, n, of);
   t->drafting += (double)(sli_now_ns() - begin) * 1e-9;
   if (each > 0) note_seconds(s->drafts.drafting, count, each);
-  for (int i = 0; i < n; i++) of[i].n = count_unstopped(of[i].of->of, of[i].n);
+  for (int i = 0; i < n; i++) of[i].n = count_unstopped(of[i].part->request, of[i].n);
 }
 
 /* ---- whether drafts pay ---------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static int count_drafted(const sl_session *s, int n, const draft *of, int g, dou
   int count = 0;
   for (int i = 0; i < n; i++) {
     if (count_wanted(s, &of[i]) < g) continue;
-    *gain += pow(chance_of(class_of((drafts *)&s->drafts, of[i].of->of)), g);
+    *gain += pow(chance_of(class_of((drafts *)&s->drafts, of[i].part->request)), g);
     count++;
   }
   return count;
@@ -181,6 +181,6 @@ void sli_drafts_limit(sl_session *s, int n, draft *of, const load *l, int64_t ro
   bool plain = !always && is_plain(&s->drafts);
   for (int i = 0; i < n; i++) of[i].most = SLI_MIN(of[i].most, plain ? 0 : best);
   if (best) return;
-  forget(class_of(&s->drafts, of->of->of));
+  forget(class_of(&s->drafts, of->part->request));
   forget_drafting(&s->drafts);
 }

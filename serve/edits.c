@@ -20,7 +20,7 @@ struct sli_edits {
   float repetition, presence, frequency;
   int64_t min_tokens;
   size_t count, capacity;
-  known *of;
+  known *items;
   size_t slots;   /* a power of two, at least twice the count */
   int32_t *index; /* [slots] index of a token in `of`, plus 1; 0: the slot is empty */
 };
@@ -33,7 +33,7 @@ static bool has_penalties(const sli_edits *e) {
 
 static int32_t *slot_of(const sli_edits *e, int32_t token) {
   size_t at = (size_t)sli_hash_word(0, (uint64_t)token) & (e->slots - 1);
-  while (e->index[at] && e->of[e->index[at] - 1].token != token) at = (at + 1) & (e->slots - 1);
+  while (e->index[at] && e->items[e->index[at] - 1].token != token) at = (at + 1) & (e->slots - 1);
   return &e->index[at];
 }
 
@@ -41,7 +41,7 @@ static void grow(sli_edits *e) {
   e->slots = SLI_MAX(2 * e->slots, 64);
   free(e->index);
   e->index = sli_calloc(e->slots, sizeof *e->index);
-  for (size_t i = 0; i < e->count; i++) *slot_of(e, e->of[i].token) = (int32_t)i + 1;
+  for (size_t i = 0; i < e->count; i++) *slot_of(e, e->items[i].token) = (int32_t)i + 1;
 }
 
 /* Returns the entry of a token; creates it if missing. */
@@ -49,11 +49,11 @@ static known *know(sli_edits *e, int32_t token) {
   if (2 * (e->count + 1) > e->slots) grow(e);
   int32_t *slot = slot_of(e, token);
   if (!*slot) {
-    SLI_GROW(e->of, e->count, e->capacity);
-    e->of[e->count++] = (known){.token = token};
+    SLI_GROW(e->items, e->count, e->capacity);
+    e->items[e->count++] = (known){.token = token};
     *slot = (int32_t)e->count;
   }
-  return &e->of[*slot - 1];
+  return &e->items[*slot - 1];
 }
 
 /* ---- edits ----------------------------------------------------------------------------------- */
@@ -82,16 +82,16 @@ sli_edits *sli_edits_copy(const sli_edits *e) {
   sli_edits *copy = sli_calloc(1, sizeof *copy);
   *copy = *e;
   copy->capacity = e->count;
-  copy->of = sli_calloc(e->count + 1, sizeof *e->of);
+  copy->items = sli_calloc(e->count + 1, sizeof *e->items);
   copy->index = sli_calloc(e->slots + 1, sizeof *e->index);
-  if (e->count) memcpy(copy->of, e->of, e->count * sizeof *e->of);
+  if (e->count) memcpy(copy->items, e->items, e->count * sizeof *e->items);
   if (e->slots) memcpy(copy->index, e->index, e->slots * sizeof *e->index);
   return copy;
 }
 
 void sli_edits_free(sli_edits *e) {
   if (!e) return;
-  free(e->of);
+  free(e->items);
   free(e->index);
   free(e);
 }
@@ -114,7 +114,7 @@ static sl_batch_edit edit_of(const sli_edits *e, const known *k, int64_t place) 
 /* Returns the entry of the last of n drafted tokens, with all n counted as part of the answer. */
 static known know_drafted(const sli_edits *e, int n, const int32_t *drafted) {
   int32_t token = drafted[n - 1], slot = e->slots ? *slot_of(e, token) : 0;
-  known k = slot ? e->of[slot - 1] : (known){.token = token};
+  known k = slot ? e->items[slot - 1] : (known){.token = token};
   for (int i = 0; i < n && has_penalties(e); i++) k.answered += drafted[i] == token;
   k.seen |= k.answered > 0;
   return k;
@@ -122,7 +122,7 @@ static known know_drafted(const sli_edits *e, int n, const int32_t *drafted) {
 
 int64_t sli_edits_write(const sli_edits *e, int64_t place, int n, const int32_t *drafted,
                         sl_batch_edit *out) {
-  for (size_t i = 0; i < e->count; i++) out[i] = edit_of(e, &e->of[i], place);
+  for (size_t i = 0; i < e->count; i++) out[i] = edit_of(e, &e->items[i], place);
   for (int i = 1; i <= n; i++) {
     known k = know_drafted(e, i, drafted);
     out[(int64_t)e->count + i - 1] = edit_of(e, &k, place + i);

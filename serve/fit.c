@@ -23,13 +23,13 @@ enum {
 void sli_fit_note(fit *f, const load *of, double seconds) {
   if (!f->ticks++ || seconds <= 0) return;
   size_t at = (size_t)(f->ticks - 2) % NEWEST;
-  if (at == f->count) SLI_GROW(f->of, f->count, f->capacity);
+  if (at == f->count) SLI_GROW(f->items, f->count, f->capacity);
   f->count = SLI_MAX(f->count, at + 1);
-  f->of[at] =
+  f->items[at] =
       (struct fit_sample){(double)of->rows, of->positions, of->pairs, (double)of->picks, seconds};
 }
 
-void sli_fit_fini(fit *f) { free(f->of); }
+void sli_fit_fini(fit *f) { free(f->items); }
 
 static int ascending(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
@@ -49,7 +49,7 @@ static int find_corners(const fit *f, double *corners) {
   enum { OFTEN = 3 };
   double *rows = sli_calloc(f->count, sizeof *rows), most;
   int n = 0;
-  for (size_t i = 0; i < f->count; i++) rows[i] = f->of[i].rows;
+  for (size_t i = 0; i < f->count; i++) rows[i] = f->items[i].rows;
   qsort(rows, f->count, sizeof *rows, ascending);
   most = rows[f->count - 1];
   corners[n++] = rows[0];
@@ -105,9 +105,9 @@ static void add_up(const fit *f, system_of *system, const double *found) {
   memset(system->products, 0, sizeof system->products);
   memset(system->sums, 0, sizeof system->sums);
   for (size_t s = 0; s < f->count; s++) {
-    terms_of(system, &f->of[s], x);
+    terms_of(system, &f->items[s], x);
     double expected = found ? seconds_of(system, x, found) : 0;
-    add_tick(system, &f->of[s], x, 1 / (expected > 0 ? expected : f->of[s].seconds));
+    add_tick(system, &f->items[s], x, 1 / (expected > 0 ? expected : f->items[s].seconds));
   }
   for (int i = 0; i < system->terms; i++)
     system->scale[i] = system->products[i][i] > 0 ? sqrt(system->products[i][i]) : 1;
@@ -179,7 +179,7 @@ static void find_spread(const fit *f, const system_of *system, const double *fou
   double x[TERMS], sum = 0;
   cost->spreads = (int)n;
   for (size_t k = 0; k < n; k++) {
-    const struct fit_sample *s = &f->of[kept(k, f->count)];
+    const struct fit_sample *s = &f->items[kept(k, f->count)];
     terms_of(system, s, x);
     double expected = seconds_of(system, x, found);
     cost->spread[k] = expected > 0 ? s->seconds / expected : 1;

@@ -36,8 +36,8 @@ struct sli_kept {
   int nlayers;
   layer *layers;
   int32_t count, used;
-  kept_page *of;   /* [count] */
-  int32_t *tokens; /* [count][SL_PAGE] */
+  kept_page *pages; /* [count] */
+  int32_t *tokens;  /* [count][SL_PAGE] */
   uint64_t mask;
   int32_t *first; /* [mask + 1] first page of each hash bucket; -1: none */
   int32_t oldest, newest;
@@ -85,7 +85,7 @@ static sl_status find_layers(sl_session *s) {
 /* ---- room ----------------------------------------------------------------------------------- */
 
 static void make_tables(sli_kept *k) {
-  k->of = sli_calloc((size_t)k->count, sizeof *k->of);
+  k->pages = sli_calloc((size_t)k->count, sizeof *k->pages);
   k->tokens = sli_calloc((size_t)k->count * SL_PAGE, sizeof *k->tokens);
   while ((int64_t)k->mask < k->count) k->mask = 2 * k->mask + 1;
   k->first = sli_calloc(k->mask + 1, sizeof *k->first);
@@ -137,7 +137,7 @@ void sli_kept_close(sl_session *s) {
   if (k->room) k->memory->destroy(k->room, (size_t)k->count * k->page_bytes);
   free(k->buffer);
   free(k->layers);
-  free(k->of);
+  free(k->pages);
   free(k->tokens);
   free(k->first);
   free(k);
@@ -154,31 +154,31 @@ static int32_t *bucket_of(const sli_kept *k, uint64_t before, const int32_t *tok
 int32_t sli_kept_find(const sl_session *s, uint64_t before, const int32_t *tokens) {
   const sli_kept *k = s->kept;
   int32_t i = k ? *bucket_of(k, before, tokens) : -1;
-  while (i >= 0 &&
-         (k->of[i].before != before || memcmp(tokens_of(k, i), tokens, SL_PAGE * sizeof *tokens)))
-    i = k->of[i].next;
+  while (i >= 0 && (k->pages[i].before != before ||
+                    memcmp(tokens_of(k, i), tokens, SL_PAGE * sizeof *tokens)))
+    i = k->pages[i].next;
   return i;
 }
 
-uint64_t sli_kept_name(const sl_session *s, int32_t i) { return s->kept->of[i].name; }
+uint64_t sli_kept_name(const sl_session *s, int32_t i) { return s->kept->pages[i].name; }
 
 static void unlink_kept(sli_kept *k, int32_t i) {
-  const kept_page *x = &k->of[i];
-  *(x->older < 0 ? &k->oldest : &k->of[x->older].newer) = x->newer;
-  *(x->newer < 0 ? &k->newest : &k->of[x->newer].older) = x->older;
+  const kept_page *x = &k->pages[i];
+  *(x->older < 0 ? &k->oldest : &k->pages[x->older].newer) = x->newer;
+  *(x->newer < 0 ? &k->newest : &k->pages[x->newer].older) = x->older;
 }
 
 static void link_newest(sli_kept *k, int32_t i) {
-  k->of[i].older = k->newest;
-  k->of[i].newer = -1;
-  *(k->newest < 0 ? &k->oldest : &k->of[k->newest].newer) = i;
+  k->pages[i].older = k->newest;
+  k->pages[i].newer = -1;
+  *(k->newest < 0 ? &k->oldest : &k->pages[k->newest].newer) = i;
   k->newest = i;
 }
 
 static void forget_kept(sli_kept *k, int32_t i) {
-  int32_t *at = bucket_of(k, k->of[i].before, tokens_of(k, i));
-  while (*at != i) at = &k->of[*at].next;
-  *at = k->of[i].next;
+  int32_t *at = bucket_of(k, k->pages[i].before, tokens_of(k, i));
+  while (*at != i) at = &k->pages[*at].next;
+  *at = k->pages[i].next;
   unlink_kept(k, i);
 }
 
@@ -186,7 +186,7 @@ static void forget_kept(sli_kept *k, int32_t i) {
 static int32_t take_place(sli_kept *k) {
   if (k->spare >= 0) {
     int32_t i = k->spare;
-    k->spare = k->of[i].next;
+    k->spare = k->pages[i].next;
     return i;
   }
   if (k->used < k->count) return k->used++;
@@ -198,7 +198,7 @@ static int32_t take_place(sli_kept *k) {
 static void note_kept(sli_kept *k, int32_t i, uint64_t name, uint64_t before,
                       const int32_t *tokens) {
   int32_t *at = bucket_of(k, before, tokens);
-  k->of[i] = (kept_page){.name = name, .before = before, .next = *at};
+  k->pages[i] = (kept_page){.name = name, .before = before, .next = *at};
   memcpy(tokens_of(k, i), tokens, SL_PAGE * sizeof *tokens);
   *at = i;
   link_newest(k, i);
@@ -247,7 +247,7 @@ void sli_kept_hold(sl_session *s, bool hold) {
 static void lose(sli_kept *k, int32_t i) {
   sli_log("a kept page is computed again: %s", sl_detail());
   forget_kept(k, i);
-  k->of[i].next = k->spare;
+  k->pages[i].next = k->spare;
   k->spare = i;
 }
 

@@ -102,7 +102,7 @@ static int64_t begin_round(sl_session *d, int n, const draft *of) {
   enum { CHUNKS = 4 };
   int64_t rows = 0, left = d->target->log.from ? INT64_MAX : CHUNKS * d->about.rows;
   for (int i = 0; i < n; i++) {
-    request *r = of[i].of->of;
+    request *r = of[i].part->request;
     if (!of[i].most || !mirror_fits(d, r)) continue;
     if (!r->mirror) sli_session_queue(d, r->mirror = mirror_make(d, r));
     mirror_follow(d, r->mirror, r, of[i].most, &left);
@@ -117,7 +117,7 @@ static int64_t begin_round(sl_session *d, int n, const draft *of) {
 static int end_round(int n, draft *of) {
   int longest = 0;
   for (int i = 0; i < n; i++) {
-    request *r = of[i].of->of, *m = r->mirror;
+    request *r = of[i].part->request, *m = r->mirror;
     if (m) m->goal = 0;
     if (!of[i].most || !m || m->known != r->count) continue;
     of[i].n = (int)SLI_MAX(SLI_MIN(m->count - m->known, of[i].most), 0);

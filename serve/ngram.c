@@ -6,7 +6,7 @@
 static double ngram_find(sl_session *s, int n, draft *of) {
   int least = s->options.speculation.match ? s->options.speculation.match : SLI_LOOKUP_SHORTEST;
   for (int i = 0; i < n; i++) {
-    request *r = of[i].of->of;
+    request *r = of[i].part->request;
     if (!of[i].most) continue;
     if (!r->lookup) r->lookup = sli_lookup_create();
     of[i].n =

@@ -18,33 +18,33 @@ int64_t sli_pages_of(int64_t positions) { return (positions + SL_PAGE - 1) / SL_
 
 /* Returns whether page i is reused before page j. */
 static bool goes_before(const sli_pages *p, int32_t i, int32_t j) {
-  const sli_page *a = &p->of[i], *b = &p->of[j];
+  const sli_page *a = &p->pages[i], *b = &p->pages[j];
   if (a->used != b->used) return a->used < b->used;
   return a->place != b->place ? a->place > b->place : i < j;
 }
 
 static void link_behind(sli_pages *p, int32_t i, int32_t older) {
-  int32_t newer = older < 0 ? p->oldest : p->of[older].newer;
-  p->of[i].older = older;
-  p->of[i].newer = newer;
-  *(older < 0 ? &p->oldest : &p->of[older].newer) = i;
-  *(newer < 0 ? &p->newest : &p->of[newer].older) = i;
+  int32_t newer = older < 0 ? p->oldest : p->pages[older].newer;
+  p->pages[i].older = older;
+  p->pages[i].newer = newer;
+  *(older < 0 ? &p->oldest : &p->pages[older].newer) = i;
+  *(newer < 0 ? &p->newest : &p->pages[newer].older) = i;
   p->nfree++;
 }
 
 static void unlink_free(sli_pages *p, int32_t i) {
-  const sli_page *x = &p->of[i];
-  *(x->older < 0 ? &p->oldest : &p->of[x->older].newer) = x->newer;
-  *(x->newer < 0 ? &p->newest : &p->of[x->newer].older) = x->older;
+  const sli_page *x = &p->pages[i];
+  *(x->older < 0 ? &p->oldest : &p->pages[x->older].newer) = x->newer;
+  *(x->newer < 0 ? &p->newest : &p->pages[x->newer].older) = x->older;
   p->nfree--;
 }
 
 static void release(sli_pages *p, int32_t i, uint64_t used) {
-  sli_page *x = &p->of[i];
+  sli_page *x = &p->pages[i];
   x->used = SLI_MAX(x->used, used);
   if (--x->holders) return;
   int32_t older = p->newest;
-  while (older >= 0 && goes_before(p, i, older)) older = p->of[older].older;
+  while (older >= 0 && goes_before(p, i, older)) older = p->pages[older].older;
   link_behind(p, i, older);
 }
 
@@ -53,7 +53,7 @@ static void release(sli_pages *p, int32_t i, uint64_t used) {
 void sli_pages_init(sl_session *s) {
   int64_t n = s->stats.pages = s->about.pages;
   sli_pages *p = s->pages = sli_calloc(1, sizeof *p);
-  p->of = sli_calloc((size_t)n, sizeof *p->of);
+  p->pages = sli_calloc((size_t)n, sizeof *p->pages);
   p->oldest = p->newest = -1;
   for (int64_t i = 0; i < n; i++) link_behind(p, (int32_t)i, p->newest);
   sli_prefixes_init(p, n);
@@ -66,7 +66,7 @@ void sli_pages_fini(sl_session *s) {
   if (!s->pages) return;
   sli_prefixes_fini(s->pages);
   sli_states_fini(s->pages);
-  free(s->pages->of);
+  free(s->pages->pages);
   free(s->pages->slots);
   free(s->pages);
 }
@@ -84,12 +84,12 @@ static int64_t free_now(const sl_session *s) {
 static void add_page(sl_session *s, request *r) {
   sli_pages *p = s->pages;
   int32_t i = p->oldest;
-  const sli_page *x = &p->of[i];
+  const sli_page *x = &p->pages[i];
   unlink_free(p, i);
   if (x->name) sli_kept_write(s, i, x->name, x->before, sli_prefixes_tokens(p, i));
   sli_prefixes_drop(p, i);
-  p->of[i].holders = 1;
-  p->of[i].place = (int32_t)r->npages;
+  p->pages[i].holders = 1;
+  p->pages[i].place = (int32_t)r->npages;
   r->pages[r->npages++] = i;
 }
 
@@ -107,7 +107,7 @@ static bool fetch(sl_session *s, request *r) {
   sli_pages *p = s->pages;
   int64_t n = r->npages;
   int32_t kept = ~r->pages[n];
-  uint64_t before = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
+  uint64_t before = n ? p->pages[r->pages[n - 1]].name : sli_prefixes_root(r);
   add_page(s, r);
   if (!sli_kept_read(s, kept, r->pages[n])) return false;
   sli_prefixes_restore(p, r->pages[n], sli_kept_name(s, kept), before, r->tokens + n * SL_PAGE);
@@ -121,7 +121,7 @@ static int64_t share(sl_session *s, request *r, int64_t n) {
   sli_pages *p = s->pages;
   for (; r->npages < n && r->pages[r->npages] >= 0; r->npages++) {
     int32_t i = r->pages[r->npages];
-    if (!p->of[i].holders++) unlink_free(p, i);
+    if (!p->pages[i].holders++) unlink_free(p, i);
   }
   for (int64_t i = n; i-- > r->npages;) sli_kept_touch(s, ~r->pages[i]);
   sli_kept_hold(s, true);
@@ -129,14 +129,14 @@ static int64_t share(sl_session *s, request *r, int64_t n) {
     if (!fetch(s, r)) n = r->npages - 1;
   sli_kept_hold(s, false);
   r->named = n;
-  r->name = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
+  r->name = n ? p->pages[r->pages[n - 1]].name : sli_prefixes_root(r);
   return n;
 }
 
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t *shared) {
   int64_t more = sli_pages_of(positions) - *shared;
   for (int64_t i = 0; i < *shared; i++)
-    more += r->pages[i] < 0 || !s->pages->of[r->pages[i]].holders;
+    more += r->pages[i] < 0 || !s->pages->pages[r->pages[i]].holders;
   if (more > free_now(s) || !s->pages->nslots) return false;
   r->slot = s->pages->slots[--s->pages->nslots];
   *shared = share(s, r, *shared);

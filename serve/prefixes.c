@@ -43,17 +43,17 @@ uint64_t sli_prefixes_root(const request *r) {
 /* Returns the page with these tokens that follows the page named `before`, or -1 if none. */
 static int32_t prefixes_find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   int32_t i = *bucket(p, before, tokens);
-  while (i >= 0 &&
-         (p->of[i].before != before || memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
-    i = p->of[i].next;
+  while (i >= 0 && (p->pages[i].before != before ||
+                    memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
+    i = p->pages[i].next;
   return i;
 }
 
 void sli_prefixes_drop(sli_pages *p, int32_t page) {
-  sli_page *x = &p->of[page];
+  sli_page *x = &p->pages[page];
   if (!x->name) return;
   int32_t *at = bucket(p, x->before, tokens_of(p, page));
-  while (*at != page) at = &p->of[*at].next;
+  while (*at != page) at = &p->pages[*at].next;
   *at = x->next;
   x->name = 0;
   sli_states_drop(p, page);
@@ -62,7 +62,7 @@ void sli_prefixes_drop(sli_pages *p, int32_t page) {
 void sli_prefixes_restore(sli_pages *p, int32_t page, uint64_t name, uint64_t before,
                           const int32_t *tokens) {
   int32_t *at = bucket(p, before, tokens);
-  sli_page *x = &p->of[page];
+  sli_page *x = &p->pages[page];
   x->name = name;
   x->before = before;
   x->next = *at;
@@ -93,7 +93,7 @@ int32_t sli_prefixes_note(sl_session *s, request *r) {
   if (are_apart(s)) return page;
   for (; (r->named + 1) * SL_PAGE <= known; r->named++) {
     page = give_name(s, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
-    r->name = s->pages->of[page].name;
+    r->name = s->pages->pages[page].name;
   }
   return known % SL_PAGE ? -1 : page;
 }
@@ -103,7 +103,7 @@ static int64_t find_state(const sl_session *s, request *r, int64_t n) {
   r->resumes = -1;
   if (!s->serving.stateful) return n;
   while (n && !sli_states_has(s, r->pages[n - 1])) n--;
-  if (n) r->resumes = s->pages->of[r->pages[n - 1]].state;
+  if (n) r->resumes = s->pages->pages[r->pages[n - 1]].state;
   return n;
 }
 
@@ -115,7 +115,7 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
              : SLI_MIN(most, (SLI_MIN(r->count, r->known) - 1) / SL_PAGE);
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
-       name = p->of[i].name)
+       name = p->pages[i].name)
     r->pages[n++] = i;
   if (s->serving.stateful) return find_state(s, r, n); /* kept pages have no states */
   for (int32_t i; n < most && (i = sli_kept_find(s, name, r->tokens + n * SL_PAGE)) >= 0;

@@ -23,7 +23,7 @@ typedef struct sli_kept_state {
 } sli_kept_state;
 
 struct sli_pages {
-  sli_page *of; /* [session's pages] */
+  sli_page *pages; /* [session's pages] */
   int64_t nfree;
   int32_t oldest, newest; /* ends of the free list */
   int32_t *tokens;        /* [pages, SL_PAGE] tokens of the named pages */

@@ -142,7 +142,7 @@ void sli_price_init(sl_session *s) {
   for (int32_t a = 0; a < p->nactors; a++)
     if (is_pass(p, a)) s->shares[a] = share_of(s, a, full);
   for (int i = 0; i < s->ticks.most; i++)
-    s->ticks.of[i].paged = sli_calloc((size_t)s->paged->count + 1, sizeof(double));
+    s->ticks.ring[i].paged = sli_calloc((size_t)s->paged->count + 1, sizeof(double));
 }
 
 void sli_price_fini(sl_session *s) {
@@ -188,8 +188,8 @@ static double spread_of(const sl_session *s, int32_t a, int64_t at) {
 
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
-  double seconds =
-      seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most]) * spread_of(s, a, at);
+  double seconds = seconds_of(s, a, &s->ticks.ring[(uint64_t)at % (uint64_t)s->ticks.most]) *
+                   spread_of(s, a, at);
   if (s->simulator && s->shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

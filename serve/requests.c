@@ -31,7 +31,7 @@ bool sli_session_is_behind(const sl_session *s) {
  * grow without bound. */
 static void drop_polled(events *e) {
   if (!e->first || e->first < e->count / 2 || e->count < e->capacity) return;
-  memmove(e->of, e->of + e->first, (e->count - e->first) * sizeof *e->of);
+  memmove(e->items, e->items + e->first, (e->count - e->first) * sizeof *e->items);
   e->count -= e->first;
   e->first = 0;
 }
@@ -51,14 +51,14 @@ void sli_session_pass(sl_session *s, const sl_session_event *event) {
     eventfd_write(s->wake, 1);
   }
   drop_polled(e);
-  SLI_GROW(e->of, e->count, e->capacity);
-  e->of[e->count++] = *event;
+  SLI_GROW(e->items, e->count, e->capacity);
+  e->items[e->count++] = *event;
 }
 
 int sl_session_poll(sl_session *s, sl_session_event *out, int most) {
   pthread_mutex_lock(&s->lock);
   int n = (int)SLI_MIN(unpolled(s), (size_t)SLI_MAX(most, 0));
-  if (n) memcpy(out, s->events.of + s->events.first, (size_t)n * sizeof *out);
+  if (n) memcpy(out, s->events.items + s->events.first, (size_t)n * sizeof *out);
   bool behind = sli_session_is_behind(s);
   s->events.first += (size_t)n;
   if (behind) pthread_cond_signal(&s->work);

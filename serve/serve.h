@@ -78,12 +78,12 @@ struct request {
 
 typedef struct events {
   size_t count, capacity, first; /* events from `first` on have not been polled */
-  sl_session_event *of;
+  sl_session_event *items;
 } events;
 
 /* Rows of one request in a tick. */
 typedef struct part {
-  request *of;
+  request *request;
   int64_t from, rows;   /* `rows` includes drafted rows */
   bool picked;          /* the last known token's row and all drafted rows are sampled */
   int drafted;          /* drafted tokens, in the last rows */
@@ -129,7 +129,7 @@ typedef struct drafts {
 
 /* A request to draft tokens for. */
 typedef struct draft {
-  part *of;
+  part *part;
   int most, n; /* tokens wanted; tokens drafted */
 } draft;
 
@@ -151,7 +151,7 @@ typedef struct fit {
   size_t count, capacity;
   struct fit_sample {
     double rows, positions, pairs, picks, seconds;
-  } * of;
+  } * items;
 } fit;
 
 typedef struct ticks {
@@ -161,7 +161,7 @@ typedef struct ticks {
   int64_t first;            /* training step of the first tick */
   int64_t step; /* training step of the last tick begun, in a session embedded in training */
   int most;
-  tick *of; /* [most] ring, indexed by tick number modulo `most` */
+  tick *ring; /* [most] ring, indexed by tick number modulo `most` */
 } ticks;
 
 /* Log of the ticks' contents, and the log being replayed. */

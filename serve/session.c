@@ -310,10 +310,10 @@ static sl_status make_runtime(sl_session *s) {
 
 static void make_ticks(sl_session *s) {
   s->ticks.most = s->about.groups;
-  s->ticks.of = sli_calloc((size_t)s->ticks.most, sizeof *s->ticks.of);
+  s->ticks.ring = sli_calloc((size_t)s->ticks.most, sizeof *s->ticks.ring);
   for (int i = 0; i < s->ticks.most; i++) {
-    s->ticks.of[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
-    s->ticks.of[i].sampled = sli_calloc((size_t)s->serving.picks, sizeof(sl_sampled));
+    s->ticks.ring[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
+    s->ticks.ring[i].sampled = sli_calloc((size_t)s->serving.picks, sizeof(sl_sampled));
   }
   s->wanted = sli_calloc((size_t)s->about.sequences, sizeof *s->wanted);
   sli_pages_init(s);
@@ -473,11 +473,11 @@ static void stop_thread(sl_session *s) {
 
 static sl_status free_ticks(sl_session *s) {
   for (int i = 0; i < s->ticks.most; i++) {
-    free(s->ticks.of[i].parts);
-    free(s->ticks.of[i].sampled);
-    free(s->ticks.of[i].paged);
+    free(s->ticks.ring[i].parts);
+    free(s->ticks.ring[i].sampled);
+    free(s->ticks.ring[i].paged);
   }
-  free(s->ticks.of);
+  free(s->ticks.ring);
   sli_pages_fini(s);
   sli_kept_close(s);
   return sli_log_close(s);
@@ -519,7 +519,7 @@ static void free_all(sl_session *s) {
   sli_adapters_free(s);
   free(s->wanted);
   sli_fit_fini(&s->fit);
-  free(s->events.of);
+  free(s->events.items);
   free(s->detail);
   free(s);
 }

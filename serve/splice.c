@@ -63,5 +63,6 @@ static void splice(const request *r, int64_t at, int64_t width, sl_batch *batch,
 
 void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row) {
   int64_t width = sl_session_width(s);
-  for (int32_t i = 0; i < p->rows && width; i++) splice(p->of, p->from + i, width, batch, row + i);
+  for (int32_t i = 0; i < p->rows && width; i++)
+    splice(p->request, p->from + i, width, batch, row + i);
 }

@@ -16,22 +16,22 @@ void sli_states_init(sl_session *s) {
   p->nkept = s->serving.kept;
   p->kept = sli_calloc((size_t)p->nkept + 1, sizeof *p->kept);
   for (int i = 0; i < p->nkept; i++) p->kept[i].page = -1;
-  for (int64_t i = 0; i < s->about.pages; i++) p->of[i].state = -1;
+  for (int64_t i = 0; i < s->about.pages; i++) p->pages[i].state = -1;
 }
 
 void sli_states_fini(sli_pages *p) { free(p->kept); }
 
 void sli_states_drop(sli_pages *p, int32_t page) {
-  int32_t state = p->of[page].state;
+  int32_t state = p->pages[page].state;
   if (state >= 0) p->kept[state].page = -1;
-  p->of[page].state = -1;
+  p->pages[page].state = -1;
 }
 
 /* Returns the number of the tick being chosen. */
 static uint64_t this_tick(const sl_session *s) { return s->ticks.begun + 1; }
 
 bool sli_states_has(const sl_session *s, int32_t page) {
-  int32_t state = s->pages->of[page].state;
+  int32_t state = s->pages->pages[page].state;
   return state >= 0 && s->pages->kept[state].written < this_tick(s);
 }
 
@@ -79,15 +79,15 @@ static int32_t keep(sl_session *s, int32_t page) {
   sli_pages *p = s->pages;
   int32_t state = find_slot(s);
   if (state < 0) return -1;
-  if (p->kept[state].page >= 0) p->of[p->kept[state].page].state = -1;
+  if (p->kept[state].page >= 0) p->pages[p->kept[state].page].state = -1;
   p->kept[state] = (sli_kept_state){page, this_tick(s), this_tick(s)};
-  p->of[page].state = state;
+  p->pages[page].state = state;
   s->stats.states_kept++;
   return state;
 }
 
 void sli_states_place(sl_session *s, part *p, int32_t page) {
-  request *r = p->of;
+  request *r = p->request;
   const int32_t first = s->about.sequences;
   p->reads = p->from ? r->slot : -1;
   p->keeps = -1;
@@ -96,7 +96,7 @@ void sli_states_place(sl_session *s, part *p, int32_t page) {
     p->reads = first + r->resumes;
     r->resumes = -1;
   }
-  if (!s->serving.stateful || page < 0 || s->pages->of[page].state >= 0) return;
+  if (!s->serving.stateful || page < 0 || s->pages->pages[page].state >= 0) return;
   if (!is_wanted(s, r, p->from + p->rows)) return;
   int32_t state = keep(s, page);
   if (state >= 0) p->keeps = first + state;

@@ -19,7 +19,7 @@ static sl_session_event event_of(const sl_session *s, const request *r, const sl
 }
 
 static void count_rows(sl_session *s, const part *p) {
-  request *r = p->of;
+  request *r = p->request;
   int64_t end = p->from + p->rows - p->drafted, again = SLI_MIN(end, r->computed) - p->from;
   s->stats.rows += (uint64_t)p->rows;
   s->stats.rows_prompt += (uint64_t)SLI_MAX(SLI_MIN(end, r->nprompt) - p->from, 0);
@@ -30,7 +30,7 @@ static void count_rows(sl_session *s, const part *p) {
 /* Counts the leading drafted tokens of a part that match the model's choice. */
 static int count_right(const part *p, const sl_sampled *x) {
   int n = 0;
-  while (n < p->drafted && x[n].finite && x[n].token == p->of->drafted[n]) n++;
+  while (n < p->drafted && x[n].finite && x[n].token == p->request->drafted[n]) n++;
   return n;
 }
 
@@ -45,7 +45,7 @@ static void keep_right(sl_session *s, request *r, int right) {
 /* Delivers the tokens of a part: the one after its last known token, and one after each drafted
  * token that was right. Returns whether the request has ended. */
 static bool take_tokens(sl_session *s, const part *p, const sl_sampled *x) {
-  request *r = p->of;
+  request *r = p->request;
   int right = count_right(p, x);
   if (p->drafted) keep_right(s, r, right);
   for (int i = 0; i <= right && r->count < r->until; i++) {
@@ -70,7 +70,7 @@ static void settle(sl_session *s, request *r) {
 /* Reports the tokens of a scored prompt that follow the part's rows. Returns whether the request
  * has ended, because a logit is not finite. */
 static bool take_scored(sl_session *s, const part *p, const sl_sampled *x) {
-  request *r = p->of;
+  request *r = p->request;
   for (int i = 0; i < p->scored; i++) {
     if (p->from + i + 1 != r->reported) continue; /* recomputed */
     sl_session_event e = event_of(s, r, &x[i]);
@@ -86,7 +86,7 @@ static bool take_scored(sl_session *s, const part *p, const sl_sampled *x) {
 }
 
 static void take_part(sl_session *s, const part *p, const sl_sampled *x, bool modelled) {
-  request *r = p->of;
+  request *r = p->request;
   r->ticks--;
   count_rows(s, p);
   bool ended = !modelled && !r->cancelled && take_scored(s, p, x);
@@ -124,7 +124,7 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
 /* Adds the hidden states of a part's rows in order, so that the sums do not depend on how rows are
  * split into ticks. */
 static void add_states(const sl_session *s, const part *p, const float *rows) {
-  const request *r = p->of;
+  const request *r = p->request;
   int64_t width = s->about.width, sinks = s->serving.sinks;
   if (!p->from) memset(r->sums, 0, (size_t)width * sizeof *r->sums); /* also when recomputed */
   for (int64_t i = 0; i < SLI_MIN(p->rows, r->nprompt - p->from); i++, rows += width) {
@@ -139,13 +139,14 @@ static void add_states(const sl_session *s, const part *p, const float *rows) {
 static void take_hidden(const sl_session *s, const tick *t, const float *rows) {
   for (int i = 0; i < t->count && rows; i++) {
     const part *p = &t->parts[i];
-    if (p->of->sums && !p->of->cancelled && p->of->standing == RUNNING) add_states(s, p, rows);
+    if (p->request->sums && !p->request->cancelled && p->request->standing == RUNNING)
+      add_states(s, p, rows);
     rows += p->rows * s->about.width;
   }
 }
 
 static tick *tick_at(const sl_session *s, uint64_t number) {
-  return &s->ticks.of[number % (uint64_t)s->ticks.most];
+  return &s->ticks.ring[number % (uint64_t)s->ticks.most];
 }
 
 /* Processes one output of a tick. A tick is complete when all its outputs have arrived, in any

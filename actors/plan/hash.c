@@ -81,10 +81,10 @@ static void hash_region(uint64_t *h, const sl_region *r) {
   number(h, r->sequence);
   for (int d = 0; d < r->ndim; d++) {
     number(h, r->whole[d]);
-    number(h, r->of[d].nranges);
-    for (int i = 0; i < r->of[d].nranges; i++) {
-      number(h, r->of[d].begin[i]);
-      number(h, r->of[d].count[i]);
+    number(h, r->parts[d].nranges);
+    for (int i = 0; i < r->parts[d].nranges; i++) {
+      number(h, r->parts[d].begin[i]);
+      number(h, r->parts[d].count[i]);
     }
   }
 }

@@ -17,7 +17,7 @@ map_step *sli_map_ring(sl_runtime *rt, const sl_map *map) {
 
 typedef struct tick_ring {
   struct tick_ring *next;
-  const sl_actor *of; /* the first actor that has it */
+  const sl_actor *actor; /* the first actor that has it */
   int64_t count;
   tick_step ring[];
 } tick_ring;
@@ -50,7 +50,7 @@ static tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
   int64_t per_step = a->own_ticks ? a->own_ticks : (int64_t)plan->microbatches * plan->pieces;
   while (count % m->period || count / m->period * m->stride % per_step) count += firings;
   tick_ring *t = allot(rt, 1, sizeof *t + (size_t)count * sizeof *t->ring);
-  *t = (tick_ring){.next = rt->ticks, .of = a, .count = count};
+  *t = (tick_ring){.next = rt->ticks, .actor = a, .count = count};
   for (int64_t i = 0; i < count; i++) {
     t->ring[i] = make_tick(plan, a, i);
     t->ring[i].next = &t->ring[i + 1 < count ? i + 1 : 0];
@@ -60,7 +60,7 @@ static tick_ring *make_ticks(sl_runtime *rt, const sl_actor *a) {
 
 const tick_step *sli_tick_ring(sl_runtime *rt, const sl_actor *a, int64_t firing) {
   tick_ring *t = rt->ticks;
-  while (t && !have_the_same_ticks(t->of, a)) t = t->next;
+  while (t && !have_the_same_ticks(t->actor, a)) t = t->next;
   if (!t) t = make_ticks(rt, a);
   return &t->ring[firing % t->count];
 }

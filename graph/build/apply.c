@@ -45,8 +45,8 @@ static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
     int most = of_in ? op->max_in : op->nout, index = rule->in[a].index;
     if (index < 0 || (most >= 0 && index >= most && most + of_in)) return false;
   }
-  for (int j = 0; j < rule->nof; j++)
-    if (j >= SL_GRAD_OUTS || rule->of[j] < 0 || (op->max_in >= 0 && rule->of[j] >= op->max_in))
+  for (int j = 0; j < rule->nwrt; j++)
+    if (j >= SL_GRAD_OUTS || rule->wrt[j] < 0 || (op->max_in >= 0 && rule->wrt[j] >= op->max_in))
       return false;
   return true;
 }
@@ -59,7 +59,7 @@ static const char *row_fault(sl_graph *g, const sl_op *op) {
   if (!op->nout)
     return "has no output, so no model would ever run it; name the results of a model with "
            "sl_output()";
-  for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nof; r++) {
+  for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nwrt; r++) {
     const sl_grad_rule *rule = &op->grad[r];
     if (!is_rule_possible(op, rule))
       return sli_arena_format(

@@ -50,17 +50,17 @@ sl_graph *sl_graph_create(const sl_graph_options *options) {
 void sl_graph_destroy(sl_graph *g) {
   if (!g) return;
   struct sli_cleanups *c = &g->cleanups;
-  while (c->count--) c->of[c->count].fn(c->of[c->count].arg);
-  free(c->of);
+  while (c->count--) c->items[c->count].fn(c->items[c->count].arg);
+  free(c->items);
   free(g->nodes);
   free(g->tensors);
   free(g->blocks);
   free(g->params);
-  free(g->known.of);
+  free(g->known.hashes);
   free(g->outputs);
-  free(g->metrics.of);
+  free(g->metrics.items);
   free(g->metrics.counters.of);
-  free(g->files.of);
+  free(g->files.items);
   free(g->training.rules);
   free(g->training.adapters.rules);
   sli_arena_fini(&g->arena);
@@ -69,8 +69,8 @@ void sl_graph_destroy(sl_graph *g) {
 
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg) {
   struct sli_cleanups *c = &g->cleanups;
-  SLI_GROW(c->of, (size_t)c->count, c->capacity);
-  c->of[c->count++] = (struct sli_cleanup){fn, arg};
+  SLI_GROW(c->items, (size_t)c->count, c->capacity);
+  c->items[c->count++] = (struct sli_cleanup){fn, arg};
 }
 
 sl_status sl_graph_status(const sl_graph *g) {
@@ -203,7 +203,7 @@ static uint64_t name_hash(const char *name) { return sli_hash(SLI_HASH_SEED, nam
 static const sl_tensor *find_param(const sl_graph *g, const char *name) {
   uint64_t hash = name_hash(name);
   for (int i = 0; i < g->nparams; i++)
-    if (g->known.of[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
+    if (g->known.hashes[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
   return NULL;
 }
 
@@ -231,8 +231,8 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
 
 static void add_param(sl_graph *g, sl_tensor *t) {
   SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
-  SLI_GROW(g->known.of, (size_t)g->nparams, g->known.capacity);
-  g->known.of[g->nparams] = name_hash(t->name);
+  SLI_GROW(g->known.hashes, (size_t)g->nparams, g->known.capacity);
+  g->known.hashes[g->nparams] = name_hash(t->name);
   t->param_index = g->nparams;
   g->params[g->nparams++] = t;
 }
@@ -288,9 +288,9 @@ static sl_type *copy_types(sl_graph *g, int ntypes, int nin, sl_tensor *const *i
 static sl_type *types_of(sl_graph *g, int ntypes, int nin, sl_tensor *const *in) {
   if (ntypes > nin || nin < SLI_MANY_INPUTS) return copy_types(g, ntypes, nin, in);
   sli_types *last = &g->known.types[nin % (int)SLI_COUNT(g->known.types)];
-  if (last->count != nin || !are_types_of(last->of, nin, in))
+  if (last->count != nin || !are_types_of(last->types, nin, in))
     *last = (sli_types){nin, copy_types(g, nin, nin, in)};
-  return last->of;
+  return last->types;
 }
 
 void sli_node_own_types(sl_graph *g, sli_node *n) {

@@ -48,7 +48,7 @@ typedef struct sli_fingerprints {
   struct sli_fingerprint {
     const char *name; /* name of a parameter, with its type, or of an op; sorted */
     uint64_t hash;
-  } * of;
+  } * items;
 } sli_fingerprints;
 
 /* Computes fingerprints before any pass; the arena owns the result. */

@@ -288,7 +288,7 @@ sl_tensor *sli_texts_learned(sl_here at, sl_graph *g, const sl_texts *texts) {
 
 typedef struct held_out {
   sl_source source;
-  const sl_source *of;
+  const sl_source *trained;
   const sl_graph *graph;
 } held_out;
 
@@ -308,10 +308,10 @@ double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first) 
  * are not. */
 static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int count,
                         void *const *out) {
-  for (int o = 0; o < h->of->nout; o++) {
-    const sl_type *type = &h->of->types[o];
+  for (int o = 0; o < h->trained->nout; o++) {
+    const sl_type *type = &h->trained->types[o];
     size_t bytes = sl_type_bytes(type) / (size_t)type->dim[0];
-    if (tick->rows) bytes = bytes / (size_t)type->dim[h->of->cut - 1] * (size_t)tick->rows;
+    if (tick->rows) bytes = bytes / (size_t)type->dim[h->trained->cut - 1] * (size_t)tick->rows;
     if (!out[o] || (!first && count == type->dim[0])) continue;
     char *rows = out[o];
     memmove(rows, rows + (size_t)first * bytes, (size_t)count * bytes);
@@ -327,7 +327,7 @@ static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
   sl_tick at = *tick;
   at.step = 0;
   at.microbatch = (int32_t)SLI_MIN(tick->microbatch, e->whole);
-  h->of->fill_held_out(h->of->ctx, &at, out);
+  h->trained->fill_held_out(h->trained->ctx, &at, out);
   if (tick->microbatch < e->whole) return;
   int first;
   double share = sli_evaluation_weight(h->graph, tick->microbatch, &first);
@@ -336,7 +336,7 @@ static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
 
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
   held_out *h = sli_arena_alloc(&g->arena, sizeof *h);
-  *h = (held_out){.source = *source, .of = source, .graph = g};
+  *h = (held_out){.source = *source, .trained = source, .graph = g};
   h->source.fill = fill_evaluation;
   h->source.ctx = h;
   return &h->source;
@@ -361,8 +361,8 @@ sl_status sli_graph_add_files(sl_graph *g, const char *paths) {
     sl_graph_file file = {.path = sli_arena_format(&g->arena, "%.*s", (int)n, at)};
     sl_status status = sli_file_fingerprint(file.path, &file.bytes, &file.hash);
     if (status) return sl_graph_fail(g, status, "%s", sl_detail());
-    SLI_GROW(f->of, (size_t)f->count, f->capacity);
-    f->of[f->count++] = file;
+    SLI_GROW(f->items, (size_t)f->count, f->capacity);
+    f->items[f->count++] = file;
     at += n;
   }
   return SL_OK;
@@ -370,7 +370,7 @@ sl_status sli_graph_add_files(sl_graph *g, const char *paths) {
 
 static sl_status check_other_files(const sl_graph *g) {
   for (int i = 0; i < g->files.count; i++) {
-    const sl_graph_file *f = &g->files.of[i];
+    const sl_graph_file *f = &g->files.items[i];
     uint64_t bytes, hash;
     SLI_TRY(sli_file_fingerprint(f->path, &bytes, &hash));
     if (bytes != f->bytes || hash != f->hash)
@@ -389,7 +389,7 @@ int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
     count = add_files(last, count, most, out);
   }
   for (int i = 0; i < g->files.count; i++, count++)
-    if (count < most) out[count] = g->files.of[i];
+    if (count < most) out[count] = g->files.items[i];
   return count;
 }
 

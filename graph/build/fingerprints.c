@@ -32,7 +32,7 @@ static uint64_t sign_node(const sli_node *n) {
 }
 
 static void fingerprints_add(sli_fingerprints *s, const char *name, uint64_t hash) {
-  s->of[s->count++] = (struct sli_fingerprint){name, hash};
+  s->items[s->count++] = (struct sli_fingerprint){name, hash};
 }
 
 static void add_param(sli_fingerprints *s, const sl_tensor *t, sli_arena *arena) {
@@ -43,7 +43,7 @@ static void add_param(sli_fingerprints *s, const sl_tensor *t, sli_arena *arena)
 
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena) {
   size_t most = (size_t)(g->nparams + g->nnodes + 1);
-  sli_fingerprints s = {.of = sli_arena_alloc(arena, most * sizeof *s.of)};
+  sli_fingerprints s = {.items = sli_arena_alloc(arena, most * sizeof *s.items)};
   for (int i = 0; i < g->nparams; i++) add_param(&s, g->params[i], arena);
   for (int i = 0; i < g->nnodes; i++) {
     const sl_op *op = g->nodes[i]->op;

@@ -88,7 +88,7 @@ static sl_tensor *constant(sl_here at, sl_graph *g, sl_type type, const void *va
   sl_values *record = sl_graph_alloc(g, sizeof *record);
   *record = (sl_values){.type = type};
   size_t bytes = sl_type_bytes(&type);
-  if (values) record->of = memcpy(sl_graph_alloc(g, bytes), values, bytes);
+  if (values) record->values = memcpy(sl_graph_alloc(g, bytes), values, bytes);
   sl_tensor *out = NULL;
   sl_apply_at(at, g, &sl_op_constant, &(sl_attrs){.value = value, .user = record}, like != NULL,
               &like, 0, &out);

@@ -41,7 +41,7 @@ static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
   char text[SL_TYPE_TEXT];
   if (!*name || !strcmp(name, "loss")) return "needs a name other than loss";
   for (int i = 0; i < g->metrics.count; i++)
-    if (!strcmp(g->metrics.of[i].name, name)) return "already exists";
+    if (!strcmp(g->metrics.items[i].name, name)) return "already exists";
   if (!t) return "is NULL";
   if (adds_up(t) || (t->type.ndim && t->type.dtype == SL_F32)) return NULL;
   return sli_arena_format(&g->arena,
@@ -67,8 +67,8 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (!adds_up(t)) t = sl_mean_at(at, g, with_last(at, g, t), 0, false);
   if (g->status) return;
   struct sli_metrics *m = &g->metrics;
-  SLI_GROW(m->of, (size_t)m->count, m->capacity);
-  m->of[m->count++] = sli_mean_of(g, name, t);
+  SLI_GROW(m->items, (size_t)m->count, m->capacity);
+  m->items[m->count++] = sli_mean_of(g, name, t);
 }
 
 void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
@@ -115,7 +115,7 @@ const char *sl_graph_step_value(const sl_graph *g, int i) {
 }
 
 const char *sl_graph_metric(const sl_graph *g, int i) {
-  return i < g->metrics.count ? g->metrics.of[i].name : NULL;
+  return i < g->metrics.count ? g->metrics.items[i].name : NULL;
 }
 
 /* Computes accuracy; its constants are made from `largest`, so they have the same layout. */

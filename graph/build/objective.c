@@ -227,13 +227,13 @@ static void merge_params(sl_graph *g) {
   for (int frozen = 0; frozen < 2; frozen++)
     for (int i = 0; i < g->nparams; i++) {
       if ((g->params[i]->frozen != NULL) != frozen) continue;
-      known[count] = g->known.of[i];
+      known[count] = g->known.hashes[i];
       params[count++] = g->params[i];
     }
   for (int i = 0; i < g->nparams; i++) {
     g->params[i] = params[i];
     g->params[i]->param_index = i;
-    g->known.of[i] = known[i];
+    g->known.hashes[i] = known[i];
   }
   free(params);
   free(known);
@@ -275,7 +275,7 @@ void sli_objective_share(sl_graph *g) {
     sl_tensor *t = g->params[i], *twin = t->frozen ? lasting_twin(g, t) : NULL;
     if (twin) sli_graph_replace_reads(g, 0, t, twin);
     if (twin) continue;
-    g->known.of[kept] = g->known.of[i];
+    g->known.hashes[kept] = g->known.hashes[i];
     g->params[kept] = t;
     t->param_index = kept++;
   }

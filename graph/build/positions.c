@@ -16,7 +16,7 @@ typedef struct choosing {
   int64_t rows, context;
   int *reads, *again_reads; /* [nodes] number of readers, and of rebuilt readers */
   bool *again;              /* [nodes] calls that are rebuilt */
-  sl_tensor **of;           /* [tensors] chosen positions of a tensor; NULL: not created */
+  sl_tensor **chosen;       /* [tensors] chosen positions of a tensor; NULL: not created */
 } choosing;
 
 /* ---- calls that work position by position ------------------------------------------------------
@@ -99,7 +99,7 @@ static sl_tensor *gather_parts(const choosing *c, sl_tensor *t) {
 
 /* Returns the chosen positions of a tensor. */
 static sl_tensor *chosen(const choosing *c, sl_tensor *t) {
-  sl_tensor **of = &c->of[t->id];
+  sl_tensor **of = &c->chosen[t->id];
   if (*of || c->g->status) return *of;
   *of = c->positions->type.ndim == 3
             ? gather_parts(c, t)
@@ -113,7 +113,7 @@ static void make_again(const choosing *c, const sli_node *n) {
     in[i] = n->in[i] && positions_along(n, i) ? chosen(c, n->in[i]) : n->in[i];
   sl_apply_at(n->at, c->g, n->op, &n->attrs, n->nin, in, UINT32_MAX, out);
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o]) c->of[n->out[o]->id] = out[o];
+    if (n->out[o]) c->chosen[n->out[o]->id] = out[o];
 }
 
 sl_tensor *sli_at_positions(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *positions) {
@@ -127,7 +127,7 @@ sl_tensor *sli_at_positions(sl_here at, sl_graph *g, sl_tensor *logits, sl_tenso
                 .reads = sli_arena_alloc(arena, nodes * sizeof *c.reads),
                 .again_reads = sli_arena_alloc(arena, nodes * sizeof *c.again_reads),
                 .again = sli_arena_alloc(arena, nodes * sizeof *c.again),
-                .of = sli_arena_alloc(arena, tensors * sizeof(sl_tensor *))};
+                .chosen = sli_arena_alloc(arena, tensors * sizeof(sl_tensor *))};
   choose_calls(&c, logits);
   for (int i = 0, n = g->nnodes; i < n && !g->status; i++)
     if (c.again[i]) make_again(&c, g->nodes[i]);

@@ -98,7 +98,7 @@ void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   sl_plan_moved(l->plan, to);
   for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
     for (int a = 0; a < SLI_AXES; a++)
-      if (a != SLI_AXIS_STAGES && sli_axes[a].of == a)
+      if (a != SLI_AXIS_STAGES && sli_axes[a].parent == a)
         to[d][sli_axes[a].traffic] = l->exchanged[d][a];
   }
 }

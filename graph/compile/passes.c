@@ -317,7 +317,7 @@ static sl_status count_rollouts(compilation *c) {
   if (of->count > devices)
     return sl_fail(SL_E_USAGE, "rollouts: %d devices answer prompts, but a stage has only %d",
                    of->count, devices);
-  of->of = sli_arena_alloc(&c->g->arena, (size_t)of->count * sizeof *of->of);
+  of->items = sli_arena_alloc(&c->g->arena, (size_t)of->count * sizeof *of->items);
   return SL_OK;
 }
 

@@ -301,11 +301,11 @@ static void add_rollouts_reports(sl_lowered *l) {
   output_sink *o = l->outputs = sli_arena_alloc(&l->arena, (size_t)r->count * sizeof *o);
   const sl_rollout_options *options = &l->options.rollouts;
   for (int i = 0; i < r->count; i++, o++, options = options->next) {
-    *o = sink_of(o, "sampled", r->of[i].sampled);
+    *o = sink_of(o, "sampled", r->items[i].sampled);
     o->on_output = options->on_output, o->ctx = options->ctx;
     const char *name = i ? sli_arena_format(&l->arena, "report:rollouts#%d", i) : "report:rollouts";
-    r->of[i].report =
-        add_report(l->g, name, 1, &r->of[i].sampled, &o->sink, false, SLI_PACE_ROLLOUT);
+    r->items[i].report =
+        add_report(l->g, name, 1, &r->items[i].sampled, &o->sink, false, SLI_PACE_ROLLOUT);
   }
 }
 

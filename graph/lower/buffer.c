@@ -495,9 +495,9 @@ static void wait_for_version(sli_lowering *l, int load) {
 static void connect_rollouts(sli_lowering *l) {
   const struct sli_rollouts *r = &l->in->g->rollouts;
   for (int i = 0; i < r->count; i++) {
-    int report = l->task_of[r->of[i].report->id];
-    wait_for_delivery(l, l->task_of[r->of[i].source->id], report);
-    wait_for_version(l, l->task_of[r->of[i].source->id]);
+    int report = l->task_of[r->items[i].report->id];
+    wait_for_delivery(l, l->task_of[r->items[i].source->id], report);
+    wait_for_version(l, l->task_of[r->items[i].source->id]);
     wait_for_rollouts(l, report);
   }
 }

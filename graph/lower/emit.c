@@ -55,7 +55,8 @@ static int32_t *per_device(sli_lowering *l) {
 /* True if there is an exchange queue for this axis: one for all axes, or one for each. */
 static bool has_exchange(const sli_lowering *l, int axis) {
   if (!l->in->by_axis) return !axis && (sli_grid_ranks(&l->in->grid) > 1 || l->in->barriers);
-  return !axis || (sli_axes[axis].of == axis && sli_grid_size(&l->in->grid, sli_row_of(axis)) > 1);
+  return !axis ||
+         (sli_axes[axis].parent == axis && sli_grid_size(&l->in->grid, sli_row_of(axis)) > 1);
 }
 
 /* Adds the queues. Exchanges run concurrently with passes, and stores with both, since stores wait

@@ -43,7 +43,8 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
       g, dims, grid, o->parallel.free_data, o->parallel.ngiven, o->parallel.given, choice};
   if (!status && sli_choice_size(grid, SLI_AXIS_TENSOR) > 1)
     status = sli_choose_tensor(&search, tensor);
-  if (!status && tensor->of && o->print.sharing) status = sli_find_runner_up(&search, tensor);
+  if (!status && tensor->signatures && o->print.sharing)
+    status = sli_find_runner_up(&search, tensor);
   if (in->barriers) over.size[SLI_AXIS_STAGES] = in->p;
   if (!status && in->barriers)
     status = sli_choose_stage_sharding(g, dims, in->p, &choice[SLI_AXIS_STAGES]);

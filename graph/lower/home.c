@@ -87,7 +87,7 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
 void sli_lower_sweeps(const sli_inputs *in) {
   for (int b = 0; b < in->g->nblocks; b++)
     for (int i = 0; i < in->options->memory.homes.count; i++) {
-      const sl_home *h = &in->options->memory.homes.of[i];
+      const sl_home *h = &in->options->memory.homes.homes[i];
       sli_block *block = &in->g->blocks[b];
       if (names_keys(h) && (!h->block || sli_pattern_finds(h->block, block->name)))
         block->swept = h->space != SL_SPACE_DEVICE;
@@ -97,14 +97,14 @@ void sli_lower_sweeps(const sli_inputs *in) {
 sl_status sli_lower_check_homes(const sli_inputs *in) {
   sl_status status = SL_OK;
   for (int i = 0; i < in->options->memory.homes.count && !status; i++)
-    status = home_check(in, &in->options->memory.homes.of[i]);
+    status = home_check(in, &in->options->memory.homes.homes[i]);
   return status;
 }
 
 /* True if the user places anything off the device. */
 bool sli_lower_moves(const sl_lower_options *o) {
   for (int i = 0; i < o->memory.homes.count; i++)
-    if (o->memory.homes.of[i].space != SL_SPACE_DEVICE) return true;
+    if (o->memory.homes.homes[i].space != SL_SPACE_DEVICE) return true;
   return false;
 }
 
@@ -122,7 +122,7 @@ static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
   const char *block = block_of(l, maker(l, b));
   sl_space space = SL_SPACE_DEVICE;
   for (int i = 0; i < l->in->options->memory.homes.count; i++) {
-    const sl_home *h = &l->in->options->memory.homes.of[i];
+    const sl_home *h = &l->in->options->memory.homes.homes[i];
     if (sli_home_names(h, b->role) && (!h->block || sli_pattern_finds(h->block, block)))
       space = h->space;
   }
@@ -303,7 +303,7 @@ static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
   for (int i = 0; i < l->sections.count; i++)
-    sections = SLI_MAX(sections, 1 + l->sections.of[i].first);
+    sections = SLI_MAX(sections, 1 + l->sections.items[i].first);
   for (int c = 0; c < SL_CLASS_COUNT; c++)
     for (int s = 0; s < sections; s++) sum += slot_pools_bytes(l, of, (sl_class)c, s);
   return sum;
@@ -442,12 +442,12 @@ sl_status sli_lower_homes(sli_lowering *l) {
         SL_E_USAGE,
         "home %s: nothing to move: registers that are read at once or by other devices stay on "
         "the device",
-        l->in->options->memory.homes.of[0].name);
+        l->in->options->memory.homes.homes[0].name);
   char staging[32], kept[32];
   return sl_fail(
       SL_E_USAGE,
       "home %s: saves nothing here: keeping the registers takes %s of a device, moving them %s "
       "(memory.quotas spill=N, memory.quotas fill=N)",
-      l->in->options->memory.homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
+      l->in->options->memory.homes.homes[0].name, sli_format_bytes(kept, (double)most.kept),
       sli_format_bytes(staging, (double)most.staging));
 }

@@ -171,7 +171,7 @@ typedef struct sli_section {
 
 typedef struct sli_sections {
   int count;
-  sli_section *of; /* [count] by task */
+  sli_section *items; /* [count] by task */
 } sli_sections;
 
 /* Ticks of a step in which a task fires or a buffer is made, ascending. */
@@ -192,7 +192,7 @@ typedef struct sli_stage_routes {
                         no list (is_all) */
   int *next;         /* [m][stages] next stage on a microbatch's path, or SL_NONE */
   int nroutes;
-  sli_stage_route *of; /* [nroutes] by buffer */
+  sli_stage_route *routes; /* [nroutes] by buffer */
 } sli_stage_routes;
 
 /* The plan's queues, by device. */

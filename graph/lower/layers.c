@@ -57,18 +57,18 @@ void sli_lower_sections(sli_lowering *l) {
   if (!l->in->layers) return;
   sli_section *ends = find_ends(l);
   l->sections.count = l->ntasks;
-  l->sections.of = sli_arena_alloc(&l->arena, (size_t)l->ntasks * sizeof *l->sections.of);
+  l->sections.items = sli_arena_alloc(&l->arena, (size_t)l->ntasks * sizeof *l->sections.items);
   for (int i = 0; i < l->ntasks; i++) {
     const sli_task *g = &l->tasks[i];
     if (!has_section(l, g)) continue;
     const sli_section *of = &ends[route_of(l, g)];
-    l->sections.of[i] = (sli_section){g->level - of->first, of->last - g->level};
+    l->sections.items[i] = (sli_section){g->level - of->first, of->last - g->level};
   }
   free(ends);
 }
 
 sli_section sli_lower_section(const sli_lowering *l, int task) {
-  return task < l->sections.count ? l->sections.of[task] : (sli_section){0, 0};
+  return task < l->sections.count ? l->sections.items[task] : (sli_section){0, 0};
 }
 
 /* ---- from block to block ------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include "graph/lower/lower.h"
 
 /* True for axes with a separate name; factors of an axis share its name. */
-static bool is_named(int axis) { return sli_axes[axis].of == axis; }
+static bool is_named(int axis) { return sli_axes[axis].parent == axis; }
 
 static int find_axis(const char *name, size_t length) {
   for (int a = 0; a < SLI_AXES; a++)
@@ -66,10 +66,10 @@ static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) 
 static void nest(int nesting[SLI_AXES], const int named[SLI_AXES]) {
   int count = 0;
   for (int i = 0; i < SLI_AXES; i++)
-    if (!named[sli_axes[sli_nesting[i]].of]) nesting[count++] = sli_nesting[i];
+    if (!named[sli_axes[sli_nesting[i]].parent]) nesting[count++] = sli_nesting[i];
   for (int n = SLI_AXES; n > 0; n--)
     for (int i = 0; i < SLI_AXES; i++)
-      if (named[sli_axes[sli_nesting[i]].of] == n) nesting[count++] = sli_nesting[i];
+      if (named[sli_axes[sli_nesting[i]].parent] == n) nesting[count++] = sli_nesting[i];
 }
 
 static int stride_of(const sli_inputs *in, int axis) {

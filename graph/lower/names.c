@@ -22,8 +22,8 @@ bool sli_home_names(const sl_home *h, sli_role role) {
 
 bool sli_home_given(const sl_lower_options *o, sli_role role) {
   for (int i = 0; i < o->memory.homes.count; i++)
-    if (o->memory.homes.of[i].space != SL_SPACE_DEVICE &&
-        sli_home_names(&o->memory.homes.of[i], role))
+    if (o->memory.homes.homes[i].space != SL_SPACE_DEVICE &&
+        sli_home_names(&o->memory.homes.homes[i], role))
       return true;
   return false;
 }

@@ -41,8 +41,8 @@ static void find_next(sli_lowering *l) {
   const sli_paths *paths = l->pick.paths;
   for (int i = 0; i < l->in->m * l->stages; i++) l->routes->next[i] = SL_NONE;
   for (int i = 0; i < l->in->m; i++)
-    for (int n = 0; n + 1 < paths->of[i].length; n++)
-      l->routes->next[i * l->stages + paths->of[i].stage[n]] = paths->of[i].stage[n + 1];
+    for (int n = 0; n + 1 < paths->items[i].length; n++)
+      l->routes->next[i * l->stages + paths->items[i].stage[n]] = paths->items[i].stage[n + 1];
 }
 
 /* Returns the microbatches that go from one stage to another; `to` SL_NONE: to any stage. */
@@ -287,8 +287,8 @@ static void stage_routes_leave(sli_lowering *l, int buffer) {
 static void make_room(sli_lowering *l, int nflows) {
   sli_stage_routes *w = l->routes;
   w->nroutes = l->nbuffers + nflows * l->stages * SLI_MIN(l->stages, l->in->m);
-  w->of = sli_arena_alloc(&l->arena, (size_t)w->nroutes * sizeof *w->of);
-  for (int i = 0; i < w->nroutes; i++) w->of[i].made_as = SL_NONE;
+  w->routes = sli_arena_alloc(&l->arena, (size_t)w->nroutes * sizeof *w->routes);
+  for (int i = 0; i < w->nroutes; i++) w->routes[i].made_as = SL_NONE;
 }
 
 /* Replaces a flow's buffers by one per route, reusing their indices first. */
@@ -309,7 +309,7 @@ static void lay_routes(sli_lowering *l, const flow *f) {
     int at = nplaces ? places[--nplaces] : l->nbuffers;
     if (at < l->nbuffers) sli_put_buffer(l, at, b);
     else sli_add_buffer(l, b);
-    l->routes->of[at] = (sli_stage_route){f->made[from], f->made[beside], from, to, v};
+    l->routes->routes[at] = (sli_stage_route){f->made[from], f->made[beside], from, to, v};
   }
 }
 

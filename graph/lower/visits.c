@@ -12,7 +12,8 @@ static bool is_all(const sli_lowering *l, const sli_visits *v) { return v->count
 
 static const sli_stage_route *route_of(const sli_lowering *l, int buffer) {
   const sli_stage_routes *w = l->routes;
-  return w && buffer < w->nroutes && w->of[buffer].made_as != SL_NONE ? &w->of[buffer] : NULL;
+  return w && buffer < w->nroutes && w->routes[buffer].made_as != SL_NONE ? &w->routes[buffer]
+                                                                          : NULL;
 }
 
 static const sli_visits *some_of(const sli_lowering *l, const sli_visits *v) {

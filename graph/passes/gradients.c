@@ -395,7 +395,7 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
 
 static int rule_count(const sl_op *op) {
   int n = 0;
-  while (n < SL_GRAD_RULES && op->grad[n].nof) n++;
+  while (n < SL_GRAD_RULES && op->grad[n].nwrt) n++;
   return n;
 }
 

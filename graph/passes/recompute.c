@@ -45,7 +45,7 @@ typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 
 typedef struct pass {
   sl_graph *g;
-  amount *of;         /* [nblocks] amount for each block */
+  amount *amounts;    /* [nblocks] amount for each block */
   bool *backward;     /* [nnodes] in its block's backward pass, including exchanges that only that
                          pass reads */
   bool *late;         /* [nnodes] exchange that only backward passes read, another block's among
@@ -64,7 +64,7 @@ typedef struct pass {
 } pass;
 
 static amount amount_of(const pass *p, const sli_node *n) {
-  return n->block < 0 ? NONE : p->of[n->block];
+  return n->block < 0 ? NONE : p->amounts[n->block];
 }
 
 static bool is_backward_pass(const sli_node *n) {
@@ -370,7 +370,7 @@ static void put_in_place(pass *p) {
 static void make_again(sl_graph *g, amount *of) {
   size_t nnodes = (size_t)g->nnodes, ntensors = (size_t)g->ntensors;
   pass p = {.g = g,
-            .of = of,
+            .amounts = of,
             .before = g->nnodes,
             .backward = sli_calloc(nnodes, sizeof *p.backward),
             .late = sli_calloc(nnodes, sizeof *p.late),

@@ -116,7 +116,7 @@ static void graft_node(graft *x, const sli_node *from) {
   memcpy(n->out_type, from->out_type, (size_t)from->nout * sizeof *n->out_type);
   for (int o = 0; o < from->nout; o++)
     if (from->out[o]) graft_output(x, from->out[o], n, o);
-  if (asks) g->rollouts.of[x->rank].source = n;
+  if (asks) g->rollouts.items[x->rank].source = n;
 }
 
 sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank) {
@@ -133,6 +133,6 @@ sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank) {
   if (!status) status = check_rows(&x);
   if (status) return status;
   for (int i = 0; i < from->nnodes; i++) graft_node(&x, from->nodes[i]);
-  g->rollouts.of[rank].sampled = x.twin[from->outputs[0].tensor->id];
+  g->rollouts.items[rank].sampled = x.twin[from->outputs[0].tensor->id];
   return SL_OK;
 }

@@ -129,7 +129,7 @@ static sl_status cut_out(sl_graph *g, sli_node *span) {
   for (int i = 0; i < e.nparams; i++) e.frozen |= e.params[i]->frozen != NULL;
   read_params(g, span, &e);
   span->attrs.first = s->count;
-  s->of[s->count++] = e;
+  s->encoders[s->count++] = e;
   return SL_OK;
 }
 
@@ -139,14 +139,15 @@ static void drop_encoders(sl_graph *g) {
       sli_arena_alloc(&g->arena, (size_t)(g->spans.count * g->nnodes) * sizeof *all);
   int count = 0;
   for (int e = 0; e < g->spans.count; e++)
-    for (int i = 0; i < g->spans.of[e].nnodes; i++) all[count++] = g->spans.of[e].makers[i];
+    for (int i = 0; i < g->spans.encoders[e].nnodes; i++)
+      all[count++] = g->spans.encoders[e].makers[i];
   sli_graph_drop(g, count, all);
 }
 
 sl_status sli_pass_spans(sl_graph *g) {
   int spans = 0;
   for (int i = 0; i < g->nnodes; i++) spans += is_span(g->nodes[i]);
-  g->spans.of = sli_arena_alloc(&g->arena, (size_t)spans * sizeof *g->spans.of);
+  g->spans.encoders = sli_arena_alloc(&g->arena, (size_t)spans * sizeof *g->spans.encoders);
   for (int i = 0; i < g->nnodes; i++)
     if (is_span(g->nodes[i])) SLI_TRY(cut_out(g, g->nodes[i]));
   drop_encoders(g);
@@ -165,7 +166,7 @@ bool sli_has_spans(const sl_graph *g) {
 /* The passes that are being added for one encoder. */
 typedef struct encoding {
   sl_graph *g;
-  const sli_encoder *of;
+  const sli_encoder *encoder;
   const char *prefix; /* prefix of node names */
   int block, rank, ranks;
   int64_t frames, first, count; /* frames of a prompt; the device's part of them */
@@ -188,9 +189,9 @@ static int number_of(const sli_encoder *e, const sl_tensor *t) {
 
 static sl_tensor *twin_of(const encoding *x, const sl_tensor *t) {
   if (!t) return NULL;
-  for (int i = 0; i < x->of->nparams && t->param; i++)
-    if (x->of->params[i] == t) return x->params[i];
-  return x->twin[number_of(x->of, t)];
+  for (int i = 0; i < x->encoder->nparams && t->param; i++)
+    if (x->encoder->params[i] == t) return x->params[i];
+  return x->twin[number_of(x->encoder, t)];
 }
 
 /* Scales a shape to the device's frames; returns false if dim 0 does not count frames. */
@@ -271,12 +272,12 @@ static sl_status copy_node(encoding *x, const sli_node *from, int number) {
 /* Adds the passes of a device; *rows: their result. */
 static sl_status encode(encoding *x, sl_tensor **rows) {
   int number = 0;
-  for (int i = 0; i < x->of->nnodes; i++) number += x->of->nodes[i]->nout;
+  for (int i = 0; i < x->encoder->nnodes; i++) number += x->encoder->nodes[i]->nout;
   x->twin = sli_arena_alloc(&x->g->arena, (size_t)number * sizeof *x->twin);
   number = 0;
-  for (int i = 0; i < x->of->nnodes; number += x->of->nodes[i++]->nout)
-    SLI_TRY(copy_node(x, x->of->nodes[i], number));
-  *rows = twin_of(x, x->of->rows);
+  for (int i = 0; i < x->encoder->nnodes; number += x->encoder->nodes[i++]->nout)
+    SLI_TRY(copy_node(x, x->encoder->nodes[i], number));
+  *rows = twin_of(x, x->encoder->rows);
   return SL_OK;
 }
 
@@ -286,7 +287,7 @@ static sl_status gather(const encoding *x, int nparts, sl_tensor *const *parts, 
   const char *name = sli_arena_format(&x->g->arena, "%s:rows#%d", x->prefix, x->rank);
   sli_node *n =
       sli_graph_node(x->g, &sl_op_concat, name, &attrs, SL_CLASS_C, x->block, nparts, parts, 1);
-  n->at = x->of->rows->at;
+  n->at = x->encoder->rows->at;
   set_pace(n, x);
   SLI_TRY(sli_node_infer(n));
   n->remote_bytes = (double)sl_type_bytes(&n->out_type[0]) * (x->ranks - 1) / x->ranks;
@@ -328,14 +329,14 @@ static void collect(sl_graph *g, sli_node *span, sl_tensor *rows, bool encodes) 
 
 /* Adds the encoder's passes, whose rows its spans collect. */
 static sl_status encode_all(sl_graph *g, const char *prefix, int ranks, const spans *s) {
-  const sli_encoder *e = &g->spans.of[s->on[0]->attrs.first];
+  const sli_encoder *e = &g->spans.encoders[s->on[0]->attrs.first];
   const int64_t frames = sli_frames_of(e->nodes[0])->count;
   sl_tensor *parts[ranks], *rows[ranks];
   int nparts = 0, own = 0;
   encoding x[ranks];
   for (int r = 0; r < ranks; r++) {
-    x[r] =
-        (encoding){.g = g, .of = e, .prefix = prefix, .rank = r, .ranks = ranks, .frames = frames};
+    x[r] = (encoding){
+        .g = g, .encoder = e, .prefix = prefix, .rank = r, .ranks = ranks, .frames = frames};
     set_share(&x[r]);
     if (!s->on[r]) parts[nparts++] = parts[0]; /* alike devices */
     if (!s->on[r]) continue;
@@ -426,11 +427,11 @@ sl_status sli_pass_encode(sl_graph *g, int ranks) {
   for (int e = 0; e < g->spans.count; e++) {
     spans s, rollouts;
     if (!find_spans(g, e, ranks, &s)) continue;
-    bool own = !g->spans.of[e].frozen || !apart;
+    bool own = !g->spans.encoders[e].frozen || !apart;
     if (own && apart) rollouts = copy_span(g, &s);
     if (own && apart) SLI_TRY(encode_all(g, "rollout.span", 1, &rollouts));
     if (own) g->spans.served = (apart ? rollouts.on[0] : s.on[0])->out[0];
-    SLI_TRY(encode_all(g, g->spans.of[e].frozen ? "reference.span" : "span", ranks, &s));
+    SLI_TRY(encode_all(g, g->spans.encoders[e].frozen ? "reference.span" : "span", ranks, &s));
   }
   put_first(g, before);
   return SL_OK;

@@ -10,7 +10,7 @@
 
 bool sli_passes_straight(const sli_node *n) {
   const sl_grad_rule *rule = &n->op->grad[0];
-  return rule->nof == 1 && !rule->op && !rule->of[0] && !rule->rest && !n->op->grad[1].nof &&
+  return rule->nwrt == 1 && !rule->op && !rule->wrt[0] && !rule->rest && !n->op->grad[1].nwrt &&
          n->nin == 1 && n->in[0] && sl_type_equal(&n->in_type[0], &n->out_type[0]);
 }
 

@@ -16,7 +16,8 @@
 typedef struct keys {
   const sl_hardware *h;
   int n, per_host, *order;
-  uint64_t *of, *next, *host; /* [n] keys of devices; keys of hosts, the sums over their devices */
+  uint64_t *device, *next,
+      *host; /* [n] keys of devices; keys of hosts, the sums over their devices */
 } keys;
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -39,26 +40,26 @@ static uint64_t heard(const sl_hardware_link *link, uint64_t other) {
 
 static void sum_hosts(const keys *k) {
   memset(k->host, 0, (size_t)k->n * sizeof *k->host);
-  for (int d = 0; d < k->n; d++) k->host[d / k->per_host] += mix(k->of[d], 1);
+  for (int d = 0; d < k->n; d++) k->host[d / k->per_host] += mix(k->device[d], 1);
 }
 
 /* Refines all keys once. */
 static void refine_once(keys *k) {
   sum_hosts(k);
-  for (int d = 0; d < k->n; d++) k->next[d] = mix(k->of[d], k->host[d / k->per_host]);
+  for (int d = 0; d < k->n; d++) k->next[d] = mix(k->device[d], k->host[d / k->per_host]);
   for (int i = 0; i < k->h->npairs; i++) {
     const sl_hardware_pair *p = &k->h->pairs[i];
     if (p->from >= k->n || p->to >= k->n) continue;
-    k->next[p->from] += heard(&p->link, mix(k->of[p->to], 2));
-    k->next[p->to] += heard(&p->link, mix(k->of[p->from], 2));
+    k->next[p->from] += heard(&p->link, mix(k->device[p->to], 2));
+    k->next[p->to] += heard(&p->link, mix(k->device[p->from], 2));
   }
-  memcpy(k->of, k->next, (size_t)k->n * sizeof *k->of);
+  memcpy(k->device, k->next, (size_t)k->n * sizeof *k->device);
 }
 
 static _Thread_local const keys *sorted;
 
 static int by_key(const void *a, const void *b) {
-  uint64_t x = sorted->of[*(const int *)a], y = sorted->of[*(const int *)b];
+  uint64_t x = sorted->device[*(const int *)a], y = sorted->device[*(const int *)b];
   return x < y ? -1 : x > y;
 }
 
@@ -77,7 +78,7 @@ static void sort_by(keys *k, int (*compare)(const void *, const void *)) {
 static int differing(keys *k) {
   int count = 1;
   sort_by(k, by_key);
-  for (int i = 1; i < k->n; i++) count += k->of[k->order[i]] != k->of[k->order[i - 1]];
+  for (int i = 1; i < k->n; i++) count += k->device[k->order[i]] != k->device[k->order[i - 1]];
   return count;
 }
 
@@ -95,8 +96,8 @@ static int refine(keys *k) {
 /* Gives one of the first devices with equal keys a unique key. */
 static void tell_apart(keys *k, int step) {
   for (int i = 1; i < k->n; i++)
-    if (k->of[k->order[i]] == k->of[k->order[i - 1]]) {
-      k->of[k->order[i]] = mix(k->of[k->order[i]], (uint64_t)step + 3);
+    if (k->device[k->order[i]] == k->device[k->order[i - 1]]) {
+      k->device[k->order[i]] = mix(k->device[k->order[i]], (uint64_t)step + 3);
       return;
     }
 }

@@ -38,9 +38,9 @@ static sl_status check_microbatch(const sli_paths *paths, int line, int microbat
   if (microbatch >= paths->microbatches)
     return sl_fail(SL_E_INPUT, "%s:%d: no microbatch %d; a step has %d, 0 to %d", paths->file, line,
                    microbatch, paths->microbatches, paths->microbatches - 1);
-  if (paths->of[microbatch].line)
+  if (paths->items[microbatch].line)
     return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d already has a path, in line %d", paths->file,
-                   line, microbatch, paths->of[microbatch].line);
+                   line, microbatch, paths->items[microbatch].line);
   return SL_OK;
 }
 
@@ -64,8 +64,8 @@ static sl_status read_line(sli_paths *paths, int line, char *text, sli_arena *ar
   if (!read_number(&at, &microbatch) || *at++ != ':') return wrong_line(paths, line);
   sl_status status = check_microbatch(paths, line, microbatch);
   if (status) return status;
-  paths->of[microbatch].line = line;
-  return read_stages(at, arena, &paths->of[microbatch]) ? SL_OK : wrong_line(paths, line);
+  paths->items[microbatch].line = line;
+  return read_stages(at, arena, &paths->items[microbatch]) ? SL_OK : wrong_line(paths, line);
 }
 
 typedef struct reading {
@@ -81,7 +81,7 @@ static sl_status take_line(void *ctx, int line, char *text, size_t length) {
 
 static sl_status check_all_there(const sli_paths *paths) {
   for (int i = 0; i < paths->microbatches; i++)
-    if (!paths->of[i].line)
+    if (!paths->items[i].line)
       return sl_fail(SL_E_INPUT, "%s: microbatch %d has no path; a step has %d microbatches",
                      paths->file, i, paths->microbatches);
   return SL_OK;
@@ -92,7 +92,7 @@ sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
   sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
   *paths =
       (sli_paths){.file = sli_arena_format(arena, "paths %s", name), .microbatches = microbatches};
-  paths->of = sli_arena_alloc(arena, (size_t)microbatches * sizeof *paths->of);
+  paths->items = sli_arena_alloc(arena, (size_t)microbatches * sizeof *paths->items);
   reading r = {paths, arena};
   sl_status status = sli_file_lines(name, take_line, &r);
   if (status && strncmp(sl_detail(), "paths ", 6))
@@ -106,7 +106,7 @@ sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
 
 /* Checks one path. `seen[stages]` is all false before and after. */
 static sl_status check_path(const sli_paths *paths, int microbatch, int stages, bool *seen) {
-  const sli_path *p = &paths->of[microbatch];
+  const sli_path *p = &paths->items[microbatch];
   sl_status status = SL_OK;
   int n = 0;
   for (; n < p->length && !status; n++) {
@@ -132,7 +132,7 @@ static sl_status check_path(const sli_paths *paths, int microbatch, int stages, 
 
 static sl_status check_balance(const sli_paths *paths, int stages, int *visits) {
   for (int i = 0; i < paths->microbatches; i++)
-    for (int n = 0; n < paths->of[i].length; n++) visits[paths->of[i].stage[n]]++;
+    for (int n = 0; n < paths->items[i].length; n++) visits[paths->items[i].stage[n]]++;
   for (int s = 2; s + 1 < stages; s++)
     if (visits[s] != visits[1])
       return sl_fail(
@@ -166,7 +166,7 @@ char *sli_paths_format(const sli_paths *paths) {
   SLI_CHECK(out, "no memory for the text of paths");
   for (int i = 0; i < paths->microbatches; i++) {
     fprintf(out, "%d:", i);
-    for (int n = 0; n < paths->of[i].length; n++) fprintf(out, " %d", paths->of[i].stage[n]);
+    for (int n = 0; n < paths->items[i].length; n++) fprintf(out, " %d", paths->items[i].stage[n]);
     fputc('\n', out);
   }
   fclose(out);

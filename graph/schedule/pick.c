@@ -37,8 +37,8 @@ static int *number_of(sli_pick *p, const char *name, int stage) {
 
 static void print_paths(FILE *out, const sli_paths *paths) {
   for (int i = 0; i < paths->microbatches; i++)
-    for (int n = 0; n < paths->of[i].length; n++)
-      fprintf(out, "%s%d", n ? "." : i ? "," : " paths=", paths->of[i].stage[n]);
+    for (int n = 0; n < paths->items[i].length; n++)
+      fprintf(out, "%s%d", n ? "." : i ? "," : " paths=", paths->items[i].stage[n]);
 }
 
 char *sli_pick_format(const sli_pick *pick) {
@@ -84,13 +84,14 @@ static size_t count_of(const char *text, char c) {
 /* Reads "0.2.3,0.1.3"; modifies the text. */
 static bool read_paths(char *text, sli_arena *arena, const sli_paths **out) {
   sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
-  *paths = (sli_paths){.file = "paths found",
-                       .of = sli_arena_alloc(arena, (count_of(text, ',') + 1) * sizeof *paths->of)};
+  *paths = (sli_paths){
+      .file = "paths found",
+      .items = sli_arena_alloc(arena, (count_of(text, ',') + 1) * sizeof *paths->items)};
   *out = paths;
   for (char *end; text; text = end) {
     end = strchr(text, ',');
     if (end) *end++ = 0;
-    if (!read_path(text, count_of(text, '.') + 1, arena, &paths->of[paths->microbatches++]))
+    if (!read_path(text, count_of(text, '.') + 1, arena, &paths->items[paths->microbatches++]))
       return false;
   }
   return true;

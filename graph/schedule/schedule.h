@@ -76,7 +76,7 @@ typedef struct sli_path {
 typedef struct sli_paths {
   const char *file; /* "paths FILE" */
   int microbatches;
-  sli_path *of; /* [microbatches] */
+  sli_path *items; /* [microbatches] */
 } sli_paths;
 
 /* Reads paths from a file into the arena (paths.c). Errors name the file and its line. */

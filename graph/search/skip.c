@@ -44,8 +44,8 @@ typedef struct search {
 
 static void copy_paths(const search *s, sli_paths *to, const sli_paths *from) {
   for (int i = 0; i < s->in->m; i++) {
-    to->of[i].length = from->of[i].length;
-    memcpy(to->of[i].stage, from->of[i].stage, (size_t)from->of[i].length * sizeof(int));
+    to->items[i].length = from->items[i].length;
+    memcpy(to->items[i].stage, from->items[i].stage, (size_t)from->items[i].length * sizeof(int));
   }
 }
 
@@ -131,7 +131,7 @@ static int next_out(const search *s, const sli_path *p, const int *left, int at,
 
 static void visit_all(const search *s) {
   for (int i = 0; i < s->in->m; i++) {
-    sli_path *p = &s->paths.of[i];
+    sli_path *p = &s->paths.items[i];
     for (p->length = 0; p->length < s->stages; p->length++) p->stage[p->length] = p->length;
   }
 }
@@ -144,7 +144,7 @@ static void skip_begin(search *s, search_start b) {
   visit_all(s);
   for (int i = 0; i < s->in->m; i++) {
     int k = i - b.first;
-    sli_path *p = &s->paths.of[i];
+    sli_path *p = &s->paths.items[i];
     bool bare = k < 0 || k >= m;
     if (bare) p->stage[1] = s->stages - 1, p->length = 2;
     if (bare) continue;
@@ -189,7 +189,7 @@ static int draw(search *s, int n) {
 /* Moves a skip to another microbatch, or exchanges two skips. Returns false if the drawn move is
  * not possible. */
 static bool change_visits(search *s, bool two) {
-  sli_path *p = &s->paths.of[draw(s, s->in->m)], *q = &s->paths.of[draw(s, s->in->m)];
+  sli_path *p = &s->paths.items[draw(s, s->in->m)], *q = &s->paths.items[draw(s, s->in->m)];
   int a = 1 + draw(s, s->stages - 2), b = 1 + draw(s, s->stages - 2);
   if (find_stage(p, a) != SL_NONE || find_stage(q, a) == SL_NONE) return false;
   if (two && (find_stage(p, b) == SL_NONE || find_stage(q, b) != SL_NONE)) return false;
@@ -210,13 +210,13 @@ static void move(sli_path *p, int from, int to) {
 
 /* Moves a stage within a path, and with `alike` in all equal paths. */
 static bool change_order(search *s, bool alike) {
-  int chosen = draw(s, s->in->m), inner = s->paths.of[chosen].length - 2;
+  int chosen = draw(s, s->in->m), inner = s->paths.items[chosen].length - 2;
   if (inner < 2) return false;
   int from = 1 + draw(s, inner), to = 1 + draw(s, inner);
   for (int i = 0; i < s->in->m; i++)
-    if (i != chosen && alike && same_path(&s->paths.of[i], &s->paths.of[chosen]))
-      move(&s->paths.of[i], from, to);
-  move(&s->paths.of[chosen], from, to);
+    if (i != chosen && alike && same_path(&s->paths.items[i], &s->paths.items[chosen]))
+      move(&s->paths.items[i], from, to);
+  move(&s->paths.items[chosen], from, to);
   return from != to;
 }
 
@@ -270,9 +270,9 @@ static sl_status count_out(search *s, double share) {
 static void make_room(const search *s, sli_paths *to) {
   int m = s->in->m;
   *to = (sli_paths){.file = "skip", .microbatches = m};
-  to->of = sli_arena_alloc(&s->in->g->arena, (size_t)m * sizeof *to->of);
+  to->items = sli_arena_alloc(&s->in->g->arena, (size_t)m * sizeof *to->items);
   for (int i = 0; i < m; i++)
-    to->of[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
+    to->items[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
 }
 
 static sl_status skip_find(search *s, bool swap) {

@@ -35,9 +35,9 @@ static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type
  * data axis if these devices shard the data, else under the tensor axis. */
 static int remote_axis(const sli_boxing *b) {
   int axis = sli_box_axis(b->along);
-  const sli_array *subject = b->x->arrays[b->x->shaped[b->from->of->id]];
-  bool param = sli_axes[axis].rows && subject && subject->of->param;
-  if (!param && axis != SLI_AXIS_EXPERT) return sli_axes[axis].of;
+  const sli_array *subject = b->x->arrays[b->x->shaped[b->from->tensor->id]];
+  bool param = sli_axes[axis].rows && subject && subject->tensor->param;
+  if (!param && axis != SLI_AXIS_EXPERT) return sli_axes[axis].parent;
   bool rows = !b->x->grid->folded || sli_grid_size(b->x->grid, b->along & sli_grid_rows()) > 1;
   return rows ? SLI_AXIS_DATA : SLI_AXIS_TENSOR;
 }
@@ -55,7 +55,7 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
                        sl_tensor **out) {
   sli_expansion *x = b->x;
   const char *name =
-      sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->of->name, m->what, x->nboxes);
+      sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->tensor->name, m->what, x->nboxes);
   const sli_making making = {.op = m->op,
                              .name = name,
                              .at = moment_of(b, m->near),
@@ -66,7 +66,7 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
                              .in = m->in,
                              .attrs = m->attrs,
                              .out = m->type,
-                             .where = b->from->of->at};
+                             .where = b->from->tensor->at};
   sli_node *n;
   sl_status status = sli_expand_node(x, &making, &n);
   if (status) return status;
@@ -75,9 +75,9 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
   *node = n;
   *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, m->rank));
   if (x->g->skips) /* also for the slices that devices send each other */
-    (*out)->layout =
-        sli_arena_format(&x->g->arena, "%s of %s -> %s", m->what,
-                         sli_layout_format(x, &b->from->lies), sli_layout_format(x, &b->to->lies));
+    (*out)->layout = sli_arena_format(&x->g->arena, "%s of %s -> %s", m->what,
+                                      sli_layout_format(x, &b->from->layout),
+                                      sli_layout_format(x, &b->to->layout));
   for (int i = 0; i < m->nin; i++)
     (*out)->transient |=
         m->in[i]->transient || (m->in[i]->param && making.at.phase == SLI_PHASE_MAIN);

@@ -44,12 +44,12 @@ static const sl_part *parts_of(const sli_boxing *b, int rank, int dim, int membe
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
   for (int v = 0; v < x->nvariants; v++) {
-    sli_layout lies = b->to->lies;
+    sli_layout lies = b->to->layout;
     for (int a = 0; a < SLI_AXES; a++)
       if (b->along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
-    sl_type base = sli_local_type(x, b->from->of, lies, rank, v);
+    sl_type base = sli_local_type(x, b->from->tensor, lies, rank, v);
     if (dim >= 0) {
-      parts[v] = sli_cut_part(x, b->from->of, (sli_cutting){b->along, dim}, member, &base);
+      parts[v] = sli_cut_part(x, b->from->tensor, (sli_cutting){b->along, dim}, member, &base);
       continue;
     }
     int64_t n = sl_type_elements(&base), begin = n * member / b->members;
@@ -188,7 +188,7 @@ static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *on) {
     row_of(b, r, on, in);
     for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, dim, m);
     for (int v = 0; v < x->nvariants; v++)
-      whole[v] = sli_local_type(x, b->from->of, b->to->lies, r, v);
+      whole[v] = sli_local_type(x, b->from->tensor, b->to->layout, r, v);
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
   }
   return status;
@@ -213,7 +213,7 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
     sl_type whole[x->nvariants];
     slices_for(b, r, slices, in);
     for (int v = 0; v < x->nvariants; v++)
-      whole[v] = sli_local_type(x, b->from->of, b->to->lies, r, v);
+      whole[v] = sli_local_type(x, b->from->tensor, b->to->layout, r, v);
     for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, from, m);
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
   }
@@ -274,7 +274,7 @@ static sl_status box_in_line(sli_boxing *b) {
     row_of(b, r, flat, in);
     for (int m = 0; m < b->members; m++) parts[m] = place_behind(b, in, m);
     for (int v = 0; v < b->x->nvariants; v++)
-      whole[v] = sli_local_type(b->x, b->from->of, b->to->lies, r, v);
+      whole[v] = sli_local_type(b->x, b->from->tensor, b->to->layout, r, v);
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
   }
   return status;
@@ -286,14 +286,14 @@ static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment a
                             sli_array **all) {
   enum { IN_LINE = 1 };
   sli_along along = sli_grid_experts();
-  sli_layout lies = own->lies;
+  sli_layout lies = own->layout;
   for (int a = 0; a < SLI_AXES; a++)
     if (along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
-  if (!x->grid->folded) return sli_box(x, own->of, lies, at, all);
+  if (!x->grid->folded) return sli_box(x, own->tensor, lies, at, all);
   lies.axis[SLI_AXIS_EXPERT].dim = IN_LINE;
-  *all = sli_array_find(x, own->of, &lies, &at);
+  *all = sli_array_find(x, own->tensor, &lies, &at);
   if (*all) return SL_OK;
-  *all = sli_array_add(x, own->of, lies, at);
+  *all = sli_array_add(x, own->tensor, lies, at);
   (*all)->kept = at.phase == SLI_PHASE_MAIN && is_forward(at.cls);
   sli_boxing b = {x, own, *all, along, sli_grid_size(x->grid, along), x->own};
   return box_in_line(&b);
@@ -302,7 +302,7 @@ static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment a
 /* Boxes rows to or from experts, with their origin's ids and all ids for one device. */
 static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
   sli_expansion *x = b->x;
-  const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->of));
+  const sl_tensor *ids = sli_router_ids(sli_router_of(x, b->from->tensor));
   sli_array *own, *all;
   sl_status status = sli_box(x, ids, sli_ids_layout(x, ids), at, &own);
   if (!status) status = gather_ids(x, own, at, &all);
@@ -335,9 +335,9 @@ static bool is_count(const sl_tensor *t) {
 /* Rejects sums of an exact graph along row axes in f32, except counts, and of values of the forward
  * pass. On other axes signatures add only sums of groups (groups.c). */
 static sl_status want_exact(const sli_boxing *b) {
-  const sl_tensor *of = b->from->of;
+  const sl_tensor *of = b->from->tensor;
   const sli_array *subject = b->x->arrays[b->x->shaped[of->id]];
-  bool gradient = subject && subject->of->param;
+  bool gradient = subject && subject->tensor->param;
   bool forward = of->producer && sli_is_forward(of->producer);
   bool rounded = of->type.dtype == SL_F32 || (of->type.dtype == SL_F64 && forward);
   if (!sli_is_exact(b->x->g) || !rounded || is_count(of)) return SL_OK;
@@ -349,7 +349,7 @@ static sl_status want_exact(const sli_boxing *b) {
 
 static sl_status box_along(sli_boxing *b, sli_moment at) {
   int axis = sli_box_axis(b->along);
-  sl_sbp from = b->from->lies.axis[axis], to = b->to->lies.axis[axis];
+  sl_sbp from = b->from->layout.axis[axis], to = b->to->layout.axis[axis];
   if (from.kind == SL_DISPATCHED || to.kind == SL_DISPATCHED)
     return box_dispatched(b, at, from.kind == SL_DISPATCHED);
   b->x->nboxes++;
@@ -376,7 +376,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
 
 sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies, sli_moment made) {
   sli_array *a = sli_arena_alloc(&x->g->arena, sizeof *a);
-  *a = (sli_array){.of = of, .lies = lies, .made = made};
+  *a = (sli_array){.tensor = of, .layout = lies, .made = made};
   a->on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *a->on);
   sli_array **end = &x->arrays[of->id];
   while (*end) end = &(*end)->next;
@@ -398,13 +398,13 @@ static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT; }
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
   int axis = sli_box_axis(along), block = to->made.block;
-  bool dispatched = sli_is_dispatched(&from->lies) || sli_is_dispatched(&to->lies);
-  sl_sbp was = from->lies.axis[axis], is = to->lies.axis[axis];
+  bool dispatched = sli_is_dispatched(&from->layout) || sli_is_dispatched(&to->layout);
+  sl_sbp was = from->layout.axis[axis], is = to->layout.axis[axis];
   bool parts = dispatched || (is_part(was) && is_part(is)),
        joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
-  bool looks = block >= 0 && x->g->blocks[block].gathers && !to->of->param &&
+  bool looks = block >= 0 && x->g->blocks[block].gathers && !to->tensor->param &&
                along == 1u << SLI_AXIS_SEQUENCE;
-  bool ids = axis == SLI_AXIS_EXPERT && to->of->type.dtype == SL_I32;
+  bool ids = axis == SLI_AXIS_EXPERT && to->tensor->type.dtype == SL_I32;
   return sli_axes[axis].rows && (parts || (joins && (looks || ids))) &&
          to->made.phase == SLI_PHASE_MAIN && is_forward(to->made.cls);
 }
@@ -412,9 +412,9 @@ static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, cons
 sli_array *sli_array_find(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
                           const sli_moment *at) {
   sli_array *first = x->arrays[t->id];
-  if (sli_layout_equal(&first->lies, want)) return first;
+  if (sli_layout_equal(&first->layout, want)) return first;
   for (sli_array *a = first->next; a; a = a->next)
-    if (sli_layout_equal(&a->lies, want) && serves(a, at)) return a;
+    if (sli_layout_equal(&a->layout, want) && serves(a, at)) return a;
   return NULL;
 }
 
@@ -530,7 +530,7 @@ static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sl
 static bool stays_sharded(const sli_array *from, const sli_array *to, sli_along along,
                           bool reader) {
   if (along != 1u << SLI_AXIS_STAGES) return from->sharded;
-  return reader || sli_is_stage_sharded(&to->lies);
+  return reader || sli_is_stage_sharded(&to->layout);
 }
 
 /* Moves boxing nodes of a weight's gradient, W, into the pass of the inputs' gradient, B, which
@@ -548,7 +548,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
   SLI_CHECK(have, "tensor %s is read before it is made", t->name);
   for (*out = sli_array_find(x, t, &want, &at); !*out; *out = sli_array_find(x, t, &want, &at)) {
     sli_along along;
-    sli_layout next = next_step(x, t, &have->lies, &want, &along);
+    sli_layout next = next_step(x, t, &have->layout, &want, &along);
     sli_array *to = sli_array_find(x, t, &next, &at);
     if (!to) {
       to = sli_array_add(x, t, next, at);

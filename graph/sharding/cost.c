@@ -71,7 +71,7 @@ static int64_t share_of(int64_t count, int size) { return (count + size - 1) / s
 /* Returns the tensor's layout along the sequence axis. */
 static sl_sbp sequence_of(const sli_costs *c, const sl_tensor *t) {
   if (!c->sequence || !t || !t->producer) return broadcast;
-  return sli_signature_out(&c->sequence->of[t->producer->id], t->output);
+  return sli_signature_out(&c->sequence->signatures[t->producer->id], t->output);
 }
 
 /* Returns the type on the device with the largest part. */
@@ -174,7 +174,7 @@ static double rule_seconds(const sli_costs *c, const sli_node *n, const local *l
 
 static double backward_seconds(const sli_costs *c, const sli_node *n, const local *l) {
   double seconds = 0;
-  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++)
+  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nwrt; r++)
     if (n->op->grad[r].op && rule_runs(c, n, &n->op->grad[r]))
       seconds += rule_seconds(c, n, l, &n->op->grad[r]);
   return seconds;
@@ -359,7 +359,7 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
 /* True if the backward pass reads input i. Gradient rules of class F run in the forward pass, where
  * the input is present anyway. */
 static bool read_again(const sli_costs *c, const sli_node *n, int i) {
-  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
+  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nwrt; r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
     if (!rule->op || rule->cls == SL_CLASS_F || !rule_runs(c, n, rule)) continue;
     for (int a = 0; a < sli_rule_arguments(rule, n->nin, n->nout); a++) {
@@ -401,14 +401,14 @@ static sli_cost times(sli_cost cost, double factor) {
  * weight's layout. */
 static sli_cost served_reading(const sli_seen *seen, sli_reading r) {
   const double much = 1e6; /* seconds */
-  return (sli_cost){.boxing_seconds = seen->lies == r.want ? 0 : much};
+  return (sli_cost){.boxing_seconds = seen->layout == r.want ? 0 : much};
 }
 
 /* Returns the cost of a parameter's read, once per step; each use has its own gradient. */
 static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
                               sli_seen *seen) {
   double bytes = tensor_bytes(c, t);
-  sl_sbp lies = sli_code_sbp(seen->lies);
+  sl_sbp lies = sli_code_sbp(seen->layout);
   sli_cost cost = {0};
   if (c->g->options.serve) return served_reading(seen, r);
   if (!(seen->forward >> r.want & 1)) cost = boxing(c, lies, sli_code_sbp(r.want), bytes);
@@ -426,7 +426,7 @@ static bool is_own(const sl_tensor *t) {
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {
   if (t->param) return param_reading(c, t, r, seen);
   double bytes = tensor_bytes(c, t);
-  sl_sbp lies = sli_code_sbp(seen->lies), want = sli_code_sbp(r.want);
+  sl_sbp lies = sli_code_sbp(seen->layout), want = sli_code_sbp(r.want);
   sli_cost cost = {0};
   uint16_t bit = (uint16_t)(1 << r.want);
   if (is_own(t) && !sli_sbp_equal(lies, want)) return (sli_cost){.boxing_seconds = INFINITY};
@@ -460,12 +460,12 @@ static sli_cost meet_param(sum *s, const sl_tensor *t, sli_reading r) {
   sl_sbp *lies = &s->choice->params[t->param_index];
   if (!s->met[t->param_index]) *lies = sli_code_sbp(sli_param_lies(r.want));
   s->met[t->param_index] = true;
-  s->seen[t->id].lies = (uint16_t)sli_sbp_code(*lies);
+  s->seen[t->id].layout = (uint16_t)sli_sbp_code(*lies);
   return sli_cost_update(s->c, t, *lies);
 }
 
 static sli_cost add_node(sum *s, const sli_node *n, bool *read) {
-  const sl_signature *way = &s->choice->of[n->id];
+  const sl_signature *way = &s->choice->signatures[n->id];
   sli_cost cost = sli_cost_node(s->c, n, way);
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
@@ -476,7 +476,8 @@ static sli_cost add_node(sum *s, const sli_node *n, bool *read) {
     sli_cost_add(&cost, sli_cost_reading(s->c, t, r, &s->seen[t->id]));
   }
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o]) s->seen[n->out[o]->id].lies = (uint16_t)sli_sbp_code(sli_signature_out(way, o));
+    if (n->out[o])
+      s->seen[n->out[o]->id].layout = (uint16_t)sli_sbp_code(sli_signature_out(way, o));
   return cost;
 }
 

@@ -94,7 +94,7 @@ static void tie_alike(pass *p, const sl_tensor *a, const sl_tensor *b) {
 /* Ties a weight to the result of an op whose gradient is the identity, which is then the gradient
  * of both. */
 static void tie_identities(pass *p, const sli_node *n) {
-  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof && sli_is_forward(n); r++) {
+  for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nwrt && sli_is_forward(n); r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
     for (int j = 0; j < sli_rule_gradients(rule, n->nin) && !rule->op; j++) {
       const sl_tensor *in = n->in[sli_rule_of(rule, j)];

@@ -30,16 +30,16 @@ static void find_layer(const sli_expansion *x, const sl_tensor *ids, sli_layer *
     if (!sli_is_forward(n) || !sli_is_at_experts(experts, n) || !n->out[0]) continue;
     const sl_tensor *of = sli_router_ids(experts->routers[n->out[0]->id]);
     if (of == last) continue;
-    if (of == ids) layer->number = layer->of;
-    layer->of++;
+    if (of == ids) layer->number = layer->count;
+    layer->count++;
     last = of;
   }
 }
 
 static routing routing_of(sli_boxing *b, const sli_array *ids, const sli_array *all) {
-  routing r = {b, ids, all, sli_router_experts(sli_router_of(b->x, b->from->of)), {0}};
+  routing r = {b, ids, all, sli_router_experts(sli_router_of(b->x, b->from->tensor)), {0}};
   r.layer.experts = r.experts;
-  if (b->x->grid->loads) find_layer(b->x, ids->of, &r.layer);
+  if (b->x->grid->loads) find_layer(b->x, ids->tensor, &r.layer);
   return r;
 }
 
@@ -93,7 +93,7 @@ static void say_experts(const routing *r, sl_dispatch *dispatch, int member) {
  * layout. */
 static sl_type part_type(const routing *r, const sli_array *dispatched, int rank, int64_t rows,
                          int variant) {
-  sl_type type = sli_local_type(r->b->x, dispatched->of, dispatched->lies, rank, variant);
+  sl_type type = sli_local_type(r->b->x, dispatched->tensor, dispatched->layout, rank, variant);
   type.dim[1] = SLI_MIN(type.dim[1], rows);
   return type;
 }
@@ -153,7 +153,7 @@ static sl_attrs *attrs_there(const routing *r, int rank) {
   int member = sli_rank_share(r->b->x->grid, rank, r->b->along);
   for (int v = 0; v < r->b->x->nvariants; v++) {
     say_experts(r, &dispatches[v], member);
-    dispatches[v].type = sli_local_type(r->b->x, r->b->to->of, r->b->to->lies, rank, v);
+    dispatches[v].type = sli_local_type(r->b->x, r->b->to->tensor, r->b->to->layout, rank, v);
     dispatches[v].expected = share_of_all(r, rank, member, v);
     dispatches[v].rank = rank;
   }
@@ -187,11 +187,11 @@ static sl_attrs *attrs_of_leaves(const routing *r, int rank) {
   sl_attrs *attrs = attrs_there(r, rank);
   int members = r->b->members;
   for (int v = 0; v < x->nvariants; v++) {
-    sl_type whole = sli_logical_type(r->ids->of, v);
+    sl_type whole = sli_logical_type(r->ids->tensor, v);
     sl_dispatch_leaves *l = sli_arena_alloc(&x->g->arena, sizeof *l);
     const sl_region **of = sli_arena_alloc(&x->g->arena, (size_t)members * sizeof *of);
     for (int m = 0; m < members; m++)
-      of[m] = sli_share_region(x, r->ids->of, r->ids->lies, rank_at(r, rank, m), v, NULL);
+      of[m] = sli_share_region(x, r->ids->tensor, r->ids->layout, rank_at(r, rank, m), v, NULL);
     int64_t positions = x->g->leaf ? x->g->leaf : whole.dim[1];
     *l = (sl_dispatch_leaves){*(const sl_dispatch *)attrs[v].user, members, of,
                               positions * whole.dim[2]};
@@ -214,13 +214,14 @@ sl_status sli_box_own_leaves(sli_boxing *b, const sli_array *ids, const sli_arra
 
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
   const routing r = routing_of(b, ids, all);
-  sl_status status = sli_loads_check(b->x->grid->loads, &r.layer, sl_type_elements(&ids->of->type));
+  sl_status status =
+      sli_loads_check(b->x->grid->loads, &r.layer, sl_type_elements(&ids->tensor->type));
   sl_tensor **parts =
       sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
   b->x->nboxes++;
-  for (int rank = 0; rank < b->ranks && b->from->of == ids->of && !status; rank++)
+  for (int rank = 0; rank < b->ranks && b->from->tensor == ids->tensor && !status; rank++)
     status = take_ids(&r, rank);
-  if (b->from->of == ids->of) return status;
+  if (b->from->tensor == ids->tensor) return status;
   for (int rank = 0; rank < b->ranks; rank++)
     for (int m = 0; m < b->members && !status; m++)
       status = dispatch(&r, rank, m, &parts[m * b->x->ranks + rank]);
@@ -260,8 +261,8 @@ static sl_status restore(const routing *r, int rank, sl_tensor *const *parts) {
   sl_dispatch *dispatches;
   sl_attrs *attrs = attrs_for(r, &dispatches);
   for (int v = 0; v < b->x->nvariants; v++)
-    dispatches[v] = (sl_dispatch){.type = sli_local_type(b->x, b->to->of, b->to->lies, rank, v),
-                                  .count = r->experts};
+    dispatches[v] = (sl_dispatch){
+        .type = sli_local_type(b->x, b->to->tensor, b->to->layout, rank, v), .count = r->experts};
   sl_tensor *in[b->members + 1];
   in[0] = r->ids->on[rank];
   for (int m = 0; m < b->members; m++)

@@ -39,7 +39,7 @@ bool sli_dispatch_alike(const sli_node *a, const sli_node *b) {
 
 static bool may_go(const sli_dispatching *r, const sli_node *n, const sl_tensor *t) {
   const sli_node *before = r->routers[t->id];
-  return (is_rows(r->lies[t->id]) || is_dispatched(r->lies[t->id])) &&
+  return (is_rows(r->layouts[t->id]) || is_dispatched(r->layouts[t->id])) &&
          (!before || sli_dispatch_alike(before, n));
 }
 
@@ -70,7 +70,8 @@ static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_n
   const sli_node *router = NULL;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
-    bool rows = is_rows(sli_signature_in(s, i)), dispatched = is_dispatched(r->lies[n->in[i]->id]);
+    bool rows = is_rows(sli_signature_in(s, i)),
+         dispatched = is_dispatched(r->layouts[n->in[i]->id]);
     if (rows != dispatched) return NULL;
     const sli_node *at = dispatched ? r->routers[n->in[i]->id] : router;
     if (router && !sli_dispatch_alike(router, at)) return NULL;
@@ -160,7 +161,7 @@ sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
 }
 
 bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
-  return experts->routers && is_dispatched(sli_signature_out(&experts->of[forward->id], 0));
+  return experts->routers && is_dispatched(sli_signature_out(&experts->signatures[forward->id], 0));
 }
 
 /* ---- tokens on tensor-axis devices ---------------------------------------------------------- */
@@ -210,7 +211,7 @@ static bool comes_dispatched(const sli_choice *experts, const sl_tensor *grad) {
   if (sli_is_forward(n) || n->like) return false;
   if (n->rule && grad->output < sli_rule_gradients(n->rule, n->about->nin))
     return is_dispatched(
-        sli_gradient_given(&experts->of[n->about->id], sli_rule_of(n->rule, grad->output)));
+        sli_gradient_given(&experts->signatures[n->about->id], sli_rule_of(n->rule, grad->output)));
   bool dispatched = !n->rule && n->nin;
   for (int i = 0; i < n->nin && dispatched; i++) dispatched = comes_dispatched(experts, n->in[i]);
   return dispatched;

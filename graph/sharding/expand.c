@@ -40,7 +40,7 @@ static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   else if (n->like) at.sharded = x->arrays[n->like->id]->sharded;
   else
     for (int i = 0; i < n->nin; i++)
-      at.sharded |= sli_is_stage_sharded(&x->arrays[n->in[i]->id]->lies);
+      at.sharded |= sli_is_stage_sharded(&x->arrays[n->in[i]->id]->layout);
   return at;
 }
 
@@ -65,7 +65,7 @@ static sl_status box_input(sli_expansion *x, const sli_node *n, const sl_tensor 
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
   return sli_is_forward(n) && i >= n->op->min_in && n->op->max_in >= 0 && n->in[i] &&
          sli_share_layout(x, n, sli_signature_in, i).axis[axis].kind == SL_PARTIAL &&
-         x->arrays[n->in[i]->id]->lies.axis[axis].kind == SL_BROADCAST;
+         x->arrays[n->in[i]->id]->layout.axis[axis].kind == SL_BROADCAST;
 }
 
 static bool is_absent(const sli_expansion *x, const sli_node *n, int i, int rank) {
@@ -158,8 +158,8 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     node->about = n->about;
     for (int o = 0; o < nout; o++) {
       if (!out[o]) continue;
-      if (out[o]->of->type.dtype == SL_F64) sum_in_f64(x, node, o); /* also for exact sums */
-      const char *name = sli_expand_name(x, out[o]->of->name, r);
+      if (out[o]->tensor->type.dtype == SL_F64) sum_in_f64(x, node, o); /* also for exact sums */
+      const char *name = sli_expand_name(x, out[o]->tensor->name, r);
       out[o]->on[r] = sli_expand_output(x, node, o, name);
       out[o]->on[r]->transient = out[o]->transient;
     }
@@ -194,7 +194,7 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
     sli_along along = sli_axis_factors(axis);
     if (!sli_share_signature(x, n, axis)->local || done >> axis & 1) continue;
     done |= along;
-    sli_array all = {.of = part->of, .made = part->made, .sharded = part->sharded};
+    sli_array all = {.tensor = part->tensor, .made = part->made, .sharded = part->sharded};
     all.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *all.on);
     for (int at = 0; at < x->ranks * nv; at++) {
       whole[at] = *sli_expand_type(x, part->on[at / nv], at % nv);
@@ -223,7 +223,7 @@ static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_sig
   sli_moment at = moment_of(x, n);
   sl_tensor *local = sli_arena_alloc(&x->g->arena, sizeof *local);
   *local = (sl_tensor){.name = sli_arena_format(&x->g->arena, "%s:part", n->name), .at = n->at};
-  sli_array part = {.of = local, .made = at};
+  sli_array part = {.tensor = local, .made = at};
   part.on = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *part.on);
   sli_node named = *n, joined = *n;
   named.name = local->name;
@@ -427,7 +427,7 @@ static sl_sbp common(sl_sbp a, sl_sbp b) {
 /* True for a summand that can be added at the experts. Exact gradients of tokens must first be
  * summed over each token's ids. */
 static bool adds_at_experts(const sli_expansion *x, const sl_tensor *t) {
-  const sli_layout *lies = &x->arrays[t->id]->lies;
+  const sli_layout *lies = &x->arrays[t->id]->layout;
   if (!sli_is_dispatched(lies) || !sli_is_exact(x->g)) return sli_is_dispatched(lies);
   return lies->axis[SLI_AXIS_EXPERT].dim + 1 == sli_router_ids(sli_router_of(x, t))->type.ndim;
 }
@@ -435,7 +435,7 @@ static bool adds_at_experts(const sli_expansion *x, const sl_tensor *t) {
 /* Returns the layout in which a summand is added: at its experts if all summands can be added
  * there, else in the layout that the rows came from. */
 static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
-  const sli_layout *lies = &x->arrays[t->id]->lies;
+  const sli_layout *lies = &x->arrays[t->id]->layout;
   bool all = true;
   for (int i = 0; i < n->nin; i++) all &= adds_at_experts(x, n->in[i]);
   return all ? *lies : sli_rows_layout(x, lies);
@@ -461,7 +461,7 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
 static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
   bool seed = n->like == x->g->loss.tensor && !x->g->loss.rows; /* exact means divide by all rows */
-  sli_layout like = sli_rows_layout(x, &x->arrays[n->like->id]->lies);
+  sli_layout like = sli_rows_layout(x, &x->arrays[n->like->id]->layout);
   for (int a = 0; a < SLI_AXES; a++)
     lies.axis[a] = like.axis[a].kind == SL_SPLIT ? like.axis[a] : broadcast;
   sli_moment at = moment_of(x, n);
@@ -578,7 +578,7 @@ static void note_layouts(const sli_expansion *x, int logical) {
   for (int t = 0; t < logical && x->g->skips; t++)
     for (const sli_array *a = x->arrays[t]; a; a = a->next)
       for (int r = 0; r < x->ranks; r++)
-        if (a->on[r] && !a->on[r]->layout) a->on[r]->layout = sli_layout_format(x, &a->lies);
+        if (a->on[r] && !a->on[r]->layout) a->on[r]->layout = sli_layout_format(x, &a->layout);
 }
 
 sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,

@@ -29,9 +29,9 @@ typedef struct sli_moment {
 } sli_moment;
 
 typedef struct sli_array {
-  struct sli_array *next; /* next array of the same logical tensor */
-  const sl_tensor *of;    /* logical tensor */
-  sli_layout lies;
+  struct sli_array *next;  /* next array of the same logical tensor */
+  const sl_tensor *tensor; /* logical tensor */
+  sli_layout layout;
   sli_moment made; /* boxed: the point of its readers; else the point of its nodes */
   bool transient;  /* see sl_tensor */
   bool sharded;    /* each stage has its own tensors; else one stage's tensors represent all

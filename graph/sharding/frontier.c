@@ -60,7 +60,7 @@ static void find_places(const sli_ways *w, sli_frontier *frontier) {
 static double reading_at_most(const sli_ways *w, int k, int i, int code) {
   double most = 0;
   for (int a = 0; a < w->nways[k]; a++) {
-    sli_seen seen = {.lies = (uint16_t)code};
+    sli_seen seen = {.layout = (uint16_t)code};
     sli_cost cost =
         sli_cost_reading(&w->costs, w->nodes[k]->in[i], sli_way_in(&w->of[k][a], i), &seen);
     most = SLI_MAX(most, sli_cost_weight(&w->costs, cost));

@@ -135,7 +135,8 @@ sli_along sli_grid_rows(void) {
 
 sli_along sli_axis_factors(int axis) {
   sli_along along = 0;
-  for (int a = 0; a < SLI_AXES; a++) along |= (sli_along)(sli_axes[a].of == sli_axes[axis].of) << a;
+  for (int a = 0; a < SLI_AXES; a++)
+    along |= (sli_along)(sli_axes[a].parent == sli_axes[axis].parent) << a;
   return along;
 }
 

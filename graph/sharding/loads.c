@@ -93,12 +93,12 @@ static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
   if (l->width != layer->experts)
     return sl_fail(SL_E_INPUT, "routing %s has rows for %d experts, but the model has %lld",
                    l->text, l->count, (long long)layer->experts);
-  if (l->lines == layer->of) return SL_OK;
+  if (l->lines == layer->count) return SL_OK;
   return sl_fail(
       SL_E_INPUT,
       "routing %s has %d lines, but the model has %d layers with experts: must be one line per "
       "layer, or one for all",
-      l->text, l->lines, layer->of);
+      l->text, l->lines, layer->count);
 }
 
 /* Returns the rows [experts] of a layer's experts. */

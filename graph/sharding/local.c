@@ -12,7 +12,7 @@ static const sli_layout everywhere; /* unset axes are broadcast */
 static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
   const sl_tensor *t = sli_op_is(forward->op, SL_OP_COUNTED) ? forward->in[0] : NULL;
   if (!t || !t->producer) return false;
-  const sl_signature *made = &x->choice[axis].of[t->producer->id];
+  const sl_signature *made = &x->choice[axis].signatures[t->producer->id];
   return sli_signature_out(made, t->output).kind == SL_PARTIAL;
 }
 
@@ -24,7 +24,7 @@ static bool is_shared_along(const sli_expansion *x, int axis, bool at_experts) {
 
 sl_sbp sli_share_param(const sli_expansion *x, const sl_tensor *param, int axis) {
   bool of_experts = sli_is_of_experts(x, param);
-  int by = of_experts ? sli_axes[axis].at_experts : sli_axes[axis].of;
+  int by = of_experts ? sli_axes[axis].at_experts : sli_axes[axis].parent;
   bool rows = sli_axes[by].rows && by != SLI_AXIS_EXPERT;
   bool whole = param->update && param->update->rule->update->whole;
   if (whole || rows || !is_shared_along(x, axis, of_experts)) return (sl_sbp){SL_BROADCAST, 0};
@@ -35,9 +35,9 @@ const sl_signature *sli_share_signature(const sli_expansion *x, const sli_node *
   static const sl_signature repeated;
   static const sl_signature summands = {.in = {{SL_PARTIAL, 0}}, .out = {{SL_PARTIAL, 0}}};
   bool at_experts = sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], forward);
-  int by = at_experts ? sli_axes[axis].at_experts : sli_axes[axis].of;
+  int by = at_experts ? sli_axes[axis].at_experts : sli_axes[axis].parent;
   if (!is_shared_along(x, axis, at_experts)) return &repeated;
-  return counts_summands(x, forward, by) ? &summands : &x->choice[by].of[forward->id];
+  return counts_summands(x, forward, by) ? &summands : &x->choice[by].signatures[forward->id];
 }
 
 sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli_sbp_of *of,
@@ -95,7 +95,7 @@ static void say_first(const sli_expansion *x, const sli_node *forward, int rank,
     if (i < 0) continue;
     sli_layout lies = sli_share_layout(x, forward, sli_signature_in, i);
     const sl_region *region = sli_share_region(x, forward->in[i], lies, rank, variant, NULL);
-    const sl_part *own = &region->of[lies.axis[a].dim];
+    const sl_part *own = &region->parts[lies.axis[a].dim];
     attrs->first += own->begin[0];
     if (own->nranges > 1) {
       attrs->ndims = 2;

@@ -20,7 +20,7 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
 
 bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
-  const sl_tensor *of = t->param || !subject ? t : subject->of;
+  const sl_tensor *of = t->param || !subject ? t : subject->tensor;
   return of->param && x->choice[SLI_AXIS_EXPERT].routers &&
          x->choice[SLI_AXIS_EXPERT].params[of->param_index].kind == SL_SPLIT;
 }
@@ -43,7 +43,7 @@ static sli_cutting *cut_with(sli_cutting *all, int count, sli_along row, int dim
 /* True for a dim of rows or positions of an activation, and not of heads. */
 static bool has_rows(const sli_expansion *x, const sl_tensor *t, int dim) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
-  return dim <= 1 && !t->param && !(subject && subject->of->param) &&
+  return dim <= 1 && !t->param && !(subject && subject->tensor->param) &&
          !x->dims[x->shaped[t->id] * SL_MAX_DIMS + dim].heads;
 }
 
@@ -79,7 +79,7 @@ static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cu
   if (!(cut->along & ~sli_axis_factors(SLI_AXIS_TENSOR)) &&
       !(x->grid->folded && sli_is_of_experts(x, t)))
     return true;
-  return !t->param && !(subject && subject->of->param) && dim->nsegments && !dim->cut;
+  return !t->param && !(subject && subject->tensor->param) && dim->nsegments && !dim->cut;
 }
 
 /* Returns what inner axes leave of a dim, now `length` long. */
@@ -120,7 +120,7 @@ static bool are_positions(const sli_expansion *x, const sl_tensor *t, const sli_
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   bool heads = x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim].heads;
   return cut->along == 1u << SLI_AXIS_SEQUENCE && !heads && !t->param &&
-         !(subject && subject->of->param);
+         !(subject && subject->tensor->param);
 }
 
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
@@ -161,7 +161,7 @@ sli_layout sli_rows_layout(const sli_expansion *x, const sli_layout *lies) {
 }
 
 sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
-  sli_layout lies = x->arrays[ids->id]->lies;
+  sli_layout lies = x->arrays[ids->id]->layout;
   for (int a = 0; a < SLI_AXES; a++)
     if (!sli_axes[a].rows)
       lies.axis[a] = a == SLI_AXIS_STAGES ? (sl_sbp){SL_BROADCAST, 0} : tokens_along(x, a);

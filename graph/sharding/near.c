@@ -59,11 +59,11 @@ sl_status sli_box_near(sli_expansion *x, const sli_node *forward, sli_array *hav
                        sli_moment at, sli_array **out) {
   enum { BEFORE = SL_MAX_DIMS, BEHIND }; /* mark arrays of neighbours' rows */
   bool around = sli_op_keeps_record(forward->op);
-  sli_layout lies = have->lies;
+  sli_layout lies = have->layout;
   lies.axis[SLI_AXIS_SEQUENCE].dim = behind ? BEHIND : BEFORE;
-  *out = sli_array_find(x, have->of, &lies, &at);
+  *out = sli_array_find(x, have->tensor, &lies, &at);
   if (*out) return SL_OK;
-  *out = sli_array_add(x, have->of, lies, at);
+  *out = sli_array_add(x, have->tensor, lies, at);
   (*out)->kept = at.phase == SLI_PHASE_MAIN && at.cls == SL_CLASS_F;
   sli_boxing b = {x, have, *out, sequence, x->grid->size[SLI_AXIS_SEQUENCE], x->own};
   sl_tensor *edges[x->ranks];

@@ -38,7 +38,7 @@ const sl_region *sli_share_region(const sli_expansion *x, const sl_tensor *t, sl
   for (int i = 0; i < count; i++) {
     int d = cut[i].dim, member = sli_rank_share(x->grid, rank, cut[i].along);
     sl_part part = sli_cut_part(x, t, cut[i], member, &type);
-    region->of[d] = take_part(&region->of[d], type.dim[d], &part);
+    region->parts[d] = take_part(&region->parts[d], type.dim[d], &part);
     type = sl_part_type(&type, &part);
   }
   return region;

@@ -35,7 +35,7 @@ bool sli_ring_sees(const sli_chunk_ring *ring, const sl_part *q, int i, const sl
 
 sli_span *sli_ring_add_span(sli_spans *to, const sl_part *q, int i, const sl_part *k, int j,
                             int64_t keys) {
-  sli_span *s = &to->of[to->n++];
+  sli_span *s = &to->items[to->n++];
   *s = (sli_span){.query = i ? q->count[0] : 0,
                   .queries = q->count[i],
                   .keys = SLI_MIN(keys, k->count[j]),

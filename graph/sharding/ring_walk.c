@@ -20,7 +20,7 @@
 /* A run: number j of its member's runs. */
 typedef struct run {
   int member, j;
-  sl_part of; /* all runs of the member */
+  sl_part part; /* all runs of the member */
 } run;
 
 static bool is_zigzag(const sli_chunk_ring *ring) { return ring->x->grid->zigzag; }
@@ -44,7 +44,7 @@ static int runs_of(const sli_chunk_ring *ring) { return is_zigzag(ring) ? 2 : 1;
 /* True if a run of queries sees keys of a chunk, or of tiles that begin in it. */
 static bool sees(const sli_chunk_ring *ring, int queries, int chunk, int64_t tile) {
   run q = run_at(ring, queries), k = run_at(ring, chunk);
-  return sli_ring_sees(ring, &q.of, q.j, &k.of, k.j, tile);
+  return sli_ring_sees(ring, &q.part, q.j, &k.part, k.j, tile);
 }
 
 static sl_tensor *own_chunk(const sli_chunk_ring *ring, int rank, int chunk) {
@@ -133,7 +133,7 @@ static const sli_spans *spans_of(const sli_chunk_ring *ring, int rank, int chunk
   for (int j = 0; j < runs_of(ring); j++) {
     int queries = number_of(ring, member, j);
     if (!s->ends && !sees(ring, queries, chunk, SLI_KEY_TILE)) continue;
-    sli_ring_add_span(s, &q, j, &k.of, k.j, k.of.count[k.j])->fresh =
+    sli_ring_add_span(s, &q, j, &k.part, k.j, k.part.count[k.j])->fresh =
         is_fresh(ring, queries, chunk);
   }
   return s;
@@ -146,8 +146,8 @@ static sl_status take_tail(const walks *w, int rank, int chunk, sl_tensor **tail
   *tail = NULL;
   if (chunk + 1 >= run_count(g) || !w->before[rank]) return SL_OK;
   run k = run_at(g, chunk + 1);
-  int64_t rows = (SLI_KEY_TILE - k.of.begin[k.j] % SLI_KEY_TILE) % SLI_KEY_TILE;
-  rows = SLI_MIN(rows, k.of.count[k.j]);
+  int64_t rows = (SLI_KEY_TILE - k.part.begin[k.j] % SLI_KEY_TILE) % SLI_KEY_TILE;
+  rows = SLI_MIN(rows, k.part.count[k.j]);
   return rows ? sli_ring_slice(g, name_of(g, "tail", rank, chunk), rank, w->before[rank],
                                (sl_part){1, 1, {0}, {rows}}, tail)
               : SL_OK;
@@ -229,7 +229,7 @@ static sl_status visit(const back *b, int rank, int j, int chunk) {
   sl_part q = sli_ring_runs(g, member);
   sli_spans *spans = sli_arena_alloc(&g->x->g->arena, sizeof *spans);
   *spans = (sli_spans){.length = sli_ring_length(g)};
-  sli_ring_add_span(spans, &q, j, &k.of, k.j, k.of.count[k.j]);
+  sli_ring_add_span(spans, &q, j, &k.part, k.j, k.part.count[k.j]);
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
   attrs.user = spans;
   const sli_ring_back *d = &b->in[rank];

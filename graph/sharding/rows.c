@@ -19,8 +19,8 @@ typedef struct pass {
   int parts; /* parts of a source's data along all axes that split it in the same way */
   sli_dispatching dispatching;
   bool ring, zigzag, states;
-  bool *chunked; /* [nnodes] */
-  sl_sbp *lies;  /* [ntensors] layout in which readers get a tensor */
+  bool *chunked;   /* [nnodes] */
+  sl_sbp *layouts; /* [ntensors] layout in which readers get a tensor */
 } pass;
 
 /* Returns the dim along which a source is split, or -1 if none. */
@@ -80,7 +80,7 @@ static const char *rows_describe(const pass *p, const sli_node *n) {
     char type[SL_TYPE_TEXT];
     text = sli_arena_format(arena, "%s%s%s %s %s", text, *text ? ", " : "", n->in[i]->name,
                             sl_type_format(type, &n->in_type[i]),
-                            lies_in_words(arena, p->lies[n->in[i]->id]));
+                            lies_in_words(arena, p->layouts[n->in[i]->id]));
   }
   return text;
 }
@@ -89,15 +89,15 @@ static const char *rows_describe(const pass *p, const sli_node *n) {
  * on the first device. Without a gradient, a whole tensor can be split, and summands can be summed.
  * Rows can return from experts. */
 static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
-  if (p->lies[t->id].kind == SL_DISPATCHED) return want.kind == SL_SPLIT && !want.dim;
-  if (p->lies[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
-  if (p->lies[t->id].kind != SL_BROADCAST) return false;
+  if (p->layouts[t->id].kind == SL_DISPATCHED) return want.kind == SL_SPLIT && !want.dim;
+  if (p->layouts[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
+  if (p->layouts[t->id].kind != SL_BROADCAST) return false;
   return want.kind == SL_PARTIAL || (want.kind == SL_SPLIT && !t->needs_grad && !t->param);
 }
 
 static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool boxed) {
   for (int i = 0; i < n->nin; i++) {
-    if (!n->in[i] || sli_sbp_equal(p->lies[n->in[i]->id], sli_signature_in(s, i))) continue;
+    if (!n->in[i] || sli_sbp_equal(p->layouts[n->in[i]->id], sli_signature_in(s, i))) continue;
     if (!boxed || !may_be_boxed(p, n->in[i], sli_signature_in(s, i))) return false;
   }
   return true;
@@ -122,7 +122,7 @@ static bool are_enough(const pass *p, const sli_node *n, const sl_signature *s) 
 /* Returns an input of which each device has a summand, or NULL if none. */
 static const sl_tensor *summand(const pass *p, const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && p->lies[n->in[i]->id].kind == SL_PARTIAL) return n->in[i];
+    if (n->in[i] && p->layouts[n->in[i]->id].kind == SL_PARTIAL) return n->in[i];
   return NULL;
 }
 
@@ -131,7 +131,7 @@ static const sl_tensor *summand(const pass *p, const sli_node *n) {
 static bool may_be_exchanged(const pass *p, const sli_node *n, const sl_signature *s) {
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
-    sl_sbp want = sli_signature_in(s, i), lies = p->lies[n->in[i]->id];
+    sl_sbp want = sli_signature_in(s, i), lies = p->layouts[n->in[i]->id];
     bool heads = s->heads && lies.kind == SL_SPLIT && want.kind == SL_SPLIT;
     bool whole = want.kind == SL_BROADCAST && lies.kind == SL_SPLIT && !n->in[i]->needs_grad;
     if (!heads && !whole && !sli_sbp_equal(lies, want)) return false;
@@ -140,7 +140,7 @@ static bool may_be_exchanged(const pass *p, const sli_node *n, const sl_signatur
 }
 
 static bool mixes_positions(const pass *p, const sli_node *n) {
-  return p->axis == SLI_AXIS_SEQUENCE && n->in[0] && p->lies[n->in[0]->id].kind == SL_SPLIT;
+  return p->axis == SLI_AXIS_SEQUENCE && n->in[0] && p->layouts[n->in[0]->id].kind == SL_SPLIT;
 }
 
 /* Rejects a call that could be sharded by heads but has fewer heads than devices. */
@@ -270,7 +270,7 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
 static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, int o) {
   sl_sbp made = sli_signature_out(s, o);
   if (!mixes_positions(p, n) || made.kind == SL_PARTIAL) return made;
-  sl_sbp lies = p->lies[n->in[0]->id];
+  sl_sbp lies = p->layouts[n->in[0]->id];
   const sl_type *in = &n->in_type[0], *out = &n->out_type[o];
   bool exchanged = !sli_sbp_equal(lies, sli_signature_in(s, 0)),
        has_positions = out->ndim == in->ndim && out->dim[lies.dim] == in->dim[lies.dim];
@@ -280,7 +280,7 @@ static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, i
 /* Checks that each device has its own part of the loss. */
 static sl_status check_loss(const pass *p) {
   const sl_tensor *loss = p->g->loss.tensor;
-  if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
+  if (!loss || p->layouts[loss->id].kind == SL_PARTIAL) return SL_OK;
   return sli_graph_fail_at(
       p->g, loss->at, SL_E_UNSUPPORTED,
       "the loss %s does not depend on %s of data, so there is nothing to split over %d devices",
@@ -295,25 +295,25 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   p.zigzag = axis == SLI_AXIS_SEQUENCE && grid->zigzag;
   p.states = axis == SLI_AXIS_SEQUENCE && grid->states;
   sl_status status = SL_OK;
-  sli_choice choice = {.of = sli_calloc((size_t)g->nnodes, sizeof *choice.of),
+  sli_choice choice = {.signatures = sli_calloc((size_t)g->nnodes, sizeof *choice.signatures),
                        .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};
-  p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
+  p.layouts = sli_calloc((size_t)g->ntensors, sizeof *p.layouts);
   p.chunked = choice.chunked = sli_calloc((size_t)g->nnodes, sizeof *choice.chunked);
   if (axis == SLI_AXIS_EXPERT)
     choice.routers = sli_calloc((size_t)g->ntensors, sizeof *choice.routers);
-  p.dispatching = (sli_dispatching){p.lies, choice.routers, sli_choice_size(grid, axis)};
+  p.dispatching = (sli_dispatching){p.layouts, choice.routers, sli_choice_size(grid, axis)};
   bool there = p.size > 1 || choice.routers;
   for (int i = 0; i < g->nnodes && !status && there; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n)) continue;
-    sl_signature *s = &choice.of[i];
+    sl_signature *s = &choice.signatures[i];
     status = rows_choose(&p, n, s);
     for (int o = 0; o < n->nout && !status; o++)
-      if (n->out[o]) p.lies[n->out[o]->id] = as_read(&p, n, s, o);
+      if (n->out[o]) p.layouts[n->out[o]->id] = as_read(&p, n, s, o);
   }
   if (!status && there) status = check_loss(&p);
   if (!status && choice.routers) status = sli_check_dispatched(g, &p.dispatching);
-  free(p.lies);
+  free(p.layouts);
   if (status) {
     sli_choice_free(&choice);
     return status;
@@ -338,7 +338,7 @@ static sl_status check_given(const sl_graph *g, const sli_choice *rows, const sl
   for (int i = 0; i < g->nnodes && !known; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_shared(n) || strcmp(n->name, given->name)) continue;
-    lies = sli_signature_out(&rows->of[i], 0);
+    lies = sli_signature_out(&rows->signatures[i], 0);
     why = sli_axes[given->axis].words.into;
     known = true;
   }
@@ -358,7 +358,7 @@ sl_status sli_check_rows(const sl_graph *g, const sli_choice *rows, int axis, in
 }
 
 void sli_choice_free(sli_choice *choice) {
-  free(choice->of);
+  free(choice->signatures);
   free(choice->params);
   free(choice->chunked);
   free(choice->routers);

@@ -100,7 +100,8 @@ static char *runner_up_describe(const runner_up *r, double chosen_seconds) {
 /* Finds the index of each node's way in a choice. */
 static void ways_of(const sli_ways *w, const sli_choice *choice, int *way) {
   for (int k = 0; k < w->count; k++)
-    while (memcmp(&w->of[k][way[k]].signature, &choice->of[w->nodes[k]->id], sizeof(sl_signature)))
+    while (memcmp(&w->of[k][way[k]].signature, &choice->signatures[w->nodes[k]->id],
+                  sizeof(sl_signature)))
       way[k]++;
 }
 

@@ -143,7 +143,7 @@ static double begin_param(const search *s, const sl_tensor *t, sli_reading r, sl
   const sli_ways *w = s->ways;
   sl_sbp lies =
       w->fixed[t->param_index] ? w->params[t->param_index] : sli_code_sbp(sli_param_lies(r.want));
-  *seen = (sli_seen){.lies = (uint16_t)sli_sbp_code(lies)};
+  *seen = (sli_seen){.layout = (uint16_t)sli_sbp_code(lies)};
   return sli_cost_weight(&w->costs, sli_cost_update(&w->costs, t, lies));
 }
 
@@ -221,9 +221,9 @@ static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen 
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && p->place[n->out[o]->id] >= 0)
       seen[p->place[n->out[o]->id]] =
-          (sli_seen){.lies = (uint16_t)sli_sbp_code(sli_signature_out(&way->signature, o))};
+          (sli_seen){.layout = (uint16_t)sli_sbp_code(sli_signature_out(&way->signature, o))};
   for (int at = 0; at < p->width; at++) {
-    uint16_t wants = p->wants[k * p->width + at] & (uint16_t) ~(1 << seen[at].lies);
+    uint16_t wants = p->wants[k * p->width + at] & (uint16_t) ~(1 << seen[at].layout);
     seen[at].forward &= wants;
     seen[at].backward &= wants;
   }
@@ -255,7 +255,7 @@ static double most_weight(const search *s, int k) {
     double weight = s->after.weight[i];
     for (int at = 0; at < p->width; at++)
       weight +=
-          p->boxing[(k * p->width + at) * SLI_SBP_CODES + s->after.seen[i * p->width + at].lies];
+          p->boxing[(k * p->width + at) * SLI_SBP_CODES + s->after.seen[i * p->width + at].layout];
     most = SLI_MIN(most, weight);
   }
   return most;

@@ -30,7 +30,7 @@ bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature
 
 /* Progress of the pass over an axis of rows. */
 typedef struct sli_dispatching {
-  const sl_sbp *lies;       /* [ntensors] */
+  const sl_sbp *layouts;    /* [ntensors] */
   const sli_node **routers; /* [ntensors] see sli_choice; NULL: the axis has no experts */
   int size;                 /* devices that share the experts */
 } sli_dispatching;
@@ -88,7 +88,7 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
  * forward and, for rereads, backward; and those of its incoming gradients. Layouts are codes: see
  * sli_sbp_code. */
 typedef struct sli_seen {
-  uint16_t lies, forward, backward, gradients;
+  uint16_t layout, forward, backward, gradients;
 } sli_seen;
 _Static_assert(sizeof(sli_seen) == sizeof(uint64_t), "it is hashed and compared as one word");
 

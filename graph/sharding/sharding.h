@@ -44,10 +44,10 @@ enum {
 /* Fixed properties of an axis. */
 typedef struct sli_axis {
   const char *name, *option;
-  bool rows; /* devices along it differ only in their data: each has a summand of every parameter
-                gradient */
-  int of;    /* axis that it is a factor of: factors share one choice, and a split along one is a
-                split along all, except in calls that run at the experts */
+  bool rows;  /* devices along it differ only in their data: each has a summand of every parameter
+                 gradient */
+  int parent; /* axis that it is a factor of: factors share one choice, and a split along one is a
+             split along all, except in calls that run at the experts */
   int at_experts;     /* axis whose choice applies to calls at the experts */
   int at;             /* index of a device's place along it in sl_device.at */
   sl_traffic traffic; /* category of its traffic */
@@ -87,7 +87,7 @@ typedef struct sli_loads {
 sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out);
 /* Experts of one layer, and its number among the layers with experts. */
 typedef struct sli_layer {
-  int number, of;
+  int number, count;
   int64_t experts;
 } sli_layer;
 /* Checks that the loads match these experts and add up to `rows` rows. */
@@ -204,7 +204,7 @@ sl_status sli_groups_set(sl_graph *g);
 /* Choice for one axis: a signature for each forward node (by id; unset for other nodes), and
  * each parameter's layout after its update. */
 typedef struct sli_choice {
-  sl_signature *of;         /* [nnodes] */
+  sl_signature *signatures; /* [nnodes] */
   sl_sbp *params;           /* [nparams] */
   bool *chunked;            /* [nnodes] attention that runs as ring attention, chunk by chunk;
                                NULL: none */

@@ -141,12 +141,12 @@ static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const 
                               sl_tensor **on) {
   sli_array *made = x->arrays[grad->id], *out;
   SLI_CHECK(x->shaped[grad->id] == logical->id, "gradient %s has parts of its own", grad->name);
-  bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
+  bool every_tick = sli_is_shared_at_once(x, grad, made->layout);
   sli_moment at = made->made;
   at.cls = SL_CLASS_C; /* not part of a pass */
   bool sharded = x->arrays[logical->id]->sharded;
   if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM, sharded};
-  sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
+  sl_status status = sli_box(x, grad, x->arrays[logical->id]->layout, at, &out);
   for (int r = 0; r < x->ranks && !status; r++) {
     on[r] = out->on[r];
     if (every_tick) on[r]->producer->accumulate_span |= 1u << on[r]->output;
@@ -223,7 +223,7 @@ static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   mean->parts = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *mean->parts);
   mean->nparts = 0;
   for (int r = 0; r < x->ranks; r++)
-    if (!is_replica(x, a->lies, r))
+    if (!is_replica(x, a->layout, r))
       mean->parts[mean->nparts++] =
           (struct sli_mean_part){a->on[r], share ? &share[r * x->nvariants] : NULL};
   mean->tensor = a->on[0];

@@ -49,7 +49,7 @@ static const char *short_name(const sli_node *n) {
  * have none. */
 static bool is_row(const table *t, const sli_node *n) {
   return sli_is_shared(n) &&
-         !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->of[n->id]));
+         !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->signatures[n->id]));
 }
 
 /* Returns the first node with a row in the block, at i or later, or -1 if none. */
@@ -64,8 +64,8 @@ static bool same_row(const table *t, int a, int b) {
   char x[2][SLI_SIGNATURE_TEXT], y[2][SLI_SIGNATURE_TEXT];
   if (strcmp(short_name(n), short_name(m))) return false;
   for (int in = 0; in < 2; in++) {
-    sli_signature_format(x[in], n, &t->choice->of[a], in);
-    sli_signature_format(y[in], m, &t->choice->of[b], in);
+    sli_signature_format(x[in], n, &t->choice->signatures[a], in);
+    sli_signature_format(y[in], m, &t->choice->signatures[b], in);
     if (strcmp(x[in], y[in])) return false;
   }
   return true;
@@ -84,8 +84,8 @@ static bool same_blocks(const table *t, int a, int b) {
 static void print_row(const table *t, int i, const char *block) {
   const sli_node *n = t->g->nodes[i];
   char in[SLI_SIGNATURE_TEXT], out[SLI_SIGNATURE_TEXT], seconds[2][SLI_SECONDS_TEXT], bytes[32];
-  sli_signature_format(in, n, &t->choice->of[i], true);
-  sli_signature_format(out, n, &t->choice->of[i], false);
+  sli_signature_format(in, n, &t->choice->signatures[i], true);
+  sli_signature_format(out, n, &t->choice->signatures[i], false);
   const sli_cost *cost = &t->each[i];
   fprintf(t->out, "%-18s %-20s %11s -> %-11s %10s", block, short_name(n), in, out,
           sli_seconds_format(seconds[0], cost->compute_seconds));
@@ -149,7 +149,7 @@ void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice 
   sli_dim *dims;
   if (sli_dims_find(g, &dims)) return;
   for (int i = 0; i < SLI_AXES; i++)
-    if (choice[sli_nesting[i]].of)
+    if (choice[sli_nesting[i]].signatures)
       print_axis(g, dims, grid, sli_nesting[i], &choice[sli_nesting[i]], out);
   free(dims);
 }

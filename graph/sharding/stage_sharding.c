@@ -98,7 +98,7 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   const sli_node *n = p->loss = sli_loss_of_logits(p->g),
                  *made = n->nin ? n->in[0]->producer : NULL;
   const sl_type *logits = &n->in_type[0];
-  sl_signature *way = &p->choice->of[n->id];
+  sl_signature *way = &p->choice->signatures[n->id];
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
     return refuse(p, n, no_way(n));
   if (!made || sli_op_weight(made->op) != SL_WEIGHT_PRODUCT || !made->in[1]->param)
@@ -139,7 +139,7 @@ static int reads(const sli_node *n, const bool *of) {
 
 static sl_status choose(const pass *p, const sli_node *n, int words) {
   int table = reads(n, p->table), logits = reads(n, p->logits), own = reads_own(n);
-  sl_signature *way = &p->choice->of[n->id];
+  sl_signature *way = &p->choice->signatures[n->id];
   if (table >= 0) {
     int dim = sli_op_weight(n->op) == SL_WEIGHT_TABLE ? 0 : words;
     if (!find_way(p, n, table, along(dim), way))
@@ -168,7 +168,7 @@ static void choose_params(const pass *p, int words, const sli_node *classifier) 
 sl_status sli_choose_stage_sharding(sl_graph *g, const sli_dim *dims, int stages, sli_choice *out) {
   pass p = {.g = g, .dims = dims, .stages = stages, .choice = out};
   const sli_node *classifier = NULL;
-  *out = (sli_choice){.of = sli_calloc((size_t)g->nnodes, sizeof *out->of),
+  *out = (sli_choice){.signatures = sli_calloc((size_t)g->nnodes, sizeof *out->signatures),
                       .params = sli_calloc((size_t)g->nparams, sizeof *out->params)};
   p.table = sli_calloc((size_t)g->ntensors, sizeof *p.table);
   p.logits = sli_calloc((size_t)g->ntensors, sizeof *p.logits);

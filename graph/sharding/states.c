@@ -144,7 +144,7 @@ static sl_status walk(const exchange *e, const sl_op *op, int rank, int nin, sl_
   for (int o = 0; o < nout; o++)
     if (out[o])
       out[o]->on[rank] =
-          sli_expand_output(e->x, n, o, sli_expand_name(e->x, out[o]->of->name, rank));
+          sli_expand_output(e->x, n, o, sli_expand_name(e->x, out[o]->tensor->name, rank));
   return SL_OK;
 }
 

@@ -89,7 +89,7 @@ static int list_layouts(const sli_choice *choice, int count, const sli_node *con
                         vote *out) {
   int n = 0;
   for (int i = 0; i < count; i++) {
-    sl_sbp sbp = choice->of[passed[i]->id].out[0];
+    sl_sbp sbp = choice->signatures[passed[i]->id].out[0];
     int v = 0;
     while (v < n && !sli_sbp_equal(out[v].sbp, sbp)) v++;
     if (v == n) out[n++] = (vote){sbp, 0};

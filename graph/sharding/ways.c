@@ -140,7 +140,7 @@ static bool leaves_experts(sl_sbp sbp, sl_sbp expert) {
 static bool leaves_routes(const sli_costs *c, const sli_node *n, const sl_signature *s) {
   bool leaves = true;
   if (!c->experts) return true;
-  const sl_signature *other = &c->experts->of[n->id];
+  const sl_signature *other = &c->experts->signatures[n->id];
   if (sli_signature_out(other, 0).kind != SL_DISPATCHED) return true;
   for (int i = 0; i < n->nin; i++)
     leaves &= leaves_experts(sli_signature_in(s, i), sli_signature_in(other, i));
@@ -152,7 +152,7 @@ static bool leaves_routes(const sli_costs *c, const sli_node *n, const sl_signat
 static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s) {
   static const sl_signature none;
   if (!leaves_routes(c, n, s)) return false;
-  const sl_signature *other = c->sequence ? &c->sequence->of[n->id] : &none;
+  const sl_signature *other = c->sequence ? &c->sequence->signatures[n->id] : &none;
   for (int i = 0; i < n->nin; i++) {
     sl_sbp in = sli_signature_in(s, i);
     if (!leaves_rows(c, n->in[i], in)) return false;
@@ -169,7 +169,7 @@ static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s)
 /* Returns the way of a call at experts that have a separate grid: tokens are split, and everything
  * that is not sharded with the experts is replicated. */
 static sl_signature tokens_way(const sli_costs *c, const sli_node *n) {
-  const sl_signature *dispatched = &c->experts->of[n->id];
+  const sl_signature *dispatched = &c->experts->signatures[n->id];
   const sl_sbp tokens = {SL_SPLIT, c->grid->tokens}, all = {SL_BROADCAST, 0};
   sl_signature s = {0};
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
@@ -232,7 +232,7 @@ static double own_param(const sli_ways *w, const sl_tensor *t, sli_reading r) {
   const sli_costs *c = &w->costs;
   uint8_t lies = w->fixed[t->param_index] ? (uint8_t)sli_sbp_code(w->params[t->param_index])
                                           : sli_param_lies(r.want);
-  sli_seen seen = {.lies = lies};
+  sli_seen seen = {.layout = lies};
   sli_cost cost = sli_cost_update(c, t, sli_code_sbp(lies));
   sli_cost_add(&cost, sli_cost_reading(c, t, r, &seen));
   return sli_cost_weight(c, cost);
@@ -286,10 +286,10 @@ sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search) {
 
 void sli_ways_take(const sli_ways *w, const int *way, sli_choice *out) {
   const sl_graph *g = w->costs.g;
-  *out = (sli_choice){.of = sli_calloc((size_t)g->nnodes + 1, sizeof *out->of),
+  *out = (sli_choice){.signatures = sli_calloc((size_t)g->nnodes + 1, sizeof *out->signatures),
                       .params = sli_calloc((size_t)g->nparams + 1, sizeof *out->params)};
   memcpy(out->params, w->params, (size_t)g->nparams * sizeof *out->params);
-  for (int k = 0; k < w->count; k++) out->of[w->nodes[k]->id] = w->of[k][way[k]].signature;
+  for (int k = 0; k < w->count; k++) out->signatures[w->nodes[k]->id] = w->of[k][way[k]].signature;
   sli_costs_sum(&w->costs, w->fixed, out, NULL);
 }
 

@@ -44,9 +44,9 @@ static void compare_graph(const char *path, const sli_fingerprints *is, const cJ
   const cJSON *op;
   cJSON_ArrayForEach(op, was) {
     if (i == is->count || !cJSON_IsString(op)) break;
-    sign(now, &is->of[i]);
+    sign(now, &is->items[i]);
     if (strcmp(now, op->valuestring)) {
-      compare_op(path, &is->of[i], op->valuestring, d);
+      compare_op(path, &is->items[i], op->valuestring, d);
       return;
     }
     i++;
@@ -60,7 +60,7 @@ static void note_graph(const sli_record *r, const sli_fingerprints *s, sli_diffe
   cJSON *list = cJSON_AddArrayToObject(r->about, "graph");
   char text[256];
   for (int i = 0; i < s->count; i++) {
-    sign(text, &s->of[i]);
+    sign(text, &s->items[i]);
     cJSON_AddItemToArray(list, cJSON_CreateString(text));
   }
   const cJSON *was = r->from ? member(sli_checkpoint_about(r->from), "graph") : NULL;

@@ -57,8 +57,8 @@ typedef struct sl_dispatch {
 typedef struct sl_dispatch_leaves {
   sl_dispatch to;
   int sources;
-  const sl_region *const *of; /* [sources] */
-  int64_t leaf;               /* number of places in a leaf */
+  const sl_region *const *regions; /* [sources] */
+  int64_t leaf;                    /* number of places in a leaf */
 } sl_dispatch_leaves;
 extern const sl_op sl_op_dispatch, sl_op_collect, sl_op_own_ids, sl_op_own_leaves, sl_op_give_back,
     sl_op_restore;

@@ -78,7 +78,7 @@ struct sl_rollouts;
 
 /* Frames of a prompt: their indices in the model's file; must outlive the rollouts. */
 typedef struct sl_framed {
-  const int64_t *of; /* [count] */
+  const int64_t *frames; /* [count] */
   int64_t count;
 } sl_framed;
 

@@ -33,16 +33,16 @@ typedef struct sl_home {
 
 typedef struct sl_home_options {
   int count;
-  const sl_home *of;   /* the last entry that matches a register applies */
-  const char *disk;    /* directory for registers on disk; NULL: $TMPDIR, or /var/tmp */
-  size_t disk_bytes;   /* disk budget of each device; 0: no limit */
-  const char *update;  /* where parameters are updated: "device" (NULL); "host" (with GPUs: on the
-                          host's cores, in host memory); or "every:K": every K-th block on the
-                          device, all other blocks on the host */
-  size_t host_bytes;   /* budget of each device for host memory; 0: no limit */
-  const char *offload; /* "activations=0.6": offloads a block's internal activations to their home
-                          for this fraction of the pieces, and recomputes them for the rest. NULL:
-                          offloads all */
+  const sl_home *homes; /* the last entry that matches a register applies */
+  const char *disk;     /* directory for registers on disk; NULL: $TMPDIR, or /var/tmp */
+  size_t disk_bytes;    /* disk budget of each device; 0: no limit */
+  const char *update;   /* where parameters are updated: "device" (NULL); "host" (with GPUs: on the
+                           host's cores, in host memory); or "every:K": every K-th block on the
+                           device, all other blocks on the host */
+  size_t host_bytes;    /* budget of each device for host memory; 0: no limit */
+  const char *offload;  /* "activations=0.6": offloads a block's internal activations to their home
+                           for this fraction of the pieces, and recomputes them for the rest. NULL:
+                           offloads all */
 } sl_home_options;
 
 /* A counter's values (sl_counter) for one step. */

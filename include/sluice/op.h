@@ -111,13 +111,13 @@ sl_type sl_shard_type(const sl_shard *shard);
 void sl_shard_take(const sl_shard *shard, const void *whole, void *to);
 void sl_shard_put(const sl_shard *shard, const void *from, void *whole);
 
-/* Position of an array in a whole: along dim d the ranges of[d], or the whole dim if that has no
+/* Position of an array in a whole: along dim d the ranges parts[d], or the whole dim if that has no
  * ranges. Positions along dim `sequence` - 1 count from the beginning of the tick's piece
  * (sl_tick.row); 0 if there is no sequence dim. */
 typedef struct sl_region {
   int ndim, sequence;
   int64_t whole[SL_MAX_DIMS];
-  sl_part of[SL_MAX_DIMS];
+  sl_part parts[SL_MAX_DIMS];
 } sl_region;
 
 /* ---- classes ------------------------------------------------------------ */
@@ -313,13 +313,14 @@ typedef struct sl_grad_arg {
 enum { SL_GRAD_ARGS = 16, SL_GRAD_OUTS = 8, SL_GRAD_RULES = 4 };
 
 /* A rule: "call `op` with these inputs; its output j is the gradient of the forward op's input
- * of[j]". A rule runs only if one of these gradients is needed; outputs that are not needed are
+ * wrt[j]". A rule runs only if one of these gradients is needed; outputs that are not needed are
  * NULL. An argument that names an absent input of the forward op is NULL too. The call has the
- * forward op's attrs. op == NULL: pass-through, the gradient of input of[0] is DOUT(0) itself.
+ * forward op's attrs. op == NULL: pass-through, the gradient of input wrt[0] is DOUT(0) itself.
  *
- * `rest` is for ops with any number of inputs. Output nof is then the gradient of input of[nof - 1]
- * + 1, output nof + 1 that of the next input, and so on. {.nof = 1, .of = {0}, .rest = true} gives
- * the gradients of all inputs.
+ * `rest` is for ops with any number of inputs. Output nwrt is then the gradient of input wrt[nwrt -
+ * 1]
+ * + 1, output nwrt + 1 that of the next input, and so on. {.nwrt = 1, .wrt = {0}, .rest = true}
+ * gives the gradients of all inputs.
  *
  * The class is SL_CLASS_B, SL_CLASS_W or SL_CLASS_F. A rule of class F runs in the forward pass if
  * the gradients it reads are known there. A loss's gradient is known: it is the weight of that loss
@@ -329,8 +330,8 @@ typedef struct sl_grad_rule {
   const struct sl_op *op;
   sl_class cls;
   sl_grad_arg in[SL_GRAD_ARGS]; /* ends at SL_ARG_NONE */
-  int nof;                      /* length of of[]; 0 ends the list of rules */
-  int of[SL_GRAD_OUTS];
+  int nwrt;                     /* length of wrt[]; 0 ends the list of rules */
+  int wrt[SL_GRAD_OUTS];
   bool rest;
 } sl_grad_rule;
 

@@ -105,8 +105,8 @@ extern const sl_op sl_op_one_hot;
  * arange(like) -> i32, in the shape of `like`: each element's position in the whole, along the dim
  * whose bit is set in attrs.axes (none: the last). */
 typedef struct sl_values {
-  sl_type type;   /* f32 or i32 */
-  const void *of; /* all values, row-major; NULL: attrs.value */
+  sl_type type;       /* f32 or i32 */
+  const void *values; /* all values, row-major; NULL: attrs.value */
 } sl_values;
 extern const sl_op sl_op_constant, sl_op_arange;
 
@@ -233,7 +233,7 @@ extern const sl_op sl_op_sum_part;
  * along dim d. The gradient is concat's. Any dtype. */
 typedef struct sl_lengths {
   int count;
-  const int64_t *of; /* [count] */
+  const int64_t *lengths; /* [count] */
 } sl_lengths;
 extern const sl_op sl_op_split;
 

@@ -86,7 +86,7 @@ static void step_exact(const sl_call *call) {
     attention_step_begin(call, SLI_STEP_LSE, 1, seen);
   }
   for (int i = 0; i < s->n; i++) {
-    sli_sweep w = view_exact(call, &s->of[i], seen);
+    sli_sweep w = view_exact(call, &s->items[i], seen);
     sl_team_for(call->team, (int)(w.a.batch * w.a.heads * sli_query_tiles(&w.a)),
                 sli_cpu()->attention_sweep, &w);
   }
@@ -102,10 +102,10 @@ static void step_cpu(const sl_call *call) {
   attention_step_begin(call, SLI_STEP_O, 0, call->out[0]);
   attention_step_begin(call, SLI_STEP_LSE, 1, lse);
   for (int i = 0; i < s->n; i++) {
-    sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_IDS));
-    a.resumes = !s->of[i].fresh;
-    a.out = (float *)call->out[0] + s->of[i].query * a.o_row;
-    a.lse = lse + s->of[i].query;
+    sli_attention a = view(call, &s->items[i], sli_optional(call, SLI_STEP_IDS));
+    a.resumes = !s->items[i].fresh;
+    a.out = (float *)call->out[0] + s->items[i].query * a.o_row;
+    a.lse = lse + s->items[i].query;
     sl_team_for(call->team, sli_attention_cut(&a, call->team), sli_cpu()->attention, &a);
   }
 }
@@ -116,14 +116,14 @@ static void step_b_cpu(const sl_call *call) {
   attention_step_begin(call, SLI_STEP_BACKWARD_DQ, 0, dq);
   attention_step_begin(call, SLI_STEP_BACKWARD_DKV, 1, dkv);
   for (int i = 0; i < s->n; i++) {
-    sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_BACKWARD_IDS));
-    int64_t from = s->of[i].query * a.o_row;
+    sli_attention a = view(call, &s->items[i], sli_optional(call, SLI_STEP_BACKWARD_IDS));
+    int64_t from = s->items[i].query * a.o_row;
     a.resumes = a.part.adds_dkv = true;
     a.o = (const float *)call->in[SLI_STEP_BACKWARD_O] + from;
     a.do_ = (const float *)call->in[SLI_STEP_BACKWARD_DO] + from;
-    a.lse = (float *)call->in[SLI_STEP_BACKWARD_LSE] + s->of[i].query;
+    a.lse = (float *)call->in[SLI_STEP_BACKWARD_LSE] + s->items[i].query;
     a.dq = dq ? dq + from : NULL;
-    a.dk = dkv ? dkv + s->of[i].key * a.kv_row : NULL;
+    a.dk = dkv ? dkv + s->items[i].key * a.kv_row : NULL;
     a.dv = dkv ? a.dk + a.kv_heads * a.dim : NULL;
     sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   }

@@ -21,7 +21,7 @@ typedef struct columns {
 typedef struct move {
   int64_t rows;
   int count;
-  columns of[3];
+  columns columns[3];
 } move;
 
 enum { MOVE_ROWS = 64 };
@@ -30,7 +30,7 @@ static void move_chunk(void *arg, int i) {
   const move *m = arg;
   sli_range rows = sli_chunk_range(m->rows, MOVE_ROWS, i);
   for (int b = 0; b < m->count; b++) {
-    const columns *x = &m->of[b];
+    const columns *x = &m->columns[b];
     for (int64_t r = rows.begin; x->to && r < rows.end; r++)
       memcpy(x->to + r * x->to_row, x->from + r * x->from_row, (size_t)x->width * sizeof *x->to);
   }
@@ -47,9 +47,9 @@ static void parts_cpu(const sl_call *call) {
   float *to = call->out[1];
   move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
                           .count = 3,
-                          .of = {{call->in[0], call->out[0], q, q, q},
-                                 {call->in[1], to, kv, 2 * kv, kv},
-                                 {call->in[2], to ? to + kv : NULL, kv, 2 * kv, kv}}});
+                          .columns = {{call->in[0], call->out[0], q, q, q},
+                                      {call->in[1], to, kv, 2 * kv, kv},
+                                      {call->in[2], to ? to + kv : NULL, kv, 2 * kv, kv}}});
 }
 
 static void parts_b_cpu(const sl_call *call) {
@@ -57,27 +57,27 @@ static void parts_b_cpu(const sl_call *call) {
   const float *dkv = call->in[1];
   move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
                           .count = 3,
-                          .of = {{call->in[0], call->out[0], q, q, q},
-                                 {dkv, call->out[1], 2 * kv, kv, kv},
-                                 {dkv + kv, call->out[2], 2 * kv, kv, kv}}});
+                          .columns = {{call->in[0], call->out[0], q, q, q},
+                                      {dkv, call->out[1], 2 * kv, kv, kv},
+                                      {dkv + kv, call->out[2], 2 * kv, kv, kv}}});
 }
 
 static void packed_parts_cpu(const sl_call *call) {
   int64_t row = call->in_type[0].dim[2], q = call->out_type[0].dim[2], kv = row - q;
   const float *qkv = call->in[0];
-  move_rows(call,
-            &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
-                    .count = 2,
-                    .of = {{qkv, call->out[0], row, q, q}, {qkv + q, call->out[1], row, kv, kv}}});
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
+                          .count = 2,
+                          .columns = {{qkv, call->out[0], row, q, q},
+                                      {qkv + q, call->out[1], row, kv, kv}}});
 }
 
 static void packed_parts_b_cpu(const sl_call *call) {
   int64_t row = call->out_type[0].dim[2], q = call->in_type[0].dim[2], kv = row - q;
   float *dqkv = call->out[0];
-  move_rows(call,
-            &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
-                    .count = 2,
-                    .of = {{call->in[0], dqkv, q, row, q}, {call->in[1], dqkv + q, kv, row, kv}}});
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
+                          .count = 2,
+                          .columns = {{call->in[0], dqkv, q, row, q},
+                                      {call->in[1], dqkv + q, kv, row, kv}}});
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */

@@ -26,7 +26,7 @@ static void constant_chunk(void *arg, int i) {
   for (int64_t run, at = r.begin; at < r.end; at += run) {
     int64_t from = stands(call, at, &run);
     run = SLI_MIN(run, r.end - at);
-    memcpy(to + at, (const uint32_t *)values->of + from, (size_t)run * sizeof *to);
+    memcpy(to + at, (const uint32_t *)values->values + from, (size_t)run * sizeof *to);
   }
 }
 
@@ -41,7 +41,7 @@ static void filled_chunk(void *arg, int i) {
 
 static void constant_cpu(const sl_call *call) {
   const sl_values *values = call->attrs->user;
-  sli_for_elements(call, &call->out_type[0], values->of ? constant_chunk : filled_chunk);
+  sli_for_elements(call, &call->out_type[0], values->values ? constant_chunk : filled_chunk);
 }
 
 /* ---- positions -------------------------------------------------------------------------- */

@@ -69,8 +69,8 @@ static void own_ids_cpu(const sl_call *call) {
 static sl_type part_type(const sl_region *r) {
   sl_type type = {.dtype = SL_I32, .ndim = r->ndim};
   for (int d = 0; d < r->ndim; d++) {
-    type.dim[d] = r->of[d].nranges ? 0 : r->whole[d];
-    for (int i = 0; i < r->of[d].nranges; i++) type.dim[d] += r->of[d].count[i];
+    type.dim[d] = r->parts[d].nranges ? 0 : r->whole[d];
+    for (int i = 0; i < r->parts[d].nranges; i++) type.dim[d] += r->parts[d].count[i];
   }
   return type;
 }
@@ -94,8 +94,8 @@ static void own_leaves_cpu(const sl_call *call) {
   const int32_t *ids = call->in[0];
   int64_t room = sl_type_elements(&call->out_type[0]), n = 0;
   for (int s = 0; s < l->sources; s++) {
-    sl_type type = part_type(l->of[s]);
-    n += leaves_of_source(l, l->of[s], ids, (int32_t *)call->out[0] + n, room - n);
+    sl_type type = part_type(l->regions[s]);
+    n += leaves_of_source(l, l->regions[s], ids, (int32_t *)call->out[0] + n, room - n);
     ids += sl_type_elements(&type);
   }
   sl_call_fill(call, 0, n);

@@ -170,13 +170,13 @@ static void clear_others(const groups *g, float *y, int64_t width) {
 /* ---- products -------------------------------------------------------------------------------- */
 
 typedef struct products {
-  sli_product *of[HEIGHTS];
+  sli_product *items[HEIGHTS];
 } products;
 
 static void release(void *state) {
   products *p = state;
   if (!p) return;
-  for (int h = 0; h < HEIGHTS; h++) sli_product_destroy(p->of[h]);
+  for (int h = 0; h < HEIGHTS; h++) sli_product_destroy(p->items[h]);
   free(p);
 }
 
@@ -186,7 +186,7 @@ static sl_status prepare(const sl_call *call, sli_product_shape shapes[HEIGHTS],
   sl_status status = SL_OK;
   for (int h = 0; h < HEIGHTS && !status; h++) {
     sli_product_order(&shapes[h], call->attrs);
-    status = sli_product_create(&shapes[h], &p->of[h]);
+    status = sli_product_create(&shapes[h], &p->items[h]);
   }
   if (status) release(p);
   else *state = p;
@@ -219,7 +219,7 @@ static sl_status grouped_linear_w_prepare(const sl_call *call, void **state) {
 }
 
 static const sli_product *product_for(const groups *g, const tile *t) {
-  return ((const products *)g->call->state)->of[height_of(t->count)];
+  return ((const products *)g->call->state)->items[height_of(t->count)];
 }
 
 /* Multiplies a tile's rows of x by the expert's matrix, into rows of y. */
@@ -300,7 +300,7 @@ static size_t grouped_linear_w_scratch(const sl_call *call, int threads) {
 }
 
 static int chunks_of(const groups *g) {
-  return sli_product_chunks(((const products *)g->call->state)->of[0]);
+  return sli_product_chunks(((const products *)g->call->state)->items[0]);
 }
 
 /* Computes some rows of one expert's gradient. */
@@ -333,7 +333,7 @@ static void dw_exact_chunk(void *arg, int i) {
   const sl_type *dw = &g->call->out_type[0];
   int e = i / chunks_of(g), chunk = i % chunks_of(g);
   int64_t n = dw->dim[1], k = dw->dim[2];
-  sli_product_part part = sli_product_part_of(((const products *)g->call->state)->of[0], chunk);
+  sli_product_part part = sli_product_part_of(((const products *)g->call->state)->items[0], chunk);
   double *out = (double *)g->call->out[0] + e * n * k;
   float *leaf = sli_room(SLI_ROOM_LEAF, (size_t)(n * k) * sizeof *leaf);
   bool add = sli_accumulates(g->call, 0), goes_on = false;

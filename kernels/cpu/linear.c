@@ -89,13 +89,13 @@ static void linear_b_cpu(const sl_call *call) {
 /* ---- packing for linear and linear_b ------------------------------------------- */
 
 typedef struct packs {
-  sli_pack *of[2]; /* for linear and for linear_b; NULL: unused */
+  sli_pack *items[2]; /* for linear and for linear_b; NULL: unused */
 } packs;
 
 static void pack_release(void *state) {
   packs *p = state;
   if (!p) return;
-  for (int o = 0; o < 2; o++) sli_pack_destroy(p->of[o]);
+  for (int o = 0; o < 2; o++) sli_pack_destroy(p->items[o]);
   free(p);
 }
 
@@ -109,7 +109,7 @@ static sl_status pack_prepare(const sl_call *call, void **state) {
   packs *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
   for (int o = 0; o < 2 && !status; o++)
-    status = sli_pack_create(&shapes[o], sl_type_bytes(&call->out_type[o]), &p->of[o]);
+    status = sli_pack_create(&shapes[o], sl_type_bytes(&call->out_type[o]), &p->items[o]);
   if (status) pack_release(p);
   else *state = p;
   return status;
@@ -118,7 +118,7 @@ static sl_status pack_prepare(const sl_call *call, void **state) {
 static void pack_cpu(const sl_call *call) {
   const packs *p = call->state;
   for (int o = 0; o < 2; o++)
-    if (call->out[o]) sli_pack_run(p->of[o], call->team, call->in[0], call->out[o]);
+    if (call->out[o]) sli_pack_run(p->items[o], call->team, call->in[0], call->out[o]);
 }
 
 /* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */

@@ -260,26 +260,26 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
 
 /* A chunk of C, and the stretch of k to add to it. */
 struct chunk {
-  sli_product_part of;
+  sli_product_part part;
   int64_t k, steps;
 };
 
 static void multiply_by_own(const struct run *run, const struct chunk *at) {
   const sli_product_shape *s = &run->product->shape;
-  sli_gemm g = {.rows = at->of.rows,
-                .columns = at->of.columns,
+  sli_gemm g = {.rows = at->part.rows,
+                .columns = at->part.columns,
                 .k = run->steps,
-                .a = (const float *)run->a + at->of.row * (s->a_transposed ? 1 : s->k),
+                .a = (const float *)run->a + at->part.row * (s->a_transposed ? 1 : s->k),
                 .a_row = s->a_transposed ? s->m : s->k,
                 .a_transposed = s->a_transposed,
-                .b = (const float *)run->b + at->of.column * (s->b_transposed ? s->k : 1),
+                .b = (const float *)run->b + at->part.column * (s->b_transposed ? s->k : 1),
                 .b_row = s->b_transposed ? s->k : s->n,
                 .b_transposed = s->b_transposed,
-                .bias = run->bias ? run->bias + at->of.column : NULL,
+                .bias = run->bias ? run->bias + at->part.column : NULL,
                 .c_row = s->n,
                 .add = run->add,
                 .chunk = s->chunk ? s->chunk : s->k};
-  int64_t to = at->of.row * s->n + at->of.column;
+  int64_t to = at->part.row * s->n + at->part.column;
   if (run->leaves) g.leaves = run->leaves + to;
   else g.c = run->c + to;
   memcpy(g.part, s->part, sizeof g.part);
@@ -289,22 +289,23 @@ static void multiply_by_own(const struct run *run, const struct chunk *at) {
 static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  bool whole = at->of.rows == p->height && at->of.columns == p->width,
+  bool whole = at->part.rows == p->height && at->part.columns == p->width,
        last = at->steps < p->stretch;
   const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
   /* bf16 products start at k = 0 */
   const float *b = (const float *)run->b +
-                   (s->b_transposed ? at->of.column * s->k : at->k * s->n + at->of.column);
-  sli_onednn_run(
-      &kernel[run->add || at->k], operand_rows(run, at->of.row, at->of.rows, at->k, at->steps), b,
-      run->bias ? run->bias + at->of.column : NULL, run->c + at->of.row * s->n + at->of.column);
+                   (s->b_transposed ? at->part.column * s->k : at->k * s->n + at->part.column);
+  sli_onednn_run(&kernel[run->add || at->k],
+                 operand_rows(run, at->part.row, at->part.rows, at->k, at->steps), b,
+                 run->bias ? run->bias + at->part.column : NULL,
+                 run->c + at->part.row * s->n + at->part.column);
 }
 
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  struct chunk at = {.of = part_of(p, run->height, i)};
+  struct chunk at = {.part = part_of(p, run->height, i)};
   if (p->library == OWN) {
     multiply_by_own(run, &at);
     return;

@@ -11,7 +11,7 @@ typedef struct rooms {
   struct {
     void *data;
     size_t bytes;
-  } of[SLI_ROOMS];
+  } items[SLI_ROOMS];
 } rooms;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -19,7 +19,7 @@ static pthread_key_t key;
 
 static void thread_end(void *arg) {
   rooms *r = arg;
-  for (int i = 0; i < SLI_ROOMS; i++) free(r->of[i].data);
+  for (int i = 0; i < SLI_ROOMS; i++) free(r->items[i].data);
   free(r);
 }
 
@@ -39,10 +39,10 @@ static rooms *this_thread(void) {
 void *sli_room(int which, size_t bytes) {
   rooms *r = this_thread();
   bytes = (bytes + 63) / 64 * 64;
-  if (bytes <= r->of[which].bytes) return r->of[which].data;
-  free(r->of[which].data);
-  r->of[which].data = aligned_alloc(64, bytes);
-  SLI_CHECK(r->of[which].data, "out of memory: %zu bytes of scratch space", bytes);
-  r->of[which].bytes = bytes;
-  return r->of[which].data;
+  if (bytes <= r->items[which].bytes) return r->items[which].data;
+  free(r->items[which].data);
+  r->items[which].data = aligned_alloc(64, bytes);
+  SLI_CHECK(r->items[which].data, "out of memory: %zu bytes of scratch space", bytes);
+  r->items[which].bytes = bytes;
+  return r->items[which].data;
 }

@@ -38,11 +38,11 @@ static size_t linear_served_scratch(const sl_call *call, int threads) {
 }
 
 typedef struct products {
-  sli_served_product of[SLI_JOINED];
+  sli_served_product items[SLI_JOINED];
 } products;
 
 static void run_piece(void *arg, int i) {
-  sli_served_product *p = ((products *)arg)->of;
+  sli_served_product *p = ((products *)arg)->items;
   for (; i >= p->pieces; p++) i -= p->pieces;
   sli_cpu()->linear_served(p, i);
 }
@@ -70,10 +70,10 @@ void sli_linear_served_joined(const sl_call *calls, int n) {
   int pieces = 0;
   for (int i = 0; i < n; i++) {
     int own = pieces_for(rows, k, sl_type_last(&calls[i].out_type[0]), sl_team_size(calls->team));
-    all.of[i] = (sli_served_product){&calls[i], own, shares ? calls->scratch : NULL};
+    all.items[i] = (sli_served_product){&calls[i], own, shares ? calls->scratch : NULL};
     pieces += own;
   }
-  if (shares) sl_team_for(calls->team, (int)rows, sli_cpu()->served_digits, all.of);
+  if (shares) sl_team_for(calls->team, (int)rows, sli_cpu()->served_digits, all.items);
   sl_team_for(calls->team, pieces, run_piece, &all);
 }
 

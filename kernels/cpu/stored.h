@@ -9,7 +9,7 @@
 enum { SLI_UNPACKED_ROWS = 4 };
 typedef struct sli_unpacking {
   sl_storage storage;
-  const sl_type *lies;
+  const sl_type *layout;
   const void *weights;
   int64_t k, row, rows, column, columns;
   float *to; /* [rows, columns] */

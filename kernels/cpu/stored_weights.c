@@ -140,7 +140,7 @@ static void unpack_tile(const stored_run *r, int64_t first, int64_t count) {
   const sl_call *call = r->call;
   bool rows = r->t.forward || r->t.sums;
   sli_unpacking u = {.storage = (sl_storage)call->attrs->dims[1],
-                     .lies = &call->in_type[1],
+                     .layout = &call->in_type[1],
                      .weights = call->in[1],
                      .k = r->t.k,
                      .row = rows ? first : 0,

@@ -132,7 +132,7 @@ void sli_gate_gradients_run(const sli_gate_gradients *g) {
 
 /* Walks of a tick's sequences, each with `chunks` chunks, and their states of `bytes` each. */
 typedef struct walks {
-  sli_walk *of;
+  sli_walk *items;
   int chunks;
   const sl_batch *batch;
   char *states;
@@ -146,7 +146,7 @@ size_t sli_walk_served_scratch(const sl_call *call, int threads) {
 
 static void served_chunk(void *arg, int i) {
   const walks *w = arg;
-  sli_cpu()->linear_attention(&w->of[i / w->chunks], i % w->chunks);
+  sli_cpu()->linear_attention(&w->items[i / w->chunks], i % w->chunks);
 }
 
 /* Stores the state of sequence i in another slot, if requested. */
@@ -162,7 +162,7 @@ void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
   const sl_batch *batch = sli_batch_of(call);
   const int32_t *sequence = sl_batch_sequence_of(batch);
   sli_linear_shape s = sli_linear_shape_of(call->attrs, call->in_type);
-  walks w = {.of = call->scratch,
+  walks w = {.items = call->scratch,
              .batch = batch,
              .states = call->out[states],
              .bytes = (size_t)(s.v_heads * s.dk * s.dv) * sizeof(float)};
@@ -171,7 +171,7 @@ void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
   for (int32_t row = 0, end = 0; row < batch->rows; row = end, count++) {
     while (end < batch->rows && sequence[end] == sequence[row]) end++;
     s.positions = end - row;
-    sli_walk *walk = &w.of[count];
+    sli_walk *walk = &w.items[count];
     make(call, &s, row, walk);
     const sl_batch_sequence *own = &sl_batch_settings(batch)[sequence[row]];
     walk->to = (float *)(void *)(w.states + (size_t)own->slot * w.bytes);
@@ -180,7 +180,7 @@ void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
     walk->state_row = s.dv, walk->state_lane = 1;
   }
   if (!count) return;
-  w.chunks = sli_walk_chunks(&w.of[0]);
+  w.chunks = sli_walk_chunks(&w.items[0]);
   sl_team_for(call->team, count * w.chunks, served_chunk, &w);
   sl_team_for(call->team, count, keep_chunk, &w);
 }

@@ -101,11 +101,11 @@ void sli_cuda_attention_step(const sl_call *call, void *stream) {
   begin(call, STEP_O, 0, stream);
   begin(call, STEP_LSE, 1, stream);
   for (int i = 0; i < s->n; i++) {
-    attention<float> a = chunk(call, &s->of[i], sli_optional(call, IDS));
+    attention<float> a = chunk(call, &s->items[i], sli_optional(call, IDS));
     a.out = (float *)call->out[0];
     a.logs.lse = call->out[1] ? (float *)call->out[1] : (float *)call->scratch;
-    a.adds.out = !s->of[i].fresh;
-    attend(of_run(a, run_of(&s->of[i])), stream);
+    a.adds.out = !s->items[i].fresh;
+    attend(of_run(a, run_of(&s->items[i])), stream);
   }
 }
 
@@ -115,13 +115,13 @@ void sli_cuda_attention_step_b(const sl_call *call, void *stream) {
   if (call->out[1])
     cudaMemsetAsync(call->out[1], 0, sl_type_bytes(&call->out_type[1]), (cudaStream_t)stream);
   for (int i = 0; i < s->n; i++) {
-    attention<float> a = chunk(call, &s->of[i], sli_optional(call, BACK_IDS));
+    attention<float> a = chunk(call, &s->items[i], sli_optional(call, BACK_IDS));
     backward_inputs(call, a, BACK_O);
     a.dq = (float *)call->out[0];
-    a.dk = call->out[1] ? (float *)call->out[1] + s->of[i].key * a.kv_row : NULL;
+    a.dk = call->out[1] ? (float *)call->out[1] + s->items[i].key * a.kv_row : NULL;
     a.dv = a.dk ? a.dk + a.kv_row / 2 : NULL;
     a.adds.dq = a.adds.kv = true;
-    attend_b(of_run(a, run_of(&s->of[i])), stream);
+    attend_b(of_run(a, run_of(&s->items[i])), stream);
   }
 }
 

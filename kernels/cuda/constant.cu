@@ -90,7 +90,7 @@ template <typename T> void constant_as(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   T *y = (T *)call->out[0];
   using V = std::conditional_t<std::is_same<T, int32_t>::value, int32_t, float>;
-  if (values->of)
+  if (values->values)
     launch(stream, blocks_of(n), BLOCK, 0, lay_out<V, T>, standing_of(call), (const V *)call->state,
            y, n);
   else launch(stream, blocks_of(n), BLOCK, 0, fill_with<T>, call->attrs->value, y, n);
@@ -103,10 +103,10 @@ sl_status sli_cuda_constant_prepare(const sl_call *call, void **state) {
   const sl_values *values = (const sl_values *)call->attrs->user;
   size_t bytes = sl_type_bytes(&values->type);
   *state = NULL;
-  if (!values->of) return SL_OK;
+  if (!values->values) return SL_OK;
   if (cudaMalloc(state, bytes))
     return sl_fail(SL_E_MEMORY, "out of memory for a constant of %zu bytes", bytes);
-  return sl_cuda_copy(*state, values->of, bytes);
+  return sl_cuda_copy(*state, values->values, bytes);
 }
 
 void sli_cuda_constant_release(void *state) {

@@ -48,8 +48,10 @@ static const sl_lengths lengths = {2, (const int64_t[]){2, 5}};
 static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)};
 
 /* Rows 2 .. 4 and columns 3 .. 5 and 8 .. 9 of 20 x 10. */
-static const sl_region region = {
-    .ndim = 2, .sequence = 1, .whole = {20, 10}, .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
+static const sl_region region = {.ndim = 2,
+                                 .sequence = 1,
+                                 .whole = {20, 10},
+                                 .parts = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
 
 static float numbers_of_squares[20 * 10]; /* i * i, once main has started */
 static const sl_values squares = {F32(20, 10), numbers_of_squares};
@@ -446,7 +448,7 @@ static void check_claim(const claim *c, bool bf16) {
   }
   check_call(&k, tolerance_of(&k), bf16);
   if (!bf16) check_variants(&k);
-  for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++)
+  for (const sl_grad_rule *rule = c->op->grad; rule->nwrt; rule++)
     if (rule->op) check_rule(&k, rule, bf16);
   kernel_destroy(&k);
 }
@@ -673,7 +675,7 @@ static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_t
   for (int i = 0; i < nin; i++) array_random(k.in[i], &in[i], 0);
   k.tick = (sl_tick){.piece = 1, .row = 4, .rows = in[0].dim[1]};
   check_call(&k, 2e-5, false);
-  for (const sl_grad_rule *rule = op->grad; rule->nof; rule++)
+  for (const sl_grad_rule *rule = op->grad; rule->nwrt; rule++)
     if (rule->op) check_rule(&k, rule, false);
   kernel_destroy(&k);
 }

@@ -29,18 +29,18 @@ static bool splits_rows(const sli_node *n, const sl_signature *s) {
 
 static void choose_any(const sl_graph *g, const sli_dim *dims, int size, bool rows,
                        sli_choice *out) {
-  out->of = sli_calloc((size_t)g->nnodes, sizeof *out->of);
+  out->signatures = sli_calloc((size_t)g->nnodes, sizeof *out->signatures);
   out->params = sli_calloc((size_t)g->nparams, sizeof *out->params);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
     sl_signature all[SL_SIGNATURES];
     int count = sli_signatures(dims, n, SLI_AXIS_TENSOR, size, all);
-    do out->of[i] = all[chance(count)];
-    while (!rows && splits_rows(n, &out->of[i]));
+    do out->signatures[i] = all[chance(count)];
+    while (!rows && splits_rows(n, &out->signatures[i]));
     for (int a = 0; a < n->nin && a < SL_SIGNATURE_ARGS; a++)
       if (n->in[a] && n->in[a]->param && chance(2))
-        out->params[n->in[a]->param_index] = out->of[i].in[a];
+        out->params[n->in[a]->param_index] = out->signatures[i].in[a];
   }
   for (int p = 0; p < g->nparams; p++) /* no parameter is kept as a partial sum */
     if (out->params[p].kind == SL_PARTIAL) out->params[p] = (sl_sbp){SL_BROADCAST, 0};

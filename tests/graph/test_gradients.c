@@ -245,8 +245,8 @@ static const sl_op sincos_op = {.name = "sincos",
                                 .grad = {{.op = &sincos_b,
                                           .cls = SL_CLASS_B,
                                           .in = {SL_IN(0), SL_DOUT(0), SL_DOUT(1)},
-                                          .nof = 1,
-                                          .of = {0}}}};
+                                          .nwrt = 1,
+                                          .wrt = {0}}}};
 
 static void a_gradient_that_does_not_come_is_zero(void) {
   for (int used = 1; used < 4; used++) {

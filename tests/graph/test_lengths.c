@@ -132,17 +132,19 @@ static const sl_op pick = {
     .kernels = SL_CPU_KERNEL(pick_cpu),
     .rows = &(const sl_op_rows){.fills = 3, .expects = pick_expects},
     .grad = {
-        {.op = &unpick, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_OUT(1)}, .nof = 1, .of = {0}}}};
-static const sl_op restore = {
-    .name = "restore",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .infer = restore_infer,
-    .kernels = SL_CPU_KERNEL(restore_cpu),
-    .rows = &(const sl_op_rows){.looks = 3},
-    .grad = {
-        {.op = &select_row, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
+        {.op = &unpick, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_OUT(1)}, .nwrt = 1, .wrt = {0}}}};
+static const sl_op restore = {.name = "restore",
+                              .min_in = 2,
+                              .max_in = 2,
+                              .nout = 1,
+                              .infer = restore_infer,
+                              .kernels = SL_CPU_KERNEL(restore_cpu),
+                              .rows = &(const sl_op_rows){.looks = 3},
+                              .grad = {{.op = &select_row,
+                                        .cls = SL_CLASS_B,
+                                        .in = {SL_DOUT(0), SL_IN(1)},
+                                        .nwrt = 1,
+                                        .wrt = {0}}}};
 static const sl_op hide_b = {.name = "hide_b",
                              .min_in = 2,
                              .max_in = 2,
@@ -157,7 +159,7 @@ static const sl_op hide = {
     .infer = restore_infer,
     .kernels = SL_CPU_KERNEL(hide_cpu),
     .grad = {
-        {.op = &hide_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
+        {.op = &hide_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nwrt = 1, .wrt = {0}}}};
 
 /* ---- models -------------------------------------------------------------------------------- */
 

@@ -155,7 +155,7 @@ static void a_row_keeps_what_it_touches(void) {
       .max_in = 1,
       .nout = 1,
       .infer = probe_infer,
-      .grad = {{.op = &probe, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+      .grad = {{.op = &probe, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
   const sl_type type = SL_TYPE(SL_F32, 8, 4), square = SL_TYPE(SL_F32, 4, 4);
   const sl_source source = {.nout = 1, .types = &type, .fill = fill};
   sl_graph *g = sl_graph_create(&(sl_graph_options){0});

@@ -144,16 +144,17 @@ static const sl_op weigh = {
     .nout = 1,
     .infer = weigh_infer,
     .kernels = SL_CPU_KERNEL(weigh_cpu),
-    .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 2, .of = {0, 1}}}};
+    .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 2, .wrt = {0, 1}}}};
 /* a + b, whose rule passes the gradient through unchanged. */
-static const sl_op both = {.name = "both",
-                           .min_in = 2,
-                           .max_in = 2,
-                           .nout = 1,
-                           .infer = weigh_infer,
-                           .kernels = SL_CPU_KERNEL(weigh_cpu),
-                           .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
-                                    {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {1}}}};
+static const sl_op both = {
+    .name = "both",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = weigh_infer,
+    .kernels = SL_CPU_KERNEL(weigh_cpu),
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}},
+             {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {1}}}};
 
 static void two_losses(sl_graph *g, sl_tensor *const *data, const sl_op *op, bool apart) {
   sl_tensor *x = sl_linear(g, data[0], weight(g, WIDTH, WIDTH), NULL);

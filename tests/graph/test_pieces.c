@@ -366,7 +366,7 @@ static const sl_op mix_op = {
     .nout = 1,
     .infer = mix_infer,
     .kernels = SL_CPU_KERNEL(mix),
-    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 
 typedef enum fault {
   SOUND,

@@ -268,11 +268,12 @@ static void data_is_shared_by_rows_as_far_as_the_loss(void) {
         const sli_node *n = g->nodes[i];
         if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
         for (int a = 0; a < n->nin; a++)
-          CHECK(choice.of[i].in[a].kind == (n->in[a]->param ? SL_BROADCAST : SL_SPLIT) &&
-                    !choice.of[i].in[a].dim,
+          CHECK(choice.signatures[i].in[a].kind == (n->in[a]->param ? SL_BROADCAST : SL_SPLIT) &&
+                    !choice.signatures[i].in[a].dim,
                 "%s: input %d", n->name, a);
         for (int o = 0; o < n->nout; o++)
-          CHECK(choice.of[i].out[o].kind == (n->out[o] == g->loss.tensor ? SL_PARTIAL : SL_SPLIT),
+          CHECK(choice.signatures[i].out[o].kind ==
+                    (n->out[o] == g->loss.tensor ? SL_PARTIAL : SL_SPLIT),
                 "%s: output %d", n->name, o);
       }
       for (int p = 0; p < g->nparams; p++)

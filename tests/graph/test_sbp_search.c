@@ -48,7 +48,7 @@ static const char *text_of(const sli_node *n, const sl_signature *s) {
 static void check_node(const sl_graph *g, const sli_choice *c, const char *name,
                        const char *expected) {
   const sli_node *n = shipped_node(g, name);
-  const char *found = text_of(n, &c->of[n->id]);
+  const char *found = text_of(n, &c->signatures[n->id]);
   CHECK(!strcmp(found, expected), "%s is shared as %s, expected %s", name, found, expected);
 }
 
@@ -99,7 +99,8 @@ static sl_graph *random_graph(uint64_t seed, uint32_t *count) {
 }
 
 static double price(const sli_ways *w, const int *way, sli_choice *choice) {
-  for (int k = 0; k < w->count; k++) choice->of[w->nodes[k]->id] = w->of[k][way[k]].signature;
+  for (int k = 0; k < w->count; k++)
+    choice->signatures[w->nodes[k]->id] = w->of[k][way[k]].signature;
   return sli_costs_sum(&w->costs, NULL, choice, NULL);
 }
 
@@ -132,7 +133,7 @@ static void the_search_finds_the_cheapest(void) {
     double combinations = 1;
     for (int k = 0; k < w.count; k++) combinations *= w.nways[k];
     if (combinations < 8000) {
-      sli_choice choice = {.of = sli_calloc((size_t)g->nnodes, sizeof *choice.of),
+      sli_choice choice = {.signatures = sli_calloc((size_t)g->nnodes, sizeof *choice.signatures),
                            .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};
       uint32_t all[64];
       int way[64];
@@ -220,8 +221,9 @@ static void check_gpt(const sl_graph *g, const sli_choice *c) {
   check_node(g, c, "head/layernorm.1", "S1 B B -> S1 S1 S1");
   check_node(g, c, "head/linear.1", "B S0 -> S2");
   check_node(g, c, "head/cross_entropy.1", "S2 B -> B B");
-  CHECK(c->of[shipped_node(g, "head/cross_entropy.1")->id].local == &sl_op_cross_entropy_part,
-        "the loss is found in two parts");
+  CHECK(
+      c->signatures[shipped_node(g, "head/cross_entropy.1")->id].local == &sl_op_cross_entropy_part,
+      "the loss is found in two parts");
 }
 
 static void a_big_gpt_is_shared_as_megatron_has_it(void) {

@@ -65,7 +65,7 @@ static void check_claim(const math_claim *c) {
   kernel k = kernel_create(c->op, c->attrs, c->nin, c->in, c->op->nout);
   claim_fill(c, &k);
   check_call(&k);
-  for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++) {
+  for (const sl_grad_rule *rule = c->op->grad; rule->nwrt; rule++) {
     if (!rule->op) continue;
     kernel back = claim_rule(&k, rule);
     check_call(&back);

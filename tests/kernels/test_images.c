@@ -66,9 +66,9 @@ static void check_numbers(const char *what, const float *got, const sl_type *typ
 
 /* Checks the rule that gives the gradient of this input. */
 static void check_gradient(const kernel *k, int input, const char *what, char *line) {
-  for (const sl_grad_rule *rule = k->op->grad; rule->nof; rule++)
-    for (int j = 0; j < rule->nof; j++) {
-      if (rule->of[j] != input) continue;
+  for (const sl_grad_rule *rule = k->op->grad; rule->nwrt; rule++)
+    for (int j = 0; j < rule->nwrt; j++) {
+      if (rule->wrt[j] != input) continue;
       kernel back = claim_rule(k, rule);
       for (int a = 0; rule->in[a].kind != SL_ARG_NONE; a++)
         if (rule->in[a].kind == SL_ARG_DOUT) fill(back.in[a], &back.in_type[a], DY);

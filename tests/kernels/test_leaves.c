@@ -125,16 +125,17 @@ static void arrive(const rows *r, const sl_region *const *of, int sources, int64
   sl_dispatch_leaves l = {
       .to = {.type = SL_TYPE(SL_I32, 1, ROWS, 1), .first = first, .count = experts},
       .sources = sources,
-      .of = of,
+      .regions = of,
       .leaf = leaf * K};
   sl_type all = SL_TYPE(SL_I32, ROWS);
   kernel k = kernel_create(&sl_op_own_leaves, (sl_attrs){.user = &l}, 1, &all, 1);
   int64_t at = 0, n = 0;
   for (int s = 0; s < sources; s++)
-    for (int64_t b = 0; b < of[s]->of[0].count[0]; b++)
-      for (int64_t t = 0; t < of[s]->of[1].count[0]; t++)
+    for (int64_t b = 0; b < of[s]->parts[0].count[0]; b++)
+      for (int64_t t = 0; t < of[s]->parts[1].count[0]; t++)
         for (int64_t j = 0; j < K; j++, at++) {
-          int64_t place = ((of[s]->of[0].begin[0] + b) * T + of[s]->of[1].begin[0] + t) * K + j;
+          int64_t place =
+              ((of[s]->parts[0].begin[0] + b) * T + of[s]->parts[1].begin[0] + t) * K + j;
           ((int32_t *)k.in[0])[at] = r->ids[place];
           if (r->ids[place] < first || r->ids[place] >= first + experts) continue;
           out->ids[n] = r->ids[place];
@@ -154,7 +155,7 @@ static void arrive(const rows *r, const sl_region *const *of, int sources, int64
 static sl_region part(int64_t row, int64_t rows, int64_t position, int64_t positions) {
   return (sl_region){.ndim = 3,
                      .whole = {B, T, K},
-                     .of = {{0, 1, {row}, {rows}}, {1, 1, {position}, {positions}}}};
+                     .parts = {{0, 1, {row}, {rows}}, {1, 1, {position}, {positions}}}};
 }
 
 /* Devices split rows (with `along` 0) or positions. */

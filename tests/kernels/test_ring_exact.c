@@ -99,10 +99,10 @@ static bool sees(const shape *s, int queries, int chunk) {
 static sli_spans spans_of(const shape *s, int queries, int chunk) {
   return (sli_spans){.n = 1,
                      .length = s->length,
-                     .of = {{.queries = count_of(s, queries),
-                             .keys = count_of(s, chunk),
-                             .at_query = s->begin[queries],
-                             .at_key = s->begin[chunk]}}};
+                     .items = {{.queries = count_of(s, queries),
+                                .keys = count_of(s, chunk),
+                                .at_query = s->begin[queries],
+                                .at_key = s->begin[chunk]}}};
 }
 
 /* Returns how many keys of a chunk complete the last tile of the previous chunk. */
@@ -126,7 +126,7 @@ static void step(const shape *s, arrays *x, int queries, int chunk, bool fresh, 
                         fresh ? none : seen,
                         tail ? rows_of(s, tail, s->kv_row) : none};
   sli_spans spans = spans_of(s, queries, chunk);
-  spans.of[0].fresh = fresh;
+  spans.items[0].fresh = fresh;
   spans.ends = ends;
   sl_attrs attrs = s->attrs;
   attrs.user = &spans;

@@ -406,7 +406,7 @@ static void check_claim(const claim *c) {
   kernel k = forward_create(c);
   check_forward(c, &k);
   check_absent_outputs(&k);
-  for (const sl_grad_rule *rule = c->op->grad; rule->nof; rule++) check_rule(c, &k, rule);
+  for (const sl_grad_rule *rule = c->op->grad; rule->nwrt; rule++) check_rule(c, &k, rule);
   kernel_destroy(&k);
 }
 
@@ -427,8 +427,8 @@ static void check_all(uint64_t seed) {
 static void check_every_row_with_gradients_is_claimed(void) {
   for (int i = 0; sl_ops[i]; i++) {
     bool claimed =
-        !sl_ops[i]->grad[0].nof || sl_ops[i] == &sl_op_attention_share || /* in test_ring.c */
-        sl_ops[i] == &sl_op_spikes || sl_ops[i] == &sl_op_quantize;       /* in test_spikes.c */
+        !sl_ops[i]->grad[0].nwrt || sl_ops[i] == &sl_op_attention_share || /* in test_ring.c */
+        sl_ops[i] == &sl_op_spikes || sl_ops[i] == &sl_op_quantize;        /* in test_spikes.c */
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i] || /* in test_pieces.c and test_sweep.c: */
                  sli_op_cut(claims[j].op)->pieced == sl_ops[i] ||

@@ -236,7 +236,7 @@ static const sl_region *member_region(const sharing *s, int m) {
   regions[m] = (sl_region){.ndim = out[0].ndim};
   memcpy(regions[m].whole, out[0].dim, sizeof out[0].dim);
   int d = s->how.out[0].dim;
-  if (s->how.out[0].kind == SL_SPLIT) regions[m].of[d] = member_part(s, &out[0], NULL, d, m);
+  if (s->how.out[0].kind == SL_SPLIT) regions[m].parts[d] = member_part(s, &out[0], NULL, d, m);
   return &regions[m];
 }
 
@@ -489,9 +489,9 @@ static void check_way_back(const sharing *s, const whole *w, const laid *in, con
   sl_sbp dy_lies = s->how.local ? (sl_sbp){0} : adjoint(s->how.out[0]);
   laid dy = lay_out(s, dy_lies, &w->dy_type, NULL, w->dy);
   weigh(s, &dy);
-  for (const sl_grad_rule *rule = s->c->op->grad; rule->nof; rule++) {
-    sl_sbp of = s->how.in[rule->of[0]], out = s->how.out[0];
-    if (rule->of[0] >= w->k.nin || !w->k.in[rule->of[0]]) continue;
+  for (const sl_grad_rule *rule = s->c->op->grad; rule->nwrt; rule++) {
+    sl_sbp of = s->how.in[rule->wrt[0]], out = s->how.out[0];
+    if (rule->wrt[0] >= w->k.nin || !w->k.in[rule->wrt[0]]) continue;
     if (rule->op) check_rule(s, w, rule, in, outs, &dy);
     else
       CHECK(of.kind == out.kind && of.dim == out.dim, "%s: what passes through lies alike",

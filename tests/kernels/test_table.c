@@ -53,7 +53,7 @@ static void print_inputs(const sl_op *op, FILE *out) {
 }
 
 static void print_gradient(const sl_op *op, FILE *out) {
-  for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nof; r++)
+  for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nwrt; r++)
     fprintf(out, "%s%s", r ? ", " : "", op->grad[r].op ? op->grad[r].op->name : "dy");
 }
 

@@ -64,7 +64,7 @@ static void draw_memory(grid *g, grid_model *m) {
   if (g->grain && !strcmp(g->grain, "pass")) g->grain = NULL;
   int first = whole ? 2 : below(3),
       end = g->piece_order && !strcmp(g->piece_order, "layers") ? 4 : 3;
-  g->homes = (sl_home_options){.count = end - first, .of = &homes[first], .disk = "."};
+  g->homes = (sl_home_options){.count = end - first, .homes = &homes[first], .disk = "."};
 }
 
 static void draw_grid(grid *g, grid_model *m) {

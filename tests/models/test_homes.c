@@ -26,10 +26,10 @@ static const sl_home some_on_disk[] = {{"act", NULL, SL_SPACE_DISK},
 static const sl_home state_on_disk[] = {{"state", NULL, SL_SPACE_DISK}};
 static const sl_home both_on_disk[] = {{"state", NULL, SL_SPACE_DISK},
                                        {"act", NULL, SL_SPACE_DISK}};
-static const sl_home_options homes[] = {{.count = 1, .of = all_on_disk, .disk = "."},
-                                        {.count = 3, .of = some_on_disk, .disk = "."},
-                                        {.count = 1, .of = state_on_disk, .disk = "."},
-                                        {.count = 2, .of = both_on_disk, .disk = "."}};
+static const sl_home_options homes[] = {{.count = 1, .homes = all_on_disk, .disk = "."},
+                                        {.count = 3, .homes = some_on_disk, .disk = "."},
+                                        {.count = 1, .homes = state_on_disk, .disk = "."},
+                                        {.count = 2, .homes = both_on_disk, .disk = "."}};
 
 /* ---- bits ------------------------------------------------------------------------------- */
 
@@ -49,7 +49,8 @@ static void same_bits(const grid_model *m, grid g, size_t turn) {
   for (size_t i = 0; i < SLI_COUNT(homes); i++) {
     if ((i + turn) % (size_t)test_many(2, 4, 1)) continue;
     g.homes = homes[i];
-    if (homes[i].of == state_on_disk && blocks_of_a_stage(&g) < 4) continue; /* nothing to save */
+    if (homes[i].homes == state_on_disk && blocks_of_a_stage(&g) < 4)
+      continue; /* nothing to save */
     grid_losses moved = grid_train(m, &g);
     grid_same_bits(m, &g, &kept, &moved);
   }

@@ -24,7 +24,7 @@ static const sl_home act_on_disk[] = {{"act", NULL, SL_SPACE_DISK}};
 static const sl_home layers_on_disk[] = {{"act", "h.*", SL_SPACE_DISK}};
 
 static sl_home_options homes_of(const sl_home *of, const char *offload) {
-  return (sl_home_options){.count = 1, .of = of, .disk = ".", .offload = offload};
+  return (sl_home_options){.count = 1, .homes = of, .disk = ".", .offload = offload};
 }
 
 /* ---- bits ------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static void experts_rows_leave_as_well(seeds s) {
     snprintf(share, sizeof share, "activations=%.3f",
              (double)rng_below(&r, (uint32_t)pieces + 1) / pieces);
     g.homes = (sl_home_options){.disk = ".", .offload = share};
-    g.homes.of = any_homes(&r, &g, &g.homes.count);
+    g.homes.homes = any_homes(&r, &g, &g.homes.count);
     g.jitter_seed = seed;
     if (!grid_saves(&m, &g)) continue;
     same_bits(&m, &g, &kept);

@@ -33,7 +33,7 @@ static void same_bits(const grid_model *m, grid g, bool away) {
   g.piece_order = "layers";
   if (away)
     g.homes = (sl_home_options){
-        .count = g.homes.count + 1, .of = g.homes.count ? all : keys, .disk = "."};
+        .count = g.homes.count + 1, .homes = g.homes.count ? all : keys, .disk = "."};
   if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
   grid_losses layers = grid_train(m, &g);
   grid_same_bits(m, &g, &tokens, &layers);
@@ -70,7 +70,7 @@ static void whatever_else_is_asked_for(seeds s) {
     if (g.processes > g.stages * g.data * g.tensor) g.processes = 1;
     if (g.data > 1) g.shard = shards[rng_below(&r, 4)];
     if (g.stages > 1) g.barriers = (int)rng_below(&r, 3);
-    if (rng_below(&r, 2)) g.homes = (sl_home_options){.count = 1, .of = act, .disk = "."};
+    if (rng_below(&r, 2)) g.homes = (sl_home_options){.count = 1, .homes = act, .disk = "."};
     same_bits(&m, g, pieces > 5 && rng_below(&r, 3));
   }
 }
@@ -218,7 +218,7 @@ static void as_much_moves_as_was_said(void) {
   const grid g = {.data = 1,
                   .tensor = 1,
                   .piece_order = "layers",
-                  .homes = {.count = 1, .of = keys, .disk = "."}};
+                  .homes = {.count = 1, .homes = keys, .disk = "."}};
   grid_losses losses = {.most = 1};
   lowered_model x;
   uint64_t moved[1][SL_TRAFFIC_COUNT];
@@ -259,7 +259,7 @@ static void as_much_is_computed(void) {
   static const int cuts[] = {5, 7, 8};
   for (size_t i = 0; i < SLI_COUNT(cuts); i++) {
     double here = flops_of(cuts[i], (sl_home_options){0});
-    double away = flops_of(cuts[i], (sl_home_options){.count = 1, .of = keys, .disk = "."});
+    double away = flops_of(cuts[i], (sl_home_options){.count = 1, .homes = keys, .disk = "."});
     CHECK(away > 0.999 * here && away < 1.001 * here, "%d pieces: %g flop, not %g", cuts[i], away,
           here);
   }
@@ -272,7 +272,7 @@ static void no_timing_changes_a_bit(seeds s) {
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .recompute = "full"};
   grid_losses kept = grid_train(&m, &g);
   g.piece_order = "layers";
-  g.homes = (sl_home_options){.count = 2, .of = all, .disk = "."};
+  g.homes = (sl_home_options){.count = 2, .homes = all, .disk = "."};
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     char name[GRID_TEXT];
     g.jitter_seed = seed;

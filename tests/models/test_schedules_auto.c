@@ -165,8 +165,8 @@ static void check_texts(void) {
   sli_pick pick;
   CHECK(!sli_pick_read(text, &arena, &pick), "%s", sl_detail());
   CHECK(pick.tune.act_b == 1 && pick.tune.stage_b[3] == -2 && pick.tune.order == 2, "%s", text);
-  CHECK(pick.paths->microbatches == 3 && pick.paths->of[1].length == 3 &&
-            pick.paths->of[1].stage[2] == 13,
+  CHECK(pick.paths->microbatches == 3 && pick.paths->items[1].length == 3 &&
+            pick.paths->items[1].stage[2] == 13,
         "%s", text);
   char *again = sli_pick_format(&pick);
   CHECK(!strcmp(again, text), "%s becomes %s", text, again);

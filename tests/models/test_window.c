@@ -19,9 +19,9 @@ static const sl_home weights_on_disk[] = {{"weights", NULL, SL_SPACE_DISK}};
 static const sl_home all_on_disk[] = {
     {"weights", NULL, SL_SPACE_DISK}, {"state", NULL, SL_SPACE_DISK}, {"act", NULL, SL_SPACE_DISK}};
 static const sl_home layers_on_disk[] = {{"weights", "h.*", SL_SPACE_DISK}};
-static const sl_home_options weights = {.count = 1, .of = weights_on_disk, .disk = "."};
-static const sl_home_options all = {.count = 3, .of = all_on_disk, .disk = "."};
-static const sl_home_options layers = {.count = 1, .of = layers_on_disk, .disk = "."};
+static const sl_home_options weights = {.count = 1, .homes = weights_on_disk, .disk = "."};
+static const sl_home_options all = {.count = 3, .homes = all_on_disk, .disk = "."};
+static const sl_home_options layers = {.count = 1, .homes = layers_on_disk, .disk = "."};
 
 /* ---- bits ------------------------------------------------------------------------------- */
 

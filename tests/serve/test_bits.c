@@ -17,7 +17,7 @@ static void from_disk(sl_session_options *o, rng *d) {
   static const sl_home disk = {.name = "weights", .space = SL_SPACE_DISK};
   static const sl_quota quotas[] = {{"weights", SL_NONE, 1}, {"weights", SL_NONE, 2}};
   o->lower.parallel.stages = 1;
-  o->lower.memory.homes = (sl_home_options){.count = 1, .of = &disk};
+  o->lower.memory.homes = (sl_home_options){.count = 1, .homes = &disk};
   o->lower.memory.nquotas = 1;
   o->lower.memory.quotas = &quotas[rng_below(d, 2)];
 }

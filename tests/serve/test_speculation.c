@@ -99,8 +99,8 @@ static void drafts_are_made_as_long_as_they_pay(void) {
 static void drafting_pays_too(void) {
   static sl_session s = {.drafter = &sli_drafter_model, .options.speculation.tokens = 4};
   request r = {.how.max_tokens = 100, .most = 100};
-  part p = {.of = &r};
-  draft d = {.of = &p, .most = 4};
+  part p = {.request = &r};
+  draft d = {.part = &p, .most = 4};
   const load l = {.rows = 1, .picks = 1};
   for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 1, 1);
   for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 5, 1.1);

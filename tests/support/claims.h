@@ -219,7 +219,7 @@ static inline bool claim_covers(const sl_op *op) {
   bool covers = false;
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     covers |= math_claims[i].op == op;
-    for (const sl_grad_rule *r = math_claims[i].op->grad; r->nof; r++) covers |= r->op == op;
+    for (const sl_grad_rule *r = math_claims[i].op->grad; r->nwrt; r++) covers |= r->op == op;
   }
   return covers;
 }

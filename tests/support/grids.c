@@ -16,8 +16,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->piece_order)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %s first", g->piece_order);
   if (g->homes.count)
-    snprintf(more + strlen(more), sizeof more - strlen(more), ", %s in %s", g->homes.of[0].name,
-             sl_space_name(g->homes.of[0].space));
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", %s in %s", g->homes.homes[0].name,
+             sl_space_name(g->homes.homes[0].space));
   if (g->homes.offload)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", offload %s", g->homes.offload);
   if (g->processes > 1)

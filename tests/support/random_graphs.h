@@ -484,8 +484,8 @@ static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, m
 /* ---- all ops ----------------------------------------------------------------------- */
 
 static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
-  for (int r = 0; r < SL_GRAD_RULES && of->grad[r].nof; r++)
-    if (of->grad[r].op == op && !op->grad[0].nof) return true;
+  for (int r = 0; r < SL_GRAD_RULES && of->grad[r].nwrt; r++)
+    if (of->grad[r].op == op && !op->grad[0].nwrt) return true;
   return false;
 }
 

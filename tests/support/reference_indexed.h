@@ -128,9 +128,9 @@ static inline void ref_constant(const sl_attrs *attrs, const sl_type *type, doub
   const sl_values *v = attrs->user;
   (void)type, (void)in;
   for (int64_t e = 0; e < sl_type_elements(&v->type); e++)
-    out[0][e] = !v->of                    ? (double)attrs->value
-                : v->type.dtype == SL_I32 ? (double)((const int32_t *)v->of)[e]
-                                          : (double)((const float *)v->of)[e];
+    out[0][e] = !v->values                ? (double)attrs->value
+                : v->type.dtype == SL_I32 ? (double)((const int32_t *)v->values)[e]
+                                          : (double)((const float *)v->values)[e];
 }
 
 static inline void ref_batch_norm(const sl_attrs *attrs, const sl_type *type, double *const *in,

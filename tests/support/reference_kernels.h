@@ -88,7 +88,7 @@ static inline void ref_slice(const sl_attrs *attrs, const sl_type *type, double 
 static inline void ref_split(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
   int axis = __builtin_ctz(attrs->axes);
-  const int64_t n = type[0].dim[axis], *of = ((const sl_lengths *)attrs->user)->of;
+  const int64_t n = type[0].dim[axis], *of = ((const sl_lengths *)attrs->user)->lengths;
   for (int o = 0; o < 2; o++) {
     sl_part part = {
         .axis = axis, .nranges = 1, .begin = {o ? of[0] : 0}, .count = {o ? n - of[0] : of[0]}};

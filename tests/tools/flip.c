@@ -49,7 +49,7 @@ static const sl_op faulty = {
     .traits = SL_OP_LOCATED,
     .infer = infer,
     .kernels = SL_CPU_KERNEL(pass_on),
-    .grad = {{.op = &faulty_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &faulty_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
 };
 
 static sl_status build(sl_graph *g, const sl_args *args) {

@@ -106,7 +106,7 @@ static void hang(const sl_call *call) {
 static const sl_op op_hang = {
     .name = "hang", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(hang),
     .cut = &sl_cut_elements,
-    .grad = {{.op = &op_hang, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.op = &op_hang, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx, (void)tick;
   for (int i = 0; out[0] && i < 16; i++) ((float *)out[0])[i] = 1;

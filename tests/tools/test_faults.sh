@@ -43,7 +43,7 @@ static void same(const sl_call *call) {
 }
 static const sl_op op_own = {
     .name = "own", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, ROW,
-    .grad = {{.op = &op_own, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.op = &op_own, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 static void take(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   (void)ctx, (void)tick, (void)n, (void)values;
 }

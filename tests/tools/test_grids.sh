@@ -124,7 +124,7 @@ static void twice(const sl_call *call) {
 static const sl_op op_twice = {
     .name = "twice", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(twice),
     .cut = &(const sl_op_cut){.pieces = PROMISE},
-    .grad = {{.op = &op_twice, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.op = &op_twice, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
   float *x = out[0];

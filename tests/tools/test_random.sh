@@ -30,7 +30,7 @@ static void sift(const sl_call *call) {
 static const sl_op op_sift = {
     .name = "sift", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(sift),
     .cut = &sl_cut_elements, .traits = SL_OP_LOCATED,
-    .grad = {{.op = &op_sift, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
+    .grad = {{.op = &op_sift, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}}};
 
 static const sl_option options[] = {{"data", SL_OPTION_TEXT, NULL, "`FILE`", 0, 0},
                                     {"drop", SL_OPTION_FLOAT, "0.2", "how much", 0, 1},

@@ -20,7 +20,7 @@ static sl_status twice_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 }
 static const sl_op twice = {.name = "twice", .min_in = 1, .max_in = 1, .nout = 1,
     .infer = twice_infer, .kernels = SL_CPU_KERNEL(twice_cpu),
-    .grad = {{.cls = SL_CLASS_B, .nof = 1, .of = {0}}}};
+    .grad = {{.cls = SL_CLASS_B, .nwrt = 1, .wrt = {0}}}};
 static const sl_option options[] = {{"data", SL_OPTION_LIST, NULL, "`FILE` to learn", 0, 0}, {0}};
 static sl_status build(sl_graph *g, const sl_args *args) {
   int64_t B = sl_microbatch_rows(g, 8), T = 32, C = 16;

@@ -777,7 +777,7 @@ static void answers_have_all_of_their_bytes(void) {
   static char text[] = "a\0b\"\\\n\x01\0\0c";
   serving s = {.chat_format = &format};
   request r = {.serving = &s, .nchoices = 1, .shown = 1};
-  choice c = {.of = &r, .content = {text, sizeof text - 1, 0}, .finish = "stop"};
+  choice c = {.request = &r, .content = {text, sizeof text - 1, 0}, .finish = "stop"};
   r.choices = &c;
   struct evbuffer *out = evbuffer_new();
   CHECK(reply_whole(&r, out) && !evbuffer_add(out, "", 1), "an answer");

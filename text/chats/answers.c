@@ -37,10 +37,10 @@ static sl_status render(const chats_job *j, size_t count, bool answered, sli_tex
   sl_status status = sli_chats_line(j->line, v, &values);
   sli_value some = sli_value_list(v);
   for (size_t i = 0; i < count && !status; i++)
-    sli_value_add(v, some, sli_value_item(values.of.messages, i));
-  values.of.messages = some;
+    sli_value_add(v, some, sli_value_item(values.values.messages, i));
+  values.values.messages = some;
   if (!status) {
-    status = sli_chat_render_values(j->c->chat, &j->c->found.marks, v, &values.of, answered,
+    status = sli_chat_render_values(j->c->chat, &j->c->found.marks, v, &values.values, answered,
                                     answers, out);
     if (status) status = sli_chats_fail(j->line, SL_E_INPUT);
   }
@@ -218,14 +218,14 @@ static sl_status begin(chats_job *j) {
   chats_values values;
   sl_status status = sli_chats_line(j->line, v, &values);
   if (!status) {
-    j->count = sli_value_count(values.of.messages);
+    j->count = sli_value_count(values.values.messages);
     j->first = values.first;
     j->plain = values.plain;
-    j->tools = values.of.tools.kind != SLI_NONE;
+    j->tools = values.values.tools.kind != SLI_NONE;
     j->answers = sli_calloc(j->count + 1, sizeof *j->answers);
     j->learned = sli_calloc(j->count + 1, sizeof *j->learned);
     for (size_t i = 0; i < j->count; i++) {
-      j->answers[i] = sli_chats_is_answer(v, sli_value_item(values.of.messages, i));
+      j->answers[i] = sli_chats_is_answer(v, sli_value_item(values.values.messages, i));
       j->learned[i] = sli_value_item(values.learned, i).truth;
     }
     if (values.plain) join_texts(j, &values);

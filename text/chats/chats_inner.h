@@ -27,7 +27,7 @@ typedef struct chats_line {
 
 /* Values of a line. */
 typedef struct chats_values {
-  sli_chat_values of;
+  sli_chat_values values;
   sli_value learned; /* for each message whether it is learned */
   size_t first;      /* messages before this one are a prompt, from which nothing is learned */
   bool plain;        /* two texts instead of messages */

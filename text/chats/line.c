@@ -67,11 +67,11 @@ static sl_status read_more(const chats_line *line, sli_values *v, sli_value root
                            chats_values *out) {
   sli_value more = sli_value_get(v, root, "chat_template_kwargs");
   SLI_TRY(check_notes(line, v, root));
-  SLI_TRY(read_tools(line, v, sli_value_get(v, root, "tools"), &out->of.tools));
+  SLI_TRY(read_tools(line, v, sli_value_get(v, root, "tools"), &out->values.tools));
   if (!is_there(more)) return SL_OK;
   if (more.kind != SLI_DICT)
     return sli_chats_wanted(line, "chat_template_kwargs", "an object", more);
-  out->of.variables = more;
+  out->values.variables = more;
   return SL_OK;
 }
 
@@ -80,7 +80,7 @@ static sl_status read_messages(const chats_line *line, const char *key, sli_valu
                                chats_values *out) {
   const chats_list prompt = {line, "prompt", true}, answer = {line, key, false};
   SLI_TRY(sli_chats_messages(&prompt, v, out->prompt, out));
-  out->first = sli_value_count(out->of.messages);
+  out->first = sli_value_count(out->values.messages);
   return sli_chats_messages(&answer, v, out->completion, out);
 }
 
@@ -116,8 +116,8 @@ static sl_status read_preference(const chats_line *line, sli_values *v, sli_valu
   out->prompt = sli_value_get(v, root, "prompt");
   out->completion = as_message(v, sli_value_get(v, root, line->answer));
   SLI_TRY(read_messages(line, line->answer, v, out));
-  size_t count = sli_value_count(out->of.messages);
-  sli_value last = sli_value_item(out->of.messages, count - 1);
+  size_t count = sli_value_count(out->values.messages);
+  sli_value last = sli_value_item(out->values.messages, count - 1);
   if (count == out->first + 1 && sli_chats_is_answer(v, last)) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: %s: must be a text, or one message of the assistant", line->place,
                  line->answer);
@@ -155,7 +155,7 @@ static sl_status read_form(const chats_line *line, sli_values *v, sli_value root
 
 sl_status sli_chats_line(const chats_line *line, sli_values *v, chats_values *out) {
   const sli_value none = {.kind = SLI_NONE};
-  *out = (chats_values){.of = {sli_value_list(v), none, none}, .learned = sli_value_list(v)};
+  *out = (chats_values){.values = {sli_value_list(v), none, none}, .learned = sli_value_list(v)};
   sli_value root = sli_value_read(v, line->text, line->bytes);
   sl_status status = sli_values_status(v);
   if (status) return sli_chats_fail(line, status);

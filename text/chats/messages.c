@@ -209,7 +209,7 @@ static sl_status add_message(const chats_list *l, size_t i, sli_values *v, sli_v
   bool answer = !l->context && sli_chats_is_answer(v, message);
   SLI_TRY(check_message(l, i, v, sli_value_get(v, given, "content"), message));
   SLI_TRY(read_learning(l, i, from, answer, &learned));
-  sli_value_add(v, out->of.messages, message);
+  sli_value_add(v, out->values.messages, message);
   sli_value_add(v, out->learned, (sli_value){.kind = SLI_BOOL, .truth = learned});
   return sli_values_status(v);
 }

@@ -10,12 +10,12 @@ enum { MOST_DEPTH = SLI_SCHEMA_SIDES - 1, MOST_SIDE = 256 };
 typedef struct side {
   sli_schema *s;
   int count;
-  sli_accepted of[MOST_SIDE];
+  sli_accepted items[MOST_SIDE];
 } side;
 
 static void take(void *ctx, const sli_accepted *accepted) {
   side *x = ctx;
-  if (x->count < MOST_SIDE) x->of[x->count] = *accepted;
+  if (x->count < MOST_SIDE) x->items[x->count] = *accepted;
   x->count++;
 }
 
@@ -79,7 +79,7 @@ static bool sides_differ(sli_schema *s, size_t n, const cJSON *const *a, size_t 
   bool differ = x[0].count <= MOST_SIDE && x[1].count <= MOST_SIDE;
   for (int i = 0; i < x[0].count && differ; i++)
     for (int k = 0; k < x[1].count && differ && sli_grammar_spend(s->g, 1); k++)
-      differ = values_differ(s, &x[0].of[i], &x[1].of[k], depth);
+      differ = values_differ(s, &x[0].items[i], &x[1].items[k], depth);
   return differ;
 }
 

@@ -24,11 +24,11 @@ typedef enum part_kind {
 
 typedef struct part {
   part_kind kind;
-  sli_term term;          /* for TEXT and CHARS */
-  bool empty;             /* TEXT: it is empty */
-  int32_t rule;           /* for RULE */
-  int64_t least, most;    /* for REPEAT */
-  struct part *of, *next; /* first part inside; next part of the enclosing part */
+  sli_term term;              /* for TEXT and CHARS */
+  bool empty;                 /* TEXT: it is empty */
+  int32_t rule;               /* for RULE */
+  int64_t least, most;        /* for REPEAT */
+  struct part *inside, *next; /* first part inside; next part of the enclosing part */
 } part;
 
 typedef struct rule {
@@ -258,7 +258,7 @@ static void take_counts(reader *r, part *p) {
 static part *take_repeated(reader *r) {
   part *one = take_one(r);
   while (one) {
-    part p = {.kind = PART_REPEAT, .of = one, .most = -1};
+    part p = {.kind = PART_REPEAT, .inside = one, .most = -1};
     if (take(r, "+")) p.least = 1;
     else if (take(r, "?")) p.most = 1;
     else if (take(r, "{")) take_counts(r, &p);
@@ -269,7 +269,7 @@ static part *take_repeated(reader *r) {
 }
 
 static part *take_row(reader *r) {
-  part *row = make(r, (part){.kind = PART_ROW}), **last = row ? &row->of : NULL;
+  part *row = make(r, (part){.kind = PART_ROW}), **last = row ? &row->inside : NULL;
   for (skip(r); last && *r->at && !strchr("|)", *r->at) && !begins_rule(r); skip(r)) {
     if (!(*last = take_repeated(r))) return NULL;
     last = &(*last)->next;
@@ -278,7 +278,7 @@ static part *take_row(reader *r) {
 }
 
 static part *take_either(reader *r) {
-  part *either = make(r, (part){.kind = PART_EITHER}), **last = either ? &either->of : NULL;
+  part *either = make(r, (part){.kind = PART_EITHER}), **last = either ? &either->inside : NULL;
   if (++r->depth > DEEPEST) return fail(r, "brackets are nested too deeply");
   do {
     if (!last || !(*last = take_row(r))) return NULL;
@@ -307,7 +307,7 @@ static bool is_nullable(const reader *r, const part *p) {
   if (p->kind == PART_TEXT) return p->empty;
   if (p->kind == PART_CHARS) return false;
   if (p->kind == PART_RULE) return rule_at(r, p->rule)->nullable;
-  for (const part *x = p->of; x; x = x->next) {
+  for (const part *x = p->inside; x; x = x->next) {
     bool is = is_nullable(r, x);
     any |= is;
     all &= is;
@@ -359,12 +359,12 @@ static sli_term all_texts(reader *r, const part *p) {
   case PART_TEXT:
   case PART_CHARS: return p->term;
   case PART_RULE: return maybe(r, nullable, sli_grammar_call(r->g, p->rule));
-  case PART_ROW: return row_from(r, NULL, p->of);
+  case PART_ROW: return row_from(r, NULL, p->inside);
   case PART_REPEAT:
-    if (is_nullable(r, p->of)) return maybe(r, true, some_text(r, p));
-    return sli_grammar_repeat(r->g, all_texts(r, p->of), p->least, p->most);
+    if (is_nullable(r, p->inside)) return maybe(r, true, some_text(r, p));
+    return sli_grammar_repeat(r->g, all_texts(r, p->inside), p->least, p->most);
   default: {
-    int n = list(r, p->of, all_texts, &terms);
+    int n = list(r, p->inside, all_texts, &terms);
     return terms ? sli_grammar_either(r->g, n, terms) : 0;
   }
   }
@@ -388,13 +388,13 @@ static sli_term some_text(reader *r, const part *p) {
   case PART_TEXT: return p->empty ? 0 : p->term;
   case PART_CHARS: return p->term;
   case PART_RULE: return sli_grammar_call(r->g, p->rule);
-  case PART_ROW: return some_row(r, p->of);
+  case PART_ROW: return some_row(r, p->inside);
   case PART_REPEAT:
     if (!p->most) return 0;
-    return sli_grammar_repeat(r->g, some_text(r, p->of),
-                              is_nullable(r, p->of) ? 1 : SLI_MAX(p->least, 1), p->most);
+    return sli_grammar_repeat(r->g, some_text(r, p->inside),
+                              is_nullable(r, p->inside) ? 1 : SLI_MAX(p->least, 1), p->most);
   default: {
-    int n = list(r, p->of, some_text, &terms);
+    int n = list(r, p->inside, some_text, &terms);
     return terms ? sli_grammar_either(r->g, n, terms) : 0;
   }
   }

@@ -92,7 +92,7 @@ typedef enum sli_term_kind {
 typedef struct sli_term_of {
   sli_term_kind kind;
   int count;
-  sli_term *of;
+  sli_term *terms;
   const char *text;
   int64_t least, most; /* for REPEAT */
   const sli_chars *chars;

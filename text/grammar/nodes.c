@@ -28,7 +28,7 @@ static void emit_text(sli_grammar *g, const sli_term_of *t, int32_t from, int32_
 static void emit_sequence(sli_grammar *g, const sli_term_of *t, int32_t from, int32_t to) {
   for (int i = 0; i < t->count && !g->status; i++) {
     int32_t next = i + 1 < t->count ? sli_grammar_node(g) : to;
-    emit(g, t->of[i], from, next);
+    emit(g, t->terms[i], from, next);
     from = next;
   }
   if (!t->count) emit_free(g, from, to);
@@ -37,19 +37,19 @@ static void emit_sequence(sli_grammar *g, const sli_term_of *t, int32_t from, in
 static void emit_repeat(sli_grammar *g, const sli_term_of *t, int32_t from, int32_t to) {
   for (int64_t i = 0; i < t->least && !g->status; i++) {
     int32_t next = sli_grammar_node(g);
-    emit(g, t->of[0], from, next);
+    emit(g, t->terms[0], from, next);
     from = next;
   }
   for (int64_t i = t->least; i < t->most && !g->status; i++) {
     int32_t next = sli_grammar_node(g);
     emit_free(g, from, to);
-    emit(g, t->of[0], from, next);
+    emit(g, t->terms[0], from, next);
     from = next;
   }
   if (t->most < 0) {
     int32_t loop = sli_grammar_node(g);
     emit_free(g, from, loop);
-    emit(g, t->of[0], loop, loop);
+    emit(g, t->terms[0], loop, loop);
     from = loop;
   }
   emit_free(g, from, to);
@@ -60,7 +60,7 @@ static void emit_kind(sli_grammar *g, const sli_term_of *t, int32_t from, int32_
   case SLI_TERM_TEXT: emit_text(g, t, from, to); break;
   case SLI_TERM_SEQUENCE: emit_sequence(g, t, from, to); break;
   case SLI_TERM_EITHER:
-    for (int i = 0; i < t->count; i++) emit(g, t->of[i], from, to);
+    for (int i = 0; i < t->count; i++) emit(g, t->terms[i], from, to);
     break;
   case SLI_TERM_REPEAT: emit_repeat(g, t, from, to); break;
   case SLI_TERM_CHARS: sli_grammar_encode(g, t->chars, t->quoted, from, to); break;

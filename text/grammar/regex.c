@@ -16,7 +16,7 @@ typedef struct range {
 
 /* A set of characters: sorted ranges that do not touch, once it is settled. */
 typedef struct set {
-  range *of;
+  range *ranges;
   size_t count, capacity;
 } set;
 
@@ -49,8 +49,8 @@ static tree *add_tree(parser *p, tree t) {
 /* ---- sets of characters ---------------------------------------------------------------------- */
 
 static void add_range(parser *p, set *s, int32_t low, int32_t high) {
-  if (sli_grammar_spend(p->g, 1) && SLI_GRAMMAR_GROW(p->g, s->of, s->count, s->capacity))
-    s->of[s->count++] = (range){low, high};
+  if (sli_grammar_spend(p->g, 1) && SLI_GRAMMAR_GROW(p->g, s->ranges, s->count, s->capacity))
+    s->ranges[s->count++] = (range){low, high};
 }
 
 static int by_low(const void *a, const void *b) {
@@ -61,11 +61,11 @@ static int by_low(const void *a, const void *b) {
 /* Sorts and joins the ranges. */
 static void settle(set *s) {
   size_t n = 0;
-  if (s->count) qsort(s->of, s->count, sizeof *s->of, by_low);
+  if (s->count) qsort(s->ranges, s->count, sizeof *s->ranges, by_low);
   for (size_t i = 0; i < s->count; i++) {
-    if (n && s->of[i].low <= s->of[n - 1].high + 1)
-      s->of[n - 1].high = SLI_MAX(s->of[n - 1].high, s->of[i].high);
-    else s->of[n++] = s->of[i];
+    if (n && s->ranges[i].low <= s->ranges[n - 1].high + 1)
+      s->ranges[n - 1].high = SLI_MAX(s->ranges[n - 1].high, s->ranges[i].high);
+    else s->ranges[n++] = s->ranges[i];
   }
   s->count = n;
 }
@@ -76,8 +76,8 @@ static set invert(parser *p, set s) {
   int32_t from = 0;
   settle(&s);
   for (size_t i = 0; i < s.count; i++) {
-    if (s.of[i].low > from) add_range(p, &out, from, s.of[i].low - 1);
-    from = s.of[i].high + 1;
+    if (s.ranges[i].low > from) add_range(p, &out, from, s.ranges[i].low - 1);
+    from = s.ranges[i].high + 1;
   }
   if (from <= SLI_LAST_CHARACTER) add_range(p, &out, from, SLI_LAST_CHARACTER);
   return out;
@@ -86,7 +86,7 @@ static set invert(parser *p, set s) {
 /* Adds a set or its complement. */
 static void add_set(parser *p, set *to, set s, bool inverted) {
   if (inverted) s = invert(p, s);
-  for (size_t i = 0; i < s.count; i++) add_range(p, to, s.of[i].low, s.of[i].high);
+  for (size_t i = 0; i < s.count; i++) add_range(p, to, s.ranges[i].low, s.ranges[i].high);
 }
 
 static set set_of(parser *p, const range *ranges, size_t count) {
@@ -500,8 +500,8 @@ static bool has(const set *s, int32_t character) {
   size_t low = 0, high = s->count;
   while (low < high) {
     size_t middle = (low + high) / 2;
-    if (character < s->of[middle].low) high = middle;
-    else if (character > s->of[middle].high) low = middle + 1;
+    if (character < s->ranges[middle].low) high = middle;
+    else if (character > s->ranges[middle].high) low = middle + 1;
     else return true;
   }
   return false;
@@ -517,7 +517,7 @@ static size_t find_bounds(builder *b, const int32_t *parts, int32_t **out) {
     for (size_t r = 0; p->kind == AT_SET && r < p->set->count; r++)
       for (int end = 0; end < 2; end++)
         if (SLI_GRAMMAR_GROW(b->g, bounds, count, capacity))
-          bounds[count++] = end ? p->set->of[r].high + 1 : p->set->of[r].low;
+          bounds[count++] = end ? p->set->ranges[r].high + 1 : p->set->ranges[r].low;
   }
   if (count) qsort(bounds, count, sizeof *bounds, by_number);
   for (size_t i = 0; i < count; i++)

@@ -43,7 +43,7 @@ static int by_address(const void *a, const void *b) {
 
 static sli_schema_rule *find_rule(const sli_schema *s, size_t count, const cJSON **of) {
   for (sli_schema_rule *r = s->rules; r && sli_grammar_spend(s->g, 1); r = r->next)
-    if (r->count == count && (!count || !memcmp(r->of, of, count * sizeof *of))) return r;
+    if (r->count == count && (!count || !memcmp(r->items, of, count * sizeof *of))) return r;
   return NULL;
 }
 
@@ -55,8 +55,8 @@ sli_term sli_schema_value(sli_schema *s, size_t count, const cJSON **of) {
   sli_schema_rule *r = find_rule(s, n, of);
   if (!r && (r = sli_grammar_alloc(s->g, sizeof *r))) {
     *r = (sli_schema_rule){.rule = sli_grammar_rule(s->g), .count = n};
-    r->of = sli_grammar_alloc(s->g, n * sizeof *of);
-    if (r->of && n) memcpy(r->of, of, n * sizeof *of);
+    r->items = sli_grammar_alloc(s->g, n * sizeof *of);
+    if (r->items && n) memcpy(r->items, of, n * sizeof *of);
     *s->last = r;
     s->last = &r->next;
   }

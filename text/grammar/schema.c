@@ -178,21 +178,21 @@ static void make_shared(sli_schema *s) {
 
 typedef struct alternatives {
   sli_schema *s;
-  sli_term *of;
+  sli_term *terms;
   size_t count, capacity;
 } alternatives;
 
 static void take(void *ctx, const sli_accepted *accepted) {
   alternatives *a = ctx;
   sli_term term = values_term(a->s, accepted);
-  if (SLI_GRAMMAR_GROW(a->s->g, a->of, a->count, a->capacity)) a->of[a->count++] = term;
+  if (SLI_GRAMMAR_GROW(a->s->g, a->terms, a->count, a->capacity)) a->terms[a->count++] = term;
 }
 
 static void make_rule(sli_schema *s, const sli_schema_rule *r) {
   alternatives a = {.s = s};
-  sli_schema_expand(s, r->count, r->of, take, &a);
+  sli_schema_expand(s, r->count, r->items, take, &a);
   if (sli_grammar_failed(s->g)) return;
-  sli_term term = a.count ? sli_grammar_either(s->g, (int)a.count, a.of) : 0;
+  sli_term term = a.count ? sli_grammar_either(s->g, (int)a.count, a.terms) : 0;
   s->g->rules[r->rule].term = term;
 }
 

@@ -43,7 +43,7 @@ typedef struct sli_accepted {
 typedef struct sli_schema_rule {
   int32_t rule;
   size_t count;
-  const cJSON **of;
+  const cJSON **items;
   struct sli_schema_rule *next; /* in creation order */
 } sli_schema_rule;
 

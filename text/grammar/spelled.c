@@ -53,7 +53,7 @@ sli_term sli_grammar_without(sli_grammar *g, const char *text) {
 typedef struct strings {
   sli_schema *s;
   const sli_chars *without; /* all texts that may be strings */
-  sli_term *of;
+  sli_term *terms;
   size_t count, capacity;
 } strings;
 
@@ -62,7 +62,7 @@ static void add_string(strings *x, const sli_chars *chars) {
   const sli_chars *both = chars ? sli_chars_both(g, chars, x->without) : NULL;
   if (!both || sli_chars_is_empty(g, both)) return;
   sli_term term = sli_grammar_chars(g, both, false);
-  if (SLI_GRAMMAR_GROW(g, x->of, x->count, x->capacity)) x->of[x->count++] = term;
+  if (SLI_GRAMMAR_GROW(g, x->terms, x->count, x->capacity)) x->terms[x->count++] = term;
 }
 
 static void add_fixed(strings *x, const sli_accepted *accepted, const cJSON *value) {
@@ -90,7 +90,7 @@ sli_term sli_grammar_string(sli_grammar *g, const cJSON *schema, const char *whe
   if (sli_json_check(&s.doc)) return sli_grammar_fail(g, SL_E_USAGE, "%s", sl_detail());
   sli_schema_expand(&s, 1, root, take_strings, &x);
   if (sli_grammar_failed(g)) return 0;
-  return sli_grammar_either(g, (int)x.count, x.of);
+  return sli_grammar_either(g, (int)x.count, x.terms);
 }
 
 /* ---- special tokens -------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ static sli_term add_several(sli_grammar *g, sli_term_kind kind, int count, const
   sli_term *copy = sli_grammar_alloc(g, (size_t)count * sizeof *copy);
   if (!copy) return 0;
   if (count) memcpy(copy, terms, (size_t)count * sizeof *copy);
-  return add_term(g, (sli_term_of){.kind = kind, .count = count, .of = copy});
+  return add_term(g, (sli_term_of){.kind = kind, .count = count, .terms = copy});
 }
 
 sli_term sli_grammar_sequence(sli_grammar *g, int count, const sli_term *terms) {
@@ -60,8 +60,8 @@ sli_term sli_grammar_repeat(sli_grammar *g, sli_term term, int64_t least, int64_
   if (!copy) return 0;
   *copy = term;
   return add_term(
-      g,
-      (sli_term_of){.kind = SLI_TERM_REPEAT, .count = 1, .of = copy, .least = least, .most = most});
+      g, (sli_term_of){
+             .kind = SLI_TERM_REPEAT, .count = 1, .terms = copy, .least = least, .most = most});
 }
 
 sli_term sli_grammar_chars(sli_grammar *g, const sli_chars *chars, bool quoted) {

@@ -6,7 +6,7 @@
 #include "text/grammar/grammar_inner.h"
 
 typedef struct entry {
-  const sli_token_trie *of;
+  const sli_token_trie *trie;
   int32_t token;
 } entry;
 
@@ -18,7 +18,7 @@ static const uint8_t *bytes_at(const sli_token_trie *t, int32_t token, size_t *b
 static int by_bytes(const void *a, const void *b) {
   const entry *x = a, *y = b;
   size_t n, m;
-  const uint8_t *p = bytes_at(x->of, x->token, &n), *q = bytes_at(y->of, y->token, &m);
+  const uint8_t *p = bytes_at(x->trie, x->token, &n), *q = bytes_at(y->trie, y->token, &m);
   int order = memcmp(p, q, SLI_MIN(n, m));
   if (order) return order;
   return n != m ? (n < m ? -1 : 1) : x->token < y->token ? -1 : x->token > y->token;

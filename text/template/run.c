@@ -12,7 +12,7 @@ typedef struct scope {
 } scope;
 
 typedef struct macro {
-  const node *of;
+  const node *node;
   scope *home;
 } macro;
 
@@ -20,7 +20,7 @@ typedef struct loop {
   const sli_list *items;
   size_t at;
   int depth;
-  const node *of;
+  const node *node;
   scope *home;
   sli_value seen; /* last arguments of loop.changed() */
 } loop;
@@ -250,8 +250,8 @@ static sli_value call_macro(run *r, const macro *m, const arguments *a) {
   text_buffer out = {0};
   if (enter_call(r)) {
     r->here = inner_scope(r, m->home);
-    set_arguments(r, m->of, a);
-    execute(r, m->of->items, &out);
+    set_arguments(r, m->node, a);
+    execute(r, m->node->items, &out);
     r->here = outer;
   }
   r->calls--;
@@ -262,11 +262,11 @@ static sli_value call_macro(run *r, const macro *m, const arguments *a) {
 static sli_value call_loop(run *r, const loop *l, const arguments *a) {
   scope *outer = r->here;
   text_buffer out = {0};
-  if (a->count != 1 || !l->of->recursive)
+  if (a->count != 1 || !l->node->recursive)
     sli_values_fail(r->v, "a loop was called that is not recursive, or without one argument");
   if (enter_call(r)) {
     r->here = l->home;
-    loop_over(r, l->of, sli_value_items(r->v, a->items[0]), l->depth + 1, &out);
+    loop_over(r, l->node, sli_value_items(r->v, a->items[0]), l->depth + 1, &out);
     r->here = outer;
   }
   r->calls--;
@@ -450,7 +450,7 @@ static void loop_over(run *r, const node *n, const sli_list *all, int depth, tex
   loop *l = sli_values_room(r->v, sizeof *l);
   if (n->c) all = kept(r, n, all).list;
   if (!l || r->v->status) return;
-  *l = (loop){.items = all, .depth = depth, .of = n, .home = r->here};
+  *l = (loop){.items = all, .depth = depth, .node = n, .home = r->here};
   turns(r, n, l, out);
   if (!all->count) execute(r, n->otherwise, out);
 }

@@ -113,7 +113,7 @@ typedef struct counter {
 } counter;
 typedef struct counters {
   int count;
-  counter *of;
+  counter *items;
 } counters;
 
 typedef struct job {

@@ -76,7 +76,7 @@ static sl_space home_of(const settings *s) {
 static bool lives_away(const settings *s, const char *name) {
   bool away = false;
   for (int i = 0; i < s->lower.memory.homes.count; i++) {
-    const sl_home *h = &s->lower.memory.homes.of[i];
+    const sl_home *h = &s->lower.memory.homes.homes[i];
     if (!strcmp(h->name, name) && !h->block) away = h->space != SL_SPACE_DEVICE;
   }
   return away;
@@ -109,10 +109,10 @@ static void pick_least(settings *t, sl_quota *quotas) {
 
 static void send_away(settings *t, const remedy *r, sl_home *homes) {
   sl_home_options *o = &t->lower.memory.homes;
-  if (o->count) memcpy(homes, o->of, (size_t)o->count * sizeof *homes);
+  if (o->count) memcpy(homes, o->homes, (size_t)o->count * sizeof *homes);
   if (r->away) homes[o->count++] = (sl_home){.name = "act", .space = home_of(t)};
   if (r->state) homes[o->count++] = (sl_home){.name = "state", .space = home_of(t)};
-  o->of = homes;
+  o->homes = homes;
 }
 
 /* Returns whether all durations of a plan with this remedy are known. */

@@ -27,22 +27,22 @@ typedef struct certificate {
   struct named_hash {
     char *name;
     uint64_t hash;
-  } * of;
+  } * items;
 } certificate;
 
 static void certificate_fini(certificate *c) {
-  for (int i = 0; i < c->count; i++) free(c->of[i].name);
-  free(c->of);
+  for (int i = 0; i < c->count; i++) free(c->items[i].name);
+  free(c->items);
 }
 
 static void add_hash(certificate *c, const char *name, size_t length, uint64_t hash) {
   for (int i = 0; i < c->count; i++)
-    if (strlen(c->of[i].name) == length && !memcmp(c->of[i].name, name, length)) {
-      c->of[i].hash += hash;
+    if (strlen(c->items[i].name) == length && !memcmp(c->items[i].name, name, length)) {
+      c->items[i].hash += hash;
       return;
     }
-  SLI_GROW(c->of, (size_t)c->count, c->capacity);
-  c->of[c->count++] = (struct named_hash){sli_format("%.*s", (int)length, name), hash};
+  SLI_GROW(c->items, (size_t)c->count, c->capacity);
+  c->items[c->count++] = (struct named_hash){sli_format("%.*s", (int)length, name), hash};
 }
 
 static int by_name(const void *a, const void *b) {
@@ -90,7 +90,7 @@ static sl_status collect(job *j, certificate *c) {
   }
   free(blobs);
   free(text);
-  if (c->count) qsort(c->of, (size_t)c->count, sizeof *c->of, by_name);
+  if (c->count) qsort(c->items, (size_t)c->count, sizeof *c->items, by_name);
   return status;
 }
 
@@ -102,7 +102,7 @@ static bool is_state(const char *name) { return strchr(name, ':') != NULL; }
 static uint64_t sum_of(const certificate *c, bool state) {
   uint64_t sum = 0;
   for (int i = 0; i < c->count; i++)
-    if (is_state(c->of[i].name) == state) sum += c->of[i].hash;
+    if (is_state(c->items[i].name) == state) sum += c->items[i].hash;
   return sum;
 }
 
@@ -112,9 +112,9 @@ static void write_line(FILE *out, const certificate *c) {
           "\", \"state\": \"%016" PRIx64 "\", \"of\": {",
           c->step, c->loss, sum_of(c, false), sum_of(c, true));
   for (int i = 0; i < c->count; i++) {
-    cJSON *name = cJSON_CreateString(c->of[i].name);
+    cJSON *name = cJSON_CreateString(c->items[i].name);
     char *text = cJSON_PrintUnformatted(name);
-    fprintf(out, "%s%s: \"%016" PRIx64 "\"", i ? ", " : "", text, c->of[i].hash);
+    fprintf(out, "%s%s: \"%016" PRIx64 "\"", i ? ", " : "", text, c->items[i].hash);
     cJSON_free(text);
     cJSON_Delete(name);
   }
@@ -168,10 +168,10 @@ static sl_status compare(const wanted *w, const certificate *c) {
   const char *first = NULL;
   for (int i = 0; i < c->count; i++) {
     char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, c->of[i].hash);
-    if (!strcmp(text_of(of, c->of[i].name), hash)) continue;
+    snprintf(hash, sizeof hash, "%016" PRIx64, c->items[i].hash);
+    if (!strcmp(text_of(of, c->items[i].name), hash)) continue;
     /* A parameter is reported before its optimizer state. */
-    if (!first || (is_state(first) && !is_state(c->of[i].name))) first = c->of[i].name;
+    if (!first || (is_state(first) && !is_state(c->items[i].name))) first = c->items[i].name;
     differ++;
   }
   if (first)

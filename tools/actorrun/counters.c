@@ -8,18 +8,18 @@
 /* Allocates the counters. All steps of a run have the same counters. */
 static void begin(counters *all, const sl_step_report *report) {
   all->count = report->ncounters;
-  all->of = sli_calloc((size_t)all->count, sizeof *all->of);
+  all->items = sli_calloc((size_t)all->count, sizeof *all->items);
   for (int i = 0; i < all->count; i++) {
     size_t n = (size_t)report->counters[i].n;
-    all->of[i] = (counter){sli_strdup(report->counters[i].name), (int64_t)n,
-                           sli_calloc(n, sizeof(double)), sli_calloc(n, sizeof(double))};
+    all->items[i] = (counter){sli_strdup(report->counters[i].name), (int64_t)n,
+                              sli_calloc(n, sizeof(double)), sli_calloc(n, sizeof(double))};
   }
 }
 
 void counters_step(counters *all, const sl_step_report *report) {
-  if (!all->of && report->ncounters) begin(all, report);
+  if (!all->items && report->ncounters) begin(all, report);
   for (int i = 0; i < all->count; i++) {
-    counter *t = &all->of[i];
+    counter *t = &all->items[i];
     memcpy(t->last, report->counters[i].values, (size_t)t->n * sizeof *t->last);
     for (int64_t e = 0; e < t->n; e++) t->sum[e] += t->last[e];
   }
@@ -27,9 +27,9 @@ void counters_step(counters *all, const sl_step_report *report) {
 
 void counters_fini(counters *all) {
   for (int i = 0; i < all->count; i++) {
-    free(all->of[i].name);
-    free(all->of[i].sum);
-    free(all->of[i].last);
+    free(all->items[i].name);
+    free(all->items[i].sum);
+    free(all->items[i].last);
   }
-  free(all->of);
+  free(all->items);
 }

@@ -153,7 +153,8 @@ static sl_status keep_trace(const job *j, const char *path) {
   const counters *from = &j->counters;
   sl_trace_counter *all = sli_calloc((size_t)from->count + 1, sizeof *all);
   for (int i = 0; i < from->count; i++)
-    all[i] = (sl_trace_counter){from->of[i].name, from->of[i].n, from->of[i].sum, from->of[i].last};
+    all[i] = (sl_trace_counter){from->items[i].name, from->items[i].n, from->items[i].sum,
+                                from->items[i].last};
   sl_status status =
       sl_trace_write_counters(path, j->plan, j->rt, j->settings->clock, from->count, all);
   free(all);

@@ -313,7 +313,7 @@ static void add_evaluations(cJSON *root, const job *j) {
 static void add_counters(cJSON *root, const counters *all) {
   cJSON *list = cJSON_AddObjectToObject(root, "tallies");
   for (int i = 0; i < all->count; i++) {
-    const counter *t = &all->of[i];
+    const counter *t = &all->items[i];
     cJSON *one = cJSON_AddObjectToObject(list, t->name);
     cJSON_AddItemToObject(one, "sum", cJSON_CreateDoubleArray(t->sum, (int)t->n));
     cJSON_AddItemToObject(one, "last", cJSON_CreateDoubleArray(t->last, (int)t->n));

@@ -16,13 +16,13 @@ struct adapters {
   struct named_adapter {
     char name[ADAPTER_NAME];
     int number;
-  } * of;
+  } * items;
 };
 
 static void add(adapters *a, const char *name, int number) {
-  SLI_GROW(a->of, a->count, a->room);
-  a->of[a->count].number = number;
-  snprintf(a->of[a->count++].name, ADAPTER_NAME, "%s", name);
+  SLI_GROW(a->items, a->count, a->room);
+  a->items[a->count].number = number;
+  snprintf(a->items[a->count++].name, ADAPTER_NAME, "%s", name);
 }
 
 adapters *adapters_create(const engine *e, const char *below, int count, const char *const *names) {
@@ -37,13 +37,13 @@ adapters *adapters_create(const engine *e, const char *below, int count, const c
 void adapters_destroy(adapters *a) {
   if (!a) return;
   pthread_mutex_destroy(&a->lock);
-  free(a->of);
+  free(a->items);
   free(a);
 }
 
 static struct named_adapter *find(const adapters *a, const char *name) {
   for (size_t i = 0; i < a->count; i++)
-    if (!strcmp(a->of[i].name, name)) return &a->of[i];
+    if (!strcmp(a->items[i].name, name)) return &a->items[i];
   return NULL;
 }
 
@@ -58,7 +58,7 @@ int adapters_find(adapters *a, const char *name) {
 bool adapters_name(adapters *a, int i, char out[ADAPTER_NAME]) {
   pthread_mutex_lock(&a->lock);
   bool there = i < (int)a->count;
-  if (there) memcpy(out, a->of[i].name, ADAPTER_NAME);
+  if (there) memcpy(out, a->items[i].name, ADAPTER_NAME);
   pthread_mutex_unlock(&a->lock);
   return there;
 }
@@ -106,7 +106,7 @@ sl_status adapters_unload(adapters *a, const char *name) {
   pthread_mutex_lock(&a->lock);
   struct named_adapter *found = find(a, name);
   int number = found ? found->number : 0;
-  if (found) *found = a->of[--a->count];
+  if (found) *found = a->items[--a->count];
   pthread_mutex_unlock(&a->lock);
   if (number) return e->unload_adapter(e->self, number);
   return sl_fail(SL_E_USAGE, "there is no adapter %.80s", name);

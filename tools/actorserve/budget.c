@@ -10,7 +10,7 @@
 
 /* A thread's request for memory. */
 typedef struct wish {
-  account *of;
+  account *account;
   size_t bytes;
   bool answered, granted;
   struct wish *next;
@@ -108,7 +108,7 @@ static void drop(budget *b, const wish *x) {
 /* Waits until the event loop has made room. */
 static bool wait_for_room(account *a, size_t bytes) {
   budget *b = a->budget;
-  wish mine = {.of = a, .bytes = bytes, .next = b->wishes};
+  wish mine = {.account = a, .bytes = bytes, .next = b->wishes};
   b->wishes = &mine;
   eventfd_write(b->fd, 1);
   while (!mine.answered && !b->closed) pthread_cond_wait(&b->answered, &b->lock);
@@ -167,7 +167,7 @@ void budget_answer(budget *b) {
   eventfd_read(b->fd, &count);
   pthread_mutex_lock(&b->lock);
   for (wish *x; (x = next_wish(b));) {
-    x->granted = reserve(x->of, x->bytes) || make_room(x->of, x->bytes);
+    x->granted = reserve(x->account, x->bytes) || make_room(x->account, x->bytes);
     x->answered = true;
   }
   pthread_cond_broadcast(&b->answered);

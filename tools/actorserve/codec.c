@@ -13,7 +13,7 @@ enum { BYTES = 256 };
 
 /* Concatenated bytes of all tokens. */
 typedef struct pieces {
-  const codec *of;
+  const codec *codec;
   char *text;
 } pieces;
 
@@ -28,7 +28,7 @@ static char *mark_of(const sli_tokenizer *t, int32_t token, size_t *bytes) {
 
 static const char *piece_of(void *ctx, int32_t token, size_t *bytes) {
   pieces *p = ctx;
-  const sli_tokenizer *t = p->of->tokenizer;
+  const sli_tokenizer *t = p->codec->tokenizer;
   free(p->text);
   if (t && !(p->text = sli_tokenizer_piece(t, token, bytes))) p->text = mark_of(t, token, bytes);
   if (t) return p->text;
@@ -42,7 +42,7 @@ sl_status codec_open(const char *path, int64_t vocabulary, codec *out) {
   *out = (codec){.vocabulary = vocabulary};
   sl_status status = path ? sli_tokenizer_open(path, &out->tokenizer) : SL_OK;
   bool has_texts = path || vocabulary <= BYTES;
-  pieces p = {.of = out};
+  pieces p = {.codec = out};
   if (!status && has_texts) out->tokens = sli_token_trie_create(vocabulary, piece_of, &p);
   free(p.text);
   return status;

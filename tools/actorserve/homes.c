@@ -9,7 +9,7 @@ static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); 
 static bool weights_move(const settings *s) {
   bool move = !strcmp(sl_arg_text(s->run, "weights"), "disk");
   for (int i = 0; i < s->lower.memory.homes.count; i++)
-    move |= s->lower.memory.homes.of[i].space != SL_SPACE_DEVICE;
+    move |= s->lower.memory.homes.homes[i].space != SL_SPACE_DEVICE;
   return move;
 }
 
@@ -33,9 +33,9 @@ sl_status homes_check(const settings *s) {
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
-    if (strcmp(s->lower.memory.homes.of[i].name, "weights"))
+    if (strcmp(s->lower.memory.homes.homes[i].name, "weights"))
       status = sl_fail(SL_E_USAGE, "--home %s: a server can move only weights off the device",
-                       s->lower.memory.homes.of[i].name);
+                       s->lower.memory.homes.homes[i].name);
   return status;
 }
 
@@ -52,8 +52,8 @@ static void apply_homes(settings *s, sl_home_options *to) {
   if (strcmp(sl_arg_text(s->run, "weights"), "disk")) return;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(to->count + 1) * sizeof *all);
   all[0] = (sl_home){.name = "weights", .space = SL_SPACE_DISK};
-  for (int i = 0; i < to->count; i++) all[i + 1] = to->of[i];
-  to->of = all;
+  for (int i = 0; i < to->count; i++) all[i + 1] = to->homes[i];
+  to->homes = all;
   to->count++;
 }
 

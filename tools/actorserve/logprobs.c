@@ -65,17 +65,17 @@ static token_name name_of(const stream_text *behind, int32_t token) {
 
 typedef struct likeliest {
   int count;
-  sl_choice of[SL_SESSION_TOP + 1];
+  sl_choice choices[SL_SESSION_TOP + 1];
 } likeliest;
 
 static likeliest list(const sl_session_event *e) {
   likeliest all = {.count = e->ntop};
   bool stream_text = false;
   for (int i = 0; i < e->ntop; i++) {
-    all.of[i] = e->top[i];
+    all.choices[i] = e->top[i];
     stream_text |= e->top[i].token == e->token;
   }
-  if (!stream_text) all.of[all.count++] = (sl_choice){e->token, e->logprob};
+  if (!stream_text) all.choices[all.count++] = (sl_choice){e->token, e->logprob};
   return all;
 }
 
@@ -86,7 +86,7 @@ static void print_object(FILE *out, const logprobs *logprobs, const stream_text 
   fputs(",\"top_logprobs\":[", out);
   for (int i = 0; i < all.count && logprobs->top; i++) {
     if (i) putc(',', out);
-    print_fields(out, behind, all.of[i].token, all.of[i].logprob);
+    print_fields(out, behind, all.choices[i].token, all.choices[i].logprob);
     putc('}', out);
   }
   fputs("]}", out);
@@ -104,11 +104,11 @@ static void print_map(FILE *out, const stream_text *behind, const sl_session_eve
   likeliest all = list(e);
   putc('{', out);
   for (int i = 0; i < all.count; i++) {
-    names[i] = name_of(behind, all.of[i].token);
+    names[i] = name_of(behind, all.choices[i].token);
     if (is_among(names, i, names[i])) continue;
     if (i) putc(',', out);
     print_text(out, names[i].text, names[i].bytes);
-    fprintf(out, ":%.9g", told_logprob(all.of[i].logprob));
+    fprintf(out, ":%.9g", told_logprob(all.choices[i].logprob));
   }
   for (int i = 0; i < all.count; i++) free(names[i].text);
   putc('}', out);
@@ -140,8 +140,8 @@ enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
 
 /* Adds a word at the end of a text. */
 static struct logprob_word *add_word(logprobs *logprobs, const stream_text *behind) {
-  SLI_GROW(logprobs->of, logprobs->count, logprobs->capacity);
-  struct logprob_word *x = &logprobs->of[logprobs->count++];
+  SLI_GROW(logprobs->items, logprobs->count, logprobs->capacity);
+  struct logprob_word *x = &logprobs->items[logprobs->count++];
   *x = (struct logprob_word){.place = logprobs->base + stream_text_offset(behind),
                              .character = logprobs->characters + behind->characters};
   return x;
@@ -186,8 +186,9 @@ static bool print_row(logprobs *logprobs, const char *name, int part, size_t cou
   bool good = evbuffer_add_printf(out, "\"%s\":[", name) >= 0;
   for (size_t i = 0; i < count; i++) {
     if (i) good &= !evbuffer_add(out, ",", 1);
-    good &= !evbuffer_add(out, logprobs->of[i].text[part], strlen(logprobs->of[i].text[part]));
-    *bytes += free_text(&logprobs->of[i].text[part]);
+    good &=
+        !evbuffer_add(out, logprobs->items[i].text[part], strlen(logprobs->items[i].text[part]));
+    *bytes += free_text(&logprobs->items[i].text[part]);
   }
   return good && !evbuffer_add(out, "]", 1);
 }
@@ -195,7 +196,7 @@ static bool print_row(logprobs *logprobs, const char *name, int part, size_t cou
 static bool print_places(const logprobs *logprobs, size_t count, struct evbuffer *out) {
   bool good = evbuffer_add_printf(out, "\"text_offset\":[") >= 0;
   for (size_t i = 0; i < count; i++)
-    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", logprobs->of[i].character) >= 0;
+    good &= evbuffer_add_printf(out, "%s%zu", i ? "," : "", logprobs->items[i].character) >= 0;
   return good && !evbuffer_add(out, "]", 1);
 }
 
@@ -211,17 +212,17 @@ static bool print_first(logprobs *logprobs, size_t count, struct evbuffer *out, 
 
 bool logprobs_print(logprobs *logprobs, size_t end, struct evbuffer *out, size_t *bytes) {
   size_t count = 0;
-  while (count < logprobs->count && logprobs->of[count].place < end) count++;
+  while (count < logprobs->count && logprobs->items[count].place < end) count++;
   *bytes = count * WORD_BYTES;
   if (!count) return !evbuffer_add(out, "null", 4);
   bool good = print_first(logprobs, count, out, bytes);
   logprobs->count -= count;
-  memmove(logprobs->of, logprobs->of + count, logprobs->count * sizeof *logprobs->of);
+  memmove(logprobs->items, logprobs->items + count, logprobs->count * sizeof *logprobs->items);
   return good;
 }
 
 void logprobs_fini(logprobs *logprobs) {
   for (size_t i = 0; i < logprobs->count; i++)
-    for (int k = 0; k < LOGPROB_TEXTS; k++) free_text(&logprobs->of[i].text[k]);
-  free(logprobs->of);
+    for (int k = 0; k < LOGPROB_TEXTS; k++) free_text(&logprobs->items[i].text[k]);
+  free(logprobs->items);
 }

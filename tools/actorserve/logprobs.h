@@ -21,7 +21,7 @@ typedef struct logprobs {
     size_t place, character; /* offset in the text at which it begins */
     /* JSON: the object; or token, log probability, and the likeliest tokens */
     char *text[LOGPROB_TEXTS];
-  } * of;
+  } * items;
 } logprobs;
 
 /* Adds the first token of a scored prompt, which has no log probability. */

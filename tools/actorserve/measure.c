@@ -19,7 +19,7 @@ typedef struct measuring {
 /* Submits all requests at once, and waits until they are answered. */
 static sl_status run_once(measuring *m, sl_arrival *of, int64_t count) {
   sl_session_simulation_fini(&m->last.run);
-  m->last.came = (arrivals){.count = count, .of = of};
+  m->last.came = (arrivals){.count = count, .items = of};
   return workload_run_real(m->session, (uint64_t)sl_arg_int(m->settings->run, "seed"), &m->last);
 }
 

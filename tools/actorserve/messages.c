@@ -104,7 +104,7 @@ static bool put_stop(const choice *c, bool open, struct evbuffer *out) {
 
 /* Appends the message in its current state. If `open`, it has only begun. */
 static bool put_message(const choice *c, bool open, struct evbuffer *out) {
-  const request *r = c->of;
+  const request *r = c->request;
   bool good =
       evbuffer_add_printf(
           out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", r->id) >
@@ -170,6 +170,6 @@ bool messages_end(choice *c, struct evbuffer *out) {
   size_t n = c->response->count;
   return (!n || end_block(n - 1, out)) && begin_event("message_delta", out) &&
          reply_put(out, ",\"delta\":{") && put_stop(c, false, out) && reply_put(out, "},") &&
-         put_usage(c->of, false, out) && end_event(out) && begin_event("message_stop", out) &&
+         put_usage(c->request, false, out) && end_event(out) && begin_event("message_stop", out) &&
          end_event(out);
 }

@@ -11,15 +11,15 @@ static struct rates_sample rates_take(const sl_session_stats *x) {
 void rates_note(rates *r, const sl_session_stats *x) {
   struct rates_sample now = rates_take(x);
   pthread_mutex_lock(&r->lock);
-  bool due = !r->count || now.seconds - r->of[(r->count - 1) % RATES_SECONDS].seconds >= 1;
-  if (due) r->of[r->count++ % RATES_SECONDS] = now;
+  bool due = !r->count || now.seconds - r->samples[(r->count - 1) % RATES_SECONDS].seconds >= 1;
+  if (due) r->samples[r->count++ % RATES_SECONDS] = now;
   pthread_mutex_unlock(&r->lock);
 }
 
 struct rates_sample rates_now(rates *r, const sl_session_stats *x) {
   struct rates_sample now = rates_take(x), from = now;
   pthread_mutex_lock(&r->lock);
-  if (r->count) from = r->of[r->count < RATES_SECONDS ? 0 : r->count % RATES_SECONDS];
+  if (r->count) from = r->samples[r->count < RATES_SECONDS ? 0 : r->count % RATES_SECONDS];
   pthread_mutex_unlock(&r->lock);
   double seconds = now.seconds - from.seconds;
   if (seconds <= 0) return (struct rates_sample){0};

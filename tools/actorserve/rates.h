@@ -15,7 +15,7 @@ typedef struct rates {
   struct rates_sample {
     double seconds; /* time of the sample */
     double ticks, rows, tokens;
-  } of[RATES_SECONDS]; /* ring of the newest samples */
+  } samples[RATES_SECONDS]; /* ring of the newest samples */
 } rates;
 
 /* Takes a sample, unless the last one is less than a second old. Any thread. */

@@ -145,7 +145,7 @@ static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   if (c->words) end += c->words->base;
   if (last && !c->streamed.stopped) end = SIZE_MAX;
   bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : reply_put(out, "null");
-  c->of->freed += bytes;
+  c->request->freed += bytes;
   return good;
 }
 
@@ -158,7 +158,7 @@ static bool put_finish(struct evbuffer *out, const char *finish) {
 
 void reply_call_id(const choice *c, int call, char *out) {
   static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  const request *r = c->of;
+  const request *r = c->request;
   int count = r->serving->chat_format->answers->id_letters;
   char *at = count == ANSWER_ID_SHORT ? out : stpcpy(out, "call_");
   uint64_t hash = sli_hash_word(r->serving->secret, r->number);
@@ -221,7 +221,7 @@ static bool put_message(struct evbuffer *out, const choice *c) {
 }
 
 static bool whole_choice(choice *c, struct evbuffer *out) {
-  bool chat = c->of->params.chat;
+  bool chat = c->request->params.chat;
   return evbuffer_add_printf(out, "{\"index\":%d,\"%s\":", c->index, chat ? "message" : "text") >
              0 &&
          (chat ? put_message(out, c) : reply_put_text(out, c->content.text, c->content.bytes)) &&
@@ -244,7 +244,7 @@ bool reply_whole(request *r, struct evbuffer *out) {
 
 /* Begins an event of one choice. */
 static bool begin_piece(const choice *c, struct evbuffer *out) {
-  return reply_put(out, "data: ") && put_open(out, head_json(c->of, true)) &&
+  return reply_put(out, "data: ") && put_open(out, head_json(c->request, true)) &&
          evbuffer_add_printf(out, ",\"choices\":[{\"index\":%d,", c->index) > 0;
 }
 
@@ -252,7 +252,8 @@ static bool end_piece(struct evbuffer *out) { return reply_put(out, "]}\n\n"); }
 
 bool reply_piece(choice *c, const answer_piece *piece, const char *finish, struct evbuffer *out) {
   bool good = begin_piece(c, out);
-  if (c->of->params.chat) good = good && reply_put(out, "\"delta\":") && put_delta(out, c, piece);
+  if (c->request->params.chat)
+    good = good && reply_put(out, "\"delta\":") && put_delta(out, c, piece);
   else
     good = good && reply_put(out, "\"text\":") &&
            reply_put_text(out, piece ? piece->text : NULL, piece ? piece->bytes : 0);

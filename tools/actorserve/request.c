@@ -98,7 +98,7 @@ static void end_if_over(request *r) {
 }
 
 static void cancel(choice *c) {
-  const engine *e = c->of->serving->engine;
+  const engine *e = c->request->serving->engine;
   if (c->under_way) e->cancel(e->self, c->id);
 }
 
@@ -261,7 +261,7 @@ static void fail_for_memory(request *r) {
 static bool keep_text(choice *c, kept_text *to, const char *from, size_t bytes) {
   size_t room = SLI_MAX(to->bytes + bytes, 2 * to->room);
   if (to->bytes + bytes > to->room) {
-    char *text = hold(c->of, room - to->room) ? realloc(to->text, room) : NULL;
+    char *text = hold(c->request, room - to->room) ? realloc(to->text, room) : NULL;
     if (!text) return false;
     to->text = text;
     to->room = room;
@@ -272,7 +272,7 @@ static bool keep_text(choice *c, kept_text *to, const char *from, size_t bytes) 
 }
 
 static bool keep_call(choice *c, const answer_piece *piece) {
-  if (!hold(c->of, 2 * sizeof *c->calls)) return false;
+  if (!hold(c->request, 2 * sizeof *c->calls)) return false;
   SLI_GROW(c->calls, c->ncalls, c->calls_room);
   kept_call *call = &c->calls[c->ncalls++];
   *call = (kept_call){0};
@@ -290,7 +290,7 @@ static bool keep_piece(choice *c, const answer_piece *piece) {
 
 /* Sends or keeps a piece. Returns false if the request is over. */
 static bool deliver(choice *c, const answer_piece *piece) {
-  request *r = c->of;
+  request *r = c->request;
   struct evbuffer *out = r->serving->out;
   if (r->params.stream && !c->response) return send_event(r, out, reply_piece(c, piece, NULL, out));
   if (!keep_piece(c, piece)) {
@@ -304,10 +304,10 @@ static bool deliver(choice *c, const answer_piece *piece) {
 
 /* Sends the last events of an answer. Returns false if the request is over. */
 static bool end_stream(choice *c) {
-  struct evbuffer *out = c->of->serving->out;
+  struct evbuffer *out = c->request->serving->out;
   return send_event(
-      c->of, out,
-      c->response ? format_of(c->of)->end(c, out) : reply_piece(c, NULL, c->finish, out));
+      c->request, out,
+      c->response ? format_of(c->request)->end(c, out) : reply_piece(c, NULL, c->finish, out));
 }
 
 /* Delivers text through the parser. Returns false if the request is over. */
@@ -316,8 +316,8 @@ static bool parse(choice *c, const char *text, size_t bytes) {
   answer_parser_add(c->parser, text, bytes);
   if (c->finish) answer_parser_end(c->parser);
   size_t now = answer_parser_bytes(c->parser);
-  if (now > c->parsed && !hold(c->of, now - c->parsed)) {
-    fail_for_memory(c->of);
+  if (now > c->parsed && !hold(c->request, now - c->parsed)) {
+    fail_for_memory(c->request);
     return false;
   }
   c->parsed = SLI_MAX(now, c->parsed);
@@ -337,7 +337,7 @@ static bool give(choice *c) {
 }
 
 static void end_choice(choice *c, const char *why) {
-  request *r = c->of;
+  request *r = c->request;
   c->finish = why;
   if (c->embedding) {
     if (!--r->open) finish(r);
@@ -367,14 +367,14 @@ enum { TOKEN_BYTES = 2 * sizeof(int32_t), ANSWER_BYTES = 2048, EDIT_BYTES = 64 }
 static bool add_word(choice *c, const sl_session_event *event) {
   size_t bytes;
   logprobs_add(c->words, &c->streamed, event, &bytes);
-  if (hold(c->of, bytes)) return true;
-  fail_for_memory(c->of);
+  if (hold(c->request, bytes)) return true;
+  fail_for_memory(c->request);
   return false;
 }
 
 /* Returns the prompt of an answer. */
 static const encoding *prompt_of(const choice *c) {
-  return &c->of->prompts[(c - c->of->choices) / candidates(c->of)];
+  return &c->request->prompts[(c - c->request->choices) / candidates(c->request)];
 }
 
 /* Begins an answer with its prompt. Returns false if the request is over. */
@@ -407,8 +407,8 @@ static bool begin_prompt(choice *c) {
   int32_t token = prompt_of(c)->out.items[0];
   logprobs_add_first(c->words, &c->prompt, token, &bytes);
   pass_token(&c->prompt, token);
-  if (hold(c->of, bytes)) return true;
-  fail_for_memory(c->of);
+  if (hold(c->request, bytes)) return true;
+  fail_for_memory(c->request);
   return false;
 }
 
@@ -418,7 +418,7 @@ static void take_prompt(choice *c, const sl_session_event *event) {
   if (event->place == 1 && !begin_prompt(c)) return;
   logprobs_add(c->words, &c->prompt, event, &bytes);
   pass_token(&c->prompt, event->token);
-  if (!hold(c->of, bytes)) fail_for_memory(c->of);
+  if (!hold(c->request, bytes)) fail_for_memory(c->request);
 }
 
 /* Echoes the prompt once all of it is scored. Returns false if the request is over. */
@@ -430,18 +430,19 @@ static bool end_prompt(choice *c) {
 }
 
 static bool ends(const choice *c, int32_t token) {
-  for (int i = 0; i < c->of->nends; i++)
-    if (c->of->ends[i] == token) return true;
+  for (int i = 0; i < c->request->nends; i++)
+    if (c->request->ends[i] == token) return true;
   return false;
 }
 
 /* Records cached prompt tokens. Of several answers to a prompt only the first one counts. */
 static void note_cached(const choice *c, const sl_session_event *event) {
-  if (!event->place && c->index % candidates(c->of) == 0) c->of->cached_tokens += event->cached;
+  if (!event->place && c->index % candidates(c->request) == 0)
+    c->request->cached_tokens += event->cached;
 }
 
 static void take_token(choice *c, const sl_session_event *event) {
-  request *r = c->of;
+  request *r = c->request;
   note_time(r);
   note_cached(c, event);
   if (!end_prompt(c) || r->params.no_answer) return;
@@ -486,7 +487,7 @@ static void note_nonfinite(serving *s) {
 /* Fails a request after a failure of the model. Either the whole session failed, with a reason, or
  * this answer cannot continue. */
 static void fail_model(const choice *c) {
-  request *r = c->of;
+  request *r = c->request;
   const engine *e = r->serving->engine;
   if (e->status(e->self)) {
     fail(r, 500, "the model has failed");
@@ -503,7 +504,7 @@ static void fail_model(const choice *c) {
 }
 
 static void take_end(choice *c, const sl_session_event *event) {
-  request *r = c->of;
+  request *r = c->request;
   c->under_way = false;
   r->under_way--;
   bool known = event->end == SL_END_STOP || event->end == SL_END_LENGTH;
@@ -517,7 +518,7 @@ static void take_end(choice *c, const sl_session_event *event) {
 void request_event(const sl_session_event *event) {
   choice *c = event->user;
   if (event->kind == SL_EVENT_END) take_end(c, event);
-  else if (!c->of->x || c->finish || c->embedding) return;
+  else if (!c->request->x || c->finish || c->embedding) return;
   else if (event->kind == SL_EVENT_PROMPT) take_prompt(c, event);
   else take_token(c, event);
 }
@@ -584,7 +585,7 @@ static sl_constraint constraint_of(const choice *c) {
 }
 
 static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
-  request *r = c->of;
+  request *r = c->request;
   const request_params *a = &r->params;
   const engine *e = r->serving->engine;
   int64_t room = e->context - (int64_t)prompt->out.count,
@@ -636,7 +637,7 @@ static answer_parser *make_parser(const request *r) {
 
 static void init_choice(request *r, int index) {
   choice *c = &r->choices[index];
-  *c = (choice){.of = r,
+  *c = (choice){.request = r,
                 .index = index,
                 .parser = make_parser(r),
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};

@@ -28,7 +28,7 @@ typedef struct kept_call {
 
 /* One answer of a request. The prompt is scored if it is echoed with log probabilities. */
 typedef struct choice {
-  struct request *of;
+  struct request *request;
   int index;
   uint64_t id;      /* the engine's number; 0 before there is one */
   bool under_way;   /* true until the engine's END event */

@@ -14,7 +14,7 @@ static const char *const prefixes[] = {
 
 static bool put_id(const choice *c, size_t i, struct evbuffer *out) {
   return evbuffer_add_printf(out, "\"%s_%s_%zu\"", prefixes[c->response->items[i].kind],
-                             c->of->id + strlen("resp-"), i) > 0;
+                             c->request->id + strlen("resp-"), i) > 0;
 }
 
 /* Appends the text of an item. */
@@ -87,7 +87,7 @@ static bool put_settings(const request *r, struct evbuffer *out) {
 
 /* Appends the response in its current state. If `open`, it has only begun. */
 static bool put_response(const choice *c, bool open, struct evbuffer *out) {
-  const request *r = c->of;
+  const request *r = c->request;
   bool cut = !open && !strcmp(c->finish, "length");
   bool good = evbuffer_add_printf(
                   out,

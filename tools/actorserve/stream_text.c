@@ -24,7 +24,7 @@ static int go_on(const struct stop *s, int matched, char byte) {
 void stops_init(stops *s, int count, const char *const *texts) {
   *s = (stops){.count = count};
   for (int i = 0; i < count; i++) {
-    struct stop *x = &s->of[i];
+    struct stop *x = &s->items[i];
     *x = (struct stop){sli_strdup(texts[i]), strlen(texts[i]),
                        sli_calloc(strlen(texts[i]), sizeof *x->again)};
     for (size_t k = 1; k < x->bytes; k++) x->again[k] = go_on(x, x->again[k - 1], x->text[k]);
@@ -33,8 +33,8 @@ void stops_init(stops *s, int count, const char *const *texts) {
 
 void stops_fini(stops *s) {
   for (int i = 0; i < s->count; i++) {
-    free(s->of[i].text);
-    free(s->of[i].again);
+    free(s->items[i].text);
+    free(s->items[i].again);
   }
 }
 
@@ -42,7 +42,7 @@ void stops_fini(stops *s) {
 static size_t match(stream_text *t, char byte) {
   size_t ends = 0;
   for (int i = 0; t->stops && i < t->stops->count; i++) {
-    const struct stop *s = &t->stops->of[i];
+    const struct stop *s = &t->stops->items[i];
     t->matched[i] = go_on(s, t->matched[i], byte);
     if (t->matched[i] != (int)s->bytes || s->bytes <= ends) continue;
     ends = s->bytes;

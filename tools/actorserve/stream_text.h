@@ -15,7 +15,7 @@ typedef struct stops {
     char *text;
     size_t bytes;
     int *again; /* [bytes] length of the longest proper prefix that ends at byte i */
-  } of[STOPS_MOST];
+  } items[STOPS_MOST];
 } stops;
 void stops_init(stops *s, int count, const char *const *texts); /* copies the texts */
 void stops_fini(stops *s);

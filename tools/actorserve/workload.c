@@ -33,7 +33,7 @@ static void draw_prompt(runner *runner, int64_t count) {
 /* Submits a request. If the queue is full, the request is rejected. */
 static sl_status submit(runner *runner) {
   const arrivals *came = &runner->p->came;
-  const sl_arrival *a = &came->of[runner->next];
+  const sl_arrival *a = &came->items[runner->next];
   uint64_t id;
   runner->p->run.answered[runner->next].came = came->clients ? now_of(runner) : a->seconds;
   draw_prompt(runner, a->prompt);
@@ -73,7 +73,7 @@ static double seconds_to_next(const runner *runner) {
   const arrivals *came = &runner->p->came;
   if (runner->next == came->count) return 1;
   if (came->clients) return runner->left < came->clients ? 0 : 1;
-  return came->of[runner->next].seconds - now_of(runner);
+  return came->items[runner->next].seconds - now_of(runner);
 }
 
 /* Waits until the next arrival or event. */
@@ -95,7 +95,7 @@ static sl_status go_on(runner *runner) {
 
 sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
   int64_t longest = 1;
-  for (int64_t i = 0; i < p->came.count; i++) longest = SLI_MAX(longest, p->came.of[i].prompt);
+  for (int64_t i = 0; i < p->came.count; i++) longest = SLI_MAX(longest, p->came.items[i].prompt);
   p->run.narrivals = p->came.count;
   p->run.answered = sli_calloc((size_t)p->came.count, sizeof *p->run.answered);
   runner s = {.session = session,
@@ -122,9 +122,9 @@ sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
 static sl_status workload_simulate(settings *s, served *served, workload *p) {
   sl_session_options options;
   sl_status status = model_options(s, served, &options);
-  return status
-             ? status
-             : sl_session_simulate(&options, p->came.clients, p->came.count, p->came.of, &p->run);
+  return status ? status
+                : sl_session_simulate(&options, p->came.clients, p->came.count, p->came.items,
+                                      &p->run);
 }
 
 static sl_status workload_run_either(settings *s, served *served, workload *p) {

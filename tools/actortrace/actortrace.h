@@ -200,7 +200,7 @@ typedef struct tick_taken {
 
 typedef struct ticks {
   size_t count, capacity;
-  tick_taken *of;           /* [count] by number */
+  tick_taken *items;        /* [count] by number */
   sl_trace_firing *firings; /* copy of the trace's firings; each pass has its tick's rows */
 } ticks;
 

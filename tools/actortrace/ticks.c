@@ -30,14 +30,14 @@ static void read_line(char *line, ticks *to) {
   char *state = NULL;
   for (char *word = strtok_r(line, " ", &state); word; word = strtok_r(NULL, " ", &state))
     read_word(word, &t);
-  SLI_GROW(to->of, to->count, to->capacity);
-  to->of[to->count++] = t;
+  SLI_GROW(to->items, to->count, to->capacity);
+  to->items[to->count++] = t;
 }
 
 const tick_taken *tick_of(const sl_trace *t, const ticks *all, const sl_trace_firing *f) {
   const sl_actor *a = &t->plan->actors[f->record.actor];
   bool pass = a->cls == SL_CLASS_F && a->stage != SL_NONE;
-  return pass && f->tick.number < (int64_t)all->count ? &all->of[f->tick.number] : NULL;
+  return pass && f->tick.number < (int64_t)all->count ? &all->items[f->tick.number] : NULL;
 }
 
 /* Fills in the rows of passes. Slots of a server with a single stage have no rows. */
@@ -76,7 +76,7 @@ sl_status ticks_open(const char *path, sl_trace *t, ticks *out) {
 }
 
 void ticks_close(ticks *all) {
-  free(all->of);
+  free(all->items);
   free(all->firings);
 }
 

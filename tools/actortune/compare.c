@@ -18,16 +18,16 @@ typedef struct line {
 
 typedef struct table {
   size_t count, capacity;
-  line *of;
+  line *lines;
   line all; /* sum over all calls */
 } table;
 
 static line *line_of(table *t, const char *name) {
   for (size_t i = 0; i < t->count; i++)
-    if (!strcmp(t->of[i].name, name)) return &t->of[i];
-  SLI_GROW(t->of, t->count, t->capacity);
-  t->of[t->count] = (line){.name = name};
-  return &t->of[t->count++];
+    if (!strcmp(t->lines[i].name, name)) return &t->lines[i];
+  SLI_GROW(t->lines, t->count, t->capacity);
+  t->lines[t->count] = (line){.name = name};
+  return &t->lines[t->count++];
 }
 
 static void add_calls(line *to, double calls, double predicted, double measured) {
@@ -111,11 +111,11 @@ static void show(const step *of, table *t) {
   const line rest = {"outside of calls", 0,
                      SLI_MAX(of->devices * of->predicted - t->all.predicted, 0),
                      SLI_MAX(whole - t->all.measured, 0)};
-  qsort(t->of, t->count, sizeof *t->of, by_error);
+  qsort(t->lines, t->count, sizeof *t->lines, by_error);
   t->all.name = "all calls";
   printf("%-24s %8s %11s %11s %11s %11s\n", "of a step", "calls", "predicted", "measured",
          "longer by", "of the step");
-  for (size_t i = 0; i < t->count; i++) show_line(&t->of[i], whole);
+  for (size_t i = 0; i < t->count; i++) show_line(&t->lines[i], whole);
   show_line(&t->all, whole);
   show_line(&rest, whole);
   show_line(&(line){"the step", 0, of->predicted, of->measured}, of->measured);
@@ -130,7 +130,7 @@ static sl_status compare(const char *path) {
   status = read_calls(&report, &t);
   if (!status) status = read_step(&report, &of);
   if (!status) show(&of, &t);
-  free(t.of);
+  free(t.lines);
   sli_json_fini(&report);
   return status;
 }

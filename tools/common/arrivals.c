@@ -25,11 +25,11 @@ static sl_status read_fields(reading *r, const sli_json *doc) {
                                    {"answer", SLI_JSON_WHOLE, &a.answer, 1, 1e9, true}};
   sl_status status = sli_json_pick(doc, doc->root, fields, SLI_COUNT(fields));
   if (status) return status;
-  if (r->out.count && a.seconds < r->out.of[r->out.count - 1].seconds)
+  if (r->out.count && a.seconds < r->out.items[r->out.count - 1].seconds)
     return sl_fail(SL_E_INPUT, "%s: its time is earlier than that of the previous line", doc->name);
   size_t count = (size_t)r->out.count++;
-  SLI_GROW(r->out.of, count, r->capacity);
-  r->out.of[count] = a;
+  SLI_GROW(r->out.items, count, r->capacity);
+  r->out.items[count] = a;
   return SL_OK;
 }
 
@@ -47,9 +47,9 @@ static sl_status read_line(void *ctx, int line, char *text, size_t bytes) {
 }
 
 static void keep(reading *r, arrivals *out) {
-  size_t bytes = (size_t)r->out.count * sizeof *r->out.of;
+  size_t bytes = (size_t)r->out.count * sizeof *r->out.items;
   *out = r->out;
-  out->of = memcpy(sli_arena_alloc(r->arena, bytes), r->out.of, bytes);
+  out->items = memcpy(sli_arena_alloc(r->arena, bytes), r->out.items, bytes);
 }
 
 sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
@@ -57,18 +57,18 @@ sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   sl_status status = sli_file_lines(path, read_line, &r);
   if (!status && !r.out.count) status = sl_fail(SL_E_INPUT, "%s: nobody comes", path);
   if (!status) keep(&r, out);
-  free(r.out.of);
+  free(r.out.items);
   return status;
 }
 
 void arrivals_make(int64_t clients, int64_t count, const load_lengths *lengths, uint64_t seed,
                    sli_arena *arena, arrivals *out) {
-  *out = (arrivals){count, clients, sli_arena_alloc(arena, (size_t)count * sizeof *out->of)};
+  *out = (arrivals){count, clients, sli_arena_alloc(arena, (size_t)count * sizeof *out->items)};
   for (int64_t i = 0; i < count; i++) {
     uint64_t hash = sli_hash_word(sli_hash_word(SLI_HASH_SEED, seed), (uint64_t)i);
     double even = (double)(hash >> 11) * 0x1p-53; /* from 0 to 1 */
     double answer = (double)lengths->answer * (1 + lengths->variation * (2 * even - 1));
-    out->of[i] = (sl_arrival){0, lengths->prompt, SLI_MAX(llround(answer), 1)};
+    out->items[i] = (sl_arrival){0, lengths->prompt, SLI_MAX(llround(answer), 1)};
   }
 }
 

@@ -9,8 +9,8 @@
 
 typedef struct arrivals {
   int64_t count;
-  int64_t clients; /* size of a closed loop; 0: requests arrive at their times */
-  sl_arrival *of;  /* [count] */
+  int64_t clients;   /* size of a closed loop; 0: requests arrive at their times */
+  sl_arrival *items; /* [count] */
 } arrivals;
 
 /* Reads a file with one line per request, {"time": 0.25, "prompt": 300, "answer": 40, "id":

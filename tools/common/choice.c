@@ -151,8 +151,8 @@ static void apply_homes(const choices *c, const choice *x, sli_arena *arena, set
   int n = add_homes(&said, "act", arena, all);
   say_homes(c, x, true, &said);
   n += add_homes(&said, "state", arena, all + n);
-  if (given->count) memcpy(all + n, given->of, (size_t)given->count * sizeof *all);
-  to->lower.memory.homes.of = all;
+  if (given->count) memcpy(all + n, given->homes, (size_t)given->count * sizeof *all);
+  to->lower.memory.homes.homes = all;
   to->lower.memory.homes.count = n + given->count;
 }
 

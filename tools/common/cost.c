@@ -13,7 +13,7 @@
 typedef struct seconds_list {
   const char *name, *block; /* block NULL: the stages themselves */
   int count;
-  double *of; /* [count] */
+  double *seconds; /* [count] */
 } seconds_list;
 
 typedef struct cost_lists {
@@ -47,11 +47,11 @@ static bool read_list(settings *s, const char **at, cost_lists *to) {
   if (!read_name(s, at, list)) return false;
   size_t most = 1;
   for (const char *c = *at; *c && *c != ','; c++) most += *c == ':';
-  list->of = sli_arena_alloc(&s->arena, most * sizeof *list->of);
+  list->seconds = sli_arena_alloc(&s->arena, most * sizeof *list->seconds);
   bool good = true;
   do {
     ++*at;
-    good = read_seconds(at, &list->of[list->count++]);
+    good = read_seconds(at, &list->seconds[list->count++]);
   } while (good && **at == ':');
   return good && (!**at || **at == ',') && (list->count == 1 || *list->name != 'c');
 }
@@ -64,7 +64,7 @@ static double of_stage(const cost_lists *all, const char *block, const char *nam
   for (int i = 0; i < all->count; i++) {
     const seconds_list *list = &all->lists[i];
     if (same_block(list->block, block) && !strcmp(list->name, name))
-      seconds = list->of[list->count > 1 ? stage : 0];
+      seconds = list->seconds[list->count > 1 ? stage : 0];
   }
   return seconds;
 }

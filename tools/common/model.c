@@ -189,13 +189,13 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
 
 /* Programs stay open for the life of the process. */
 static struct {
-  sl_exported **of;
+  sl_exported **items;
   size_t count, capacity;
 } programs;
 
 static sl_status open_exported(const char *path, const sl_model **out) {
-  SLI_GROW(programs.of, programs.count, programs.capacity);
-  sl_exported **program = &programs.of[programs.count];
+  SLI_GROW(programs.items, programs.count, programs.capacity);
+  sl_exported **program = &programs.items[programs.count];
   sl_status status = sl_exported_open(path, program);
   if (status) return status;
   programs.count++;

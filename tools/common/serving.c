@@ -132,7 +132,7 @@ sl_status serving_arrivals(settings *s, arrivals *out) {
   double rate = sl_arg_float(s->run, "rate");
   sl_status status = arrivals_read(path, &s->arena, out);
   out->clients = sl_arg_int(s->run, "concurrency");
-  for (int64_t i = 0; i < out->count && !status; i++) out->of[i].seconds /= rate;
+  for (int64_t i = 0; i < out->count && !status; i++) out->items[i].seconds /= rate;
   return status;
 }
 

@@ -111,7 +111,7 @@ static sl_status read_homes(settings *s) {
   int n = 0;
   while (sl_arg_given(s->run, "home", n)) n++;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *all);
-  s->lower.memory.homes.of = all;
+  s->lower.memory.homes.homes = all;
   sl_status status = SL_OK;
   for (int i = 0; i < n && !status; i++)
     status = read_home(s, sl_arg_given(s->run, "home", i), &all[s->lower.memory.homes.count]);

@@ -12,7 +12,7 @@ typedef struct places {
 
 /* A fold, and a thread's buffer for a tile of each array. */
 typedef struct folding {
-  const sli_fold *of;
+  const sli_fold *fold;
   const sli_space *space;
   _Alignas(64) float in[SLI_SPACE_INPUTS][TILE];
   float y[TILE];
@@ -54,8 +54,8 @@ static const float *fold_row(folding *f, const places *p, int d, int64_t at, int
     /* otherwise it has been copied before */
     if (step || !at) copy_row(f->in[a], p->in[a] + at * step, step, n);
   }
-  if (!f->of->fn) return in[0];
-  f->of->fn(in[0], in[1], in[2], y, n);
+  if (!f->fold->fn) return in[0];
+  f->fold->fn(in[0], in[1], in[2], y, n);
   return y;
 }
 
@@ -69,7 +69,7 @@ static void put(const sli_fold *f, const float *y, float factor, int64_t to, int
 
 /* Computes adjacent output elements, for a space without summed dims. */
 static void fold_plain(folding *f, const places *p, int64_t to, int64_t n) {
-  const sli_fold *of = f->of;
+  const sli_fold *of = f->fold;
   bool as_it_is = of->fn && !of->add && of->factor == 1;
   for (int64_t at = 0; at < n; at += TILE) {
     int64_t count = n - at < TILE ? n - at : TILE;
@@ -124,8 +124,8 @@ static void fold_sums(folding *f, places p, int64_t to, int64_t n) {
     if (along) f->sum[0].low[0] = sum_along(f, p);
     else sum_across(f, p, count);
     for (int64_t k = 0; k < count; k += LANES)
-      storeu(f->y + k, narrow_times(&f->sum[k / LANES], (double)f->of->factor));
-    put(f->of, f->y, 1, to + at, count);
+      storeu(f->y + k, narrow_times(&f->sum[k / LANES], (double)f->fold->factor));
+    put(f->fold, f->y, 1, to + at, count);
     if (s->kept) move(&p, s, s->kept - 1, count);
   }
 }
@@ -135,7 +135,7 @@ static void fold_chunk(void *arg, int i) {
   const sli_fold *of = arg;
   const sli_space *s = &of->space;
   folding f;
-  f.of = of, f.space = s;
+  f.fold = of, f.space = s;
   sli_range r = sli_chunk_range(s->total, of->block, i);
   int last = s->kept - 1;
   int64_t index[SL_MAX_DIMS] = {0}, rest = r.begin;

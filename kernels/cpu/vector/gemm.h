@@ -38,7 +38,7 @@ typedef struct gemm_steps {
 
 /* Steps that are packed together. */
 typedef struct gemm_pack {
-  gemm_steps of[GEMM_RUNS];
+  gemm_steps run[GEMM_RUNS];
   int64_t runs, steps;
 } gemm_pack;
 
@@ -83,11 +83,11 @@ static void pack_turned(const gemm_block *block, const gemm_steps *s) {
 /* Packs A by tiles. */
 static void pack_left(const gemm_block *block, const gemm_pack *k) {
   if (block->g->a_transposed) {
-    for (int64_t i = 0; i < k->runs; i++) pack_turned(block, &k->of[i]);
+    for (int64_t i = 0; i < k->runs; i++) pack_turned(block, &k->run[i]);
     return;
   }
   for (int64_t t = 0; t < block->tiles; t++)
-    for (int64_t i = 0; i < k->runs; i++) pack_tile(block, &k->of[i], t);
+    for (int64_t i = 0; i < k->runs; i++) pack_tile(block, &k->run[i], t);
 }
 
 /* Packs steps of some columns of a transposed B, which are its rows. */
@@ -239,7 +239,7 @@ static void run_tile(const gemm_block *block, const gemm_pack *k, int64_t panel,
   int64_t column = block->column + panel * GEMM_PANEL,
           columns = SLI_MIN(block->columns - panel * GEMM_PANEL, (int64_t)GEMM_PANEL);
   prefetch_tile(g, block->row + row, rows, column);
-  for (const gemm_steps *s = k->of; s < k->of + k->runs; s++) {
+  for (const gemm_steps *s = k->run; s < k->run + k->runs; s++) {
     bool biased = s->first && !s->group && g->bias;
     if (biased) begin_with(g->bias + column, columns, rows, sum);
     tile_functions[rows](
@@ -268,7 +268,7 @@ static void run_strip(const gemm_block *block, const gemm_pack *k, int64_t panel
   int64_t column = block->column + panel * GEMM_PANEL;
   bool packs = g->b_transposed || block->tiles > 1 || columns % GEMM_PANEL;
   for (int64_t i = 0; i < k->runs && packs; i++)
-    (g->b_transposed ? pack_turned_right : pack_right)(block, &k->of[i], column, columns);
+    (g->b_transposed ? pack_turned_right : pack_right)(block, &k->run[i], column, columns);
   for (int64_t tile = 0; tile < block->tiles; tile += GEMM_TILES)
     run_tiles(block, k, tile, panel, columns, packs ? block->b : g->b + column,
               packs ? 0 : g->b_row, packs ? PANEL_PITCH : GEMM_PANEL);
@@ -329,7 +329,7 @@ static gemm_pack take_pack(const sli_gemm *g, gemm_place *at) {
     gemm_steps s = take_steps(g, at, GEMM_DEPTH - k.steps);
     s.at = k.steps;
     k.steps += s.count;
-    k.of[k.runs] = s;
+    k.run[k.runs] = s;
     k.runs += s.count > 0;
   }
   return k;

@@ -128,7 +128,7 @@ static void unpack_stored_chunk(void *arg, int i) {
   const sli_unpacking *u = arg;
   sli_range r = sli_chunk_range(u->rows, SLI_UNPACKED_ROWS, i);
   for (int64_t row = r.begin; row < r.end; row++)
-    unpack_columns(u->storage, u->lies, u->weights, u->k, u->row + row, u->column, u->columns,
+    unpack_columns(u->storage, u->layout, u->weights, u->k, u->row + row, u->column, u->columns,
                    u->to + row * u->columns);
 }
 

@@ -142,20 +142,20 @@ static inline vec add_tile_row(vec sum, const uint16_t *a, const uint16_t *b) {
 }
 
 typedef struct quarters {
-  float of[SLI_SQUARE];
+  float values[SLI_SQUARE];
 } quarters;
 
 static inline void begin_block(quarters *q, const tile_block *b) {
   for (int r = 0; r < SLI_STRIP; r++)
     for (int n = 0; n < SLI_STRIP; n += LANES)
-      storeu(q->of + r * SLI_STRIP + n, b->sums   ? loadu(b->sums + r * b->sums_row + n)
-                                        : b->bias ? loadu(b->bias + n)
-                                                  : (vec){0});
+      storeu(q->values + r * SLI_STRIP + n, b->sums   ? loadu(b->sums + r * b->sums_row + n)
+                                            : b->bias ? loadu(b->bias + n)
+                                                      : (vec){0});
 }
 
 static inline void end_block(quarters *q, const tile_block *b) {
   for (int r = 0; r < SLI_STRIP; r++)
-    memcpy(b->c + r * b->c_row, q->of + r * SLI_STRIP, SLI_STRIP * sizeof *q->of);
+    memcpy(b->c + r * b->c_row, q->values + r * SLI_STRIP, SLI_STRIP * sizeof *q->values);
 }
 
 static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b,
@@ -163,7 +163,7 @@ static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, con
   (void)a_again, (void)b_again;
   for (int r = 0; r < SLI_STRIP; r++)
     for (int n = 0; n < SLI_STRIP; n += LANES) {
-      float *sum = q->of + r * SLI_STRIP + n;
+      float *sum = q->values + r * SLI_STRIP + n;
       storeu(sum, add_tile_row(loadu(sum), a + r * SLI_STRIP, b + 2 * n));
     }
 }

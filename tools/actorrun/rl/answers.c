@@ -27,7 +27,7 @@ static void write_line(FILE *file, const rl_prompts *p, const sl_answer *a, doub
   char *text = rl_answer_text(p, a);
   cJSON *line = cJSON_CreateObject();
   cJSON_AddNumberToObject(line, "step", (double)a->step + 1);
-  cJSON_AddStringToObject(line, "prompt", p->of[a->prompt].text);
+  cJSON_AddStringToObject(line, "prompt", p->prompts[a->prompt].text);
   cJSON_AddStringToObject(line, "answer", text);
   cJSON_AddNumberToObject(line, "tokens", (double)a->count);
   cJSON_AddBoolToObject(line, "truncated", a->truncated);
@@ -114,7 +114,7 @@ static void write_section(FILE *file, const rl_prompts *p, const sl_rollouts_rep
   if (report->truncated) fprintf(file, ", %d of %d truncated", report->truncated, report->answers);
   if (report->dropped) fprintf(file, ", %d dropped", report->dropped);
   fprintf(file, "</small></h2>\n<blockquote><pre>");
-  put_text(file, p->of[answers[0].prompt].text);
+  put_text(file, p->prompts[answers[0].prompt].text);
   fprintf(file, "</pre></blockquote>\n<table><tr><th>reward<th>advantage<th>tokens<th>answer\n");
   for (int i = 0; i < count; i++) write_row(file, p, &all[i]);
   fprintf(file, "</table>\n");

@@ -97,7 +97,7 @@ static sl_status take_frames(const cJSON *line, sl_framed *out) {
   const cJSON *frames = cJSON_GetObjectItemCaseSensitive(line, "frames"), *each;
   int n = frames ? cJSON_GetArraySize(frames) : 0;
   int64_t *all = n ? sli_calloc((size_t)n, sizeof *all) : NULL;
-  *out = (sl_framed){.of = all};
+  *out = (sl_framed){.frames = all};
   bool good = !frames || cJSON_IsArray(frames);
   cJSON_ArrayForEach(each, frames) {
     good &= cJSON_IsNumber(each) && each->valuedouble == each->valueint && each->valueint >= 0;
@@ -107,12 +107,12 @@ static sl_status take_frames(const cJSON *line, sl_framed *out) {
 }
 
 static void add(rl_prompts *p, rl_prompt prompt, const sli_token_row *row, sl_framed frames) {
-  SLI_GROW(p->of, (size_t)p->count, p->capacity);
+  SLI_GROW(p->prompts, (size_t)p->count, p->capacity);
   p->tokens = sli_realloc(p->tokens, p->capacity, sizeof *p->tokens);
   p->frames = sli_realloc(p->frames, p->capacity, sizeof *p->frames);
   p->tokens[p->count] = (sl_prompt){row->items, (int64_t)row->count};
   p->frames[p->count] = frames;
-  p->of[p->count++] = prompt;
+  p->prompts[p->count++] = prompt;
 }
 
 static char *text_of(const cJSON *of, const char *key) {
@@ -151,7 +151,7 @@ static sl_status take_object(reader *r, const cJSON *line) {
   if (!status && !row.count) status = sl_fail(SL_E_INPUT, "the prompt is empty");
   if (!status) status = take_frames(line, &frames);
   if (status) {
-    free((void *)frames.of);
+    free((void *)frames.frames);
     free(row.items);
     free(p.text);
     return status;
@@ -207,7 +207,8 @@ static sl_status take_lines(reader *r, const char *path, char *text) {
 /* Writes the texts of prompts given as arrays of tokens, once all lines have been read. */
 static void name_prompts(rl_prompts *p) {
   for (int64_t i = 0; i < p->count; i++)
-    if (!p->of[i].text) p->of[i].text = rl_prompts_text(p, p->tokens[i].tokens, p->tokens[i].count);
+    if (!p->prompts[i].text)
+      p->prompts[i].text = rl_prompts_text(p, p->tokens[i].tokens, p->tokens[i].count);
 }
 
 /* ---- interface ----------------------------------------------------------------------------- */
@@ -231,13 +232,13 @@ sl_status rl_prompts_read(const settings *s, rl_prompts *out) {
 
 void rl_prompts_free(rl_prompts *p) {
   for (int64_t i = 0; i < p->count; i++) {
-    free(p->of[i].text);
-    free(p->of[i].answer);
-    free(p->of[i].data);
+    free(p->prompts[i].text);
+    free(p->prompts[i].answer);
+    free(p->prompts[i].data);
     free((void *)p->tokens[i].tokens);
-    free((void *)p->frames[i].of);
+    free((void *)p->frames[i].frames);
   }
-  free(p->of);
+  free(p->prompts);
   free(p->tokens);
   free(p->frames);
   free(p->stop);

@@ -57,7 +57,7 @@ struct rl_rewards {
   bool closing;
   uint64_t since_ns; /* when the oldest pending answer became the oldest */
   size_t count, capacity;
-  pending *of; /* [count] answers without a reward, oldest first */
+  pending *pending; /* [count] answers without a reward, oldest first */
 };
 
 /* ---- built in ------------------------------------------------------------------------------ */
@@ -72,7 +72,7 @@ static const char *trimmed(const char *text, size_t *bytes) {
 /* Returns 1 if the answer equals the one in its prompt's line, apart from surrounding white
  * space. */
 static double exact(const rl_rewards *rewards, const sl_answer *a, const char *text) {
-  const char *wanted = rewards->prompts->of[a->prompt].answer;
+  const char *wanted = rewards->prompts->prompts[a->prompt].answer;
   size_t n, m;
   text = trimmed(text, &n);
   wanted = trimmed(wanted, &m);
@@ -94,7 +94,7 @@ static double length(const rl_rewards *rewards, const sl_answer *a, const char *
 
 static sl_status check_answers(const rl_rewards *rewards) {
   for (int64_t i = 0; i < rewards->prompts->count; i++)
-    if (!rewards->prompts->of[i].answer)
+    if (!rewards->prompts->prompts[i].answer)
       return sl_fail(SL_E_USAGE, "--reward exact: prompt %lld has no \"answer\"", (long long)i + 1);
   return SL_OK;
 }
@@ -209,10 +209,10 @@ static size_t pending_count(rl_rewards *rewards) {
 /* Returns the oldest answer, and removes it if `takes`. */
 static pending oldest(rl_rewards *rewards, bool takes) {
   pthread_mutex_lock(&rewards->lock);
-  pending p = rewards->of[0];
+  pending p = rewards->pending[0];
   if (takes) {
     free(p.line);
-    memmove(rewards->of, rewards->of + 1, --rewards->count * sizeof *rewards->of);
+    memmove(rewards->pending, rewards->pending + 1, --rewards->count * sizeof *rewards->pending);
     rewards->since_ns = sli_now_ns();
   }
   pthread_mutex_unlock(&rewards->lock);
@@ -274,7 +274,7 @@ static bool has_too_many(rl_rewards *rewards) {
 static void send_lines(rl_rewards *rewards) {
   pthread_mutex_lock(&rewards->lock);
   while (rewards->in >= 0 && rewards->sent < rewards->count) {
-    const pending *p = &rewards->of[rewards->sent];
+    const pending *p = &rewards->pending[rewards->sent];
     ssize_t n = write(rewards->in, p->line + rewards->within, p->bytes - rewards->within);
     if (n < 0) break; /* full or closed: reading will tell */
     rewards->within += (size_t)n;
@@ -383,7 +383,7 @@ static void *run(void *arg) {
 /* ---- interface ----------------------------------------------------------------------------- */
 
 static char *line_of(const rl_rewards *rewards, const sl_answer *a, const char *text) {
-  const rl_prompt *p = &rewards->prompts->of[a->prompt];
+  const rl_prompt *p = &rewards->prompts->prompts[a->prompt];
   cJSON *line = cJSON_CreateObject();
   cJSON_AddNumberToObject(line, "step", (double)a->step + 1);
   cJSON_AddStringToObject(line, "prompt", p->text);
@@ -401,8 +401,8 @@ static void queue(rl_rewards *rewards, const sl_answer *a, const char *text) {
   char *line = line_of(rewards, a, text);
   pthread_mutex_lock(&rewards->lock);
   if (!rewards->count) rewards->since_ns = sli_now_ns();
-  SLI_GROW(rewards->of, rewards->count, rewards->capacity);
-  rewards->of[rewards->count++] =
+  SLI_GROW(rewards->pending, rewards->count, rewards->capacity);
+  rewards->pending[rewards->count++] =
       (pending){.id = a->id, .step = a->step, .line = line, .bytes = strlen(line)};
   pthread_mutex_unlock(&rewards->lock);
   eventfd_write(rewards->wake, 1);
@@ -455,8 +455,8 @@ void rl_rewards_close(rl_rewards *rewards) {
     eventfd_write(rewards->wake, 1);
     pthread_join(rewards->thread, NULL);
   }
-  for (size_t i = 0; i < rewards->count; i++) free(rewards->of[i].line);
-  free(rewards->of);
+  for (size_t i = 0; i < rewards->count; i++) free(rewards->pending[i].line);
+  free(rewards->pending);
   if (rewards->wake >= 0) close(rewards->wake);
   pthread_mutex_destroy(&rewards->lock);
   free(rewards);

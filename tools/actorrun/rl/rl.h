@@ -21,7 +21,7 @@ typedef struct rl_prompt {
 typedef struct rl_prompts {
   int64_t count;
   size_t capacity;
-  rl_prompt *of;            /* [count] */
+  rl_prompt *prompts;       /* [count] */
   sl_prompt *tokens;        /* [count] */
   sl_framed *frames;        /* [count] */
   sli_tokenizer *tokenizer; /* NULL if tokens are bytes or numbers */

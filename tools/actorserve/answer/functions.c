@@ -223,10 +223,11 @@ sl_status answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_
   const cJSON *each;
   schema_reader r = {0};
   *out = (answer_functions){0};
-  out->of = sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(tools) + 1) * sizeof *out->of);
-  bool good = out->of;
+  out->functions =
+      sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(tools) + 1) * sizeof *out->functions);
+  bool good = out->functions;
   cJSON_ArrayForEach(each, tools) good =
-      good && read_function(&r, member(each, "function"), memory, &out->of[out->count++]);
+      good && read_function(&r, member(each, "function"), memory, &out->functions[out->count++]);
   if (r.compared > MOST_COMPARED)
     return sl_fail(SL_E_USAGE, "tools: the parameters take more than %d comparisons to read",
                    MOST_COMPARED);
@@ -242,7 +243,7 @@ static bool same(const char *word, const char *text, size_t bytes) {
 const answer_function *answer_functions_find(const answer_functions *all, const char *name,
                                              size_t bytes) {
   for (int i = 0; all && i < all->count; i++)
-    if (same(all->of[i].name, name, bytes)) return &all->of[i];
+    if (same(all->functions[i].name, name, bytes)) return &all->functions[i];
   return NULL;
 }
 

@@ -38,7 +38,7 @@ typedef struct answer_function {
 
 typedef struct answer_functions {
   int count;
-  answer_function *of; /* [count] */
+  answer_function *functions; /* [count] */
 } answer_functions;
 
 /* Lists the functions of `tools`, OpenAI's array, already checked. All data is allocated from

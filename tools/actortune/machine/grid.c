@@ -57,7 +57,7 @@ typedef struct row_places {
   int axes;
   /* places of this curve; places including the op's other curves, which share its grid lines */
   size_t count, lines;
-  place *of; /* [lines] */
+  place *places; /* [lines] */
 } row_places;
 
 static double heads_of(const sample *s) {
@@ -82,10 +82,11 @@ static place grid_place_of(const form *f, const sample *s) {
 /* Merges the samples at one place into their geometric mean. */
 static void merge(row_places *to, const place *p, int *times) {
   size_t i = 0;
-  while (i < to->count && memcmp(to->of[i].at, p->at, sizeof p->at)) i++;
-  if (i == to->count) to->of[to->count++] = (place){.seconds = 1}, times[i] = 0;
-  memcpy(to->of[i].at, p->at, sizeof p->at);
-  to->of[i].seconds = exp((times[i] * log(to->of[i].seconds) + log(p->seconds)) / (times[i] + 1));
+  while (i < to->count && memcmp(to->places[i].at, p->at, sizeof p->at)) i++;
+  if (i == to->count) to->places[to->count++] = (place){.seconds = 1}, times[i] = 0;
+  memcpy(to->places[i].at, p->at, sizeof p->at);
+  to->places[i].seconds =
+      exp((times[i] * log(to->places[i].seconds) + log(p->seconds)) / (times[i] + 1));
   times[i]++;
 }
 
@@ -101,18 +102,19 @@ static bool same_curve(const sample *a, const sample *b) {
 
 static row_places places_of(const samples *s, const sample *first) {
   const form *f = form_of(first->op);
-  row_places r = {.form = f, .axes = f->count + 1, .of = sli_calloc(s->count, sizeof *r.of)};
+  row_places r = {
+      .form = f, .axes = f->count + 1, .places = sli_calloc(s->count, sizeof *r.places)};
   int *times = sli_calloc(s->count, sizeof *times);
   for (size_t i = 0; i < s->count; i++) {
-    if (!same_curve(first, &s->of[i])) continue;
-    const place p = grid_place_of(f, &s->of[i]);
+    if (!same_curve(first, &s->items[i])) continue;
+    const place p = grid_place_of(f, &s->items[i]);
     merge(&r, &p, times);
   }
   free(times);
   r.lines = r.count;
   for (size_t i = 0; i < s->count; i++)
-    if (!strcmp(first->op, s->of[i].op) && !same_curve(first, &s->of[i]))
-      r.of[r.lines++] = grid_place_of(f, &s->of[i]);
+    if (!strcmp(first->op, s->items[i].op) && !same_curve(first, &s->items[i]))
+      r.places[r.lines++] = grid_place_of(f, &s->items[i]);
   return r;
 }
 
@@ -127,7 +129,7 @@ static int by_number(const void *a, const void *b) {
 static double *values_along(const row_places *r, int axis, int *count) {
   double *all = sli_calloc(r->lines, sizeof *all);
   int n = 0;
-  for (size_t i = 0; i < r->lines; i++) all[i] = r->of[i].at[axis];
+  for (size_t i = 0; i < r->lines; i++) all[i] = r->places[i].at[axis];
   qsort(all, r->lines, sizeof *all, by_number);
   for (size_t i = 0; i < r->lines; i++)
     if (!n || all[i] > all[n - 1]) all[n++] = all[i];
@@ -147,9 +149,9 @@ static double distance(const row_places *r, const place *p, const double *at) {
 }
 
 static double seconds_at(const row_places *r, const double *at) {
-  const place *nearest = &r->of[0];
+  const place *nearest = &r->places[0];
   for (size_t i = 1; i < r->count; i++)
-    if (distance(r, &r->of[i], at) < distance(r, nearest, at)) nearest = &r->of[i];
+    if (distance(r, &r->places[i], at) < distance(r, nearest, at)) nearest = &r->places[i];
   double seconds = nearest->seconds;
   for (int a = 0; a < r->form->count; a++)
     seconds *= pow(at[a] / nearest->at[a], r->form->power[a]);
@@ -199,11 +201,11 @@ cJSON *grid_curves(const samples *s) {
   cJSON *all = cJSON_CreateObject();
   for (size_t i = 0; i < s->count; i++) {
     char name[128];
-    name_of(&s->of[i], name, sizeof name);
+    name_of(&s->items[i], name, sizeof name);
     if (cJSON_GetObjectItemCaseSensitive(all, name)) continue;
-    row_places r = places_of(s, &s->of[i]);
+    row_places r = places_of(s, &s->items[i]);
     cJSON_AddItemToObject(all, name, curve_json(&r));
-    free(r.of);
+    free(r.places);
   }
   return all;
 }
@@ -212,6 +214,7 @@ cJSON *grid_curves(const samples *s) {
 
 double grid_spread(const samples *s) {
   double fastest = 0, median = 0;
-  for (size_t i = 0; i < s->count; i++) fastest += s->of[i].seconds, median += s->of[i].median;
+  for (size_t i = 0; i < s->count; i++)
+    fastest += s->items[i].seconds, median += s->items[i].median;
   return fastest > 0 ? median / fastest - 1 : 0;
 }

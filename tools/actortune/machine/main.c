@@ -115,7 +115,7 @@ typedef struct tried {
 
 typedef struct probes {
   size_t count, capacity;
-  tried *of;
+  tried *items;
 } probes;
 
 /* Returns a number of blocks large enough that a block's data leaves the core's caches before the
@@ -130,8 +130,8 @@ static int layers_of(const probe *p) {
 static void machine_main_add(probes *all, probe p) {
   p.layers = layers_of(&p), p.stages = 1;
   if (probe_flops(&p) > most_flops) return;
-  SLI_GROW(all->of, all->count, all->capacity);
-  all->of[all->count++] = (tried){.probe = p};
+  SLI_GROW(all->items, all->count, all->capacity);
+  all->items[all->count++] = (tried){.probe = p};
 }
 
 static void add_product(probes *all, int m, int width, int inner) {
@@ -206,10 +206,10 @@ static sl_status run_turn(const measuring *m, const probes *all, const char *wha
   sl_status status = SL_OK;
   double rate = 0; /* highest flops per second so far */
   for (size_t i = 0; i < all->count && !status && !interrupted(); i++) {
-    double begun = now(), left = m->until - begun, flops = probe_flops(&all->of[i].probe);
+    double begun = now(), left = m->until - begun, flops = probe_flops(&all->items[i].probe);
     if (rate > 0 && 2 * flops / rate > left) continue;
     say(m, what, i, all->count);
-    status = run_probe(m, &all->of[i], SLI_MAX(left / 40, 0.02));
+    status = run_probe(m, &all->items[i], SLI_MAX(left / 40, 0.02));
     if (flops > 1e8) rate = SLI_MAX(rate, flops / (now() - begun));
   }
   return status;
@@ -230,7 +230,7 @@ static const sample *alone(const samples *one, const sample *s) {
   sample wanted = *s;
   wanted.at[SL_CURVE_DEVICES] = 1;
   for (size_t i = 0; i < one->count; i++) {
-    const sample *o = &one->of[i];
+    const sample *o = &one->items[i];
     if (!strcmp(o->op, s->op) && !memcmp(o->has, s->has, sizeof s->has) &&
         !memcmp(o->at, wanted.at, sizeof s->at))
       return o;
@@ -244,7 +244,7 @@ static const sample *alone(const samples *one, const sample *s) {
  * same factor, so that the spread stays as observed. */
 static void slow_down(tried *t) {
   for (size_t i = 0; i < t->seen[1].count; i++) {
-    sample *s = &t->seen[1].of[i];
+    sample *s = &t->seen[1].items[i];
     const sample *one = alone(&t->seen[0], s);
     if (!one) continue;
     double seconds = one->seconds * s->quiet / one->quiet;
@@ -255,14 +255,14 @@ static void slow_down(tried *t) {
 
 /* Collects all samples. */
 static void collect(measuring *m, probes *all) {
-  for (size_t i = 0; i < all->count; i++) slow_down(&all->of[i]);
+  for (size_t i = 0; i < all->count; i++) slow_down(&all->items[i]);
   for (size_t i = 0; i < 2 * all->count; i++) {
-    samples *from = &all->of[i / 2].seen[i % 2];
+    samples *from = &all->items[i / 2].seen[i % 2];
     for (size_t k = 0; k < from->count; k++) {
-      SLI_GROW(m->samples.of, m->samples.count, m->samples.capacity);
-      m->samples.of[m->samples.count++] = from->of[k];
+      SLI_GROW(m->samples.items, m->samples.count, m->samples.capacity);
+      m->samples.items[m->samples.count++] = from->items[k];
     }
-    free(from->of);
+    free(from->items);
   }
 }
 
@@ -322,13 +322,13 @@ static sl_status measure_all(measuring *m) {
   list_products(&all);
   list_attention(&all);
   list_vocabularies(&all);
-  qsort(all.of, all.count, sizeof *all.of, by_work);
+  qsort(all.items, all.count, sizeof *all.items, by_work);
   measure_links(m);
   sl_status status = measure_firings(m);
   if (!status) status = measure_wakes(m);
   if (!status) status = run_probes(m, &all);
   collect(m, &all);
-  free(all.of);
+  free(all.items);
   if (m->progress) bar_clear();
   return !status && interrupted() ? sl_fail(SL_E_STOPPED, "stopped before the machine was measured")
                                   : status;
@@ -340,7 +340,7 @@ static sl_status measure_all(measuring *m) {
 static double best_rate(const samples *s, const char *row, sl_curve_axis what) {
   double best = 1;
   for (size_t i = 0; i < s->count; i++)
-    if (!strcmp(s->of[i].op, row)) best = fmax(best, s->of[i].at[what] / s->of[i].seconds);
+    if (!strcmp(s->items[i].op, row)) best = fmax(best, s->items[i].at[what] / s->items[i].seconds);
   return best;
 }
 
@@ -457,7 +457,7 @@ static sl_status measure_into(const settings *s, const char *path, double second
   sl_status status = measure_all(&m);
   if (!status) status = write_machine(&m);
   if (!status) say_end(&m);
-  free(m.samples.of);
+  free(m.samples.items);
   return status;
 }
 

@@ -125,7 +125,7 @@ typedef struct watch {
   int steps, done;
   double so_far, quietest; /* seconds of all calls so far, and in the quietest step */
   size_t count, capacity;
-  alike *of;
+  alike *items;
   size_t ncalls, room;
   watched *calls;
 } watch;
@@ -146,9 +146,9 @@ static bool is_alike(const sample *a, const sample *b) {
 
 static size_t find_alike(watch *w, const sample *is) {
   for (size_t i = 0; i < w->count; i++)
-    if (is_alike(&w->of[i].is, is)) return i;
-  SLI_GROW(w->of, w->count, w->capacity);
-  w->of[w->count] = (alike){.is = *is, .seconds = sli_calloc((size_t)w->steps, sizeof(double))};
+    if (is_alike(&w->items[i].is, is)) return i;
+  SLI_GROW(w->items, w->count, w->capacity);
+  w->items[w->count] = (alike){.is = *is, .seconds = sli_calloc((size_t)w->steps, sizeof(double))};
   return w->count++;
 }
 
@@ -167,8 +167,8 @@ static void watch_calls(watch *w, const sl_plan *plan, int devices) {
 }
 
 static void watch_fini(watch *w) {
-  for (size_t i = 0; i < w->count; i++) free(w->of[i].seconds);
-  free(w->of);
+  for (size_t i = 0; i < w->count; i++) free(w->items[i].seconds);
+  free(w->items);
   free(w->calls);
 }
 
@@ -192,7 +192,7 @@ static void take_call(watch *w, watched *c, bool warm) {
   c->now = calls > 0 ? ns * 1e-9 / calls : 0;
   if (warm || calls <= 0) return;
   if (c->fastest <= 0 || c->now < c->fastest) c->fastest = c->now;
-  w->of[c->alike].ns += ns, w->of[c->alike].calls += calls;
+  w->items[c->alike].ns += ns, w->items[c->alike].calls += calls;
 }
 
 static void keep_step(watch *w, double seconds) {
@@ -202,14 +202,15 @@ static void keep_step(watch *w, double seconds) {
 
 /* Records the time of all calls since the last step, as step w->done. */
 static void take_step(watch *w, bool warm) {
-  for (size_t i = 0; i < w->count; i++) w->of[i].ns = w->of[i].calls = 0;
+  for (size_t i = 0; i < w->count; i++) w->items[i].ns = w->items[i].calls = 0;
   double passes, before = w->so_far;
   for (size_t i = 0; i < w->ncalls; i++) take_call(w, &w->calls[i], warm);
   w->so_far = seconds_so_far(w, &passes);
   if (warm) return;
   if (!w->done || w->so_far - before < w->quietest) keep_step(w, w->so_far - before);
   for (size_t i = 0; i < w->count; i++)
-    if (w->of[i].calls > 0) w->of[i].seconds[w->done] = w->of[i].ns * 1e-9 / w->of[i].calls;
+    if (w->items[i].calls > 0)
+      w->items[i].seconds[w->done] = w->items[i].ns * 1e-9 / w->items[i].calls;
   w->done++;
 }
 
@@ -234,19 +235,19 @@ static void set_seconds(const watch *w, size_t alike, sample *to) {
 /* Keeps the faster of a sample and an earlier sample of the same call. */
 static void keep_sample(samples *to, const sample *s) {
   size_t i = 0;
-  while (i < to->count && !is_alike(&to->of[i], s)) i++;
+  while (i < to->count && !is_alike(&to->items[i], s)) i++;
   if (i == to->count) {
-    SLI_GROW(to->of, to->count, to->capacity);
-    to->of[to->count++] = *s;
+    SLI_GROW(to->items, to->count, to->capacity);
+    to->items[to->count++] = *s;
   }
-  to->of[i].seconds = SLI_MIN(to->of[i].seconds, s->seconds);
-  to->of[i].quiet = SLI_MIN(to->of[i].quiet, s->quiet);
-  to->of[i].median = SLI_MIN(to->of[i].median, s->median);
+  to->items[i].seconds = SLI_MIN(to->items[i].seconds, s->seconds);
+  to->items[i].quiet = SLI_MIN(to->items[i].quiet, s->quiet);
+  to->items[i].median = SLI_MIN(to->items[i].median, s->median);
 }
 
 static void keep_samples(watch *w, samples *to) {
   for (size_t i = 0; i < w->count; i++) {
-    alike *a = &w->of[i];
+    alike *a = &w->items[i];
     qsort(a->seconds, (size_t)w->done, sizeof *a->seconds, by_size);
     set_seconds(w, i, &a->is);
     if (!w->done || a->is.seconds <= 0) continue;

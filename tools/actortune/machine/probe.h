@@ -19,7 +19,7 @@ typedef struct sample {
 
 typedef struct samples {
   size_t count, capacity;
-  sample *of;
+  sample *items;
 } samples;
 
 /* A model of alternating LLaMA and GPT-2 blocks: a map to `inner` dimensions and back, and

@@ -34,9 +34,9 @@ static bool read_share(const char **at, double *out) {
 static sl_status add_level(const char *text, const char *word, level l, levels *to) {
   snprintf(l.name, sizeof l.name, "%s@%g", l.between_tokens ? "tpot" : "ttft", l.share * 100);
   for (int i = 0; i < to->count; i++)
-    if (!strcmp(to->of[i].name, l.name)) return bad(text, word, "is given twice");
+    if (!strcmp(to->items[i].name, l.name)) return bad(text, word, "is given twice");
   if (to->count == LEVELS_MOST) return bad(text, word, "at most eight levels are possible");
-  to->of[to->count++] = l;
+  to->items[to->count++] = l;
   return SL_OK;
 }
 
@@ -72,8 +72,8 @@ double levels_measure(const levels *l, const arrivals *came, const sl_answered *
                       double *seconds) {
   double off = 0;
   for (int i = 0; i < l->count; i++) {
-    seconds[i] = outcome_share(came, answered, l->of[i].between_tokens, l->of[i].share);
-    off = fmax(off, seconds[i] / l->of[i].seconds);
+    seconds[i] = outcome_share(came, answered, l->items[i].between_tokens, l->items[i].share);
+    off = fmax(off, seconds[i] / l->items[i].seconds);
   }
   return off;
 }

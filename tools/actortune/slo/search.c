@@ -66,10 +66,10 @@ static bool run_at(job *j, server *server, double rate, int64_t *pages) {
   sl_session_options o = hunt_options(h, server, &cost);
   sl_session_simulation r;
   for (int64_t i = 0; i < came.count; i++) {
-    came.of[i] = h->came.of[i];
-    came.of[i].seconds /= rate;
+    came.items[i] = h->came.items[i];
+    came.items[i].seconds /= rate;
   }
-  sl_status status = sl_session_simulate(&o, came.clients, came.count, came.of, &r);
+  sl_status status = sl_session_simulate(&o, came.clients, came.count, came.items, &r);
   if (status) note_wrong(j, status);
   if (status) return false;
   server->tried = true;

@@ -16,7 +16,7 @@ static int width_of(slo_dim dim) {
 
 static void show_head(const hunt *h, FILE *out) {
   fprintf(out, " #  tokens/s%s", h->goodput ? "     rate" : "");
-  for (int i = 0; i < h->levels.count; i++) fprintf(out, "  %9s", h->levels.of[i].name);
+  for (int i = 0; i < h->levels.count; i++) fprintf(out, "  %9s", h->levels.items[i].name);
   fprintf(out, "      memory");
   for (int d = 0; d < SLO_DIMS; d++)
     fprintf(out, "  %*s", d == SLO_ADMIT ? -width_of(d) : width_of(d), slo_dims[d]);
@@ -202,7 +202,7 @@ static sl_status say_nearest(const hunt *h, const server *server, const char *sa
   for (int i = 0; i < h->levels.count; i++) {
     size_t at = strlen(levels);
     snprintf(levels + at, sizeof levels - at, "%s%s %.4g s of %.4g", i ? ", " : "",
-             h->levels.of[i].name, server->seconds[i], h->levels.of[i].seconds);
+             h->levels.items[i].name, server->seconds[i], h->levels.items[i].seconds);
   }
   return sl_fail(SL_E_BUDGET, "no server meets --slo %s; the nearest is %s: %s",
                  sl_arg_text(h->settings->run, "slo"), said, levels);

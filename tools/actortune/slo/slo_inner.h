@@ -20,7 +20,7 @@ typedef struct level {
 
 typedef struct levels {
   int count;
-  level of[LEVELS_MOST];
+  level items[LEVELS_MOST];
 } levels;
 
 /* Parses "ttft=200ms,tpot@90=0.05". SL_E_USAGE names the error in --slo. */

@@ -16,7 +16,7 @@ static int64_t pages_of(int64_t positions) {
 static int64_t longest(const hunt *h, bool answer) {
   int64_t most = 1;
   for (int64_t i = 0; i < h->came.count; i++)
-    most = SLI_MAX(most, h->came.of[i].prompt + (answer ? h->came.of[i].answer : 0));
+    most = SLI_MAX(most, h->came.items[i].prompt + (answer ? h->came.items[i].answer : 0));
   return most;
 }
 

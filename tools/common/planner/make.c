@@ -21,12 +21,12 @@ static void apply_home(const planner *p, const char *word, sli_arena *arena, set
   bool both = !strcmp(word, "both");
   if (!strcmp(word, "device")) return;
   sl_home *all = sli_arena_alloc(arena, (size_t)(homes->count + 2) * sizeof *all);
-  if (homes->count) memcpy(all, homes->of, (size_t)homes->count * sizeof *all);
+  if (homes->count) memcpy(all, homes->homes, (size_t)homes->count * sizeof *all);
   if (both || !strcmp(word, "state"))
     all[homes->count++] = (sl_home){.name = "state", .space = planner_away(p)};
   if (both || !strcmp(word, "act"))
     all[homes->count++] = (sl_home){.name = "act", .space = planner_away(p)};
-  homes->of = all;
+  homes->homes = all;
 }
 
 typedef struct said {
