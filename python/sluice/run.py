@@ -382,13 +382,13 @@ def quotas_of(quotas: Optional[Mapping[str, int]]) -> List[Dict[str, Any]]:
 
 def homes_of(homes: Mapping[str, Any]) -> Dict[str, Any]:
     """Converts {"act": "disk", "state@h.3": "host"} to the library's format. Records in C's format are kept."""
-    if "of" in homes or "update" in homes:
+    if "homes" in homes or "update" in homes:
         return dict(homes)
-    of = []
+    rows = []
     for name, space in homes.items():
         name, _, block = name.partition("@")
-        of.append({"name": name, "block": block or None, "space": space})
-    return {"count": len(of), "of": of}
+        rows.append({"name": name, "block": block or None, "space": space})
+    return {"count": len(rows), "homes": rows}
 
 
 def _lower_names() -> Dict[str, str]:
