@@ -99,7 +99,7 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
 
 /* True if the op keeps keys and values in f32 although fewer bits are requested; a user's op may
  * ignore the setting. */
-static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
+static bool keeps_otherwise(const sli_node *n) {
   for (int o = 0; o < n->nout && !sli_op_serve(n->op)->slots; o++)
     if (sli_op_memory(n->op)->updates >> o & 1 && (n->attrs.bf16 || n->attrs.keep) &&
         n->out_type[o].dtype == SL_F32)
@@ -127,7 +127,7 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
-  if (keeps_otherwise(g, n)) return serve_refuse(g, n, "it keeps data of earlier positions in f32");
+  if (keeps_otherwise(n)) return serve_refuse(g, n, "it keeps data of earlier positions in f32");
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
