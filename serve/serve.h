@@ -361,6 +361,9 @@ int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
 
 /* price.c: time of an actor's firing on timed devices, and mean tick time. */
 void sli_price_init(sl_session *s);
+/* Returns lines on calls that the machine's tables do not cover, which the caller frees; NULL:
+ * none. */
+char *sli_price_notes(const sl_session *s);
 void sli_price_fini(sl_session *s);
 double sli_price_tick(const sl_tick_cost *cost, const load *of);
 /* Prices the paged calls of a tick whose parts are chosen. */

@@ -12,7 +12,7 @@ typedef struct simulation {
   sl_session_simulation out;
   const sl_arrival *arrivals;
   int64_t clients; /* of a closed loop; 0: requests arrive at their times */
-  double *free;    /* [clients] ring: when the clients that wait for no answer had their last */
+  double *sends;   /* [clients] ring: when the clients that wait for no answer had their last */
   int64_t taken;   /* clients that have left the ring; freed: that have entered it */
   int64_t freed;
   int64_t next;    /* index of the next arrival */
@@ -49,13 +49,13 @@ static const sl_hardware *hardware_of(const sl_session *s) {
 /* ---- clients of a closed loop ------------------------------------------------------------ */
 
 static void let_free(simulation *p, double seconds) {
-  if (p->clients) p->free[p->freed++ % p->clients] = seconds;
+  if (p->clients) p->sends[p->freed++ % p->clients] = seconds;
 }
 
 /* Returns when the next request is sent; infinity if every client waits for an answer. */
 static double next_sent(const simulation *p) {
   if (!p->clients) return p->arrivals[p->next].seconds;
-  return p->taken < p->freed ? p->free[p->taken % p->clients] : INFINITY;
+  return p->taken < p->freed ? p->sends[p->taken % p->clients] : INFINITY;
 }
 
 /* ---- arrivals ---------------------------------------------------------------------------- */
@@ -137,6 +137,7 @@ static void finish(const sl_session *s, simulation *p) {
   for (int64_t i = 0; i < out->narrivals; i++) last = SLI_MAX(last, out->answered[i].last);
   out->seconds = out->narrivals ? last - out->answered[0].came : 0;
   out->about = s->about;
+  out->notes = sli_price_notes(s);
   out->about.plan = NULL;
   out->about.lowered = NULL;
   out->about.rt = NULL;
@@ -171,7 +172,7 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
                   .arrivals = arrivals,
                   .longest = longest_of(n, arrivals)};
   p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
-  p.free = sli_calloc((size_t)clients + 1, sizeof *p.free);
+  p.sends = sli_calloc((size_t)clients + 1, sizeof *p.sends);
   p.freed = clients; /* all send their first request at once */
   p.out = (sl_session_simulation){.narrivals = n,
                                   .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
@@ -185,7 +186,7 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
   sl_status closed = sl_session_destroy(s);
   if (!status) status = closed;
   free(p.prompt);
-  free(p.free);
+  free(p.sends);
   if (status) sl_session_simulation_fini(&p.out);
   else *out = p.out;
   return status;
@@ -194,5 +195,6 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
 void sl_session_simulation_fini(sl_session_simulation *r) {
   free(r->answered);
   free(r->busy);
+  free(r->notes);
   *r = (sl_session_simulation){0};
 }

@@ -59,6 +59,8 @@ extern const sl_hardware sli_default_core;
 /* Returns the call's position on a curve's axis. */
 double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis);
 
+/* Names of the axes in machine files. */
+extern const char *const sli_curve_axes[SL_CURVE_AXES];
 /* Returns the curve's value at x[ndims]. */
 double sli_curve_at(const sl_curve *curve, const double *x);
 

@@ -6,6 +6,19 @@
 
 #include "base/base.h"
 
+const char *const sli_curve_axes[SL_CURVE_AXES] = {[SL_CURVE_M] = "m",
+                                                   [SL_CURVE_N] = "n",
+                                                   [SL_CURVE_K] = "k",
+                                                   [SL_CURVE_BYTES] = "bytes",
+                                                   [SL_CURVE_FLOPS] = "flops",
+                                                   [SL_CURVE_POSITIONS] = "positions",
+                                                   [SL_CURVE_HEAD] = "head",
+                                                   [SL_CURVE_DEVICES] = "devices",
+                                                   [SL_CURVE_SEQUENCES] = "sequences",
+                                                   [SL_CURVE_HEADS] = "heads",
+                                                   [SL_CURVE_KEY_HEADS] = "key_heads",
+                                                   [SL_CURVE_EXPERTS] = "experts"};
+
 /* Position of x along a dim: the two points around it, and the fraction of the way from the first
  * to the second. If the dim has only one point, `more` is added to the logarithm instead: time then
  * grows in proportion to x, but not with the number of devices. */

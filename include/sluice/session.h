@@ -460,6 +460,7 @@ typedef struct sl_session_simulation {
   double *busy; /* [nstages] seconds of computation */
   int64_t narrivals;
   sl_answered *answered; /* [narrivals] */
+  char *notes; /* a line on each op whose calls the machine's tables do not cover, or NULL */
 } sl_session_simulation;
 
 /* Simulates a session with these arrivals on the virtual clock, in the calling thread. clients:

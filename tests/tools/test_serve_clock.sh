@@ -177,3 +177,14 @@ r = json.load(open("late.json"))
 assert r["answered"] == 6 and 1.01 <= r["ttft_seconds"]["mean"] <= 1.02, r
 assert 3 * 1.03 <= r["seconds"] <= 3 * 1.04, r
 PY
+
+# Calls that the machine's tables do not cover are named once, with what was taken instead.
+ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype bf16 --concurrency 2 --lengths 50,5 --rows 64 \
+  --report notes.json deepseek --layers 3 --context 128 --vocab 300001
+says "attention_latent_served has no table: the longer of arithmetic and traffic is taken" out
+says "linear_served: n 300001 is far beyond its table, which ends at 65536: extrapolated" out
+[ "$(grep -c "has no table" out)" = 1 ] || fail "$(<out)"
+python3 -c 'import json; assert "attention_latent_served" in json.load(open("notes.json"))["notes"]'
+ends 0 "$actorserve" --clock virtual --machine h200-sxm-141gb --dtype bf16 --concurrency 2 --lengths 50,5 --rows 64 "${small[@]}"
+grep "table" out && fail "a machine without tables is not held to them"
+:

@@ -62,6 +62,7 @@ static void add_outcome(cJSON *root, const workload *p) {
   for (int i = 0; i < p->run.nstages; i++)
     cJSON_AddItemToArray(bubbles, cJSON_CreateNumber(1 - p->run.busy[i] / p->run.seconds));
   ticks_report(root, &p->cost, &p->corners);
+  if (p->run.notes) cJSON_AddStringToObject(root, "notes", p->run.notes);
 }
 
 static sl_status write_report(const char *path, cJSON *root) {

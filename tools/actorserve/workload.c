@@ -159,6 +159,7 @@ static void print_outcome(const settings *s, const workload *p) {
   printf("%s%lld pages of %lld at once, %llu preemptions\n", p->run.nstages ? "\n" : "",
          (long long)p->run.stats.pages_most, (long long)p->run.stats.pages,
          (unsigned long long)p->run.stats.preemptions);
+  if (p->run.notes) fputs(p->run.notes, stdout);
   if (c->tick + c->position + c->row + c->pair + c->pick > 0)
     printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row,
            c->pair, c->pick);

@@ -6,19 +6,6 @@
 
 #include "graph/cost/cost.h"
 
-static const char *const axes[SL_CURVE_AXES] = {[SL_CURVE_M] = "m",
-                                                [SL_CURVE_N] = "n",
-                                                [SL_CURVE_K] = "k",
-                                                [SL_CURVE_BYTES] = "bytes",
-                                                [SL_CURVE_FLOPS] = "flops",
-                                                [SL_CURVE_POSITIONS] = "positions",
-                                                [SL_CURVE_HEAD] = "head",
-                                                [SL_CURVE_DEVICES] = "devices",
-                                                [SL_CURVE_SEQUENCES] = "sequences",
-                                                [SL_CURVE_HEADS] = "heads",
-                                                [SL_CURVE_KEY_HEADS] = "key_heads",
-                                                [SL_CURVE_EXPERTS] = "experts"};
-
 /* The document being read, and the arena for the results. */
 typedef struct reading {
   const sli_json *doc;
@@ -73,7 +60,7 @@ static sl_status read_axis(const reading *r, sl_curve_axis axis, const cJSON *it
 
 static bool find_axis(const char *name, sl_curve_axis *out) {
   for (int a = 0; a < SL_CURVE_AXES; a++)
-    if (!strcmp(name, axes[a])) {
+    if (!strcmp(name, sli_curve_axes[a])) {
       *out = (sl_curve_axis)a;
       return true;
     }
@@ -87,7 +74,7 @@ static sl_status check_shape(const reading *r, const cJSON *item, const sl_curve
   size_t n = status ? 0 : sli_json_count(item);
   if (!status && n != (size_t)c->count[d])
     status = sli_json_fail(r->doc, item, "%zu values for the %d of %s", n, c->count[d],
-                           axes[c->axis[d]]);
+                           sli_curve_axes[c->axis[d]]);
   for (const cJSON *at = item->child; at && !status; at = at->next)
     status = check_shape(r, at, c, d + 1);
   return status;
@@ -230,7 +217,7 @@ static sl_status read_link_curve(const reading *r, const cJSON *item, const char
   for (int d = 0; d < out->ndims && !status; d++)
     if (out->axis[d] != SL_CURVE_BYTES && out->axis[d] != SL_CURVE_DEVICES)
       status = sli_json_fail(r->doc, item, "over %s: the axes of %s must be bytes and devices",
-                             axes[out->axis[d]], what);
+                             sli_curve_axes[out->axis[d]], what);
   return status;
 }
 
