@@ -144,11 +144,11 @@ def difference(got: Figures, want: Figures, exact: Optional[Figures] = None) -> 
     return None
 
 
-def _doubled(module: torch.nn.Module, batches: Any) -> Optional[Figures]:
+def _doubled(double: Callable[[], torch.nn.Module], batches: Any) -> Optional[Figures]:
     """Returns PyTorch's figures in f64, if the module can be computed so."""
     try:
         wide = torch.utils._pytree.tree_map(lambda v: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v, batches)
-        return figures(copy.deepcopy(module).double(), wide)
+        return figures(double(), wide)
     except Exception:
         return None
 
@@ -156,12 +156,14 @@ def _doubled(module: torch.nn.Module, batches: Any) -> Optional[Figures]:
 class Comparison:
     """A program, saved at `path`, and the module that it was exported from.
 
-    `names` are the program's inputs, `with_rows` whether each has rows, and `leaves` makes (args, kwargs) of tensors in
-    the order of the inputs."""
+    `names` are the program's inputs, `with_rows` whether each has rows, `leaves` makes (args, kwargs) of tensors in the
+    order of the inputs, and `double` makes a copy of the module in f64."""
 
     def __init__(self, path: exported.Path, module: torch.nn.Module, tensors: Sequence[torch.Tensor],
-                 leaves: Callable[[Sequence[torch.Tensor]], Tuple[Tuple[Any, ...], Dict[str, Any]]]) -> None:
+                 leaves: Callable[[Sequence[torch.Tensor]], Tuple[Tuple[Any, ...], Dict[str, Any]]],
+                 double: Optional[Callable[[], torch.nn.Module]] = None) -> None:
         self.path, self.module, self.tensors, self.leaves = path, module, list(tensors), leaves
+        self.double = double or (lambda: copy.deepcopy(module).double())
         opened = exported.Program(path)
         self.names, self.with_rows, self.rows = [c.name for c in opened.columns], [c.rows for c in opened.columns], opened.exported
 
@@ -188,7 +190,7 @@ class Comparison:
         rows = next((len(t) for t, has in zip(whole, self.with_rows) if has), 0)
         got = measure(self.path, {n: _array(t) for n, t in zip(self.names, whole)}, rows, case.microbatches)
         said = difference(got, want)
-        return said and difference(got, want, _doubled(self.module, given))
+        return said and difference(got, want, _doubled(self.double, given))
 
 
 class FileComparison(Comparison):

@@ -306,6 +306,15 @@ def _end_all() -> None:
         plan.end()
 
 
+def processes() -> int:
+    """Returns the number of processes of the job that this program is in."""
+    out = ffi.new("sl_job **")
+    c.check(lib.sl_job_open(ffi.NULL, out))
+    count: int = lib.sl_job_processes(out[0])
+    lib.sl_job_close(out[0])
+    return count
+
+
 def _open(pointer):
     if not pointer:
         raise ValueError("the run is closed")

@@ -12,6 +12,7 @@ computes it from what forward() returns and from a target, the last of the examp
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import json
@@ -263,6 +264,8 @@ def export(module: torch.nn.Module, example: Any, path: Path, *, loss: Optional[
 
 def _check(module: torch.nn.Module, example: Any, loss: Optional[Loss], microbatches: int) -> str:
     """Compares the module in Sluice with PyTorch, without dropout, and returns what was compared."""
+    if base.processes() > 1:
+        return "not compared with PyTorch: this is a job of several processes"
     arguments, name = Arguments(module, example, loss), type(module).__name__
     with agreement.without_dropout(module), tempfile.TemporaryDirectory(prefix="sluice-") as folder:
         path = os.path.join(folder, name + ".pt2")
@@ -280,7 +283,8 @@ def _check(module: torch.nn.Module, example: Any, loss: Optional[Loss], microbat
                 whole[i] = tensor
             return pytree.tree_unflatten(whole, spec)
         try:
-            compared = agreement.Comparison(path, _losing(module, arguments, loss), [leaves[i] for i in at], filled)
+            compared = agreement.Comparison(path, _losing(module, arguments, loss), [leaves[i] for i in at], filled,
+                                            lambda: _losing(copy.deepcopy(module).double(), arguments, loss))
             return agreement.check(compared, program, microbatches, microbatches > 1)
         except errors.Error as error:
             error.args = (str(error).replace(folder + os.sep, "").replace(name + ".pt2", name),)

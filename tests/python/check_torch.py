@@ -243,6 +243,7 @@ class State(unittest.TestCase):
         module.blocks[0].requires_grad_(False)
         module = module.bfloat16()
         with sluice.torch.Run(module, (ids, labels), **ADAMW) as run:
+            self.assertIn("agrees with PyTorch", run.checked)
             before = run.state_dict()
             run.train([(ids, labels)] * 2)
             after = run.state_dict()
