@@ -12,6 +12,7 @@
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* True for a buffer that stays within its block, if blocks take turns: it lives during the block's
  * turn. */
@@ -376,31 +377,106 @@ static void close_slot_pool(sli_lowering *l, const int *tasks, int n, sli_role r
   for (int i = 0; i < n && n > 1; i++) sli_add_turn(l, tasks[i], tasks[(i + 1) % n], i + 1 == n);
 }
 
-/* Returns the last place in order among the readers of a task's passed-on buffers. */
-static int read_until(const sli_lowering *l, int task) {
-  int last = l->places[task], at;
-  for (int nth = 0; (at = nth_transient(l, task, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
-    const sli_buffer *b = &l->buffers[at];
-    for (int i = 0; i < b->nconsumers; i++) last = SLI_MAX(last, l->places[b->consumers[i]]);
+/* ---- buffers that are passed on ----------------------------------------------------------------
+ */
+
+/* A buffer that is passed from level to level, and the places in order at which it is written and
+ * last read. A task that takes over its slot comes after the last reader in order, so no task waits
+ * for itself, and one slot is enough. */
+typedef struct passed {
+  int buffer, task;
+  int from, until;
+  int pool; /* number of its slot pool, from 0 on */
+} passed;
+
+/* Returns the place from which on a buffer's slot is free for the next of tasks [n]. While an
+ * exchange sends what a pass has written, the next pass runs: the one after that takes the slot. */
+static int read_until(const sli_lowering *l, const sli_buffer *b, const int *tasks, int n) {
+  int last = l->places[b->producer];
+  bool sent = false;
+  for (int i = 0; i < b->nconsumers; i++) {
+    last = SLI_MAX(last, l->places[b->consumers[i]]);
+    sent |= l->tasks[b->consumers[i]].cls == SL_CLASS_C;
   }
+  for (int i = 0; i < n && sent && l->tasks[b->producer].cls != SL_CLASS_C; i++)
+    if (l->places[tasks[i]] > last) return l->places[tasks[i]];
   return last;
 }
 
-/* Takes the tasks of one slot pool out of tasks [n] that do the same, in order; returns how many
- * are left. A buffer passed from level to level is freed when all readers are done. The task
- * that takes over its slot comes after these readers in order, so no task waits for itself, and
- * one slot is enough. */
-static int take_slot_pool(sli_lowering *l, int *tasks, int n, sli_role role, bool passing) {
-  int *slot_pool = sli_calloc((size_t)n, sizeof *slot_pool), taken = 0, left = 0, until = 0;
+static int list_passed(const sli_lowering *l, const int *tasks, int n, passed **list) {
+  size_t count = 0, capacity = 0;
+  *list = NULL;
+  for (int i = 0; i < n; i++)
+    for (int nth = 0, at; (at = nth_transient(l, tasks[i], SLI_ROLE_INNER, nth)) != SL_NONE;
+         nth++) {
+      SLI_GROW(*list, count, capacity);
+      (*list)[count++] = (passed){.buffer = at,
+                                  .task = tasks[i],
+                                  .from = l->places[tasks[i]],
+                                  .until = read_until(l, &l->buffers[at], tasks, n)};
+    }
+  return (int)count;
+}
+
+/* Largest first, then in order. */
+static int by_size(const void *a, const void *b, void *lowering) {
+  const sli_lowering *l = lowering;
+  const passed *x = a, *y = b;
+  size_t one = l->buffers[x->buffer].bytes, other = l->buffers[y->buffer].bytes;
+  if (one != other) return one > other ? -1 : 1;
+  return x->from != y->from ? x->from - y->from : x->buffer - y->buffer;
+}
+
+static int by_pool(const void *a, const void *b) {
+  const passed *x = a, *y = b;
+  return x->pool != y->pool ? x->pool - y->pool : x->from - y->from;
+}
+
+/* Gives each buffer the first slot pool whose other buffers exist at other times. Since the largest
+ * choose first, none makes the slots of its slot pool larger. */
+static void choose_pools(sli_lowering *l, passed *list, int n) {
+  qsort_r(list, (size_t)n, sizeof *list, by_size, l);
+  bool *busy = sli_calloc((size_t)n, sizeof *busy);
   for (int i = 0; i < n; i++) {
-    bool fits = !passing || !taken || l->places[tasks[i]] > until;
-    if (!fits) tasks[left++] = tasks[i];
-    else if (passing) until = read_until(l, slot_pool[taken++] = tasks[i]);
-    else slot_pool[taken++] = tasks[i];
+    memset(busy, 0, (size_t)i);
+    for (int j = 0; j < i; j++)
+      busy[list[j].pool] |= list[j].from <= list[i].until && list[i].from <= list[j].until;
+    while (busy[list[i].pool]) list[i].pool++;
   }
-  close_slot_pool(l, slot_pool, taken, role);
-  free(slot_pool);
-  return left;
+  free(busy);
+  qsort(list, (size_t)n, sizeof *list, by_pool);
+}
+
+/* Adds a turn unless another slot pool of the tasks has it. */
+static void add_turn_once(sli_lowering *l, int from, int to, bool first) {
+  const sli_task *g = &l->tasks[to];
+  for (int i = 0; i < g->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[g->inputs[i]];
+    if (b->role == SLI_ROLE_TURN && b->producer == from && b->initial == first) return;
+  }
+  sli_add_turn(l, from, to, first);
+}
+
+/* Closes a slot pool of buffers [n], in order. */
+static void close_passed(sli_lowering *l, const passed *list, int n) {
+  int leader = list[0].buffer;
+  for (int i = 1; i < n; i++) leader = SLI_MIN(leader, list[i].buffer);
+  for (int i = 0; i < n; i++) {
+    int at = list[i].buffer;
+    l->buffers[at].slot_pool = (sli_slot_pool){at == leader ? SL_NONE : leader, n > 1};
+    if (n > 1) add_turn_once(l, list[i].task, list[(i + 1) % n].task, i + 1 == n);
+  }
+}
+
+static void close_passed_pools(sli_lowering *l, const int *tasks, int n) {
+  passed *list;
+  int count = list_passed(l, tasks, n, &list);
+  choose_pools(l, list, count);
+  for (int i = 0, end; i < count; i = end) {
+    for (end = i + 1; end < count && list[end].pool == list[i].pool;) end++;
+    close_passed(l, &list[i], end - i);
+  }
+  free(list);
 }
 
 /* ---- all slot pools -------------------------------------------------------------------------- */
@@ -444,7 +520,8 @@ static void make_slot_pools(sli_lowering *l, lists *x, int first, sli_role role)
     x->done[i] = true;
   }
   qsort_r(x->slot_pool, (size_t)n, sizeof *x->slot_pool, by_turn, l);
-  while (n) n = take_slot_pool(l, x->slot_pool, n, role, passing);
+  if (passing) close_passed_pools(l, x->slot_pool, n);
+  else close_slot_pool(l, x->slot_pool, n, role);
 }
 
 /* Makes the slot pools of tasks begin to end - 1 with transient buffers of a role. */

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tests/support/actors_plans.h"
 #include "tests/support/grids.h"
+#include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
 enum { WIDTH = 64, HEADS = 4, CONTEXT = 16, ROWS = 2 * CONTEXT /* of a microbatch */ };
@@ -111,9 +113,49 @@ static void a_piece_of_a_block_keeps_its_input(void) {
   }
 }
 
-int main(void) {
+/* ---- on random grids ---------------------------------------------------------------------- */
+
+/* Returns the memory of all devices, or 0 if the grid is refused. */
+static size_t memory_of_grid(const grid_model *m, grid g, const char *how) {
+  grid_losses losses = {.most = 1};
+  lowered_model x;
+  size_t bytes = 0;
+  g.recompute = how;
+  grid_lower(&x, m, &g, &losses);
+  for (int32_t d = 0; d < x.plan->ndevices; d++) bytes += sl_device_bytes(&x.plan->devices[d]);
+  lowered_model_fini(&x);
+  return bytes;
+}
+
+/* Full recomputation takes less memory than none, whatever devices exchange within a block: what
+ * blocks pass on between exchanges shares slots. */
+static void a_random_grid_takes_less(uint64_t seed) {
+  static const char *const names[] = {"gpt", "llama", "mixtral", "gpt-oss", "deepseek", "mamba2"};
+  static char *const plain[] = {"--layers", "6", "--width", "32", "--heads", "4", NULL};
+  static char *const heads[] = {"--head-dim", "8", "--state", "6", NULL};
+  static char *const experts[] = {"--experts", "4", "--expert-ffn", "24", NULL};
+  char *words[24] = {"--context", "32", "--batch", "24"};
+  int count = 4, which = random_below(&seed, SLI_COUNT(names));
+  char *const *const more[] = {plain, which >= 2 && which <= 4 ? experts : plain,
+                               which == 5 ? heads : plain};
+  for (int i = 0; i < 3; i++)
+    for (int k = 0; more[i][k] && (i == 0 || more[i] != plain); k++) words[count++] = more[i][k];
+  const grid_model m = {names[which], words, 1 << random_below(&seed, 3), 1};
+  grid g = {.data = 1 + random_below(&seed, 3), .tensor = 1 + random_below(&seed, 2)};
+  if (which >= 2 && which <= 4 && g.data > 1 && random_below(&seed, 2)) g.experts = g.data;
+  if (random_below(&seed, 2)) g.stages = 2, g.schedule = random_below(&seed, 2) ? "zb-h1" : "1f1b";
+  size_t kept = memory_of_grid(&m, g, "none"), again = memory_of_grid(&m, g, "full");
+  char name[GRID_TEXT];
+  CHECK(again <= kept, "%s: %zu bytes with full recomputation, %zu without",
+        grid_format(name, &m, &g), again, kept);
+}
+
+int main(int argc, char **argv) {
+  seeds s = seeds_of(argc, argv, 1, 40);
   RUN(a_block_keeps_what_is_said);
   RUN(a_piece_of_a_block_keeps_its_input);
   RUN(losses_have_the_same_bits);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("random_grids", a_random_grid_takes_less(seed));
   return 0;
 }
