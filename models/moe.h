@@ -128,12 +128,14 @@ static inline sl_tensor *moe_of_groups(sl_graph *g, const decoder *d, const moe 
   return sl_reshape(g, sl_add(g, in_groups, mask), d->rows, -1, m->experts);
 }
 
-/* Moves each correction by the rate, up for experts below the mean load and down for those
- * above. */
+/* Moves each correction by the rate, up for experts below the mean load and down for those above.
+ * Loads are compared as whole numbers, whose sums are exact on any grid: an expert at the mean load
+ * is left alone. */
 static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_tensor *ids) {
   sl_tensor *load = sl_expert_load(g, ids, m->experts);
-  sl_tensor *less = sl_sub(g, sl_mean(g, load, SL_DIM(0), true), load);
-  sl_running(g, bias, sl_scale(g, sl_clamp(g, sl_scale(g, less, 1e6f), -1, 1), m->sigmoid.rate), 0);
+  sl_tensor *all = sl_sum(g, load, SL_DIM(0), true);
+  sl_tensor *less = sl_sub(g, all, sl_scale(g, load, (float)m->experts));
+  sl_running(g, bias, sl_scale(g, sl_clamp(g, less, -1, 1), m->sigmoid.rate), 0);
 }
 
 /* Routes tokens by sigmoid scores. */

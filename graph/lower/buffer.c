@@ -444,16 +444,18 @@ static int update_before(const sli_lowering *l, int load) {
   return by;
 }
 
-/* Makes an evaluation's source wait for the update before it. */
-static void begin_evaluation(sli_lowering *l, int load) {
-  add_signal(l, "begin", SLI_ROLE_EVAL, update_before(l, load), load, SLI_PER_STEP)->pace =
+/* Makes a task of an evaluation wait for the update before it. */
+static void begin_evaluation(sli_lowering *l, int task) {
+  add_signal(l, "begin", SLI_ROLE_EVAL, update_before(l, task), task, SLI_PER_STEP)->pace =
       SLI_PACE_EVAL;
 }
 
 static void begin_evaluations(sli_lowering *l) {
-  for (int i = 0; i < l->ntasks; i++)
-    if (l->tasks[i].pace == SLI_PACE_EVAL && sli_op_is(l->tasks[i].nodes[0]->op, SL_OP_SOURCE))
-      begin_evaluation(l, i);
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *task = &l->tasks[i];
+    bool begins = sli_op_is(task->nodes[0]->op, SL_OP_SOURCE) || !task->ninputs; /* of constants */
+    if (task->pace == SLI_PACE_EVAL && begins) begin_evaluation(l, i);
+  }
 }
 
 /* ---- sources that wait ------------------------------------------------------------------ */

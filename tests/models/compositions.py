@@ -160,6 +160,11 @@ CASES = [
     (f"--microbatches 4 --sequence 2 --shard optimizer --eval text.txt --eval-every 1 {GPT} --document-end 32", ""),
     ("--microbatches 1 --sequence 4 --pieces 3 --shard gradients --eval text.txt --eval-every 1 llama --data text.txt "
      "--layers 1 --width 8 --heads 1 --context 36 --batch 3 --document-end 32", ""),
+    # constants of an evaluation come in its steps
+    (f"--microbatches 2 --data-parallel 2 --shard optimizer --eval tokens.u16 --eval-every 2 {DEEPSEEK}", ""),
+    # experts at the mean load: their loads are whole numbers on any grid
+    ("--microbatches 4 --data-parallel 4 deepseek --data tokens.u16 --vocab 37 --layers 2 --width 24 --heads 3 --context 12 "
+     "--batch 20 --experts 5 --top-k 2 --expert-ffn 24 --correction-rate 0.01", ""),
     # a path leaves out the same blocks on every grid and every machine
     (f"--microbatches 6 --stages 3 --paths paths --tensor 3 {GPT} --vocab 4000", SOME),
     (f"--microbatches 6 --stages 3 --paths paths --data-parallel 2 --sequence 2 {GPT} --vocab 1500", SOME),
