@@ -163,18 +163,19 @@ static sl_status count_sources(const pass *p, amount *a) {
     const sl_source *source = n->attrs.user;
     if (!sli_op_is(n->op, SL_OP_SOURCE) || !is_wanted(p, n)) continue;
     if (!source->fill_held_out || (source->held_out < 1 && source->held_out_rest < 1))
-      return sl_fail(SL_E_USAGE,
-                     "evaluation: %s has no held-out data; give --eval FILE for sl_tokens, or "
-                     "sl_source.fill_held_out for a model's own source",
-                     n->name);
+      return sl_fail(
+          SL_E_USAGE,
+          "evaluation: %s has no held-out data: --eval FILE gives it to a model that reads text, "
+          "chats or pairs, held_out to arrays of Python, sl_source.fill_held_out to a source in C",
+          n->name);
     count_source(a, source);
   }
   const char *eval = p->g->options.eval;
   if (p->g->reads_eval || !eval) return SL_OK;
   return sl_fail(
       SL_E_USAGE,
-      "evaluation: the model does not read %s, since it takes no tokens (sl_tokens); use "
-      "--eval-every without --eval to evaluate what its sources hold out",
+      "--eval %s: the model has a source of its own, which does not read it; --eval-every alone "
+      "evaluates what that source holds out",
       eval);
 }
 

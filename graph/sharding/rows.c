@@ -219,6 +219,14 @@ static const sli_dim *few_units(const pass *p, const sli_node *n, const sl_tenso
   return NULL;
 }
 
+/* Returns what can be done about an op without a rule. */
+static const char *remedy(const pass *p, const sli_node *n) {
+  const char *user = p->zigzag && mixes_positions(p, n)
+                         ? "it reads positions in order, as --sequence-layout contiguous has them"
+                         : "it needs them whole; --stages and --tensor leave them whole";
+  return sli_words(n->op, "set .cut or .shard in its sl_op", user);
+}
+
 static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (sli_op_is(n->op, SL_OP_SOURCE) && !n->whole) return split_source(p, n, out);
@@ -257,12 +265,9 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
         "%lld rows of %s cannot be split over %d %s-parallel devices: %lld rows each stay together",
         (long long)few->type.dim[0], few->name, p->parts, axis,
         (long long)(few->type.dim[0] / dim->units));
-  return sli_graph_fail_at(
-      p->g, n->at, SL_E_UNSUPPORTED,
-      "op %s (%s) has no rule for %d %s-parallel devices that have %s: %s", n->name, n->op->name,
-      p->size, axis, rows_describe(p, n),
-      sli_words(n->op, "set .cut or .shard in its sl_op",
-                "it needs them whole; --stages and --tensor leave them whole"));
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                           "op %s (%s) has no rule for %d %s-parallel devices that have %s: %s",
+                           n->name, n->op->name, p->size, axis, rows_describe(p, n), remedy(p, n));
 }
 
 /* Returns the layout in which readers get an output. If inputs were exchanged, outputs return to

@@ -147,9 +147,9 @@ refused() {
   ends 2 "$actorrun" --quiet "$@"
   says "$text" err
 }
-refused "has no held-out data; give --eval FILE for sl_tokens" --eval-every 4 "$SLUICE_SOURCE/examples/spiral.c"
-refused "has no held-out data; give --eval FILE for sl_tokens" --eval-every 4 "${text[@]}"
-refused "the model does not read $reference/text.txt, since it takes no tokens" --eval "$reference/text.txt" "${digits[@]}"
+refused "has no held-out data: --eval FILE gives it to a model that reads text" --eval-every 4 "$SLUICE_SOURCE/examples/spiral.c"
+refused "has no held-out data: --eval FILE gives it to a model that reads text" --eval-every 4 "${text[@]}"
+refused "--eval $reference/text.txt: the model has a source of its own, which does not read it" --eval "$reference/text.txt" "${digits[@]}"
 refused "--best precision: must be one of loss, accuracy, optionally followed by :min or :max" --eval-every 4 --best precision "${digits[@]}"
 refused "--best accuracy:top: must be one of" --eval-every 4 --best accuracy:top "${digits[@]}"
 refused "--best: needs --eval FILE, or --eval-every N for rows that the model's data holds out" --best accuracy "${digits[@]}"

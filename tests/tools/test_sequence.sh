@@ -134,6 +134,9 @@ refuse "unknown sequence attention 'rows'" --sequence 2 --sequence-attention row
 refuse "unknown sequence layout 'odd'" --sequence 2 --sequence-layout odd
 refuse "sequence layout zigzag: needs --sequence-attention ring" --sequence 2 --sequence-attention heads \
   --sequence-layout zigzag
+ends 2 timeout 60 "$actorrun" --quiet --steps 1 --sequence 2 --sequence-layout zigzag mamba2 --data "$reference/text.txt" --layers 1 \
+  --width 16 --head-dim 8 --state 4 --context 32 --batch 4
+says "it reads positions in order, as --sequence-layout contiguous has them" err
 refuse "has too few positions" --sequence 4 --sequence-attention ring --pieces 5
 
 # Pieces of different lengths: each device has at least as many positions of the longer piece, in
