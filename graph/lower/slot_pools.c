@@ -449,9 +449,9 @@ static void choose_pools(sli_lowering *l, passed *list, int n) {
 
 /* Adds a turn unless another slot pool of the tasks has it. */
 static void add_turn_once(sli_lowering *l, int from, int to, bool first) {
-  const sli_task *g = &l->tasks[to];
-  for (int i = 0; i < g->ninputs; i++) {
-    const sli_buffer *b = &l->buffers[g->inputs[i]];
+  const sli_task *task = &l->tasks[to];
+  for (int i = 0; i < task->ninputs; i++) {
+    const sli_buffer *b = &l->buffers[task->inputs[i]];
     if (b->role == SLI_ROLE_TURN && b->producer == from && b->initial == first) return;
   }
   sli_add_turn(l, from, to, first);

@@ -242,6 +242,17 @@ text=$(ask completions "$greedy" | field '["choices"][0]["text"]')
 drained
 ends 3 "$actorserve" --port 0 "${deep[@]}" --memory 500K "${words[@]}"
 says "needs" err
+# The sizes that would fit do, alone, and the next larger ones do not.
+ends 3 "$actorserve" --quiet --lengths 4,2 --concurrency 1 --requests 1 --memory 400K --init bytes.safetensors gpt "${small[@]}"
+[[ $(<err) =~ "these would fit: --quota kv="([0-9]+)", --sequences "([0-9]+) ]] || fail "the advice: $(<err)"
+pages=${BASH_REMATCH[1]} sequences=${BASH_REMATCH[2]}
+for more in 0 1; do
+  for size in "--quota kv=$((pages + more))" "--sequences $((sequences + more))"; do
+    # shellcheck disable=SC2086
+    ends $((3 * more)) "$actorserve" --quiet --lengths 4,2 --concurrency 1 --requests 1 --memory 400K $size --init bytes.safetensors gpt \
+      "${small[@]}"
+  done
+done
 serve "${deep[@]}" --memory 500K --weights disk --quota weights=1 "${words[@]}"
 [[ "$(ask completions "$greedy" | field '["choices"][0]["text"]')" == "$text" ]] || fail "answers are other ones"
 drained

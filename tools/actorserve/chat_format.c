@@ -114,7 +114,9 @@ sl_status chat_format_open(const settings *s, int64_t vocabulary, served *served
   served->name = names ? sli_strdup(names) : name_of(init);
   served->chat_format =
       (chat_format){.name = served->name,
-                    .no_chat = "the model has no tokenizer: text cannot be turned into tokens"};
+                    .no_chat =
+                        "the model has no tokenizer, which chats need (--tokenizer FILE); "
+                        "/v1/completions takes a prompt without one"};
   served->chat_format.adapters = (const char *const *)s->adapters.names;
   served->chat_format.nadapters = s->adapters.count;
   if (names && !take_names(served))

@@ -8,6 +8,7 @@
 #include "comm/job/job.h"
 #include "placement/share.h"
 #include "tools/actorserve/actorserve.h"
+#include "tools/actorserve/advice.h"
 
 static sl_status submit(void *self, const sl_request *request, uint64_t *id) {
   return sl_session_submit(self, request, id);
@@ -138,6 +139,13 @@ sl_status model_options(settings *s, served *served, sl_session_options *out) {
   return status ? status : read_speculation(s, served, &out->speculation);
 }
 
+/* Returns whether the model serves a shorter context with the same weights: a table of positions
+ * has as many rows as the context. */
+static bool has_context(const settings *s) {
+  return sl_options_find(s->model->options, "context") &&
+         (strcmp(s->model->name, "gpt") != 0 || sl_arg_given(s->model_args, "positions", 0));
+}
+
 sl_status model_open(settings *s, served *served) {
   sl_session_options options;
   sl_status status = join(s, served);
@@ -145,6 +153,7 @@ sl_status model_open(settings *s, served *served) {
   if (!status) status = model_options(s, served, &options);
   options.constraints = true;
   if (!status) status = create(s, &options, &served->session);
+  if (status == SL_E_BUDGET) advice_add_sizes(&options, has_context(s));
   if (status || settings_have_workload(s)) return status;
   sl_session_info about = sl_session_about(served->session);
   served->engine = (engine){.self = served->session,
