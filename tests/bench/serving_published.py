@@ -40,7 +40,8 @@ QWEN3_30B = ("mixtral --layers 48 --width 2048 --heads 32 --kv-heads 4 --head-di
 MIXTRAL = "mixtral --layers 32 --width 4096 --heads 32 --kv-heads 8 --expert-ffn 14336 --vocab 32000"
 MODELS = {"Llama-3.1-8B": LLAMA_8B, "Llama-3.1-70B": LLAMA_70B, "Llama-3.3-70B": LLAMA_70B, "Qwen3-8B": QWEN3_8B,
           "Qwen3-32B": QWEN3_32B, "Qwen3-235B-A22B": QWEN3_235B, "Qwen3-30B-A3B": QWEN3_30B, "Mixtral-8x7B": MIXTRAL}
-# the fraction of the memory that is left after the weights and `reserve`, or of all of it, and the bytes of activations
+# An engine that is not named is taken for vLLM.
+# The fraction of the memory that is left after the weights and `reserve`, or of all of it, and the bytes of activations
 ENGINES = {"trtllm": {"free": 0.9, "all": 1, "reserve": 9.5e9},
            "vllm": {"free": 1, "all": 0.9, "reserve": 5.5e9}}
 WAITS = ["Llama-3.1-8B"]
@@ -53,10 +54,8 @@ def is_burst(row):
 
 
 def known(table, name):
-    found = [k for k in table if k.lower() in name.lower()]
-    if not found:
-        raise SystemExit("no shape of %s; known are %s" % (name, ", ".join(table)))
-    return max(found, key=len)
+    """The longest key that the name contains, or None."""
+    return max((k for k in table if k.lower() in name.lower()), key=len, default=None)
 
 
 def option(model, name, otherwise):
@@ -74,7 +73,7 @@ def pages(args, row, model, machine, kv):
     block = width * (2 * heads * head + 2 * keys * head + 3 * inner)
     weights = (layers * block * size + 2 * 2 * width * option(model, "--vocab", 0)) / float(row["tensor"])
     token = 2 * layers * keys * head * (1 if kv == "fp8" else 2) / min(float(row["tensor"]), keys)
-    engine = ENGINES[row["backend"]]
+    engine = ENGINES.get(row["backend"], ENGINES["vllm"])
     return int(engine["free"] * (engine["all"] * machine - weights - engine["reserve"]) / token / 64)
 
 
@@ -158,7 +157,10 @@ def main():
     args = parser.parse_args()
     with open(args.data, newline="") as f:
         rows = [r for r in csv.DictReader(f) if args.only in ",".join(r.values())]
-    rows = rows[:: args.every]
+    left_out = sorted({r["model_path"] for r in rows if not known(MODELS, r["model_path"])})
+    if left_out:
+        print("left out, since their shapes are not known here: %s" % ", ".join(left_out))
+    rows = [r for r in rows if r["model_path"] not in left_out][:: args.every]
     groups, rates = collections.defaultdict(list), ([], [])
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         predicted = list(pool.map(lambda r: predict(args, r), rows))
