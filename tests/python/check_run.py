@@ -239,7 +239,7 @@ class State(unittest.TestCase):
         run.close()
         run.close()
         for use in (lambda: run.train(1), lambda: run.params["w0"], lambda: run.steps,
-                    lambda: run.infer(x=X), run.figures, lambda: run.save(self.at),
+                    lambda: run.infer(x=X), run.statistics, lambda: run.save(self.at),
                     lambda: run.trace(self.at), run.describe):
             with self.assertRaisesRegex(ValueError, "the run is closed"):
                 use()
