@@ -127,7 +127,10 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
-  if (keeps_otherwise(n)) return serve_refuse(g, n, "it keeps data of earlier positions in f32");
+  if (keeps_otherwise(n))
+    return serve_refuse(g, n,
+                        n->attrs.bf16 ? "it keeps data of earlier positions in f32, not in bf16"
+                                      : "it keeps data of earlier positions in f32, not in fp8");
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
