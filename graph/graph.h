@@ -212,6 +212,7 @@ struct sl_graph {
   int64_t leaf;            /* positions of a leaf; 0: whole sequences */
   bool skips;              /* microbatches skip stages, so layouts must fit all stages */
   bool repeats_heads;      /* key and value heads are repeated for devices (passes/heads.c) */
+  int weighed;             /* microbatches over which costs of a step are weighed; 0: the graph's */
   char *detail;            /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
   size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
@@ -334,6 +335,10 @@ static inline const sl_objective *sli_objective(const sl_graph *g) {
   return g->options.infer ? NULL : g->options.objective;
 }
 
+/* Returns the microbatches of a step, by which layouts are chosen. */
+static inline int sli_weighed_microbatches(const sl_graph *g) {
+  return g->weighed ? g->weighed : g->options.microbatches;
+}
 /* Returns the number of blocks in sequence, without blocks sharded over the stages. */
 static inline int sli_blocks_in_line(const sl_graph *g) {
   int n = g->nblocks;

@@ -28,6 +28,8 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->versions = sli_fingerprint_versions(l, to->stages, to->cut, &to->arena);
   sli_stores_keep(to->stores, l);
   if (in->options->simulation.hardware) to->sent = sli_lower_sent(l);
+  if (in->options->simulation.any_order && to->stages == 1)
+    to->prices = sli_lowering_prices(l, &to->arena);
   to->plan = sli_lowering_take_plan(l);
 }
 
@@ -48,6 +50,7 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
 
 static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
+  g->weighed = options->simulation.microbatches;
   sli_inputs in = {.g = g,
                    .options = options,
                    .m = SLI_MAX(g->options.microbatches, 1),

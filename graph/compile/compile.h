@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 struct sli_fingerprints;
+struct sli_prices;
 
 /* ---- passes --------------------------------------------------------------------------- */
 
@@ -39,6 +40,10 @@ const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowere
 
 /* Returns the blocks of each stage along the model, "wte h.0 | h.1 head". */
 const char *sli_lowered_cut(const sl_lowered *lowered);
+
+/* Returns the prices of blocks, if the plan has one stage and was made with simulation.any_order;
+ * else NULL. */
+const struct sli_prices *sli_lowered_prices(const sl_lowered *lowered);
 
 /* Returns the number of quotas in force. Sets *out to quota i with its current slots, and *part to
  * the part of the plan that distinguishes it from quotas of the same name: "evaluation",

@@ -25,6 +25,7 @@ struct sl_lowered {
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
   sli_inputs inputs;               /* inputs of lowering, except the options */
   sli_sent *sent;                  /* NULL without a hardware model */
+  sli_prices prices;               /* for rough plans of one stage */
   double flops;
   const char *products, *tensors;
   const char *cut, *versions; /* as in the fingerprint */

@@ -469,6 +469,8 @@ void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of
 /* Checks that durations are given for the right number of stages. */
 sl_status sli_lower_check_cost(const sli_lowering *l);
 double sli_lower_seconds(const sli_lowering *l, const sli_task *task);
+/* Returns the seconds of a node's call in a tick, by the cost of its op. */
+double sli_lower_node_seconds(const sli_lowering *l, const sli_node *n);
 /* Return the factors by which exchanges slow down passes, [devices], which the caller frees with
  * free(), or NULL if none; and the factor of a task. */
 double *sli_lower_slowdowns(const sli_lowering *l);

@@ -5,6 +5,7 @@
 #define SLUICE_GRAPH_LOWER_LOWER_H
 
 #include "graph/lower/inputs.h"
+#include "graph/lower/prices.h"
 #include "graph/lower/roles.h"
 #include "graph/schedule/schedule.h"
 
@@ -105,6 +106,8 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sli_quota_found
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
 /* Returns the blocks of each stage, "wte h.0 | h.1 head"; the arena owns the text. */
 char *sli_lowering_cut(const sli_lowering *l, sli_arena *arena);
+/* Returns the prices of the blocks of a plan of one stage; call after lowering. */
+sli_prices sli_lowering_prices(const sli_lowering *l, sli_arena *arena);
 /* Returns the slots of trained parameters on a stage, or 0 if no parameter is trained there. */
 int sli_lowering_versions(const sli_lowering *l, int stage);
 

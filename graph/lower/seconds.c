@@ -81,13 +81,19 @@ static sl_stage_cost pass_cost(const sli_lowering *l, const sli_task *task) {
   return c->nstages ? c->stages[task->stage] : (sl_stage_cost){c->F, c->B, c->W};
 }
 
+/* Returns the seconds of a node in its task's pass. */
+static double pass_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
+  return (n->rematerialized ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
+}
+
+double sli_lower_node_seconds(const sli_lowering *l, const sli_node *n) {
+  return pass_seconds(l, n, 0);
+}
+
 static double estimate(const sli_lowering *l, const sli_task *task, int32_t tick) {
   double seconds = 0;
-  for (int i = 0; i < task->nnodes && !task->host; i++) {
-    const sli_node *n = task->nodes[i];
-    if (!sli_lower_is_measured(l, n))
-      seconds += (n->rematerialized ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
-  }
+  for (int i = 0; i < task->nnodes && !task->host; i++)
+    if (!sli_lower_is_measured(l, task->nodes[i])) seconds += pass_seconds(l, task->nodes[i], tick);
   return seconds;
 }
 

@@ -95,7 +95,7 @@ static const struct reader *reader_of(const sli_node *n) {
 
 /* Returns the ticks of a step; evaluations have any number. */
 static int ticks_of(const sl_graph *g) {
-  return sli_evaluates(g) ? INT32_MAX : g->options.microbatches * g->options.pieces;
+  return sli_evaluates(g) ? INT32_MAX : sli_weighed_microbatches(g) * g->options.pieces;
 }
 
 void sli_pass_products(sl_graph *g, bool as_they_go) {

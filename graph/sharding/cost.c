@@ -337,7 +337,7 @@ static sli_cost summing(const sli_costs *c, double bytes) {
   double moved = sli_boxing_bytes((sl_sbp){SL_PARTIAL, 0}, broadcast, size, bytes);
   double seconds = sli_exchange_seconds(link, SLI_REDUCE_SCATTER, moved / 2) +
                    sli_exchange_seconds(link, SLI_ALL_GATHER, moved / 2);
-  return (sli_cost){.boxing_seconds = seconds / c->g->options.microbatches};
+  return (sli_cost){.boxing_seconds = seconds / sli_weighed_microbatches(c->g)};
 }
 
 /* Prices an update: it reads and writes the parameter and its moments, and reads the gradient
@@ -348,7 +348,7 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
   sli_cost cost = {.memory_bytes = bytes};
   if (wants_gradient(c, param)) {
     cost = summing(c, bytes);
-    cost.compute_seconds = 8 * bytes / bytes_rate(c) / c->g->options.microbatches;
+    cost.compute_seconds = 8 * bytes / bytes_rate(c) / sli_weighed_microbatches(c->g);
     cost.memory_bytes = 4 * bytes;
   }
   return cost;
@@ -415,7 +415,7 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
   seen->forward |= (uint16_t)(1 << r.want);
   if (r.gradient < SLI_SBP_CODES)
     sli_cost_add(&cost, boxing(c, sli_code_sbp(r.gradient), lies, bytes));
-  return times(cost, 1.0 / c->g->options.microbatches);
+  return times(cost, 1.0 / sli_weighed_microbatches(c->g));
 }
 
 /* True for a tensor that must be read in its original layout. */

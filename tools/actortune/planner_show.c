@@ -70,6 +70,10 @@ static void show_second(const planner *p, plan_dim dim, FILE *out) {
     fprintf(out, "  %-13s %s instead of %s: %+.1f %%\n", plan_dims[dim].name,
             planner_value(second, dim, other), planner_value(best, dim, own),
             100 * (second->seconds / best->seconds - 1));
+  if (second || !(second = planner_second_estimate(p, dim))) return;
+  fprintf(out, "  %-13s %s instead of %s: about %+.0f %%\n", plan_dims[dim].name,
+          planner_value(second, dim, other), planner_value(best, dim, own),
+          100 * (second->estimate / best->seconds - 1));
 }
 
 /* Makes the command, without the options of the search. */
@@ -88,10 +92,23 @@ static void show_command(const planner *p, size_t i, FILE *out) {
   words_fini(&w);
 }
 
+/* Prints how the search went: what was estimated, by what, and why the rest was not. */
+static void show_search(const planner *p, FILE *out) {
+  size_t slower = p->count - p->left_out - p->estimated;
+  if (!p->estimated) return;
+  fprintf(out,
+          "%zu estimated from %zu samples of %d layers, %zu of them on skeletons; %zu proved\n",
+          p->estimated, p->nsamples, planner_sample_layers(p), p->refined, p->tried);
+  fprintf(out, "left out: %zu too large, %zu slower than the best by a lower bound\n", p->left_out,
+          slower);
+}
+
 void planner_show(const planner *p, FILE *out) {
   size_t shown = planner_shown(p);
-  fprintf(out, "%s%zu plans of %zu tried in %.1f s\n\n", interrupted() ? "stopped: " : "", p->tried,
+  fprintf(out, "%s%zu plans of %zu tried in %.1f s\n", interrupted() ? "stopped: " : "", p->tried,
           p->count, p->seconds);
+  show_search(p, out);
+  fprintf(out, "\n");
   show_head(p, out);
   for (size_t i = 0; i < shown; i++) show_row(p, i, out);
   fprintf(out, "\nwith another choice of\n");
@@ -124,6 +141,17 @@ static cJSON *plan_json(const planner *p, const plan_choice *choice) {
   return o;
 }
 
+static void add_search(cJSON *root, const planner *p) {
+  const struct {
+    const char *name;
+    size_t count;
+  } counts[] = {{"choices", p->count},    {"too_large", p->left_out}, {"estimated", p->estimated},
+                {"samples", p->nsamples}, {"skeletons", p->refined},  {"proved", p->tried}};
+  cJSON *search = cJSON_AddObjectToObject(root, "search");
+  for (size_t i = 0; i < SLI_COUNT(counts); i++)
+    cJSON_AddNumberToObject(search, counts[i].name, (double)counts[i].count);
+}
+
 sl_status planner_json_write(const planner *p, const char *path) {
   cJSON *root = cJSON_CreateObject(), *plans = cJSON_AddArrayToObject(root, "plans");
   for (size_t i = 0; i < planner_shown(p); i++)
@@ -133,6 +161,7 @@ sl_status planner_json_write(const planner *p, const char *path) {
     if (planner_second(p, (plan_dim)d))
       cJSON_AddItemToObject(seconds, plan_dims[d].name,
                             plan_json(p, planner_second(p, (plan_dim)d)));
+  add_search(root, p);
   char *text = sli_json_mend(cJSON_Print(root));
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the file");

@@ -61,6 +61,13 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
   return status;
 }
 
+sl_status plan_graph(const settings *s, sl_graph **out) {
+  planned p = {0};
+  sl_status status = make_graph(s, NULL, &p);
+  *out = p.graph;
+  return status;
+}
+
 sl_status plan_data(const settings *s, sl_graph **out) {
   sl_graph_options options = {.shuffle = s->data.shuffle,
                               .tokenizer = s->data.tokenizer,
@@ -71,12 +78,9 @@ sl_status plan_data(const settings *s, sl_graph **out) {
   return plan_build(s, *out);
 }
 
-/* Returns whether one device represents all devices of its stage: for large grids this is as
- * accurate and much faster. */
-static bool one_for_all(const settings *s) {
+bool plan_is_alike(const settings *s, int devices) {
   enum { MOST_DEVICES = 16 };
-  return s->clock == SL_CLOCK_VIRTUAL &&
-         s->lower.parallel.stages * settings_ranks(s) > MOST_DEVICES;
+  return s->clock == SL_CLOCK_VIRTUAL && devices > MOST_DEVICES;
 }
 
 /* Copies from `run` its callbacks and printing, and any other field that it sets, which overrides
@@ -88,6 +92,7 @@ static void take_run(const sl_lower_options *run, sl_lower_options *to) {
   to->schedule.chosen = run->schedule.chosen;
   to->schedule.skip_in_turn = run->schedule.skip_in_turn;
   to->simulation.any_order = run->simulation.any_order;
+  to->simulation.microbatches = run->simulation.microbatches;
   to->simulation.alike |= run->simulation.alike;
   to->numbers.check_finite = run->numbers.check_finite;
   if (run->parallel.assign) to->parallel.assign = run->parallel.assign;
@@ -102,7 +107,7 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
     options.simulation.hardware = &s->modelled.hardware;
   if (s->profile)
     options.simulation.op_seconds = profile_seconds, options.simulation.op_seconds_ctx = s->profile;
-  options.simulation.alike = one_for_all(s);
+  options.simulation.alike = plan_is_alike(s, s->lower.parallel.stages * settings_ranks(s));
   if (run) take_run(run, &options);
   sl_status status = check_stages(s);
   if (!status) status = make_graph(s, run, &p);

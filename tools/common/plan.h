@@ -15,6 +15,11 @@ typedef struct planned {
 
 /* Lets the model build its graph. An error states the model's mistake. */
 sl_status plan_build(const settings *s, sl_graph *g);
+/* Returns whether one device of a plan for so many stands for all of its stage, to save time. */
+bool plan_is_alike(const settings *s, int devices);
+
+/* Makes the model's graph, before any pass. The caller destroys it, also after an error. */
+sl_status plan_graph(const settings *s, sl_graph **out);
 /* Name of the model that this thread is building, or NULL. Used by a fault handler. */
 extern _Thread_local const char *volatile model_being_built;
 

@@ -29,6 +29,12 @@ const char *planner_word(plan_dim dim, int value) {
   return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
 }
 
+int planner_value_of(plan_dim dim, const char *word) {
+  int w = 0;
+  while (strcmp(plan_dims[dim].words[w], word)) w++;
+  return w;
+}
+
 /* ---- fixed dimensions ------------------------------------------------------------------------ */
 
 static int read_value(plan_dim dim, const char *text) {

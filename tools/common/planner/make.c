@@ -77,8 +77,7 @@ static void planner_make_apply(const planner *p, const plan_choice *choice, sli_
   if (choice->relaxation) apply_relaxation(choice->relaxation, arena, to);
 }
 
-/* Copies the model's options with another batch size, or another number of layers; 0: as given. */
-static sl_status args_with(const settings *s, int batch, int layers, sl_args **out) {
+sl_status planner_args_with(const settings *s, int batch, int layers, sl_args **out) {
   words w = {0};
   sl_status status = sl_args_create(s->model->options, out);
   for (const sl_option *o = s->model->options; o && o->name; o++) {
@@ -108,6 +107,7 @@ sl_status planner_make_with(const planner *p, const plan_choice *choice, int mic
   const bool alike = care != PLAN_EXACT && planner_care(p) != PLAN_EXACT;
   sl_lower_options run = p->run;
   run.simulation.alike = alike, run.simulation.any_order = care == PLAN_ROUGH,
+  run.simulation.microbatches = p->batch ? choice->at[PLAN_MICROBATCHES] : 0,
   run.parallel.assign = choice->assign;
   run.schedule.skip_in_turn = true;
   sli_arena arena = {0};
@@ -117,7 +117,7 @@ sl_status planner_make_with(const planner *p, const plan_choice *choice, int mic
   bool fewer = p->batch && microbatches != choice->at[PLAN_MICROBATCHES];
   if (fewer || layers) {
     int batch = fewer ? p->batch / choice->at[PLAN_MICROBATCHES] * microbatches : 0;
-    status = args_with(p->settings, batch, layers, &out->args);
+    status = planner_args_with(p->settings, batch, layers, &out->args);
     s.model_args = out->args;
   }
   if (!status) status = plan_make(&s, &run, &out->planned);

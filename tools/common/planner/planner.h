@@ -51,15 +51,22 @@ typedef struct plan_relaxation {
 /* One plan: its value in each dimension, a number or the index of a word. */
 typedef struct plan_choice {
   int at[PLAN_DIMS];
-  /* lower bounds of seconds and bytes; lower bound of bytes with everything given up */
-  double bound, least, floor;
-  double seconds; /* seconds of a step; INFINITY: impossible, or not examined */
-  size_t bytes;   /* bytes of the largest device; 0: impossible */
-  uint64_t hash;  /* hash of the most recent plan */
-  bool exact;     /* seconds, bytes and hash are those of the plan as actorrun makes it */
+  double bound, least;              /* lower bounds of seconds and bytes */
+  double estimate, estimated_bytes; /* from prices of blocks; INFINITY: does not fit */
+  double floor;                     /* bytes with everything given up, as estimated */
+  size_t sample, sample_again;      /* prices of its blocks, and of recomputed ones */
+  bool refined;                     /* the estimate is by a skeleton, not rough */
+  bool by_slots;                    /* it fits with fewer slots, rather than by recomputation */
+  double seconds;                   /* seconds of a step; INFINITY: impossible, or not examined */
+  size_t bytes;                     /* bytes of the largest device; 0: impossible */
+  uint64_t hash;                    /* hash of the most recent plan */
+  bool exact; /* seconds, bytes and hash are those of the plan as actorrun makes it */
   plan_relaxation *relaxation; /* owned by the planner; NULL if it fits unchanged */
   char *assign; /* owned by the planner: the device at each place; NULL if in order */
 } plan_choice;
+
+typedef struct planner_blocks planner_blocks;
+typedef struct planner_sample planner_sample;
 
 typedef struct planner {
   const settings *settings;
@@ -76,9 +83,13 @@ typedef struct planner {
   plan_choice *choices;
   /* the plan with least memory, if nothing fits; 0 bytes if no plan could be made */
   plan_choice smallest;
-  size_t left_out, tried; /* choices excluded as too large by their bounds; plans made */
-  double best;            /* seconds of the best plan so far */
-  double seconds;         /* duration of the search */
+  /* choices too large by their bounds; estimated; of these by a skeleton; plans made */
+  size_t left_out, estimated, refined, tried;
+  double best;    /* seconds of the best plan so far */
+  double seconds; /* duration of the search */
+  planner_blocks *blocks;
+  size_t nsamples, nsampled, sample_capacity;
+  planner_sample *samples;
 } planner;
 
 /* Initializes a planner from settings: all dimensions free, the settings' budget. SL_E_USAGE:
@@ -93,8 +104,12 @@ void planner_fini(planner *p);
 
 /* Returns the word of a value, or NULL if the dimension is a number. */
 const char *planner_word(plan_dim dim, int value);
+/* Returns the number of layers of the samples that estimates come from. */
+int planner_sample_layers(const planner *p);
 /* Returns the fastest plan with another value of a dimension, or NULL if none was made. */
 const plan_choice *planner_second(const planner *p, plan_dim dim);
+/* Returns the best estimate with another value, among plans that were not made, or NULL. */
+const plan_choice *planner_second_estimate(const planner *p, plan_dim dim);
 /* Builds the actorrun command line of a choice, with the other options of the settings, except
  * those in `apart` (NULL-terminated). */
 void planner_words(const planner *p, const plan_choice *choice, const char *const *apart,

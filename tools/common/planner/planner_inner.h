@@ -3,6 +3,7 @@
 #ifndef SLUICE_TOOLS_COMMON_PLANNER_PLANNER_INNER_H
 #define SLUICE_TOOLS_COMMON_PLANNER_PLANNER_INNER_H
 
+#include "graph/lower/lower.h"
 #include "tools/common/plan.h"
 #include "tools/common/planner/planner.h"
 
@@ -15,6 +16,71 @@ sl_status planner_list(planner *p);
 bool planner_leaves_out(const planner *p);
 /* Bounds the listed choices, excludes those known not to fit, and sorts the rest. */
 void planner_bound(planner *p);
+/* Returns the seconds to copy offloaded data of a stage out and in, by the sum of its prices. */
+double planner_copy_seconds(const planner *p, const plan_choice *c, const sli_block_price *sum);
+
+/* ---- estimates ------------------------------------------------------------------------------- */
+
+/* Blocks of the model, and their stand-ins in a sample of the model with few layers. */
+struct planner_blocks {
+  sl_graph *graph;  /* before any pass */
+  int count, *like; /* [count] block of the sample */
+  int layers;       /* of the sample; 0: the whole model */
+};
+sl_status planner_blocks_find(planner *p);
+void planner_blocks_forget(planner *p);
+
+/* Prices of a sample's blocks; bytes of a device that belong to no block. */
+typedef struct planner_prices {
+  int nblocks;
+  sli_block_price *of; /* [nblocks + 1] */
+  double rest;
+  double exposed; /* fraction of passes or exchanges, whichever take less, that is not hidden */
+  double step;    /* the same of exchanges per step */
+} planner_prices;
+
+/* Returns the number of the sample that has the prices of a choice's blocks; it is made with the
+ * next planner_samples_make(). */
+size_t planner_sample_of(planner *p, const plan_choice *c);
+void planner_samples_make(planner *p);
+/* Returns the prices, or NULL if no plan of one stage is possible. */
+const planner_prices *planner_prices_at(const planner *p, size_t sample);
+void planner_samples_forget(planner *p);
+/* Returns the choice of fewest devices whose passes cost as much. */
+plan_choice planner_alone(const plan_choice *c);
+/* Returns the choice with all blocks recomputed, if some of its blocks may recompute to fit. */
+plan_choice planner_again(const planner *p, const plan_choice *c);
+
+/* Estimates choice i from its samples, for planner_each(): roughly, or (refined) by a skeleton. */
+void planner_estimate(void *ctx, size_t i);
+void planner_refine(void *ctx, size_t i);
+
+/* A plan with nothing but passes of given seconds. */
+typedef struct planner_skeleton {
+  int stages, chunks, pieces; /* stages: devices along the pipeline */
+  const char *schedule, *backward;
+  const sl_stage_cost *passes; /* [stages * chunks] */
+  double message_seconds;
+  int nquotas;
+  const sl_quota *quotas;
+} planner_skeleton;
+double planner_skeleton_seconds(const planner_skeleton *k, int microbatches);
+
+/* Numbers of microbatches to simulate: `few` and `more` are multiples of the chunks on the path. */
+typedef struct planner_counts {
+  int few, more; /* few is 0 if all are simulated */
+} planner_counts;
+planner_counts planner_counts_of(const planner *p, const plan_choice *c);
+
+/* Returns the recompute mode of whole blocks that suits the choice's grid. */
+const char *planner_recompute_all(const plan_choice *c);
+/* Returns the number of a dimension's word. */
+int planner_value_of(plan_dim dim, const char *word);
+
+/* Returns the row of a schedule, by the number of its word. */
+const sli_schedule *planner_schedule(int word);
+
+/* ---- trials ---------------------------------------------------------------------------------- */
 
 /* Runs fn(ctx, i) for i in [from, end) on the planner's threads, until interrupted. */
 void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i),
@@ -66,6 +132,8 @@ sl_status planner_make(const planner *p, const plan_choice *choice, int microbat
 /* Makes the plan of a choice with `layers` layers; 0 means the model's number. */
 sl_status planner_make_with(const planner *p, const plan_choice *choice, int microbatches,
                             plan_care care, int layers, plan_made *out);
+/* Copies the model's options with another batch size, or another number of layers; 0: as given. */
+sl_status planner_args_with(const settings *s, int batch, int layers, sl_args **out);
 /* Returns how choices are examined: exactly if there are few devices. */
 plan_care planner_care(const planner *p);
 void planner_unmake(plan_made *m);

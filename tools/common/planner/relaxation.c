@@ -159,13 +159,17 @@ static double compute_again_on(over_budget *x, int device) {
   return kept_bytes(&x->stages[at]);
 }
 
+const char *planner_recompute_all(const plan_choice *choice) {
+  return choice->at[PLAN_TENSOR] > 1 ? "whole" : "full";
+}
+
 /* ---- interface ------------------------------------------------------------------------------- */
 
 plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *choice) {
   plan_relaxation *relaxation = sli_calloc(1, sizeof *relaxation);
   relaxation->stages = choice->at[PLAN_STAGES] * choice->at[PLAN_CHUNKS];
   relaxation->nblocks = sli_blocks_in_line(made->graph);
-  relaxation->how = choice->at[PLAN_TENSOR] > 1 ? "whole" : "full";
+  relaxation->how = planner_recompute_all(choice);
   size_t blocks = (size_t)relaxation->nblocks, stages = (size_t)relaxation->stages;
   for (int k = 0; k < KNOBS; k++)
     relaxation->slots[k] =

@@ -46,17 +46,33 @@ static void keep_smallest(planner *p) {
   }
 }
 
-/* Finds the smallest plan among those excluded as too large, each made as small as possible. Stops
- * when no remaining bound is smaller. */
+/* Takes plans that fit after all, although their estimates did not; returns whether any does. */
+static bool take_fitting(planner *p, size_t from, size_t end) {
+  size_t before = p->tried;
+  for (size_t i = from; i < end; i++) {
+    plan_choice c = p->choices[i];
+    if (!c.bytes || c.bytes > p->budget) continue;
+    planner_weigh(p, &c);
+    c.exact = true;
+    p->choices[i] = p->choices[p->tried];
+    p->choices[p->tried++] = c;
+  }
+  qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
+  return p->tried > before && p->choices[0].seconds < INFINITY;
+}
+
+/* Finds the smallest plan among those not made, each made as small as possible. Stops when no
+ * remaining estimate is smaller. */
 static void find_smallest(planner *p) {
-  enum { MOST = 48 };
-  size_t first = p->count - p->left_out, most = SLI_MIN(first + MOST, p->count);
-  qsort(p->choices + first, p->left_out, sizeof *p->choices, by_floor);
+  enum { MOST = 24 };
+  size_t first = p->tried, most = SLI_MIN(first + MOST, p->count);
+  qsort(p->choices + first, p->count - first, sizeof *p->choices, by_floor);
   for (size_t end; first < most && !planner_stopped(p); first = end) {
     keep_smallest(p);
     if (p->smallest.bytes && p->choices[first].floor >= (double)p->smallest.bytes) return;
     end = SLI_MIN(first + ROUND, most);
     planner_each(p, first, end, planner_try_least, p);
+    if (take_fitting(p, first, end)) return;
   }
   keep_smallest(p);
 }
@@ -89,6 +105,87 @@ static void try_plans(planner *p) {
   qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
 }
 
+/* ---- estimates ------------------------------------------------------------------------------- */
+
+static bool is_over(const planner *p, const plan_choice *c) {
+  return p->budget && c->estimated_bytes > (double)p->budget;
+}
+
+/* Estimates a round of choices; those that are too large again, with blocks that recompute. */
+static void estimate_round(planner *p, size_t from, size_t end) {
+  for (size_t i = from; i < end; i++) {
+    p->choices[i].sample = planner_sample_of(p, &p->choices[i]);
+    p->choices[i].sample_again = SIZE_MAX;
+  }
+  planner_samples_make(p);
+  planner_each(p, from, end, planner_estimate, p);
+  for (size_t i = from; i < end; i++) {
+    plan_choice again = planner_again(p, &p->choices[i]);
+    if (is_over(p, &again)) p->choices[i].sample_again = planner_sample_of(p, &again);
+  }
+  planner_samples_make(p);
+  for (size_t i = from; i < end; i++)
+    if (is_over(p, &p->choices[i])) planner_estimate(p, i);
+}
+
+static int by_estimate(const void *a, const void *b) {
+  const plan_choice *x = a, *y = b;
+  if (x->estimate < y->estimate || x->estimate > y->estimate)
+    return x->estimate < y->estimate ? -1 : 1;
+  if (x->estimated_bytes < y->estimated_bytes || x->estimated_bytes > y->estimated_bytes)
+    return x->estimated_bytes < y->estimated_bytes ? -1 : 1;
+  return memcmp(x->at, y->at, sizeof x->at);
+}
+
+/* Estimates choices in the order of their bounds, until no remaining bound is better. */
+static void estimate_plans(planner *p) {
+  enum { ESTIMATES = 32 };
+  const double margin = 1.05;
+  size_t most = p->count - p->left_out;
+  double best = INFINITY;
+  while (p->estimated < most && !planner_stopped(p) &&
+         p->choices[p->estimated].bound < margin * best) {
+    size_t end = SLI_MIN(p->estimated + ESTIMATES, most);
+    estimate_round(p, p->estimated, end);
+    for (; p->estimated < end; p->estimated++)
+      best = SLI_MIN(best, p->choices[p->estimated].estimate);
+  }
+  qsort(p->choices, p->estimated, sizeof *p->choices, by_estimate);
+}
+
+/* Estimates the best choices again with skeletons, until no rough estimate is better. */
+static void refine_plans(planner *p) {
+  enum { FEW = 8, MOST = 64 };
+  const double margin = 1.03;
+  size_t most = SLI_MIN((size_t)MOST, p->estimated);
+  double best = INFINITY;
+  while (p->refined < most && !planner_stopped(p) &&
+         p->choices[p->refined].estimate < margin * best) {
+    size_t end = SLI_MIN(p->refined + FEW, most);
+    planner_each(p, p->refined, end, planner_refine, p);
+    for (; p->refined < end; p->refined++) best = SLI_MIN(best, p->choices[p->refined].estimate);
+  }
+  qsort(p->choices, p->estimated, sizeof *p->choices, by_estimate);
+}
+
+/* Makes the plans with the best estimates: those to be shown unless there are many devices, then
+ * until none can be better by more than an estimate errs, and no more than a fixed number, unless
+ * none of them fits. */
+static void lower_best(planner *p) {
+  enum { FEW = 2, MOST = 16, MANY_DEVICES = 64 };
+  const double error = 0.97;
+  size_t wanted = p->devices <= MANY_DEVICES ? (size_t)p->points : FEW;
+  while (p->tried < p->estimated && !planner_stopped(p)) {
+    const plan_choice *next = &p->choices[p->tried];
+    bool enough = p->tried >= wanted && (p->tried >= MOST || error * next->estimate > p->best);
+    if (!(next->estimate < INFINITY) || (enough && p->best < INFINITY)) break;
+    size_t end = SLI_MIN(p->tried + FEW, p->estimated);
+    planner_each(p, p->tried, end, planner_try, p);
+    for (; p->tried < end; p->tried++) p->best = SLI_MIN(p->best, p->choices[p->tried].seconds);
+  }
+  qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
+}
+
 /* Makes the best plans exactly. A plan that proves slower or too large yields its place to the
  * next. Returns false if all of the best were already exact. */
 static bool settle(planner *p) {
@@ -115,10 +212,16 @@ static bool found(const planner *p) { return p->tried && p->choices[0].seconds <
 static sl_status search(planner *p) {
   sl_status status = planner_list(p);
   if (status) return status;
+  status = planner_blocks_find(p);
+  if (status) return status;
   planner_bound(p);
   p->best = INFINITY;
+  bool whole = p->all || planner_leaves_out(p);
+  if (!whole) estimate_plans(p);
+  if (!whole) refine_plans(p);
   do {
-    try_plans(p);
+    if (whole) try_plans(p);
+    else lower_best(p);
   } while (settle(p));
   assign(p);
   if (!found(p)) find_smallest(p);
@@ -130,7 +233,9 @@ static void forget(planner *p) {
     planner_relaxation_destroy(p->choices[i].relaxation);
     free(p->choices[i].assign);
   }
-  p->count = p->left_out = p->tried = 0;
+  planner_samples_forget(p);
+  planner_blocks_forget(p);
+  p->count = p->left_out = p->estimated = p->refined = p->tried = 0;
 }
 
 /* Searches; if nothing fits the devices, searches again with offloading. */
@@ -150,6 +255,13 @@ sl_status planner_search(planner *p) {
 const plan_choice *planner_second(const planner *p, plan_dim dim) {
   for (size_t i = 1; i < p->tried; i++)
     if (p->choices[i].at[dim] != p->choices[0].at[dim] && p->choices[i].seconds < INFINITY)
+      return &p->choices[i];
+  return NULL;
+}
+
+const plan_choice *planner_second_estimate(const planner *p, plan_dim dim) {
+  for (size_t i = p->tried; i < p->estimated; i++)
+    if (p->choices[i].at[dim] != p->choices[0].at[dim] && p->choices[i].estimate < INFINITY)
       return &p->choices[i];
   return NULL;
 }

@@ -109,25 +109,20 @@ static void give_up_all(const planner *p, plan_choice *choice, int microbatches)
 
 /* ---- many microbatches ----------------------------------------------------------------------- */
 
-/* Numbers of microbatches to simulate: `few` and `more` are multiples of the chunks on the path. */
-typedef struct counts {
-  int few, more; /* few is 0 if all are simulated */
-} counts;
-
-static counts counts_of(const planner *p, const plan_choice *choice) {
+planner_counts planner_counts_of(const planner *p, const plan_choice *choice) {
   int m = choice->at[PLAN_MICROBATCHES], unit = choice->at[PLAN_STAGES] * choice->at[PLAN_CHUNKS];
   int few = (PLANNER_FEW + 2 * unit - 1) / unit * unit, more = few + unit;
   bool all = !p->batch || planner_leaves_out(p) || m <= more + unit;
-  return all ? (counts){0, m} : (counts){few, more};
+  return all ? (planner_counts){0, m} : (planner_counts){few, more};
 }
 
 /* Extrapolates the time of a step from the seconds at the larger number. */
-static void extrapolate(const planner *p, plan_choice *choice, counts n, double seconds) {
+static void extrapolate(const planner *p, plan_choice *choice, planner_counts n, double seconds) {
   plan_care care = planner_care(p);
   bool more;
   choice->seconds = seconds;
-  choice->exact = care == PLAN_EXACT && !n.few;
-  if (!n.few || !(seconds < INFINITY)) return;
+  choice->exact = (care == PLAN_EXACT || plan_is_alike(p->settings, p->devices)) && !n.few;
+  if (!n.few || !(seconds < INFINITY) || !fits(p, choice)) return;
   plan_choice fewer = *choice;
   double first = weigh(p, &fewer, n.few, care, NULL, &more);
   choice->seconds =
@@ -145,8 +140,8 @@ static bool is_better(const planner *p, const plan_choice *a, const plan_choice 
   return a->bytes && a->bytes < b->bytes;
 }
 
-static void try_way(const planner *p, const plan_choice *given, plan_choice *choice, counts n,
-                    const way *w) {
+static void try_way(const planner *p, const plan_choice *given, plan_choice *choice,
+                    planner_counts n, const way *w) {
   plan_choice x = *given;
   extrapolate(p, &x, n, lessen(p, &x, n.more, planner_care(p), w));
   bool better = is_better(p, &x, choice);
@@ -154,8 +149,13 @@ static void try_way(const planner *p, const plan_choice *given, plan_choice *cho
   if (better) *choice = x;
 }
 
+/* Returns whether the estimate does not prefer another way. */
+static bool is_promising(const plan_choice *choice, const way *w) {
+  return !choice->refined || choice->estimate == INFINITY || w->slots == choice->by_slots;
+}
+
 /* Returns whether a choice is too large even at its smallest. */
-static bool cannot_fit(const planner *p, plan_choice *choice, counts n) {
+static bool cannot_fit(const planner *p, plan_choice *choice, planner_counts n) {
   plan_choice least = *choice;
   give_up_all(p, &least, n.more);
   bool large = least.bytes && !fits(p, &least);
@@ -166,17 +166,22 @@ static bool cannot_fit(const planner *p, plan_choice *choice, counts n) {
 
 void planner_try(void *ctx, size_t i) {
   const planner *p = ctx;
-  plan_choice *c = &p->choices[i];
-  const plan_choice given = *c;
-  const counts n = counts_of(p, c);
+  plan_choice *choice = &p->choices[i];
+  const plan_choice given = *choice;
+  const planner_counts n = planner_counts_of(p, choice);
   bool more;
-  extrapolate(p, c, n, weigh(p, c, n.more, planner_care(p), NULL, &more));
-  if (!c->bytes || fits(p, c)) return;
-  bool slow = is_slow(p, c->seconds);
-  c->seconds = INFINITY;
-  if (slow || cannot_fit(p, c, n)) return;
+  bool large = choice->refined && p->budget && choice->estimated_bytes > (double)p->budget,
+       slow = false;
+  if (!large) {
+    extrapolate(p, choice, n, weigh(p, choice, n.more, planner_care(p), NULL, &more));
+    if (!choice->bytes || fits(p, choice)) return;
+    slow = is_slow(p, choice->seconds);
+  }
+  choice->seconds = INFINITY;
+  if (slow || (!large && cannot_fit(p, choice, n))) return;
   for (int w = 0; w < WAYS; w++)
-    if (may(p, &given, &ways[w])) try_way(p, &given, c, n, &ways[w]);
+    if (may(p, &given, &ways[w]) && is_promising(choice, &ways[w]))
+      try_way(p, &given, c, n, &ways[w]);
 }
 
 void planner_weigh(const planner *p, plan_choice *choice) {
@@ -187,8 +192,8 @@ void planner_weigh(const planner *p, plan_choice *choice) {
 
 void planner_try_least(void *ctx, size_t i) {
   const planner *p = ctx;
-  plan_choice *c = &p->choices[i];
-  give_up_all(p, c, counts_of(p, c).more);
+  plan_choice *choice = &p->choices[i];
+  give_up_all(p, choice, planner_counts_of(p, choice).more);
 }
 
 /* Returns the way in which a choice was relaxed. */
@@ -200,8 +205,8 @@ static const way *way_of(const plan_choice *choice) {
 
 void planner_try_exact(void *ctx, size_t i) {
   const planner *p = ctx;
-  plan_choice *c = &p->choices[i];
-  if (c->exact || !(c->seconds < INFINITY)) return;
-  c->seconds = lessen(p, c, c->at[PLAN_MICROBATCHES], PLAN_EXACT, way_of(c));
-  c->exact = true;
+  plan_choice *choice = &p->choices[i];
+  if (choice->exact || !(choice->seconds < INFINITY)) return;
+  choice->seconds = lessen(p, choice, choice->at[PLAN_MICROBATCHES], PLAN_EXACT, way_of(choice));
+  choice->exact = true;
 }
