@@ -181,7 +181,7 @@ void planner_try(void *ctx, size_t i) {
   if (slow || (!large && cannot_fit(p, choice, n))) return;
   for (int w = 0; w < WAYS; w++)
     if (may(p, &given, &ways[w]) && is_promising(choice, &ways[w]))
-      try_way(p, &given, c, n, &ways[w]);
+      try_way(p, &given, choice, n, &ways[w]);
 }
 
 void planner_weigh(const planner *p, plan_choice *choice) {
