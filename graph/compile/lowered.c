@@ -27,7 +27,7 @@ const char *sl_lowered_chosen(const sl_lowered *l) { return l->chosen; }
 int sl_lowered_chunks(const sl_lowered *l) { return l->chunks; }
 const char *sl_lowered_paths(const sl_lowered *l) { return l->paths; }
 const sli_prices *sli_lowered_prices(const sl_lowered *l) {
-  return l->prices.of ? &l->prices : NULL;
+  return l->prices.blocks ? &l->prices : NULL;
 }
 const char *sli_lowered_cut(const sl_lowered *l) { return l->cut; }
 bool sli_lowered_own_code(const sl_lowered *l) {

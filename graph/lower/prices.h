@@ -22,8 +22,8 @@ typedef struct sli_block_price {
 
 typedef struct sli_prices {
   int nblocks;
-  const sli_block_price *of; /* [nblocks + 1]; the last is what belongs to no block */
-  double bytes;              /* bytes of the device */
+  const sli_block_price *blocks; /* [nblocks + 1]; the last is what belongs to no block */
+  double bytes;                  /* bytes of the device */
 } sli_prices;
 
 #endif

@@ -21,7 +21,7 @@ typedef struct whole {
 static whole add_up(const planner *p, const planner_prices *prices) {
   whole all = {0};
   for (int b = 0; b < p->blocks->count; b++) {
-    const sli_block_price *one = &prices->of[p->blocks->like[b]];
+    const sli_block_price *one = &prices->blocks[p->blocks->like[b]];
     all.passes += one->pass[0] + one->pass[1] + one->pass[2];
     all.exchanges += one->exchange[0] + one->exchange[1] + one->ahead;
     all.update += one->update;

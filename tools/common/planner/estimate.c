@@ -27,14 +27,14 @@ typedef struct outline {
   int devices, stages, nblocks;
   int *stage_of;    /* [nblocks] */
   bool *recomputed; /* [nblocks] */
-  stage *of;        /* [stages] */
+  stage *sums;      /* [stages] */
 } outline;
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 static const sli_block_price *price_of(const outline *x, int b) {
   const planner_prices *from = x->recomputed[b] ? x->again : x->kept;
-  return &from->of[x->planner->blocks->like[b]];
+  return &from->blocks[x->planner->blocks->like[b]];
 }
 
 static void add_price(sli_block_price *to, const sli_block_price *from) {
@@ -47,11 +47,11 @@ static void add_price(sli_block_price *to, const sli_block_price *from) {
 }
 
 static void add_up(outline *x) {
-  for (int s = 0; s < x->stages; s++) memset(&x->of[s].sum, 0, sizeof x->of[s].sum);
+  for (int s = 0; s < x->stages; s++) memset(&x->sums[s].sum, 0, sizeof x->sums[s].sum);
   for (int b = 0; b < x->nblocks; b++) {
     int s = x->stage_of[b];
-    add_price(&x->of[s].sum, price_of(x, b));
-    if (b && x->stage_of[b - 1] != s) x->of[s].into = price_of(x, b - 1)->crossing;
+    add_price(&x->sums[s].sum, price_of(x, b));
+    if (b && x->stage_of[b - 1] != s) x->sums[s].into = price_of(x, b - 1)->crossing;
   }
 }
 
@@ -83,9 +83,9 @@ static bool place(outline *x) {
                  device[s],
                  chunk[s],
                  s};
-    x->of[s].device = device[s], x->of[s].chunk = chunk[s];
-    x->of[s].slots[0] = slots_of(x, row->act_b, &at);
-    x->of[s].slots[1] = slots_of(x, row->act_w ? row->act_w : row->act_b, &at);
+    x->sums[s].device = device[s], x->sums[s].chunk = chunk[s];
+    x->sums[s].slots[0] = slots_of(x, row->act_b, &at);
+    x->sums[s].slots[1] = slots_of(x, row->act_w ? row->act_w : row->act_b, &at);
   }
   free(device);
   free(chunk);
@@ -111,14 +111,14 @@ static double slots_for(const stage *s, sli_role role) {
 /* Returns the bytes of registers between a stage and the one before it, at either end: activations
  * that arrive, and gradients that leave. */
 static double between(const outline *x, int s) {
-  const stage *to = &x->of[s], *from = &x->of[s - 1];
+  const stage *to = &x->sums[s], *from = &x->sums[s - 1];
   double ahead = SLI_MAX(to->slots[0], from->slots[0]);
   double held = splits(x) ? 1 : 0;
   return to->into * (ahead + held * to->slots[1]);
 }
 
 static double stage_bytes(const outline *x, int s) {
-  const stage *at = &x->of[s];
+  const stage *at = &x->sums[s];
   double bytes = 0;
   for (int r = 0; r < SLI_ROLES; r++) bytes += at->sum.bytes[r] * slots_for(at, (sli_role)r);
   if (s) bytes += 2 * between(x, s);
@@ -129,9 +129,9 @@ static double stage_bytes(const outline *x, int s) {
 static double device_bytes(const outline *x, int device) {
   double bytes = x->kept->rest, shared = 0;
   for (int s = 0; s < x->stages; s++) {
-    if (x->of[s].device != device) continue;
+    if (x->sums[s].device != device) continue;
     bytes += stage_bytes(x, s);
-    shared += x->of[s].sum.shared;
+    shared += x->sums[s].sum.shared;
   }
   return bytes + shared;
 }
@@ -156,7 +156,7 @@ static double message_seconds(const outline *x) {
   bool near = 2 * ranks <= h->devices_per_host;
   const sl_hardware_link *link = near ? &h->host_link : &h->link;
   double most = 0;
-  for (int s = 1; s < x->stages; s++) most = fmax(most, x->of[s].into);
+  for (int s = 1; s < x->stages; s++) most = fmax(most, x->sums[s].into);
   return x->stages > 1 ? link->seconds + (link->bytes_per_second > 0
                                               ? most / c->at[PLAN_PIECES] / link->bytes_per_second
                                               : 0)
@@ -178,8 +178,8 @@ static double update_seconds(const outline *x) {
   for (int d = 0; d < x->devices; d++) {
     double sum = 0;
     for (int s = 0; s < x->stages; s++)
-      if (x->of[s].device == d)
-        sum += x->of[s].sum.update + x->kept->step * x->of[s].sum.exchange_step;
+      if (x->sums[s].device == d)
+        sum += x->sums[s].sum.update + x->kept->step * x->sums[s].sum.exchange_step;
     most = fmax(most, sum);
   }
   return most;
@@ -189,8 +189,8 @@ static double update_seconds(const outline *x) {
 static int list_quotas(const outline *x, bool fewer, sl_quota *to) {
   int n = 0;
   for (int s = 0; s < x->stages && fewer; s++) {
-    to[n++] = (sl_quota){"act.b", s, x->of[s].slots[0]};
-    if (splits(x)) to[n++] = (sl_quota){"act.w", s, x->of[s].slots[1]};
+    to[n++] = (sl_quota){"act.b", s, x->sums[s].slots[0]};
+    if (splits(x)) to[n++] = (sl_quota){"act.w", s, x->sums[s].slots[1]};
   }
   return n;
 }
@@ -211,7 +211,7 @@ static double busy_seconds(const outline *x, const sl_stage_cost *passes) {
   for (int d = 0; d < x->devices; d++) {
     double sum = 0;
     for (int s = 0; s < x->stages; s++)
-      if (x->of[s].device == d) sum += passes[s].F + passes[s].B + passes[s].W;
+      if (x->sums[s].device == d) sum += passes[s].F + passes[s].B + passes[s].W;
     most = fmax(most, sum);
   }
   return most;
@@ -223,7 +223,7 @@ static double round_trip_seconds(const outline *x, const sl_stage_cost *passes) 
   double way = 0, most = 0, message = 2 * message_seconds(x);
   for (int s = x->stages - 1; s >= 0; s--) {
     way += passes[s].F + passes[s].B + (s + 1 < x->stages ? message : 0);
-    most = fmax(most, way * x->choice->at[PLAN_PIECES] / x->of[s].slots[0]);
+    most = fmax(most, way * x->choice->at[PLAN_PIECES] / x->sums[s].slots[0]);
   }
   return most;
 }
@@ -235,7 +235,7 @@ static double rough_seconds(const outline *x) {
   sl_stage_cost *passes = sli_calloc((size_t)x->stages, sizeof *passes);
   double way = 0;
   for (int s = 0; s < x->stages; s++) {
-    set_passes(x, &x->of[s], &passes[s]);
+    set_passes(x, &x->sums[s], &passes[s]);
     if (!splits(x)) way += (passes[s].F + passes[s].B) / x->stages / c->at[PLAN_PIECES];
   }
   double seconds =
@@ -250,7 +250,7 @@ static double skeleton_seconds(const outline *x, bool fewer) {
   size_t n = (size_t)x->stages;
   sl_stage_cost *passes = sli_calloc(n, sizeof *passes);
   sl_quota *quotas = sli_calloc(2 * n, sizeof *quotas);
-  for (int s = 0; s < x->stages; s++) set_passes(x, &x->of[s], &passes[s]);
+  for (int s = 0; s < x->stages; s++) set_passes(x, &x->sums[s], &passes[s]);
   planner_skeleton k = {.stages = x->devices,
                         .chunks = c->at[PLAN_CHUNKS],
                         .pieces = c->at[PLAN_PIECES],
@@ -276,9 +276,9 @@ static double step_seconds(const outline *x, bool fewer) {
 static int fullest_on(const outline *x, int device) {
   int at = SL_NONE, least = x->choice->at[PLAN_PIECES];
   for (int s = 0; s < x->stages; s++) {
-    if (x->of[s].device != device) continue;
-    int most = SLI_MAX(x->of[s].slots[0], splits(x) ? x->of[s].slots[1] : 0);
-    int best = at < 0 ? least : SLI_MAX(x->of[at].slots[0], splits(x) ? x->of[at].slots[1] : 0);
+    if (x->sums[s].device != device) continue;
+    int most = SLI_MAX(x->sums[s].slots[0], splits(x) ? x->sums[s].slots[1] : 0);
+    int best = at < 0 ? least : SLI_MAX(x->sums[at].slots[0], splits(x) ? x->sums[at].slots[1] : 0);
     if (most > best) at = s;
   }
   return at;
@@ -289,7 +289,7 @@ static bool take_slots(outline *x, int device) {
   while (is_over(x, device)) {
     int s = fullest_on(x, device);
     if (s < 0) return false;
-    int *slots = x->of[s].slots, most = SLI_MAX(slots[0], splits(x) ? slots[1] : 0);
+    int *slots = x->sums[s].slots, most = SLI_MAX(slots[0], splits(x) ? slots[1] : 0);
     slots[0] -= slots[0] == most, slots[1] -= slots[1] == most;
     slots[1] = SLI_MAX(slots[1], 1);
   }
@@ -301,7 +301,7 @@ static bool take_blocks(outline *x, int device) {
   for (int b = 0; b < x->nblocks && is_over(x, device); b++) {
     int s = x->stage_of[b];
     bool inside = b && b + 1 < x->nblocks;
-    if (x->of[s].device != device || x->recomputed[b] || !inside) continue;
+    if (x->sums[s].device != device || x->recomputed[b] || !inside) continue;
     x->recomputed[b] = true;
     add_up(x);
   }
@@ -341,7 +341,7 @@ static double lessened(outline *x, bool *by_slots) {
 static double least_bytes(outline *x) {
   bool slots = x->planner->fixed[PLAN_QUOTAS] < 0, blocks = is_open(x, PLAN_RECOMPUTE) && x->again;
   for (int s = 0; s < x->stages && slots; s++)
-    x->of[s].slots[0] = x->of[s].slots[1] = x->choice->at[PLAN_PIECES];
+    x->sums[s].slots[0] = x->sums[s].slots[1] = x->choice->at[PLAN_PIECES];
   double kept = most_bytes(x);
   memset(x->recomputed, blocks, (size_t)x->nblocks);
   add_up(x);
@@ -359,13 +359,13 @@ static outline outline_create(const planner *p, const plan_choice *c) {
                    .nblocks = n,
                    .stage_of = sli_calloc((size_t)n + 1, sizeof(int)),
                    .recomputed = sli_calloc((size_t)n + 1, sizeof(bool)),
-                   .of = sli_calloc((size_t)stages, sizeof(stage))};
+                   .sums = sli_calloc((size_t)stages, sizeof(stage))};
 }
 
 static void outline_free(outline *x) {
   free(x->stage_of);
   free(x->recomputed);
-  free(x->of);
+  free(x->sums);
 }
 
 static void estimate(outline *x, plan_choice *c) {
@@ -374,7 +374,7 @@ static void estimate(outline *x, plan_choice *c) {
   bool fits = !x->planner->budget || c->estimated_bytes <= budget;
   c->estimate = fits ? step_seconds(x, false) : lessened(x, &c->by_slots);
   if (c->estimate == INFINITY) c->floor = least_bytes(x);
-  c->estimate = fmax(c->estimate, planner_copy_seconds(x->planner, c, &x->of[0].sum));
+  c->estimate = fmax(c->estimate, planner_copy_seconds(x->planner, c, &x->sums[0].sum));
 }
 
 void planner_estimate(void *ctx, size_t i) {

@@ -15,7 +15,7 @@ enum { MOST_LAYERS = 16 }; /* of a sample; with more kinds the whole model is th
 
 typedef struct kinds {
   int count;
-  uint64_t *of; /* [count] by block */
+  uint64_t *hashes; /* [count] by block */
 } kinds;
 
 static uint64_t hash_types(uint64_t h, int n, const sl_type *types) {
@@ -35,25 +35,25 @@ static uint64_t hash_node(uint64_t h, const sli_node *n) {
 
 static kinds kinds_find(const sl_graph *g) {
   kinds k = {sli_blocks_in_line(g), NULL};
-  k.of = sli_calloc((size_t)k.count + 1, sizeof *k.of);
-  for (int b = 0; b < k.count; b++) k.of[b] = SLI_HASH_SEED;
+  k.hashes = sli_calloc((size_t)k.count + 1, sizeof *k.hashes);
+  for (int b = 0; b < k.count; b++) k.hashes[b] = SLI_HASH_SEED;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->block >= 0 && n->block < k.count) k.of[n->block] = hash_node(k.of[n->block], n);
+    if (n->block >= 0 && n->block < k.count) k.hashes[n->block] = hash_node(k.hashes[n->block], n);
   }
   return k;
 }
 
 static int count_before(const kinds *k, uint64_t kind, int end) {
   int n = 0;
-  for (int b = 0; b < end; b++) n += k->of[b] == kind;
+  for (int b = 0; b < end; b++) n += k->hashes[b] == kind;
   return n;
 }
 
 /* Returns the block with the nth occurrence of a kind. */
 static int find_nth(const kinds *k, uint64_t kind, int nth) {
   int b = 0;
-  while (k->of[b] != kind || nth--) b++;
+  while (k->hashes[b] != kind || nth--) b++;
   return b;
 }
 
@@ -61,8 +61,8 @@ static int find_nth(const kinds *k, uint64_t kind, int nth) {
  * between, since exchanges at the ends of a pass may differ. */
 static bool covers(const kinds *sample, const kinds *whole) {
   for (int b = 0; b < whole->count; b++) {
-    int has = count_before(sample, whole->of[b], sample->count),
-        needs = count_before(whole, whole->of[b], whole->count);
+    int has = count_before(sample, whole->hashes[b], sample->count),
+        needs = count_before(whole, whole->hashes[b], whole->count);
     if (has < SLI_MIN(needs, 3)) return false;
   }
   return true;
@@ -71,7 +71,7 @@ static bool covers(const kinds *sample, const kinds *whole) {
 /* Returns the block of the sample that stands for block b: the first for the first of its kind, the
  * last for the last, and one between for all others. */
 static int stand_in(const kinds *sample, const kinds *whole, int b) {
-  uint64_t kind = whole->of[b];
+  uint64_t kind = whole->hashes[b];
   int has = count_before(sample, kind, sample->count), nth = count_before(whole, kind, b),
       all = count_before(whole, kind, whole->count);
   return find_nth(sample, kind, !nth ? 0 : nth == all - 1 ? has - 1 : SLI_MIN(1, has - 1));
@@ -102,7 +102,7 @@ static bool try_layers(const planner *p, const kinds *whole, int layers, planner
   kinds sample = kinds_find(g);
   bool good = covers(&sample, whole);
   if (good) map_blocks(to, &sample, whole, layers);
-  free(sample.of);
+  free(sample.hashes);
   sl_graph_destroy(g);
   return good;
 }
@@ -116,7 +116,7 @@ sl_status planner_blocks_find(planner *p) {
   map_blocks(to, &whole, &whole, 0);
   for (int n = 1; n < SLI_MIN(p->layers, MOST_LAYERS) && !to->layers; n++)
     try_layers(p, &whole, n, to);
-  free(whole.of);
+  free(whole.hashes);
   return SL_OK;
 }
 

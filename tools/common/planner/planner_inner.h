@@ -33,7 +33,7 @@ void planner_blocks_forget(planner *p);
 /* Prices of a sample's blocks; bytes of a device that belong to no block. */
 typedef struct planner_prices {
   int nblocks;
-  sli_block_price *of; /* [nblocks + 1] */
+  sli_block_price *blocks; /* [nblocks + 1] */
   double rest;
   double exposed; /* fraction of passes or exchanges, whichever take less, that is not hidden */
   double step;    /* the same of exchanges per step */

@@ -101,13 +101,13 @@ size_t planner_sample_of(planner *p, const plan_choice *c) {
 static void keep(const sli_prices *from, planner_prices *to) {
   size_t n = (size_t)from->nblocks + 1;
   to->nblocks = from->nblocks;
-  to->of = sli_calloc(n, sizeof *to->of);
-  memcpy(to->of, from->of, n * sizeof *to->of);
+  to->blocks = sli_calloc(n, sizeof *to->blocks);
+  memcpy(to->blocks, from->blocks, n * sizeof *to->blocks);
   to->rest = from->bytes;
   double shared = 0;
   for (int b = 0; b < from->nblocks; b++) {
-    for (int r = 0; r < SLI_ROLES; r++) to->rest -= from->of[b].bytes[r];
-    shared = SLI_MAX(shared, from->of[b].shared);
+    for (int r = 0; r < SLI_ROLES; r++) to->rest -= from->blocks[b].bytes[r];
+    shared = SLI_MAX(shared, from->blocks[b].shared);
   }
   to->rest = SLI_MAX(to->rest - shared, 0);
 }
@@ -119,7 +119,7 @@ static void compare(const sl_plan *plan, int microbatches, planner_prices *to) {
   if (sl_plan_predict(plan, NULL, &f)) return;
   free(f.devices);
   for (int b = 0; b < to->nblocks; b++) {
-    const sli_block_price *one = &to->of[b];
+    const sli_block_price *one = &to->blocks[b];
     passes += one->pass[0] + one->pass[1] + one->pass[2];
     waits += one->exchange[0] + one->exchange[1];
     exchanges += one->exchange[0] + one->exchange[1] + one->ahead;
@@ -153,11 +153,11 @@ void planner_samples_make(planner *p) {
 
 const planner_prices *planner_prices_at(const planner *p, size_t sample) {
   const planner_prices *prices = &p->samples[sample].prices;
-  return prices->of ? prices : NULL;
+  return prices->blocks ? prices : NULL;
 }
 
 void planner_samples_forget(planner *p) {
-  for (size_t i = 0; i < p->nsamples; i++) free(p->samples[i].prices.of);
+  for (size_t i = 0; i < p->nsamples; i++) free(p->samples[i].prices.blocks);
   free(p->samples);
   p->samples = NULL;
   p->nsamples = p->nsampled = p->sample_capacity = 0;
