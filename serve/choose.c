@@ -65,7 +65,7 @@ static void yield(sl_session *s, request *r) {
   s->stats.running--;
   s->stats.queued++;
   r->standing = r->ticks ? YIELDING : QUEUED;
-  r->fed = 0;
+  r->fed = r->brought = 0;
   if (!r->ticks) sli_pages_free(s, r);
 }
 
@@ -127,9 +127,9 @@ static int64_t positions_let_in(const sl_session *s, const request *r) {
   return s->options.admit == SL_ADMIT_RESERVE ? r->most : SLI_MIN(r->count + 1, r->most);
 }
 
-/* Skips the tokens held by the first `shared` pages. */
+/* Skips the tokens held by the first `shared` pages, or brought from another server. */
 static void begin_behind(sl_session *s, request *r, int64_t shared) {
-  r->fed = shared * SL_PAGE;
+  r->fed = SLI_MAX(shared * SL_PAGE, r->brought);
   s->stats.pages_shared += (uint64_t)shared;
   s->stats.rows_shared += (uint64_t)SLI_MAX(r->fed - r->computed, 0);
   r->computed = SLI_MAX(r->computed, r->fed);

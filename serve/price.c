@@ -5,9 +5,7 @@
 #include "graph/cost/cost.h"
 #include "serve/serve.h"
 
-/* Interpolates between corners. Below the first corner the time is constant; beyond the last it
- * does not fall. */
-static double seconds_at(const sl_rows_seconds *d, double rows) {
+double sli_price_rows(const sl_rows_seconds *d, double rows) {
   int n = d->count, i = 0;
   if (!n || rows <= 0) return 0;
   if (n == 1 || rows <= d->rows[0]) return d->seconds[0];
@@ -19,7 +17,7 @@ static double seconds_at(const sl_rows_seconds *d, double rows) {
 
 static double seconds_of_rows(const sl_tick_cost *c, double rows) {
   const sl_rows_seconds corners = {c->corners, c->rows, c->seconds};
-  return c->corners ? seconds_at(&corners, rows) : c->tick + c->row * rows;
+  return c->corners ? sli_price_rows(&corners, rows) : c->tick + c->row * rows;
 }
 
 double sli_price_tick(const sl_tick_cost *c, const load *of) {
@@ -92,14 +90,25 @@ static sli_paged *find_paged(const sl_plan *p) {
   return found;
 }
 
-void sli_price_parts(const sl_session *s, tick *t) {
-  const sl_hardware *h = s->options.lower.simulation.hardware;
+int sli_price_paged(const sl_session *s) { return s->paged->count; }
+
+void sli_price_count(const sl_session *s, int32_t a, int *times) {
+  for (int i = 0; i < s->paged->count; i++) times[i] += s->paged->times[a * s->paged->count + i];
+}
+
+double sli_price_call(const sl_session *s, int call, int n, const sli_paged_rows *spans) {
+  return sli_paged_seconds(s->options.lower.simulation.hardware, &s->paged->of[call], n, spans);
+}
+
+void sli_price_calls(const sl_session *s, const tick *t, double *seconds) {
   sli_paged_rows spans[t->count + 1];
-  if (!s->paged || s->options.cost) return;
   for (int i = 0; i < t->count; i++)
     spans[i] = (sli_paged_rows){t->parts[i].from, t->parts[i].rows};
-  for (int i = 0; i < s->paged->count; i++)
-    t->paged[i] = sli_paged_seconds(h, &s->paged->of[i], t->count, spans);
+  for (int i = 0; i < s->paged->count; i++) seconds[i] = sli_price_call(s, i, t->count, spans);
+}
+
+void sli_price_parts(const sl_session *s, tick *t) {
+  if (s->paged && !s->options.cost) sli_price_calls(s, t, t->paged);
 }
 
 static double paged_seconds(const sl_session *s, int32_t a, const double *seconds) {
@@ -160,8 +169,9 @@ static double priced_seconds(const sl_session *s, int32_t a, const tick *t) {
   const sl_actor *actor = &s->about.plan->actors[a];
   const sl_hardware *h = s->options.lower.simulation.hardware;
   double host = h ? s->shares[a] * h->tick_seconds : 0;
-  return seconds_at(&actor->by_rows, (double)t->load.rows) +
-         seconds_at(&actor->by_picks, (double)t->load.picks) + paged_seconds(s, a, t->paged) + host;
+  return sli_price_rows(&actor->by_rows, (double)t->load.rows) +
+         sli_price_rows(&actor->by_picks, (double)t->load.picks) + paged_seconds(s, a, t->paged) +
+         host;
 }
 
 /* Returns the seconds of a firing. Stage transfers scale with the rows; weight transfers cost the
@@ -177,19 +187,18 @@ static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   return actor->seconds * (double)of->rows / (double)s->about.rows;
 }
 
-/* Returns the ratio of this firing's time to the mean. */
-static double spread_of(const sl_session *s, int32_t a, int64_t at) {
+double sli_price_spread(const sl_session *s, int32_t a, uint64_t at) {
   const sl_tick_cost *c = s->options.cost;
-  if (!c || !c->spreads || !(s->shares[a] > 0)) return 1;
+  if (!c || !c->spreads) return 1;
   uint64_t hash =
       sli_hash_word(sli_hash_word(SLI_HASH_SEED, s->options.lower.numbers.seed), (uint64_t)a);
-  return c->spread[(hash % (uint64_t)c->spreads + (uint64_t)at) % (uint64_t)c->spreads];
+  return c->spread[(hash % (uint64_t)c->spreads + at) % (uint64_t)c->spreads];
 }
 
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
-  double seconds = seconds_of(s, a, &s->ticks.ring[(uint64_t)at % (uint64_t)s->ticks.most]) *
-                   spread_of(s, a, at);
+  double seconds = seconds_of(s, a, &s->ticks.ring[(uint64_t)at % (uint64_t)s->ticks.most]);
+  if (s->shares[a] > 0) seconds *= sli_price_spread(s, a, (uint64_t)at);
   if (s->simulator && s->shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

@@ -292,10 +292,14 @@ sl_status sli_session_check(const sl_session *s, const sl_request *request) {
   return status ? status : check_penalties(s, request);
 }
 
-sl_status sli_session_enter(sl_session *s, const sl_request *request, uint64_t *id) {
+sl_status sli_session_enter(sl_session *s, const sl_request *request, int64_t brought,
+                            uint64_t *id) {
   sl_status status = check_now(s, request);
-  if (!status) *id = sli_session_queue(s, sli_session_make(s, request));
-  return status;
+  if (status) return status;
+  struct request *r = sli_session_make(s, request);
+  if (brought) r->brought = s->serving.sinks + brought;
+  *id = sli_session_queue(s, r);
+  return SL_OK;
 }
 
 sl_status sli_session_may_submit(const sl_session *s, const sl_request *request) {

@@ -63,6 +63,7 @@ struct request {
   double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
   int64_t stuck;      /* text length after which its constraint allows no token; -1: none */
   int64_t reported;   /* tokens of a scored prompt that were reported; they come in order */
+  int64_t brought;    /* leading tokens whose pages come from another server, until it yields */
   double *sums;       /* [width] sum of its hidden states; NULL: no embedding was requested */
   sl_request how;     /* temperature and other request parameters; its arrays are not used */
   int32_t *stop;      /* [how.nstop] */
@@ -318,8 +319,10 @@ uint64_t sli_session_queue(sl_session *s, request *r);
 /* Queues the request, or frees it on failure. Takes the lock itself. Fails with SL_E_BUSY as
  * below. */
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id);
-/* Creates and queues a request. SL_E_BUSY: the queue is full, or the session is closing. */
-sl_status sli_session_enter(sl_session *s, const sl_request *request, uint64_t *id);
+/* Creates and queues a request; the pages of its first `brought` tokens come from another server.
+ * SL_E_BUSY: the queue is full, or the session is closing. */
+sl_status sli_session_enter(sl_session *s, const sl_request *request, int64_t brought,
+                            uint64_t *id);
 
 /* edits.c: creates the edits of a request's logits from its settings, stop tokens and prompt.
  * Returns NULL if there are none. */
@@ -356,6 +359,45 @@ void sli_mirror_note(void *ctx, const sl_session_event *event);
 /* Checks a draft model's session against its target session. */
 sl_status sli_mirror_check(const sl_session *s);
 
+/* stages.c: seconds of a stage for a tick: its pass and the exchanges among its devices, and the
+ * transfer to the next stage. */
+typedef struct sli_stage_seconds {
+  double pass, exchange, transfer;
+} sli_stage_seconds;
+int sli_stages_count(const sl_session_prices *p);
+/* Writes the seconds of all stages for a tick of a session with these prices. */
+void sli_stages_price(const sl_session_prices *p, const sl_session *s, const tick *t,
+                      sli_stage_seconds *out);
+
+/* simulate.c: requests of a simulation, and the clients that send them. */
+typedef struct sli_script {
+  int64_t clients; /* of a closed loop; 0: requests arrive at their times */
+  double *sends;   /* [clients] ring: when the clients that wait for no answer had their last */
+  int64_t taken;   /* clients that have left the ring; freed: that have entered it */
+  int64_t freed;
+  int64_t count, next;        /* number of requests; index of the next */
+  const sl_arrival *arrivals; /* [count] */
+  sl_answered *answered;      /* [count] owned by the simulation's result */
+  int64_t longest;            /* longest prompt, in tokens */
+  int32_t *prompt;            /* [longest + 1] */
+} sli_script;
+void sli_script_init(sli_script *p, int64_t clients, int64_t n, const sl_arrival *arrivals);
+void sli_script_fini(sli_script *p);
+/* Returns request i, whose prompt is valid until the next call. */
+sl_request sli_script_request(const sli_script *p, const sl_session *s, int64_t i);
+/* Checks that the session can answer all requests. SL_E_USAGE names the arrival. */
+sl_status sli_script_check(const sli_script *p, const sl_session *s);
+/* Returns when the engine has the next request; UINT64_MAX if none comes before an answer. */
+uint64_t sli_script_next(const sli_script *p, const sl_session *s);
+/* Takes the next request, sets when it came, and returns its index. */
+int64_t sli_script_take(sli_script *p);
+/* Records that a client has its answer, and sends its next request. */
+void sli_script_let_free(sli_script *p, double seconds);
+/* Returns the hardware of a session, or that of a default core. */
+const sl_hardware *sli_script_hardware(const sl_session *s);
+/* Returns the time from the first arrival to the last token. */
+double sli_script_seconds(const sli_script *p);
+
 /* chunks.c: returns the number of rows of a prompt's next chunk, at most `most`. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
 
@@ -366,6 +408,20 @@ void sli_price_init(sl_session *s);
 char *sli_price_notes(const sl_session *s);
 void sli_price_fini(sl_session *s);
 double sli_price_tick(const sl_tick_cost *cost, const load *of);
+/* Interpolates between corners. Below the first corner the time is constant; beyond the last it
+ * does not fall. */
+double sli_price_rows(const sl_rows_seconds *d, double rows);
+/* Returns the ratio of a pass's time to the mean, for tick number `at`. */
+double sli_price_spread(const sl_session *s, int32_t actor, uint64_t at);
+/* Returns the number of different paged calls. */
+int sli_price_paged(const sl_session *s);
+/* Adds how often an actor has each paged call. */
+void sli_price_count(const sl_session *s, int32_t actor, int *times);
+struct sli_paged_rows;
+/* Returns the seconds of a paged call on n spans. */
+double sli_price_call(const sl_session *s, int call, int n, const struct sli_paged_rows *spans);
+/* Writes the seconds of each paged call in a tick of this session or of one with the same plan. */
+void sli_price_calls(const sl_session *s, const tick *t, double *seconds);
 /* Prices the paged calls of a tick whose parts are chosen. */
 void sli_price_parts(const sl_session *s, tick *t);
 /* `duration` callback of sl_runtime_options. */
@@ -408,6 +464,12 @@ bool sli_log_next(sl_session *s);
 /* Parses a word of a line; returns the start of the next one, or NULL if there is none. */
 const char *sli_log_word(const char *at, sli_log_entry *out);
 
+/* session.c: returns the bytes of one page over all stages. */
+int64_t sli_session_page_bytes(const sl_session *s);
+/* session.c: creates a session that a simulator drives tick by tick, without a runtime; `planned`:
+ * with its plan and prices. On failure *out must still be destroyed. */
+sl_status sli_session_open_driven(const sl_session_options *options, sli_simulator *simulator,
+                                  bool planned, sl_session **out);
 /* session.c: creates everything but the thread. On failure *out may be partly built and must still
  * be destroyed. */
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,

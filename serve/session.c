@@ -132,6 +132,8 @@ static int64_t kept_bytes(const sl_session *s, bool slots) {
   return bytes;
 }
 
+int64_t sli_session_page_bytes(const sl_session *s) { return kept_bytes(s, false); }
+
 /* Returns the default page count: enough for all sequences at full length, within a limit in
  * bytes. */
 static int64_t usual_pages(const sl_session *s, int64_t least) {
@@ -317,7 +319,7 @@ static void make_ticks(sl_session *s) {
   }
   s->wanted = sli_calloc((size_t)s->about.sequences, sizeof *s->wanted);
   sli_pages_init(s);
-  if (is_modelled(s)) sli_price_init(s);
+  if (is_modelled(s) && s->about.plan) sli_price_init(s);
 }
 
 static sl_status start_thread(sl_session *s) {
@@ -387,6 +389,22 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
   return status ? status : sli_kept_open(s);
+}
+
+sl_status sli_session_open_driven(const sl_session_options *options, sli_simulator *simulator,
+                                  bool planned, sl_session **out) {
+  sl_session *s = *out = sli_calloc(1, sizeof *s);
+  s->options = *options;
+  s->options.lower.simulation.alike = true;
+  s->simulator = simulator;
+  s->wake = -1;
+  make_lock(s);
+  sl_status status = read_sizes(s);
+  if (!status) status = build(s);
+  if (!status) status = check_speculation(s);
+  if (!status && planned) status = make_plan(s);
+  if (!status) make_ticks(s);
+  return status;
 }
 
 /* Returns the options without files and clocks, which training provides. */

@@ -10,15 +10,8 @@
 typedef struct simulation {
   sli_simulator base;
   sl_session_simulation out;
-  const sl_arrival *arrivals;
-  int64_t clients; /* of a closed loop; 0: requests arrive at their times */
-  double *sends;   /* [clients] ring: when the clients that wait for no answer had their last */
-  int64_t taken;   /* clients that have left the ring; freed: that have entered it */
-  int64_t freed;
-  int64_t next;    /* index of the next arrival */
-  int64_t left;    /* arrived requests that have not ended */
-  int64_t longest; /* longest prompt, in tokens */
-  int32_t *prompt; /* [longest] */
+  sli_script script;
+  int64_t left; /* arrived requests that have not ended */
 } simulation;
 
 static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
@@ -27,75 +20,126 @@ static double now_of(const sl_session *s) { return (double)sl_runtime_now(s->abo
 
 /* Writes the arrival's number in front of the prompt, so that no two prompts of a page or more
  * share a prefix. */
-static void number_prompt(const simulation *p, int64_t number, int64_t vocabulary) {
+static void number_prompt(const sli_script *p, int64_t number, int64_t vocabulary) {
   for (int64_t at = 0; at < SL_PAGE && at < p->longest; at++, number /= SLI_MAX(vocabulary, 2))
     p->prompt[at] = (int32_t)(vocabulary > 1 ? number % vocabulary : 0);
 }
 
-static sl_request request_of(const simulation *p, const sl_session *s, int64_t i) {
+sl_request sli_script_request(const sli_script *p, const sl_session *s, int64_t i) {
   number_prompt(p, i, s->about.vocabulary);
   return (sl_request){.prompt = p->prompt,
                       .nprompt = p->arrivals[i].prompt,
                       .max_tokens = p->arrivals[i].answer,
                       .logprobs = -1,
-                      .user = &p->out.answered[i]};
+                      .user = &p->answered[i]};
 }
 
-static const sl_hardware *hardware_of(const sl_session *s) {
+const sl_hardware *sli_script_hardware(const sl_session *s) {
   const sl_hardware *h = s->options.lower.simulation.hardware;
   return h ? h : &sli_default_core;
 }
 
 /* ---- clients of a closed loop ------------------------------------------------------------ */
 
-static void let_free(simulation *p, double seconds) {
+void sli_script_let_free(sli_script *p, double seconds) {
   if (p->clients) p->sends[p->freed++ % p->clients] = seconds;
 }
 
 /* Returns when the next request is sent; infinity if every client waits for an answer. */
-static double next_sent(const simulation *p) {
+static double next_sent(const sli_script *p) {
   if (!p->clients) return p->arrivals[p->next].seconds;
   return p->taken < p->freed ? p->sends[p->taken % p->clients] : INFINITY;
 }
 
-/* ---- arrivals ---------------------------------------------------------------------------- */
+/* ---- scripts ----------------------------------------------------------------------------- */
 
-/* Returns when the engine has the next request; UINT64_MAX if none comes before an answer. */
-static uint64_t next_ns(const simulation *p, const sl_session *s) {
-  if (p->next == p->out.narrivals || isinf(next_sent(p))) return UINT64_MAX;
-  double tokens = (double)p->arrivals[p->next].prompt;
-  return ns_of(next_sent(p) + tokens * hardware_of(s)->request_token_seconds);
+void sli_script_init(sli_script *p, int64_t clients, int64_t n, const sl_arrival *arrivals) {
+  *p = (sli_script){.clients = clients,
+                    .count = n,
+                    .arrivals = arrivals,
+                    .answered = sli_calloc((size_t)n, sizeof *p->answered),
+                    .longest = 1,
+                    .freed = clients, /* all send their first request at once */
+                    .sends = sli_calloc((size_t)clients + 1, sizeof *p->sends)};
+  for (int64_t i = 0; i < n; i++) p->longest = SLI_MAX(p->longest, arrivals[i].prompt);
+  p->prompt = sli_calloc((size_t)p->longest + 1, sizeof *p->prompt);
 }
+
+void sli_script_fini(sli_script *p) {
+  free(p->prompt);
+  free(p->sends);
+}
+
+uint64_t sli_script_next(const sli_script *p, const sl_session *s) {
+  if (p->next == p->count || isinf(next_sent(p))) return UINT64_MAX;
+  double tokens = (double)p->arrivals[p->next].prompt;
+  return ns_of(next_sent(p) + tokens * sli_script_hardware(s)->request_token_seconds);
+}
+
+int64_t sli_script_take(sli_script *p) {
+  p->answered[p->next].came = next_sent(p);
+  p->taken++;
+  return p->next++;
+}
+
+static sl_status check_arrival(const sli_script *p, const sl_session *s, int64_t i) {
+  const sl_arrival *a = &p->arrivals[i];
+  double before = i ? a[-1].seconds : 0;
+  if (!p->clients && !(a->seconds >= before && a->seconds < 1e9))
+    return sl_fail(SL_E_USAGE,
+                   "arrival %lld is at %g s, before the previous one at %g s or beyond 1e9 s",
+                   (long long)i + 1, a->seconds, before);
+  sl_request q = sli_script_request(p, s, i);
+  sl_status status = sli_session_check(s, &q);
+  if (!status) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  sl_fail(status, "arrival %lld: %s", (long long)i + 1, why);
+  free(why);
+  return status;
+}
+
+sl_status sli_script_check(const sli_script *p, const sl_session *s) {
+  sl_status status = SL_OK;
+  for (int64_t i = 0; i < p->count && !status; i++) status = check_arrival(p, s, i);
+  return status;
+}
+
+double sli_script_seconds(const sli_script *p) {
+  double last = 0;
+  for (int64_t i = 0; i < p->count; i++) last = SLI_MAX(last, p->answered[i].last);
+  return p->count ? last - p->answered[0].came : 0;
+}
+
+/* ---- arrivals ---------------------------------------------------------------------------- */
 
 /* Submits all arrivals up to now. Drops a request if the queue is full. */
 static void let_come(simulation *p, sl_session *s, uint64_t now_ns) {
-  for (; next_ns(p, s) <= now_ns; p->next++) {
-    sl_request q = request_of(p, s, p->next);
+  while (sli_script_next(&p->script, s) <= now_ns) {
+    int64_t i = sli_script_take(&p->script);
+    sl_request q = sli_script_request(&p->script, s, i);
     uint64_t id;
-    p->out.answered[p->next].came = next_sent(p);
-    p->taken++;
-    if (!sli_session_enter(s, &q, &id)) p->left++;
-    else let_free(p, p->out.answered[p->next].came);
+    if (!sli_session_enter(s, &q, 0, &id)) p->left++;
+    else sli_script_let_free(&p->script, p->script.answered[i].came);
   }
 }
 
 static uint64_t go_on(sli_simulator *base, sl_session *s) {
   simulation *p = (simulation *)base;
   let_come(p, s, sl_runtime_now(s->about.rt));
-  if (p->next == p->out.narrivals && !p->left) {
+  if (p->script.next == p->script.count && !p->left) {
     s->closing = true;
     sl_runtime_stop(s->about.rt);
   }
-  return next_ns(p, s);
+  return sli_script_next(&p->script, s);
 }
 
 static void note(sli_simulator *base, const sl_session *s, const sl_session_event *event) {
   simulation *p = (simulation *)base;
   sl_answered *a = event->user;
-  double seen = now_of(s) + hardware_of(s)->answer_seconds;
+  double seen = now_of(s) + sli_script_hardware(s)->answer_seconds;
   if (event->kind == SL_EVENT_END) {
     p->left--;
-    let_free(p, seen);
+    sli_script_let_free(&p->script, seen);
     return;
   }
   a->last = seen;
@@ -109,33 +153,9 @@ static void compute(sli_simulator *p, const sl_session *s, int32_t actor, double
 
 /* ---- simulation ------------------------------------------------------------------------- */
 
-static sl_status check_arrival(const simulation *p, const sl_session *s, int64_t i) {
-  const sl_arrival *a = &p->arrivals[i];
-  double before = i ? a[-1].seconds : 0;
-  if (!p->clients && !(a->seconds >= before && a->seconds < 1e9))
-    return sl_fail(SL_E_USAGE,
-                   "arrival %lld is at %g s, before the previous one at %g s or beyond 1e9 s",
-                   (long long)i + 1, a->seconds, before);
-  sl_request q = request_of(p, s, i);
-  sl_status status = sli_session_check(s, &q);
-  if (!status) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(status, "arrival %lld: %s", (long long)i + 1, why);
-  free(why);
-  return status;
-}
-
-static int64_t longest_of(int64_t n, const sl_arrival *arrivals) {
-  int64_t longest = 1;
-  for (int64_t i = 0; i < n; i++) longest = SLI_MAX(longest, arrivals[i].prompt);
-  return longest;
-}
-
 static void finish(const sl_session *s, simulation *p) {
   sl_session_simulation *out = &p->out;
-  double last = 0;
-  for (int64_t i = 0; i < out->narrivals; i++) last = SLI_MAX(last, out->answered[i].last);
-  out->seconds = out->narrivals ? last - out->answered[0].came : 0;
+  out->seconds = sli_script_seconds(&p->script);
   out->about = s->about;
   out->notes = sli_price_notes(s);
   out->about.plan = NULL;
@@ -145,8 +165,7 @@ static void finish(const sl_session *s, simulation *p) {
 }
 
 static sl_status run(simulation *p, sl_session *s) {
-  sl_status status = SL_OK;
-  for (int64_t i = 0; i < p->out.narrivals && !status; i++) status = check_arrival(p, s, i);
+  sl_status status = sli_script_check(&p->script, s);
   if (status) return status;
   s->ran = true;
   sli_session_run(s);
@@ -167,15 +186,10 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
       SLI_MAX(options->lower.parallel.stages, 1) * SLI_MAX(options->lower.schedule.chunks, 1);
   sl_status status = check_devices(options);
   if (status) return status;
-  simulation p = {.base = {go_on, note, compute},
-                  .clients = clients,
-                  .arrivals = arrivals,
-                  .longest = longest_of(n, arrivals)};
-  p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
-  p.sends = sli_calloc((size_t)clients + 1, sizeof *p.sends);
-  p.freed = clients; /* all send their first request at once */
+  simulation p = {.base = {go_on, note, compute}};
+  sli_script_init(&p.script, clients, n, arrivals);
   p.out = (sl_session_simulation){.narrivals = n,
-                                  .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
+                                  .answered = p.script.answered,
                                   .nstages = stages,
                                   .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
   sl_session_options one = *options;
@@ -185,8 +199,7 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
   if (!status) status = run(&p, s);
   sl_status closed = sl_session_destroy(s);
   if (!status) status = closed;
-  free(p.prompt);
-  free(p.sends);
+  sli_script_fini(&p.script);
   if (status) sl_session_simulation_fini(&p.out);
   else *out = p.out;
   return status;

@@ -103,15 +103,15 @@ static double span_flops(const sli_work *plain, const sli_paged_rows *s) {
 /* Returns the seconds of the sequences that answer, which one launch serves. */
 static double answers_seconds(const sl_hardware *h, const sli_work *w, const sli_work *plain, int n,
                               const sli_paged_rows *spans) {
+  const sl_curve *c = find_curve(h, w->op, "");
   double count = 0, positions = 0, flops = 0;
   for (int i = 0; i < n; i++) {
     if (!answers(&spans[i])) continue;
     count++;
     positions += seen(w, &spans[i]);
-    flops += span_flops(plain, &spans[i]);
+    if (!c) flops += span_flops(plain, &spans[i]);
   }
   if (count < 1) return 0;
-  const sl_curve *c = find_curve(h, w->op, "");
   if (c) return curve_at(w, c, count, standard_positions(w, positions / count));
   return roofline(h, plain, flops, positions * all_kept_bytes(w));
 }

@@ -127,6 +127,7 @@ typedef struct sl_hardware {
   int busy;                         /* devices of a host that compute concurrently; set by
                                        sl_lower */
   double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
+  double idle_watts, busy_watts;    /* power of a device, with its part of the host; 0: not known */
   /* properties of the engine that serves on this hardware */
   double tick_seconds;          /* time between ticks that the host takes, on each stage */
   double answer_seconds;        /* time until a client has the tokens of a tick */

@@ -474,6 +474,58 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t clients
                               const sl_arrival *arrivals, sl_session_simulation *out);
 void sl_session_simulation_fini(sl_session_simulation *r);
 
+/* Durations of the ticks of a plan, each stage as one pass of its devices. They are nearly those of
+ * all sessions with the plan's model, stages and devices that have no larger ticks, whatever their
+ * groups and pages: a few ops have the size of the largest tick, and devices may share those of
+ * smaller ticks in other ways. The options must outlive them. */
+typedef struct sl_session_prices sl_session_prices;
+sl_status sl_session_price(const sl_session_options *options, sl_session_prices **out);
+void sl_session_prices_free(sl_session_prices *p);
+
+/* Part of the work of requests: prompts and answers, prompts with their first token, or the rest of
+ * the answers. */
+typedef enum sl_serving_part {
+  SL_SERVING_ALL,
+  SL_SERVING_PROMPTS,
+  SL_SERVING_ANSWERS
+} sl_serving_part;
+
+/* Sets the requests that sl_session_prices_least() is about. */
+void sl_session_prices_weigh(sl_session_prices *p, int64_t n, const sl_arrival *arrivals);
+/* Returns a lower bound of the seconds in which servers with these prices compute a part of the
+ * requests, with at most so many rows in a tick, sequences at once and ticks in flight. Work is
+ * done in the least time by ticks that are all alike, as far as durations are convex in the rows.
+ * 0: not known, since the options give the cost of ticks. */
+double sl_session_prices_least(const sl_session_prices *p, sl_serving_part part, int servers,
+                               int64_t rows, int64_t sequences, int groups);
+/* Returns the seconds of a tick through all stages, in which so many sequences answer after the
+ * mean number of positions. */
+double sl_session_prices_tick(const sl_session_prices *p, int64_t sequences);
+
+/* Servers with the same options. */
+typedef struct sl_servers {
+  const sl_session_options *options;
+  int count;
+  const sl_session_prices *prices; /* NULL: those of a plan made from the options, which is then
+                                      checked against the devices' budgets */
+} sl_servers;
+
+/* Servers that share the requests of a simulation. A request goes to the server with the fewest
+ * unfinished ones. If there are `prefill` servers (count above 0), these compute the prompts and
+ * the first tokens; the pages then travel over the link to one of the other servers, which computes
+ * the rest of the answer. A server sends and receives the pages of one prompt at a time. */
+typedef struct sl_fleet {
+  sl_servers servers, prefill;
+  double link_seconds, link_bytes_per_second; /* between two servers; 0: takes no time */
+} sl_fleet;
+
+/* Simulates the servers as sl_session_simulate() does one, with each stage as one pass: exchanges
+ * of a tick do not overlap with the passes of another. out->busy and out->nstages begin with the
+ * stages of the prefill servers; busy is the mean over servers. out->stats are sums, and pages_most
+ * is the largest. */
+sl_status sl_fleet_simulate(const sl_fleet *fleet, int64_t clients, int64_t n,
+                            const sl_arrival *arrivals, sl_session_simulation *out);
+
 #ifdef __cplusplus
 }
 #endif
