@@ -245,6 +245,8 @@ sl_status predict_plan(const job *j, sl_statistics *out);
 /* Prints the lines at the end of a run about its steps, arithmetic and links. */
 void print_step(const job *j, const sl_statistics *stats);
 void print_modelled(const job *j, const sl_statistics *stats);
+/* Returns the joules of a step on modelled devices; 0 if not known. */
+double step_joules(const job *j, const sl_statistics *stats);
 
 /* Writes --report. `failure` is the reason why the run ended early, or NULL. */
 sl_status report_write(const char *path, const job *j, const char *failure);

@@ -45,6 +45,27 @@ static size_t most_memory(const sl_plan *plan) {
   return most;
 }
 
+double step_joules(const job *j, const sl_statistics *statistics) {
+  const sl_hardware *h = &j->settings->modelled.hardware;
+  double sum = 0;
+  for (int32_t d = 0; d < j->plan->ndevices; d++) {
+    const sl_device_statistics *x = &statistics->devices[d];
+    sum += energy_joules(h, statistics->step_seconds, x->busy_seconds + x->update_seconds);
+  }
+  return sum * sl_lowered_alike(j->lowered);
+}
+
+static void print_energy(const job *j, const sl_statistics *statistics) {
+  double joules = step_joules(j, statistics);
+  char all[32], item[32];
+  if (joules <= 0) return;
+  printf("  devices take %s in a step", energy_text(all, joules));
+  if (j->made.items)
+    printf(": %s for each of %lld %s", energy_text(item, joules / (double)j->made.items),
+           (long long)j->made.items, j->made.word);
+  printf("\n");
+}
+
 void print_step(const job *j, const sl_statistics *statistics) {
   if (!(statistics->step_seconds > 0)) return;
   char step[32];
@@ -69,6 +90,7 @@ void print_modelled(const job *j, const sl_statistics *statistics) {
   if (flops > 0)
     printf("  passes compute %.4g flop in a step: %s a device\n", flops,
            sli_format_rate(rate, flops / statistics->step_seconds / devices, "flop/s"));
+  print_energy(j, statistics);
   print_moved(j);
   if (alike > 1)
     printf("  each device above stands for the %d of its stage, which are alike\n", alike);

@@ -61,6 +61,14 @@ static void add_outcome(cJSON *root, const workload *p) {
   cJSON *bubbles = cJSON_AddArrayToObject(root, "bubbles");
   for (int i = 0; i < p->run.nstages; i++)
     cJSON_AddItemToArray(bubbles, cJSON_CreateNumber(1 - p->run.busy[i] / p->run.seconds));
+  if (p->devices) {
+    add_number(root, "devices", p->devices);
+    add_number(root, "tokens_per_second_per_device", p->outcome.tokens_per_second / p->devices);
+  }
+  if (p->joules > 0 && p->run.stats.tokens) {
+    add_number(root, "joules", p->joules);
+    add_number(root, "joules_per_token", p->joules / (double)p->run.stats.tokens);
+  }
   ticks_report(root, &p->cost, &p->corners);
   if (p->run.notes) cJSON_AddStringToObject(root, "notes", p->run.notes);
 }

@@ -75,6 +75,10 @@ static const tool_option options[] = {
      "reports it", 0.1,
      1e6, GROUP_SERVING},
     SERVING_WORKLOAD_OPTIONS,
+    {"replicas", SL_OPTION_INT, "1", "on --clock virtual: number of servers like this one, among "
+     "which the requests are shared", 1, 1 << 12, GROUP_SERVING},
+    {"prefill", SL_OPTION_TEXT, "", "on --clock virtual: `N[,tensor=T][,stages=S][,rows=R][,sequences=N][,kv=N]` "
+     "servers that compute the prompts, whose pages then travel to this server or its replicas", 0, 0, GROUP_SERVING},
     {"measure", SL_OPTION_TEXT, "", "`FILE` for measured tick durations by number of rows, for "
      "--tick; measures instead of listening", 0, 0, GROUP_SERVING},
     {"quiet", SL_OPTION_FLAG, "0", "print neither the address nor progress", 0, 0, GROUP_OUTPUT},
@@ -129,9 +133,26 @@ static sl_status check_parsers(const settings *s) {
   return status;
 }
 
+/* Refuses several servers where they are not simulated. */
+static sl_status check_servers(const settings *s) {
+  static const char *const alone[] = {"log", "replay", "trace", "speculate"};
+  const char *word = settings_text(s, "prefill") ? "--prefill" : "--replicas";
+  if (!settings_text(s, "prefill") && sl_arg_int(s->run, "replicas") == 1) return SL_OK;
+  if (s->clock != SL_CLOCK_VIRTUAL)
+    return sl_fail(SL_E_USAGE,
+                   "%s: several servers are simulated, on --clock virtual; start each of them with "
+                   "its own command",
+                   word);
+  for (size_t i = 0; i < SLI_COUNT(alone); i++)
+    if (settings_text(s, alone[i]))
+      return sl_fail(SL_E_USAGE, "--%s: cannot be combined with %s", alone[i], word);
+  return SL_OK;
+}
+
 static sl_status read_settings(settings *s) {
   static const char *const admits[] = {"reserve", "recompute", NULL};
   sl_status status = check_devices(s);
+  if (!status) status = check_servers(s);
   if (!status) status = homes_check(s);
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
   sl_prefixes prefixes;

@@ -119,12 +119,25 @@ sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
 
 /* ---- either clock ---------------------------------------------------------------------------- */
 
+/* Simulates the servers. One server that computes everything runs its plan. */
 static sl_status workload_simulate(settings *s, served *served, workload *p) {
-  sl_session_options options;
+  const char *text = settings_text(s, "prefill");
+  const arrivals *came = &p->came;
+  sl_session_options options, prefill;
+  fleet_prefill before = {0};
   sl_status status = model_options(s, served, &options);
-  return status ? status
-                : sl_session_simulate(&options, p->came.clients, p->came.count, p->came.items,
-                                      &p->run);
+  if (!status && text) status = fleet_read_prefill(text, &options, &before);
+  if (status) return status;
+  prefill = fleet_prefill_options(&before, &options);
+  sl_fleet all = {.servers = {&options, (int)sl_arg_int(s->run, "replicas"), NULL},
+                  .prefill = {&prefill, before.servers, NULL}};
+  fleet_set_link(&all);
+  bool one = all.servers.count == 1 && !before.servers;
+  status = one ? sl_session_simulate(&options, came->clients, came->count, came->items, &p->run)
+               : sl_fleet_simulate(&all, came->clients, came->count, came->items, &p->run);
+  p->devices = fleet_devices(&all);
+  if (!status) p->joules = fleet_joules(&all, &p->run);
+  return status;
 }
 
 static sl_status workload_run_either(settings *s, served *served, workload *p) {
@@ -140,6 +153,14 @@ static void print_shares(const char *what, double mean, const double *seconds) {
   printf("%-22s%10.1f ms", what, mean * 1e3);
   for (int i = 0; i < OUTCOME_SHARES; i++) printf("%10.1f ms", seconds[i] * 1e3);
   putchar('\n');
+}
+
+static void print_energy(const workload *p) {
+  char all[32], token[32];
+  if (p->joules <= 0 || !p->run.stats.tokens) return;
+  printf("energy                %s on %d device%s, %s per token\n", energy_text(all, p->joules),
+         p->devices, p->devices > 1 ? "s" : "",
+         energy_text(token, p->joules / (double)p->run.stats.tokens));
 }
 
 static void print_outcome(const settings *s, const workload *p) {
@@ -160,6 +181,7 @@ static void print_outcome(const settings *s, const workload *p) {
          (long long)p->run.stats.pages_most, (long long)p->run.stats.pages,
          (unsigned long long)p->run.stats.preemptions);
   if (p->run.notes) fputs(p->run.notes, stdout);
+  print_energy(p);
   if (c->tick + c->position + c->row + c->pair + c->pick > 0)
     printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row,
            c->pair, c->pick);

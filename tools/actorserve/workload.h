@@ -11,6 +11,8 @@ typedef struct workload {
   /* the simulation; on the real clock the stages' compute times are unknown */
   sl_session_simulation run;
   outcome outcome;
+  int devices;                /* of all simulated servers; 0 on the real clock */
+  double joules;              /* of these; 0 if not known */
   sl_tick_cost cost, corners; /* measured cost of ticks on the real clock, otherwise all 0 */
 } workload;
 

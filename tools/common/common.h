@@ -10,6 +10,8 @@
 #include "tools/common/cost.h"
 #include "tools/common/ctl/ctl.h"
 #include "tools/common/each.h"
+#include "tools/common/energy.h"
+#include "tools/common/fleet.h"
 #include "tools/common/gguf_save.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/launch/launch.h"

@@ -89,7 +89,7 @@ typedef struct said {
   double spread;
   int64_t devices_per_host;
   curves_parts parts;
-  const cJSON *serving;
+  const cJSON *serving, *energy;
 } said;
 
 /* Checks a rate. 0 means that any number of bytes takes no time. */
@@ -132,6 +132,7 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
       {"exchange", SLI_JSON_OBJECT, &s->parts.exchange, 0, 0, false},
       {"process_link", SLI_JSON_OBJECT, &s->parts.process_link, 0, 0, false},
       {"links", SLI_JSON_ARRAY, &s->parts.links, 0, 0, false},
+      {"energy", SLI_JSON_OBJECT, &s->energy, 0, 0, false},
       {"serving", SLI_JSON_OBJECT, &s->serving, 0, 0, false}};
   return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
 }
@@ -174,6 +175,19 @@ static sl_status hardware_check(const sli_json *doc, const sl_hardware *h) {
   if (is_too_slow(h->link.bytes_per_second) || is_too_slow(h->host_link.bytes_per_second))
     return sl_fail(SL_E_INPUT, "%s: a link moves less than one byte per second", doc->name);
   return SL_OK;
+}
+
+/* ---- energy -------------------------------------------------------------------------------- */
+
+static sl_status read_energy(const sli_json *doc, const cJSON *from, sl_hardware *out) {
+  static const double most_watts = 1e9;
+  const sli_json_field fields[] = {
+      {"source", SLI_JSON_TEXT, NULL, 0, 0, false},
+      {"idle_watts", SLI_JSON_NUMBER, &out->idle_watts, 0, most_watts, true},
+      {"busy_watts", SLI_JSON_NUMBER, &out->busy_watts, 0, most_watts, true}};
+  sl_status status = sli_json_take(doc, from, fields, SLI_COUNT(fields));
+  if (status || (out->busy_watts > 0 && out->busy_watts >= out->idle_watts)) return status;
+  return sli_json_fail(doc, from, "busy_watts must be above 0 and at least idle_watts");
 }
 
 /* ---- serving ------------------------------------------------------------------------------- */
@@ -237,6 +251,7 @@ static sl_status read_hardware(const sli_json *doc, const char *type, bool serve
   hardware_apply(&s, out);
   *spread = s.spread;
   status = curves_read(doc, &s.parts, peak, arena, out);
+  if (!status && s.energy) status = read_energy(doc, s.energy, out);
   if (!status && serves && s.serving) status = read_serving(doc, s.serving, type, peak, arena, out);
   return status ? status : hardware_check(doc, out);
 }

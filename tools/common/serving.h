@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions configured by a command line, for actorserve and for actortune --slo. */
+/* Sessions configured by a command line, for actorserve and for actortune serve. */
 #ifndef SLUICE_TOOLS_COMMON_SERVING_H
 #define SLUICE_TOOLS_COMMON_SERVING_H
 
