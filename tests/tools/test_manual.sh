@@ -79,7 +79,7 @@ only '' actorrun --save s
 only '' actorrun gpt --data s
 only 'plan ' actortune pl
 only '--effort ' actortune plan --eff
-gives --slo actortune --slo
+gives --slo actortune serve --slo
 gives --verify actortune --ver
 only '--no-color ' actortrace --no
 only 'reasons ' actortrace rea

@@ -154,3 +154,113 @@ echo '{"tick_corners": [1]}' >bad.json
 refused "tick_corners: expected an object" --slo ttft=1 --arrivals come.jsonl --tick bad.json
 printf '{"time":0,"prompt":129,"answer":1}\n' >long.jsonl
 refused "arrival 1: the prompt has 129 tokens" --slo ttft=1 --arrivals long.jsonl "${tick[@]}"
+
+# ---- a machine, several devices ----------------------------------------------------------------
+
+llama=(llama --layers 4 --width 512 --heads 8 --kv-heads 2 --ffn 1024 --vocab 1000 --context 2048)
+loop=(--machine h100-sxm-80gb --dtype bf16 --kv bf16 --concurrency 12 --lengths 300,40,0.1 --requests 48)
+# serve WORDS...: searches servers for the closed loop.
+serve() {
+  ends 0 "$actortune" serve "${loop[@]}" "$@" "${llama[@]}"
+  sed -i 's/ tried in [0-9.]* s/ tried/' out
+}
+# told N: runs the command of row N and compares tokens per second and percentiles with the row.
+told() {
+  local row tokens
+  row=$(awk -v n="$1" '$1 == n && $2 ~ /^[0-9.e+]+$/' out | head -1)
+  read -ra words <<<"$(command_of "$1")"
+  cp out searched
+  ends 0 "$actorserve" --report told.json "${words[@]}"
+  cp searched out
+  tokens=$(python3 -c 'import json; print("%.4g" % json.load(open("told.json"))["tokens_per_second"])')
+  [[ " $row " == *" $tokens "* ]] || fail "row $1 is \"$row\", but its command gives $tokens tokens/s"
+}
+
+# Any number of devices: each row is what its command prints, whatever its servers are.
+for devices in 1 3 5 7; do
+  serve --slo ttft=1,tpot=50ms --devices timed:$devices --points 3
+  told 1
+done
+told 2
+serve --devices timed:3 --stages 1 --replicas 3
+told 1
+serve --devices timed:5 --prefill 1,2 --stages 1 --tensor 1,2 --replicas 1
+told 1
+grep -qE "prefill +[12] instead of +[12]" out || fail "the second choice of --prefill is not shown"
+serve --slo energy --devices timed:4
+says "mJ" out
+
+# The search with bounds finds what trying everything finds, but for 1 %.
+draw
+python3 - "$seed" >loads <<'PY'
+import random, sys
+draw = random.Random(int(sys.argv[1]))
+for i in range(3):
+    print(draw.choice([2, 4, 8, 16]), "%d,%d,0.2" % (draw.randint(20, 900), draw.randint(5, 80)), draw.choice([1, 3, 4]))
+PY
+while read -r clients lengths devices; do
+  words=(--machine h100-sxm-80gb --dtype bf16 --concurrency "$clients" --lengths "$lengths" --requests $((3 * clients))
+    --devices timed:"$devices" --rows 256,512 --points 1 "${llama[@]}")
+  ends 0 "$actortune" serve "${words[@]}"
+  found=$(awk '$1 == 1 && $2 ~ /^[0-9.e+]+$/ { print $4 }' out)
+  ends 0 "$actortune" serve --exhaustive "${words[@]}"
+  python3 - "$found" "$(awk '$1 == 1 && $2 ~ /^[0-9.e+]+$/ { print $4 }' out)" <<'PY' || fail "$clients clients, $lengths, $devices devices: $found tokens/s per device, but $(best) is possible"
+import sys
+found, best = map(float, sys.argv[1:])
+sys.exit(not 0.985 * best <= found <= 1.001 * best)
+PY
+done <loads
+
+# A load that nothing holds: the limit that fails, and by how much. A model that does not fit.
+ends 3 "$actortune" serve --slo tpot=0.001ms --devices timed:2 "${loop[@]}" "${llama[@]}"
+grep -qE 'no server meets --slo tpot=0.001ms; the nearest is .* tpot@99 .* s of 1e-06 \([0-9.e+]+ times\)' err || fail "$(<err)"
+ends 3 "$actortune" serve --slo tpot=1 --devices timed:2 --memory 2M "${loop[@]}" "${llama[@]}"
+says "no server fits in 2.0 MiB: the smallest needs" err
+
+serve_refused() { # WHAT WORDS...
+  local what=$1
+  shift
+  ends 2 "$actortune" serve "$@" "${llama[@]}"
+  grep -qF -- "$what" err || fail "\"$(<err)\" does not say \"$what\""
+}
+serve_refused "--concurrency and --lengths" --machine h100-sxm-80gb
+serve_refused "a closed loop has no rate" --goodput "${loop[@]}"
+serve_refused "needs a --machine whose file has" --slo energy --arrivals come.jsonl "${tick[@]}"
+serve_refused "--prefill 1: needs --machine" --prefill 1 --arrivals come.jsonl "${tick[@]}"
+serve_refused "fits 2 devices" --devices timed:2 --tensor 4 "${loop[@]}"
+serve_refused "--tensor 4..2" --tensor 4..2 "${loop[@]}"
+serve_refused "--replicas x" --replicas x "${loop[@]}"
+
+# Several servers of actorserve.
+fleet=("$actorserve" --clock virtual "${loop[@]}")
+ends 0 "${fleet[@]}" --report one.json "${llama[@]}"
+ends 0 "${fleet[@]}" --replicas 3 --report three.json "${llama[@]}"
+ends 0 "${fleet[@]}" --prefill 2,tensor=2,rows=256 --report apart.json "${llama[@]}"
+says "per token" out
+python3 - <<'PY'
+import json
+one, three, apart = (json.load(open(n + ".json")) for n in ("one", "three", "apart"))
+assert (one["devices"], three["devices"], apart["devices"]) == (1, 3, 5), (one, three, apart)
+assert one["tokens"] == three["tokens"] == apart["tokens"], (one["tokens"], three["tokens"], apart["tokens"])
+assert three["tokens_per_second"] > one["tokens_per_second"], (three, one)
+assert apart["tpot_seconds"]["mean"] < one["tpot_seconds"]["mean"] and len(apart["bubbles"]) == 2, apart
+for r in (one, three, apart):
+    least, most = 70 * r["devices"] * r["seconds"], 700 * r["devices"] * r["seconds"]
+    assert least <= r["joules"] <= most * 1.001, r
+PY
+for words in "--replicas 2 --trace t" "--prefill 1 --log l" "--replicas 2 --speculate ngram"; do
+  # shellcheck disable=SC2086
+  ends 2 "${fleet[@]}" $words "${llama[@]}"
+  says "cannot be combined with" err
+done
+ends 2 "${fleet[@]}" --prefill two "${llama[@]}"
+says "--prefill two: must be a number of servers" err
+ends 2 "${fleet[@]}" --prefill 1,width=3 "${llama[@]}"
+says "--prefill 1,width=3" err
+ends 2 "${fleet[@]}" --prefill 1,rows=0 "${llama[@]}"
+says "--prefill 1,rows=0" err
+ends 2 "$actorserve" --devices timed:1 --replicas 2 "${loop[@]}" "${llama[@]}"
+says "on --clock virtual" err
+printf '{"name": "x", "flops_per_second": {"f32": 1e12}, "flops_efficiency": 1, "bytes_per_second": 1e12, "bytes_efficiency": 1, "op_seconds": 0, "memory_bytes": 1e12, "link_seconds": 0, "link_bytes_per_second": 1e9, "energy": {"idle_watts": 9, "busy_watts": 3}}' >odd.json
+ends 2 "$actorserve" --clock virtual --machine odd.json --concurrency 1 --lengths 3,3 "${llama[@]}"
+says "busy_watts must be above 0 and at least idle_watts" err

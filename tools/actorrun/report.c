@@ -180,7 +180,7 @@ static void add_predicted(cJSON *root, const job *j, const char *durations,
   add_number(predicted, "step_seconds", statistics->step_seconds);
   add_parts(predicted, statistics);
   add_step_of_plan(predicted, j);
-  double joules = step_joules(j, f);
+  double joules = step_joules(j, statistics);
   if (joules > 0) {
     add_number(predicted, "joules_per_step", joules);
     if (j->made.items) add_number(predicted, "joules_per_item", joules / (double)j->made.items);

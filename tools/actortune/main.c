@@ -86,6 +86,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "machine")) return machine_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "compare")) return compare_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "plan")) return planner_main(argc - 1, argv + 1);
+  if (argc > 1 && !strcmp(argv[1], "serve")) return slo_main(argc - 1, argv + 1);
   if (slo_asked(argc, argv)) return slo_main(argc, argv);
   settings s;
   interrupt_catch();

@@ -41,13 +41,18 @@ static sl_status add_level(const char *text, const char *word, level l, levels *
 }
 
 static sl_status read_level(const char *text, const char *word, levels *to) {
+  if (!strcmp(word, "energy")) {
+    to->energy = true;
+    return SL_OK;
+  }
   level l = {.between_tokens = !strncmp(word, "tpot", 4)};
   const char *at = word + 4;
   if (!strchr(word, '='))
     return bad(text, word, "not ttft=SECONDS or tpot=SECONDS, such as ttft=0.5 or tpot@90=50ms");
   if ((!l.between_tokens && strncmp(word, "ttft", 4)) || !strchr("@=", *at))
-    return bad(text, word,
-               "must be ttft, the time to first token, or tpot, the time per further token");
+    return bad(
+        text, word,
+        "must be ttft, the time to first token, tpot, the time per further token, or energy");
   if (!read_share(&at, &l.share))
     return bad(text, word, "not a percentage of the requests, such as @99");
   if (!read_seconds(at + 1, &l.seconds))
@@ -62,7 +67,7 @@ sl_status levels_read(const char *text, levels *out) {
   for (char *word = strtok_r(copy, ",", &state); word && !status;
        word = strtok_r(NULL, ",", &state))
     status = read_level(text, word, out);
-  if (!status && !out->count)
+  if (!status && !out->count && !out->energy)
     status = sl_fail(SL_E_USAGE, "--slo: needs levels, such as ttft=0.5,tpot=50ms");
   free(copy);
   return status;

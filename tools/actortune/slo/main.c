@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command line of actortune --slo, which finds a server that meets given latencies. */
+/* Command line of actortune serve, which finds servers that meet given latencies. */
 #include "tools/actortune/slo/slo.h"
 
 #include <string.h>
@@ -11,47 +11,79 @@
 /* clang-format off */
 static const tool_option options[] = {
     {"slo", SL_OPTION_TEXT, "", "`LEVELS` to meet, such as ttft=500ms,tpot@90=50ms: time to first "
-     "token and time per further token, for that percentage of requests [99 %]", 0, 0, GROUP_SEARCH},
-    {"goodput", SL_OPTION_FLAG, "0", "find the highest request rate that meets the levels, instead "
+     "token and time per further token, for that percentage of requests [99 %]; with energy the server that takes the "
+     "fewest joules per token is the best", 0, 0, GROUP_SEARCH},
+    {"goodput", SL_OPTION_FLAG, "0", "find the highest request rate per device that meets the levels, instead "
      "of the most tokens per second at the rate of --arrivals", 0, 0, GROUP_SEARCH},
+    {"exhaustive", SL_OPTION_FLAG, "0", "simulate all servers, also those that cannot be the best", 0, 0, GROUP_SEARCH},
     SERVING_OPTIONS,
     SERVING_WORKLOAD_OPTIONS,
+    {"stages", SL_OPTION_TEXT, "", "`LIST` of numbers of stages, such as 1,2,4; if not given, up to the number of "
+     "devices", 0, 0, GROUP_PARALLEL},
+    {"tensor", SL_OPTION_TEXT, "", "`LIST` of numbers of devices that share each stage; if not given, with --machine "
+     "up to those of a host", 0, 0, GROUP_PARALLEL},
+    {"replicas", SL_OPTION_TEXT, "", "`LIST` of numbers of servers that share the requests; if not given, with "
+     "--machine up to what the devices hold", 0, 0, GROUP_SERVING},
+    {"prefill", SL_OPTION_TEXT, "", "`LIST` of numbers of servers that compute prompts only, whose pages travel to "
+     "the others; 0: none; if not given, with --machine none and up to what the devices hold", 0, 0, GROUP_SERVING},
     {"rows", SL_OPTION_TEXT, "", "`LIST` of maximum tokens per tick, such as 16,64,256; powers of "
      "two if not given", 0,
      0, GROUP_SERVING},
-    {"sequences", SL_OPTION_TEXT, "", "`LIST` of maximum concurrent answers; as many as rows, at "
-     "most 64, and a quarter and a 16th of that, if not given", 0, 0, GROUP_SERVING},
+    {"sequences", SL_OPTION_TEXT, "", "`LIST` of maximum concurrent answers; if not given, as many as rows or open "
+     "requests, and fractions of that", 0, 0, GROUP_SERVING},
     {"groups", SL_OPTION_TEXT, "", "`LIST` of maximum ticks in flight; 1, and about the number of "
      "stages, if not given", 0, 0, GROUP_SERVING},
     {"quota", SL_OPTION_TEXT, "", "`kv=N` KV cache pages per stage; may be repeated to try several; "
-     "if not given, from the pages for one sequence to those for all", 0, 0, GROUP_MEMORY},
-    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0, GROUP_SERVING},
+     "if not given, as many as are used and fit, and with --tick fewer", 0, 0, GROUP_MEMORY},
+    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; if not given, recompute, and with --tick both", 0, 0, GROUP_SERVING},
     {"points", SL_OPTION_INT, "5", "maximum number of servers to show", 1, 1000, GROUP_SEARCH},
     {"threads", SL_OPTION_INT, "0", "threads of the search; 0: one per core", 0, 4096, GROUP_SEARCH},
     {0}};
 /* clang-format on */
 
-static const char *const shared[] = {"devices", "stages",  "memory", "seed",
-                                     "machine", "adapter", "config", "print-config",
-                                     "version", "help",    NULL};
+static const char *const shared[] = {"devices", "memory",       "seed",    "machine", "adapter",
+                                     "config",  "print-config", "version", "help",    NULL};
 
 static sl_status read_settings(settings *s) {
-  if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: needs --arrivals FILE");
-  if (sl_arg_int(s->run, "concurrency") || settings_text(s, "lengths"))
-    return sl_fail(SL_E_USAGE, "--slo: searches the rate of --arrivals, not a closed loop");
+  bool loop = sl_arg_int(s->run, "concurrency"),
+       energy = strstr(sl_arg_text(s->run, "slo"), "energy");
+  if (!settings_text(s, "arrivals") && !settings_text(s, "lengths"))
+    return sl_fail(SL_E_USAGE, "--slo: needs --arrivals FILE, or --concurrency and --lengths");
+  if (loop && sl_arg_flag(s->run, "goodput"))
+    return sl_fail(SL_E_USAGE,
+                   "--goodput: a closed loop has no rate: needs --arrivals without --concurrency");
   if (!settings_text(s, "tick") && !settings_text(s, "machine"))
     return sl_fail(SL_E_USAGE, "--slo: needs --tick or --machine for the durations of ticks");
+  if (energy && sl_arg_flag(s->run, "goodput"))
+    return sl_fail(SL_E_USAGE, "--goodput: cannot be combined with --slo energy");
+  if (energy && !energy_is_known(&s->modelled.hardware))
+    return sl_fail(SL_E_USAGE, "--slo energy: needs a --machine whose file has \"energy\"");
   s->lower.devices.kind = "timed";
   return SL_OK;
 }
 
+static const first_option first[] = {
+    {"slo", "`LEVELS` to meet, such as ttft=500ms,tpot@90=50ms"},
+    {"machine", "`FILE` or name of modelled hardware, or here"},
+    {"devices", "`SPEC`: timed:8, all devices that may be used"},
+    {"concurrency", "clients of a closed loop"},
+    {"lengths", "`PROMPT,ANSWER` tokens of their requests"},
+    {"arrivals", "`FILE` with requests that arrive at their times"},
+    {"goodput", "find the highest rate of --arrivals"},
+    {"dtype", "`TYPE` of weights: stored, fp32 or bf16"},
+    {"kv", "`TYPE` of the KV cache: fp32 or bf16"},
+    {"points", "maximum number of servers to show"},
+    {0}};
+
 static const tool slo_tool = {
-    .name = "actortune --slo",
-    .usage = "       with --slo LEVELS and --arrivals FILE\n",
+    .name = "actortune serve",
+    .usage = "       with --arrivals FILE, or --concurrency N --lengths PROMPT,ANSWER\n",
     .purpose =
-        "Finds the server settings that answer within given times: stages, ticks in\n"
-        "flight, rows, concurrent answers, pages and admission, on the virtual clock.",
+        "Finds the servers that answer within given times with the most tokens per second and\n"
+        "device: stages, tensor parallelism, replicas, servers for prompts, ticks in flight, rows,\n"
+        "concurrent answers, pages and admission, on the virtual clock.",
     .options = options,
+    .first = first,
     .shared = shared,
     .takes_weights = true,
     .read = read_settings,
@@ -60,10 +92,12 @@ static const tool slo_tool = {
 static sl_status slo_main_find(settings *s) {
   hunt h = {.settings = s,
             .goodput = sl_arg_flag(s->run, "goodput"),
+            .all = sl_arg_flag(s->run, "exhaustive"),
             .points = (int)sl_arg_int(s->run, "points")};
   int threads = (int)sl_arg_int(s->run, "threads");
   words_model(s, &h.model); /* as given: weights specify the rest */
-  sl_status status = levels_read(sl_arg_text(s->run, "slo"), &h.levels);
+  bool levels = sl_arg_given(s->run, "slo", 0);
+  sl_status status = levels ? levels_read(sl_arg_text(s->run, "slo"), &h.levels) : SL_OK;
   if (!status) status = serving_read(s);
   h.budget = s->lower.devices.budget_bytes;
   if (!status) status = serving_arrivals(s, &h.came);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actortune --slo, for main.c. */
+/* actortune serve, for main.c. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_SLO_SLO_H
 #define SLUICE_TOOLS_ACTORTUNE_SLO_SLO_H
 

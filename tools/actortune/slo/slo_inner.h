@@ -3,6 +3,7 @@
 #ifndef SLUICE_TOOLS_ACTORTUNE_SLO_SLO_INNER_H
 #define SLUICE_TOOLS_ACTORTUNE_SLO_SLO_INNER_H
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "tools/actortune/actortune.h"
@@ -21,9 +22,10 @@ typedef struct level {
 typedef struct levels {
   int count;
   level items[LEVELS_MOST];
+  bool energy; /* the least energy for a token is the best */
 } levels;
 
-/* Parses "ttft=200ms,tpot@90=0.05". SL_E_USAGE names the error in --slo. */
+/* Parses "ttft=200ms,tpot@90=0.05,energy". SL_E_USAGE names the error in --slo. */
 sl_status levels_read(const char *text, levels *out);
 /* Measures the levels into seconds[count]. Returns the largest ratio of a measured to an allowed
  * time: if it is at most 1, all levels are met. */
@@ -34,6 +36,10 @@ double levels_measure(const levels *l, const arrivals *came, const sl_answered *
 
 typedef enum slo_dim {
   SLO_STAGES,
+  SLO_TENSOR,
+  SLO_REPLICAS,
+  SLO_PREFILL,        /* number of servers for prompts; 0: prompts and answers together */
+  SLO_PREFILL_TENSOR, /* devices of each of these */
   SLO_GROUPS,
   SLO_ROWS,
   SLO_SEQUENCES,
@@ -46,21 +52,49 @@ extern const char *const slo_admits[]; /* words by sl_admit; NULL-terminated */
 
 /* One server configuration and its results. */
 typedef struct server {
-  int64_t at[SLO_DIMS];
-  size_t bytes;  /* bytes of the largest device; 0 if impossible */
-  bool tried;    /* it fits and was simulated */
-  double rate;   /* factor by which arrivals are faster than in the file */
-  double tokens; /* tokens per second */
+  int64_t at[SLO_DIMS]; /* pages 0: as many as are used, and fit */
+  int devices;          /* of all servers */
+  bool hopeful;         /* it may meet the levels */
+  double most, guess;   /* upper bound of its score, and what it may reach */
+  size_t bytes;         /* bytes of the largest device; 0 if impossible */
+  bool tried;           /* it fits and was simulated */
+  bool exact;           /* with its own plan */
+  double rate;          /* factor by which arrivals are faster than in the file */
+  double tokens;        /* tokens per second */
+  double joules;        /* per token; 0 if not known */
   double seconds[LEVELS_MOST];
-  double off; /* result of levels_measure() */
+  double off;   /* result of levels_measure() */
+  double score; /* what is searched: more is better */
 } server;
 
-/* The configurations to choose from: all combinations. */
+/* Stages and devices that share them: one plan, whose ticks are priced once. */
+typedef struct shape {
+  int stages, tensor;
+  sl_session_prices *prices; /* NULL: impossible */
+  double page_bytes;         /* of the largest device, for each page */
+  sl_status wrong;           /* why it is impossible */
+  char *why;
+} shape;
+
+/* The configurations to choose from. */
 typedef struct space {
-  numbers stages, groups, rows, admits;
+  numbers stages, tensor, rows, admits;
+  numbers replicas;  /* empty: see space_replicas() */
+  numbers prefill;   /* empty: see space_prefill() */
+  numbers groups;    /* empty: see space_groups() */
   numbers sequences; /* empty: see space_sequences() */
   numbers pages;     /* empty: see space_pages() */
 } space;
+
+/* Bytes of devices that are known, by stages, tensor, rows, sequences and groups. */
+typedef struct hunt_bytes {
+  pthread_mutex_t lock;
+  size_t count, capacity;
+  struct hunt_known {
+    int64_t key[5];
+    size_t bytes;
+  } * items; /* [count] */
+} hunt_bytes;
 
 typedef struct hunt {
   const settings *settings;
@@ -69,13 +103,20 @@ typedef struct hunt {
   sl_tick_cost cost; /* --tick: the cost of a tick with one stage */
   /* costed: --tick is given; whole: as a file. Otherwise the machine file gives the cost. */
   bool costed, whole;
+  bool all;     /* try all servers, without bounds */
   words model;  /* MODEL and its options */
   bool goodput; /* the highest rate wins; otherwise the most tokens at the given rate */
-  int points;
-  size_t budget; /* bytes of a device; 0 if unlimited */
+  int points, devices;
+  int64_t least_pages; /* of one sequence */
+  size_t budget;       /* bytes of a device; 0 if unlimited */
   space space;
+  size_t nshapes;
+  shape *shapes;
+  hunt_bytes *bytes;
   size_t count, capacity;
   server *servers; /* sorted after the search, best first */
+  size_t tried;    /* simulated servers */
+  double best;     /* best score of a server that meets the levels */
   char *why;       /* error of the first impossible server */
   sl_status wrong;
   double took; /* duration of the search in seconds */
@@ -83,26 +124,43 @@ typedef struct hunt {
 
 sl_status space_read(hunt *h);
 void space_fini(space *s);
-/* Lists numbers of concurrent ticks worth trying with `stages` stages, at most SPACE_MOST. */
-enum { SPACE_MOST = 24 };
-int space_groups(const hunt *h, int64_t stages, int64_t *out);
-/* Lists numbers of concurrent answers for ticks of `rows` rows, at most SPACE_MOST: the largest
- * possible number, then a quarter of the previous one each time, which makes requests wait less. */
-int space_sequences(const hunt *h, int64_t rows, int64_t *out);
-/* Lists numbers of pages, ascending, at most SPACE_MOST: from what one sequence needs, doubling, up
- * to the most that can ever be in use. */
-int space_pages(const hunt *h, const sl_session_info *about, int64_t *out);
+/* Returns the shape with these stages and devices, or NULL. */
+const shape *hunt_shape(const hunt *h, int64_t stages, int64_t tensor);
+/* Lists all configurations of the space into h->servers, and their shapes. */
+void space_list(hunt *h);
+/* Returns the most pages that can be in use at once. */
+int64_t space_most_pages(const hunt *h, int64_t sequences);
+
+/* ---- servers.c ------------------------------------------------------------------------------ */
+
+/* The servers of a configuration, for a simulation. */
+typedef struct made {
+  sl_session_options options, prefill;
+  sl_tick_cost cost;
+  sl_fleet fleet;
+} made;
+
+void server_make(const hunt *h, const server *c, made *out);
+/* Prices the ticks of all shapes. */
+void hunt_price(hunt *h, int threads);
+/* Sets the bounds of a server. */
+void server_bound(const hunt *h, server *c);
+/* Simulates a server and sets its results. `exact`: with its own plan, as actorserve does,
+ * otherwise with the prices of its shape. The arrivals are a copy for the rates tried. A failure is
+ * in *why, which the caller frees. */
+sl_status server_try(const hunt *h, server *c, sl_arrival *arrivals, bool exact, char **why);
+bool hunt_fits(const hunt *h, const server *c);
 
 /* ---- search.c ------------------------------------------------------------------------------- */
 
-/* Tries all servers. */
+/* Tries servers, best first by their bounds. */
 void hunt_search(hunt *h, int threads);
-/* Makes the session options of a server; its cost goes to *cost. */
-sl_session_options hunt_options(const hunt *h, const server *server, sl_tick_cost *cost);
+/* Sets the best servers that meet the levels, at most h->points, without those that are like a
+ * better one. Returns their number. */
+int hunt_best(const hunt *h, server **out);
 /* Returns the best server with another value of a dimension that meets the levels, or NULL if there
  * is none. */
 const server *hunt_second(const hunt *h, slo_dim dim);
-bool hunt_fits(const hunt *h, const server *server);
 void hunt_fini(hunt *h);
 
 /* ---- show.c --------------------------------------------------------------------------------- */
