@@ -270,12 +270,12 @@ typedef struct sl_simulation_options {
    * measured, use the op's cost. */
   double (*op_seconds)(void *ctx, const char *name);
   void *op_seconds_ctx;
-  bool any_order; /* skips the search for a pass order; for predictions that need no step time */
-  int microbatches; /* > 0: chooses layouts for a step of this many, of which the plan has only some;
-                       for predictions */
-  bool alike;     /* plans one device per stage that represents its whole grid; for predictions.
-                     Exact if all parts have the same size; otherwise it is the device with the
-                     largest parts */
+  bool any_order;   /* skips the search for a pass order; for predictions that need no step time */
+  int microbatches; /* > 0: chooses layouts for a step of this many, of which the plan has only
+                       some; for predictions */
+  bool alike;       /* plans one device per stage that represents its whole grid; for predictions.
+                       Exact if all parts have the same size; otherwise it is the device with the
+                       largest parts */
 } sl_simulation_options;
 
 /* Output printed during lowering. */
