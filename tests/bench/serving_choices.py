@@ -21,7 +21,7 @@ import csv
 import os
 import subprocess
 
-from serving_published import MODELS
+from serving_published import MODELS, known
 
 
 def rate(prompt, answer, clients, tensor, ttft, tpot):
@@ -42,7 +42,7 @@ def search(args, key, choices, dtype, limit):
                "--quota", "kv=%d" % (clients * (-(-int(1.1 * answer + prompt) // 64) + 1)), "--memory", "100000G",
                "--concurrency", str(clients), "--lengths", "%d,%d,0.1" % (prompt, answer),
                "--requests", str(args.times * clients), "--points", "1000", "--exhaustive",
-               "llama"] + MODELS[model].split() + ["--context", str(context)]
+               *MODELS[known(MODELS, model)].split(), "--context", str(context)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 3:
         return {}

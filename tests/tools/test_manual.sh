@@ -34,7 +34,7 @@ for tool in "${tools[@]}"; do
     says "$tool" out
   fi
 done
-for command in PLAN MACHINE '--SLO'; do
+for command in PLAN MACHINE SERVE; do
   grep -qx "[.]SH \"ACTORTUNE $command\"" "$share/man/man1/actortune.1" || fail "actortune.1: no section of $command"
 done
 
