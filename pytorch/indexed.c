@@ -317,6 +317,16 @@ void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, sl_gather_at(m->at, m->g, x, dim, at));
 }
 
+/* Refuses an index that is shorter than the array along another dim, whose further rows stay. */
+static bool covers_rows(sli_import *m, const sli_pt_node *n, const sli_pt_value *self, int dim) {
+  const sli_pt_value *index = sli_pt_arg_value(n, "index");
+  bool all = index && index->type.ndim == self->type.ndim;
+  for (int d = 0; all && d < self->type.ndim; d++)
+    all = d == dim || index->type.dim[d] == self->type.dim[d];
+  if (!all) sli_pt_refuse(m, n, "its index must be as long as the tensor along the other dims");
+  return all;
+}
+
 /* Counts how often an index names each position of a dim. */
 static sl_tensor *times_named(sli_import *m, const sli_pt_value *self, int dim, sl_tensor *at) {
   if (!at) return NULL;
@@ -353,6 +363,7 @@ void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   bool numbers = sli_pt_arg_find(n, "src") != NULL;
   double value = 0;
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  if (!covers_rows(m, n, self, dim)) return;
   sl_tensor *times = times_named(m, self, dim, at), *then;
   if (sli_pt_scalar(m, sli_pt_arg_find(n, numbers ? "src" : "value"), &value)) {
     then = sli_pt_filled_like(m, times, value);
@@ -378,6 +389,7 @@ void sli_emit_scatter_reduce(sli_import *m, const sli_pt_node *n, const sli_pt_c
     return;
   }
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  if (!covers_rows(m, n, self, dim)) return;
   sl_tensor *times = times_named(m, self, dim, at), *count = times;
   sl_tensor *y = sl_scatter_sum_at(m->at, m->g, src, dim, at, self->type.dim[dim]);
   if (with_self) {
@@ -396,6 +408,7 @@ void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call
   if (!at || !src || !self || !self->type.ndim) return;
   double old = 1;
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  if (!covers_rows(m, n, self, dim)) return;
   if (sli_pt_scalar(m, sli_pt_arg_find(n, "self"), &old) && old == 0)
     sli_pt_out(m, n, 0, sl_scatter_sum_at(m->at, m->g, src, dim, at, self->type.dim[dim]));
   else sli_pt_out(m, n, 0, sl_scatter_add_at(m->at, m->g, sli_pt_f32(m, self), dim, at, src));
