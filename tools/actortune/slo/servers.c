@@ -170,7 +170,7 @@ static double score_of(const hunt *h, const server *c) {
   return (h->goodput ? c->rate : c->tokens) / c->devices;
 }
 
-/* What the rates of a server are tried with. */
+/* One server at one rate, or at several in turn: the load, its simulation and the result. */
 typedef struct trial {
   const hunt *hunt;
   server *server;

@@ -12,7 +12,7 @@
 
 #include "tools/common/planner/planner_inner.h"
 
-/* What a stage with all blocks takes. */
+/* Seconds and bytes of a stage that has all blocks. */
 typedef struct whole {
   double passes, exchanges, update; /* seconds of a microbatch, and of a step */
   double bytes[SL_MEMORY_COUNT], activations;
