@@ -19,13 +19,12 @@ char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
 }
 
 /* True for a source. It gets no block here: it goes to the block of its first reader. */
-static bool is_source(const sl_op *op) { return sli_op_is(op, SL_OP_SOURCE); }
-
 /* Returns the next name, "h.3/linear.2": the second linear of block h.3. Opens a block if there
  * is none. */
 static const char *next_name(sl_graph *g, const sl_op *op) {
   int block = g->nblocks - 1, n = 1;
-  bool frozen = g->frozen.builds && !is_source(op); /* both models read the same data */
+  bool frozen =
+      g->frozen.builds && !sli_op_is(op, SL_OP_SOURCE); /* both models read the same data */
   const char *of = frozen ? g->frozen.word : "", *dot = *of ? "." : "";
   for (int i = g->nnodes - 1; i >= g->frozen.nnodes && g->nodes[i]->block == block; i--)
     n += !strcmp(g->nodes[i]->op->name, op->name);
@@ -173,15 +172,15 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
 static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *ins, uint32_t absent) {
   if (g->status) return NULL;
-  if (!g->nblocks && !is_source(op)) sl_block(g, "main");
+  if (!g->nblocks && !sli_op_is(op, SL_OP_SOURCE)) sl_block(g, "main");
   const char *wrong = misuse(g, op, attrs, nin, ins, absent);
   if (wrong) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): %s", next_name(g, op), op->name, wrong);
     return NULL;
   }
-  sli_node *node =
-      sli_graph_node(g, op, next_name(g, op), attrs, is_source(op) ? SL_CLASS_L : SL_CLASS_F,
-                     g->nblocks - 1, nin, ins, output_count(op, attrs, nin));
+  sli_node *node = sli_graph_node(g, op, next_name(g, op), attrs,
+                                  sli_op_is(op, SL_OP_SOURCE) ? SL_CLASS_L : SL_CLASS_F,
+                                  g->nblocks - 1, nin, ins, output_count(op, attrs, nin));
   node->at = at;
   if (sli_op_is(op, SL_OP_LOCATED) && !node->attrs.key)
     node->attrs.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));

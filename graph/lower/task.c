@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_source(const sli_node *n) { return sli_op_is(n->op, SL_OP_SOURCE); }
-
 /* True for a node that cuts data from a source: part of loading. */
 static bool is_loaded(const sli_node *n) {
   const sli_node *from = n->nin && n->in[0] ? n->in[0]->producer : NULL;
@@ -31,7 +29,7 @@ static bool is_loaded(const sli_node *n) {
 /* True for loading, reporting and the clip. They run concurrently with passes: neither may wait for
  * the other in a queue. */
 static bool is_host(const sli_node *n) {
-  return is_source(n) || n->cls == SL_CLASS_L || n->block < 0;
+  return sli_op_is(n->op, SL_OP_SOURCE) || n->cls == SL_CLASS_L || n->block < 0;
 }
 
 /* True for updates that run on the host, not the device. */
@@ -42,7 +40,7 @@ static bool is_hosts_update(const sli_lowering *l, const sli_node *n) {
 }
 
 static sl_class task_class(const sli_lowering *l, const sli_node *n) {
-  if (is_source(n)) return SL_CLASS_L;
+  if (sli_op_is(n->op, SL_OP_SOURCE)) return SL_CLASS_L;
   if (n->cls == SL_CLASS_W && !l->pick.split) return SL_CLASS_B;
   return n->cls;
 }
@@ -207,7 +205,7 @@ static bool is_kin(const levels *x, const sli_task *task, const kin *k) {
  * ones. */
 static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->task_of[n->in[0]->producer->id];
-  if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
+  if (sli_op_is(n->op, SL_OP_SOURCE) || n->cls == SL_CLASS_L) return SL_NONE;
   for (int i = *sli_newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->tasks[i].before)
     if (!l->tasks[i].host || n->block < 0 || is_hosts_update(l, n))
       if (is_kin(x, &l->tasks[i], k)) return i;
@@ -218,7 +216,7 @@ static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, 
 static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
   static const char *const phases[] = {"",     "norm", "clip",    "update",
                                        "pack", "eval", "rollout", "span"};
-  if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
+  if (sli_op_is(n->op, SL_OP_SOURCE)) return sli_arena_format(&l->arena, "load:%s", n->name);
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];
   if (is_exchange(n)) return sli_arena_format(&l->arena, "%s%d", n->op->name, k->stage);
@@ -233,7 +231,7 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                                    [SLI_PHASE_ROLLOUT] = SLI_PACE_ROLLOUT,
                                    [SLI_PHASE_SPAN] = SLI_PACE_SPAN};
   int *newest = sli_newest_on(l, k->stage, k->rank);
-  bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
+  bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !sli_op_is(n->op, SL_OP_SOURCE));
   *newest = sli_add_task(
       l, (sli_task){.name = task_name(l, n, k),
                     .cls = k->cls,

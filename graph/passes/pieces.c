@@ -33,8 +33,6 @@ typedef struct sizing {
   bool *parts;    /* [ntensors] a piece has a summand, or a mean over its positions */
 } sizing;
 
-static bool is_source(const sli_node *n) { return sli_op_is(n->op, SL_OP_SOURCE); }
-
 static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
                            "op %s (%s) cannot be cut into pieces: %s; inputs %s", n->name,
@@ -75,7 +73,7 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
   for (int i = 0; i < type_count(n); i++)
     in[i] = i < n->nin && n->in[i] ? s->types[n->in[i]->id] : *sl_tensor_type(NULL);
   sl_status status = SL_OK;
-  if (is_source(n)) source_types(s, n, out);
+  if (sli_op_is(n->op, SL_OP_SOURCE)) source_types(s, n, out);
   else if (n->like) {
     out[0] = s->types[n->like->id];
     out[0].dtype = SL_F32;
@@ -120,7 +118,7 @@ static sl_status source_length(sl_graph *g, const sli_node *n) {
 static sl_status find_length(sl_graph *g) {
   const sli_node *first = NULL;
   for (int i = 0; i < g->nnodes; i++) {
-    if (!is_source(g->nodes[i])) continue;
+    if (!sli_op_is(g->nodes[i]->op, SL_OP_SOURCE)) continue;
     if (!first) first = g->nodes[i];
     sl_status status = source_length(g, g->nodes[i]);
     if (status) return status;
@@ -333,7 +331,7 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   sl_graph *g = s->g;
   bool any = false;
   int d;
-  if (is_source(n) || n->whole) return SL_OK;
+  if (sli_op_is(n->op, SL_OP_SOURCE) || n->whole) return SL_OK;
   if (sli_op_cut(op)->pieces == SL_PIECES_REFUSED) return pieces_refuse(g, n, mixes(n->op));
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
@@ -490,7 +488,7 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->attrs = n->attrs;
     shapes->in = sli_arena_alloc(&g->arena, (size_t)type_count(n) * sizeof *shapes->in);
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
-    bool cut = !is_source(n) && !n->like && !n->whole;
+    bool cut = !sli_op_is(n->op, SL_OP_SOURCE) && !n->like && !n->whole;
     if (sli_op_cut(n->op)->pieces == SL_PIECES_REFUSED && cut)
       status = pieces_refuse(g, n, mixes(n->op));
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
