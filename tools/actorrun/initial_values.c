@@ -39,7 +39,8 @@ sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_ru
   bool random = !settings_text(s, "init") || lacks.fresh || s->training.nlora;
   sl_status status = upcycling(s, &lacks.upcycled);
   if (!status && random) status = sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed"));
-  if (!status) status = pretrained_load(s, &lacks, lowered, rt);
+  const pretrained p = settings_pretrained(s);
+  if (!status) status = pretrained_load(&p, &lacks, lowered, rt);
   if (!status) status = objective_load(s, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }

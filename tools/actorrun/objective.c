@@ -9,7 +9,6 @@
 #include <sluice/state.h>
 
 #include "graph/state/state.h"
-#include "io/gguf/gguf.h"
 #include "tools/common/common.h"
 
 /* Objective of a run, and the data that it reads during the run. */
@@ -190,7 +189,9 @@ static sl_status set_options(const settings *s, settings *teacher, const char *p
   for (size_t i = 0; i < SLI_COUNT(shared) && !status; i++)
     status = copy_option(s, teacher, shared[i]);
   if (status) return status;
-  return sli_gguf_is(path) ? gguf_read(path, teacher) : huggingface_read(path, teacher);
+  pretrained p = settings_pretrained(teacher);
+  p.init = path;
+  return pretrained_read(&p);
 }
 
 static sl_status read_teacher(const settings *s, struct objective_made *m, const char *path,

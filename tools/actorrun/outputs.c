@@ -64,15 +64,16 @@ sl_status outputs_open(job *j) {
 
 /* Checks a file, or a folder, which is created if needed. */
 static sl_status check_save(const settings *s, const char *path) {
+  const pretrained p = settings_pretrained(s);
   if (gguf_is_wanted(path)) {
-    SLI_TRY(gguf_check(path, s, s->lower.parallel.processes));
+    SLI_TRY(gguf_check(path, &p, s->lower.parallel.processes));
     char *file = gguf_file_of(path);
     sl_status possible = sli_atomic_check(file);
     free(file);
     return possible;
   }
   if (!huggingface_is_folder(path)) return outputs_try(s->run, &(output){"save", NULL}, 1, false);
-  sl_status status = huggingface_check(path, s);
+  sl_status status = huggingface_check(path, &p);
   return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
 }
 
@@ -123,9 +124,10 @@ sl_status outputs_check_report(const settings *s) {
 }
 
 static sl_status save_model(const job *j, const char *save) {
+  const pretrained p = settings_pretrained(j->settings);
   if (huggingface_is_folder(save))
-    return pretrained_save(j->settings, save, j->lowered, j->rt, j->processes);
-  if (gguf_is_wanted(save)) return gguf_save(save, j->settings, j->lowered, j->rt);
+    return pretrained_save(&p, save, j->lowered, j->rt, j->processes);
+  if (gguf_is_wanted(save)) return gguf_save(save, &p, j->lowered, j->rt);
   return sl_weights_save(save, j->lowered, j->rt, j->processes);
 }
 

@@ -245,7 +245,7 @@ static sl_status read_frozen(settings *s) {
 /* Reads the settings. A run without steps does not train, so its graph needs no training data. A
  * checkpoint, however, belongs to a training graph, and so does everything it is compared with. */
 static sl_status read_settings(settings *s) {
-  sl_status known = s->model ? pretrained_read(s) : SL_OK;
+  sl_status known = s->model ? settings_read_pretrained(s) : SL_OK;
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
   if (!known) known = read_chats(s);

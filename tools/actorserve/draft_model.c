@@ -22,7 +22,8 @@ static sl_status refuse_draft(const char *path, sl_status status) {
 
 static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   const draft_model *d = ctx;
-  return pretrained_load(&d->settings, NULL, lowered, rt);
+  const pretrained p = settings_pretrained(&d->settings);
+  return pretrained_load(&p, NULL, lowered, rt);
 }
 
 /* Reads the settings as if this model were served alone. */

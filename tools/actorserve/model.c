@@ -33,7 +33,8 @@ static sl_status unload_adapter(void *self, int adapter) {
 }
 
 static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
-  sl_status status = pretrained_load(ctx, NULL, lowered, rt);
+  const pretrained p = settings_pretrained(ctx);
+  sl_status status = pretrained_load(&p, NULL, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }
 

@@ -6,14 +6,11 @@
 
 #include "tools/common/arrivals.h"
 #include "text/chats/chats.h"
-#include "tools/common/gguf.h"
 #include "tools/common/cost.h"
 #include "tools/common/ctl/ctl.h"
 #include "tools/common/each.h"
 #include "tools/common/energy.h"
 #include "tools/common/fleet.h"
-#include "tools/common/gguf_save.h"
-#include "tools/common/huggingface.h"
 #include "tools/common/launch/launch.h"
 #include "tools/common/machine.h"
 #include "tools/common/model.h"
@@ -21,7 +18,6 @@
 #include "tools/common/outputs.h"
 #include "tools/common/plan.h"
 #include "tools/common/planner/planner.h"
-#include "tools/common/pretrained.h"
 #include "tools/common/serving.h"
 #include "tools/common/settings.h"
 #include "tools/common/solver.h"
@@ -29,5 +25,6 @@
 #include "tools/common/ticks.h"
 #include "tools/common/words.h"
 #include "tools/common/manual.h"
+#include "tools/formats/formats.h"
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "tools/common/options.h"
-#include "tools/common/pretrained.h"
 #include "tools/common/ticks.h"
 
 /* Sets the context to the length that pretrained weights support. */
@@ -50,7 +49,7 @@ sl_status serving_read(settings *s) {
   if (!status) status = check_fp8(s, "kv");
   if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
   if (!status) status = settings_read_budget(s);
-  if (!status) status = pretrained_read(s);
+  if (!status) status = settings_read_pretrained(s);
   return status ? status : set_context(s);
 }
 

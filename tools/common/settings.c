@@ -18,7 +18,6 @@
 #include "tools/common/manual.h"
 #include "tools/common/model.h"
 #include "tools/common/options.h"
-#include "tools/common/pretrained.h"
 #include "tools/common/texts.h"
 
 /* ---- words --------------------------------------------------------------------------- */
@@ -241,6 +240,23 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
   if (out->config.print) return out->done = true, config_file_print(out);
   status = texts_read(out);
   return status ? status : tool->read(out);
+}
+
+pretrained settings_pretrained(const settings *s) {
+  return (pretrained){.model = s->model,
+                      .args = s->model_args,
+                      .init = settings_text(s, "init"),
+                      .adapter = s->adapter,
+                      .tokenizer = s->data.tokenizer,
+                      .arena = (sli_arena *)&s->arena};
+}
+
+sl_status settings_read_pretrained(settings *s) {
+  pretrained p = settings_pretrained(s);
+  p.tokenizer = settings_text(s, "tokenizer");
+  sl_status status = pretrained_read(&p);
+  s->data.tokenizer = p.tokenizer;
+  return status;
 }
 
 void settings_fini(settings *s) {

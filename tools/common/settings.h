@@ -14,6 +14,7 @@
 #include "tools/common/hardware.h"
 #include "tools/common/options.h"
 #include "tools/common/profile.h"
+#include "tools/formats/formats.h"
 
 typedef struct settings settings;
 
@@ -97,6 +98,10 @@ void settings_fini(settings *s);
 /* Returns the number of devices in a stage's grid. */
 int settings_ranks(const settings *s);
 
+/* Returns the model and the files of its weights. */
+pretrained settings_pretrained(const settings *s);
+/* Reads the metadata of --init: the model's options, and its tokenizer. */
+sl_status settings_read_pretrained(settings *s);
 /* Returns the text of an option, or NULL if it is empty. */
 const char *settings_text(const settings *s, const char *name);
 /* Gives each process at least one device, if the user does not say how many there are. */

@@ -9,8 +9,7 @@
 #include "graph/state/state.h"
 #include "models/models.h"
 #include "text/chats/chats.h"
-#include "tools/common/huggingface.h"
-#include "tools/common/pretrained.h"
+#include "tools/common/settings.h"
 
 struct sl_shipped {
   char **words; /* copies, which the settings point to; ends with NULL */
@@ -30,7 +29,7 @@ static const tool shipped_tool = {.name = "sluice",
                                   .options = options,
                                   .shared = none,
                                   .takes_weights = true,
-                                  .read = pretrained_read};
+                                  .read = settings_read_pretrained};
 
 const sl_model *const *sl_shipped_models(void) { return sli_models; }
 
@@ -108,9 +107,10 @@ sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const 
 
 sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job) {
-  sl_status status = huggingface_check(folder, &m->settings);
+  const pretrained p = settings_pretrained(&m->settings);
+  sl_status status = huggingface_check(folder, &p);
   if (!status) status = sli_atomic_check_folder(folder);
-  return status ? status : pretrained_save(&m->settings, folder, lowered, rt, job);
+  return status ? status : pretrained_save(&p, folder, lowered, rt, job);
 }
 
 sl_status sl_shipped_teach(const sl_shipped *m, const sl_lowered *lowered, sl_runtime *rt) {

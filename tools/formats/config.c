@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Metadata fields as options of a model. */
-#include "tools/common/config.h"
+#include "tools/formats/config.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,9 +56,9 @@ static sl_status blame(const config *c, sl_status status) {
 
 sl_status config_set(const config *c, const char *key, const char *option, const char *value) {
   const char *given = NULL;
-  for (int i = 0; sl_arg_given(c->s->model_args, option, i); i++)
-    given = sl_arg_given(c->s->model_args, option, i);
-  if (!given) return blame(c, sl_args_set(c->s->model_args, option, value));
+  for (int i = 0; sl_arg_given(c->target->args, option, i); i++)
+    given = sl_arg_given(c->target->args, option, i);
+  if (!given) return blame(c, sl_args_set(c->target->args, option, value));
   if (same_value(option, given, value)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path,
                  value, key);
@@ -96,12 +96,12 @@ sl_status config_check_keys(const config *c, const config_field *fields,
 
 /* Refuses rows longer than the context the model was made for. */
 static sl_status limit_context(const config *c) {
-  const sl_args *args = c->s->model_args;
-  if (!sl_options_find(c->s->model->options, "positions")) return SL_OK;
+  const sl_args *args = c->target->args;
+  if (!sl_options_find(c->target->model->options, "positions")) return SL_OK;
   int64_t positions = sl_arg_int(args, "positions");
   if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
   char *value = sli_format("%lld", (long long)positions);
-  sl_status status = blame(c, sl_args_set(c->s->model_args, "context", value));
+  sl_status status = blame(c, sl_args_set(c->target->args, "context", value));
   free(value);
   return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of a GGUF file of a LLaMA-like model, as model options. */
-#include "tools/common/gguf.h"
+#include "tools/formats/gguf.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "io/gguf/gguf.h"
 #include "text/tokenizer/tokenizer.h"
 #include "ops/layout.h"
-#include "tools/common/config.h"
-#include "tools/common/config_keys.h"
-#include "tools/common/huggingface.h"
+#include "tools/formats/config.h"
+#include "tools/formats/config_keys.h"
+#include "tools/formats/huggingface.h"
 
 /* An architecture, whose name is the prefix of its keys. */
 typedef struct architecture {
@@ -69,7 +69,7 @@ typedef struct reading {
 
 /* Returns a key with the architecture's prefix. */
 static const char *key_of(const reading *r, const char *key) {
-  return sli_arena_format((sli_arena *)&r->config.s->arena, "%s.%s", r->architecture, key);
+  return sli_arena_format(r->config.target->arena, "%s.%s", r->architecture, key);
 }
 
 static const cJSON *value_of(const reading *r, const char *key) {
@@ -116,7 +116,7 @@ static sl_status check_number(const reading *r, const char *key, int64_t wanted,
 /* Checks that rotary embedding covers whole heads, and that keys and values have the same head
  * size. */
 static sl_status check_heads(reading *r) {
-  const sl_args *args = r->config.s->model_args;
+  const sl_args *args = r->config.target->args;
   int64_t width = sl_arg_int(args, "width"), heads = sl_arg_int(args, "heads");
   r->head_dim = sl_arg_int(args, "head-dim");
   if (!r->head_dim) r->head_dim = width / heads;
@@ -153,7 +153,7 @@ static sl_status rope_of_factors(const reading *r, char **out) {
       (double)factors[pairs - 1]);
   sl_rope rope;
   if (!status && (sl_rope_parse(text, &rope) ||
-                  !gives(&rope, sl_arg_float(r->config.s->model_args, "theta"), factors, pairs)))
+                  !gives(&rope, sl_arg_float(r->config.target->args, "theta"), factors, pairs)))
     status = sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's",
                      r->config.path);
   free(factors);
@@ -170,7 +170,7 @@ static double number(const reading *r, const char *key, double missing) {
 /* Formats a YaRN rope. The attention factor of llama.cpp multiplies the factor that YaRN derives
  * from the context scaling. */
 static char *yarn_of_keys(const reading *r, double factor) {
-  double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
+  double positions = (double)sl_arg_int(r->config.target->args, "positions");
   double own = factor > 1 ? 0.1 * log(factor) + 1 : 1,
          attention = number(r, "rope.scaling.attn_factor", 1);
   return sli_format(
@@ -215,7 +215,7 @@ static bool is_own(const reading *r, const char *key) {
 static const sli_key *named_keys(const reading *r) {
   size_t n = 0;
   while (gguf_keys_llama[n].name) n++;
-  sli_key *out = sli_arena_alloc((sli_arena *)&r->config.s->arena, (n + 1) * sizeof *out);
+  sli_key *out = sli_arena_alloc(r->config.target->arena, (n + 1) * sizeof *out);
   for (size_t i = 0; i < n; i++) out[i] = gguf_keys_llama[i], out[i].name = key_of(r, out[i].name);
   out[n] = (sli_key){0};
   return out;
@@ -228,7 +228,7 @@ static sl_status check_keys(const reading *r, const config_field *named) {
   cJSON_ArrayForEach(
       item, r->config.root) if (is_own(r, item->string) || !strncmp(item->string, "general.", 8))
       cJSON_AddItemToObject(own, item->string, cJSON_Duplicate(item, false));
-  const config c = {r->config.path, own, r->config.s};
+  const config c = {r->config.path, own, r->config.target};
   sl_status status =
       config_check_keys(&c, named, (const sli_key *const[]){gguf_keys_common, named_keys(r), NULL});
   cJSON_Delete(own);
@@ -283,9 +283,9 @@ static sl_status apply_keys(const reading *r) {
 
 /* Only the largest Gemma 3, recognized by its 62 blocks, has a scalar other than the head size, by
  * llama.cpp's rule. */
-int64_t gguf_query_scalar(const settings *s) {
+int64_t gguf_query_scalar(const pretrained *p) {
   enum { LARGEST = 62 };
-  const sl_args *args = s->model_args;
+  const sl_args *args = p->args;
   int64_t head_dim = sl_arg_int(args, "head-dim"),
           each = sl_arg_int(args, "width") / sl_arg_int(args, "heads");
   bool largest = sl_arg_int(args, "layers") == LARGEST && sl_arg_int(args, "full-every");
@@ -295,7 +295,7 @@ int64_t gguf_query_scalar(const settings *s) {
 /* Sets Gemma 3's query scalar, for which there is no key. */
 static sl_status set_scalar(const reading *r) {
   if (strcmp(r->architecture, "gemma3")) return SL_OK;
-  char *value = sli_format("%lld", (long long)gguf_query_scalar(r->config.s));
+  char *value = sli_format("%lld", (long long)gguf_query_scalar(r->config.target));
   sl_status status = config_set(&r->config, "attention.key_length", "query-scalar", value);
   free(value);
   return status;
@@ -323,8 +323,8 @@ static sl_status check_whole(const reading *r) {
 static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
   const char *name = cJSON_IsString(type) ? type->valuestring : "",
-             *model = r->config.s->model->name;
-  if (!config_is_shipped(r->config.s->model)) return SL_OK;
+             *model = r->config.target->model->name;
+  if (!config_is_shipped(r->config.target->model)) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
     if (!strcmp(architectures[i].name, name)) r->known = &architectures[i];
   if (!r->known)
@@ -339,16 +339,16 @@ static sl_status match(reading *r) {
   return gguf_apply(r);
 }
 
-sl_status gguf_read(const char *path, settings *s) {
+sl_status gguf_read(const char *path, pretrained *p) {
   sli_gguf *file;
   sl_status status = sli_gguf_open(path, &file);
   if (status) return status;
   const cJSON *keys = sli_gguf_metadata(file);
-  reading r = {.config = {path, keys, s}, .file = file};
+  reading r = {.config = {path, keys, p}, .file = file};
   status = check_whole(&r);
   if (!status) status = match(&r);
-  if (!s->data.tokenizer && config_at(keys, "tokenizer.ggml.model"))
-    s->data.tokenizer = sli_arena_strdup(&s->arena, path);
+  if (!p->tokenizer && config_at(keys, "tokenizer.ggml.model"))
+    p->tokenizer = sli_arena_strdup(p->arena, path);
   sli_gguf_close(file);
   return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models in Hugging Face folders: config.json, weights, tokenizer.json. */
-#ifndef SLUICE_TOOLS_COMMON_HUGGINGFACE_H
-#define SLUICE_TOOLS_COMMON_HUGGINGFACE_H
+#ifndef SLUICE_TOOLS_FORMATS_HUGGINGFACE_H
+#define SLUICE_TOOLS_FORMATS_HUGGINGFACE_H
 
-#include "tools/common/settings.h"
+#include "tools/formats/pretrained.h"
 
 struct config; /* of config.h */
 
@@ -19,22 +19,22 @@ sl_status huggingface_model(const char *folder, const char **out);
 /* Sets the model's options from the folder's config.json, if it has one and the family is known.
  * SL_E_USAGE names an option for which the user gave another value, and both values. SL_E_INPUT
  * names what is unsupported. */
-sl_status huggingface_read(const char *folder, const settings *s);
+sl_status huggingface_read(const char *folder, const pretrained *p);
 
 /* Sets the options that distinguish a family from others of its model, by model_type. `key` is the
  * key that names the family in the file. Errors are those of huggingface_read(). */
 sl_status huggingface_choose(const struct config *c, const char *type, const char *key);
 
 /* Returns the model_type of a shipped model with its options, or NULL if no type has them. */
-const char *huggingface_type(const settings *s);
+const char *huggingface_type(const pretrained *p);
 
 /* Checks that huggingface_save() can write config.json. SL_E_USAGE: no config.json can express the
  * model's options. */
-sl_status huggingface_check(const char *folder, const settings *s);
+sl_status huggingface_check(const char *folder, const pretrained *p);
 /* Writes config.json beside saved weights: the one of `from`, or if `from` is NULL a new one made
  * from the model's options. Copies the other files of `from` except weights. SL_E_IO names the
  * file. */
-sl_status huggingface_save(const char *folder, const char *from, const settings *s,
+sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
                            const sl_lowered *lowered);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys of config.json and of GGUF files that are ignored, and keys that must have the value
  * implemented here. Keys that are read are listed where they are read. */
-#ifndef SLUICE_TOOLS_COMMON_CONFIG_KEYS_H
-#define SLUICE_TOOLS_COMMON_CONFIG_KEYS_H
+#ifndef SLUICE_TOOLS_FORMATS_CONFIG_KEYS_H
+#define SLUICE_TOOLS_FORMATS_CONFIG_KEYS_H
 
 #include "io/keys.h"
 

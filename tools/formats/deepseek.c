@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/common/deepseek.h"
+#include "tools/formats/deepseek.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static sl_status set_number(const config *c, const char *key, const char *option
 
 /* Sets the query scalar: a key's numbers, divided by mscale^4 if angles are stretched. */
 static sl_status set_scalar(const config *c, const cJSON *rope) {
-  const sl_args *args = c->s->model_args;
+  const sl_args *args = c->target->args;
   double all = number_at(rope, "mscale_all_dim", 0);
   double m = all != 0 ? mscale_of(number_at(rope, "factor", 1), all) : 1;
   double numbers = (double)(sl_arg_int(args, "nope-dim") + sl_arg_int(args, "rope-dim"));
@@ -36,7 +36,7 @@ static sl_status set_scalar(const config *c, const cJSON *rope) {
 /* Sets the width of the shared experts, which are one expert here. */
 static sl_status set_shared(const config *c) {
   double shared = number_at(c->root, "n_shared_experts", 1);
-  double inner = (double)sl_arg_int(c->s->model_args, "expert-ffn");
+  double inner = (double)sl_arg_int(c->target->args, "expert-ffn");
   if (shared < 1)
     return sl_fail(SL_E_INPUT, "%s: n_shared_experts is %g; must be at least 1", c->path, shared);
   return set_number(c, "n_shared_experts", "shared-ffn", shared * inner);
@@ -87,8 +87,8 @@ static double mscale_all(const sl_args *args) {
              : 0;
 }
 
-void deepseek_describe(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+void deepseek_describe(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   int64_t rank = sl_arg_int(args, "query-rank"), ffn = sl_arg_int(args, "ffn");
   int64_t dense = rows_of(lowered, "model.layers.0.mlp.gate_proj.weight");
   double all = mscale_all(args);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Model options from a metadata file: config.json, or the keys of a GGUF file. A table maps keys
  * to options. */
-#ifndef SLUICE_TOOLS_COMMON_CONFIG_H
-#define SLUICE_TOOLS_COMMON_CONFIG_H
+#ifndef SLUICE_TOOLS_FORMATS_CONFIG_H
+#define SLUICE_TOOLS_FORMATS_CONFIG_H
 
 #include <cjson/cJSON.h>
 
 #include "io/keys.h"
-#include "tools/common/settings.h"
+#include "tools/formats/pretrained.h"
 
 typedef struct config {
   const char *path;  /* the file's path, for messages */
   const cJSON *root; /* the file's contents, by key */
-  const settings *s;
+  const pretrained *target;
 } config;
 
 typedef struct config_field {

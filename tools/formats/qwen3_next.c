@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/common/qwen3_next.h"
+#include "tools/formats/qwen3_next.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static sl_status set_interval(const config *c) {
   const cJSON *types = config_at(c->root, "layer_types"),
               *interval = config_at(c->root, "full_attention_interval");
   int every = cJSON_IsNumber(interval) ? interval->valueint : 4;
-  if (types) every = interval_of(types, (int)sl_arg_int(c->s->model_args, "layers"));
+  if (types) every = interval_of(types, (int)sl_arg_int(c->target->args, "layers"));
   if (every < 0 || (interval && (!cJSON_IsNumber(interval) || interval->valueint < 1)))
     return sl_fail(
         SL_E_INPUT,
@@ -145,8 +145,8 @@ static void put_rope(cJSON *root, const sl_args *args) {
   put(root, "rope_theta", config_real(sl_arg_float(args, "theta")));
 }
 
-void qwen3_next_describe(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+void qwen3_next_describe(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   int64_t positions = sl_arg_int(args, "positions");
   put_heads(root, args, lowered);
   put_widths(root, args, lowered);

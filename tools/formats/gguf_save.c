@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saves a model as a GGUF file, with keys for its options and its tokenizer. */
-#include "tools/common/gguf_save.h"
+#include "tools/formats/gguf_save.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "io/json.h"
 #include "text/tokenizer/tokenizer.h"
 #include "ops/layout.h"
-#include "tools/common/config.h"
-#include "tools/common/gguf.h"
-#include "tools/common/huggingface.h"
+#include "tools/formats/config.h"
+#include "tools/formats/gguf.h"
+#include "tools/formats/huggingface.h"
 
 /* ---- "FILE.gguf:TYPE" -------------------------------------------------------------------- */
 
@@ -232,8 +232,8 @@ static sl_status put_json_tokenizer(const char *path, const cJSON *root, int64_t
   return status;
 }
 
-static sl_status put_tokenizer(const settings *s, int64_t vocab, sli_gguf_keys *keys) {
-  const char *path = s->data.tokenizer;
+static sl_status put_tokenizer(const pretrained *p, int64_t vocab, sli_gguf_keys *keys) {
+  const char *path = p->tokenizer;
   if (!path) return SL_OK;
   if (sli_gguf_is(path)) return copy_tokenizer(path, keys);
   sli_json doc;
@@ -246,7 +246,7 @@ static sl_status put_tokenizer(const settings *s, int64_t vocab, sli_gguf_keys *
 /* ---- the model ------------------------------------------------------------------------------- */
 
 typedef struct saving {
-  const settings *s;
+  const pretrained *target;
   const char *path, *type, *architecture;
   sli_gguf_keys *keys;
   float *factors; /* of rotary angles; NULL if none */
@@ -254,7 +254,7 @@ typedef struct saving {
 } saving;
 
 static const char *own_key(const saving *saving, const char *key) {
-  return sli_arena_format((sli_arena *)&saving->s->arena, "%s.%s", saving->architecture, key);
+  return sli_arena_format(saving->target->arena, "%s.%s", saving->architecture, key);
 }
 
 static void put_count(const saving *saving, const char *key, int64_t value) {
@@ -290,7 +290,7 @@ static void make_factors(saving *saving, const sl_rope *rope, double theta) {
 }
 
 static sl_status put_rope(saving *saving) {
-  const sl_args *args = saving->s->model_args;
+  const sl_args *args = saving->target->args;
   const char *text = sl_arg_text(args, "rope");
   sl_rope rope;
   SLI_TRY(sl_rope_parse(text, &rope));
@@ -319,8 +319,8 @@ static sl_status put_rope(saving *saving) {
 
 /* Writes an option under its key, unless it equals the value implied by a missing key. */
 static void put_field(const saving *saving, const config_field *f) {
-  const sl_args *args = saving->s->model_args;
-  const sl_option *o = sl_options_find(saving->s->model->options, f->option);
+  const sl_args *args = saving->target->args;
+  const sl_option *o = sl_options_find(saving->target->model->options, f->option);
   bool real = o->kind == SL_OPTION_FLOAT;
   double value = real ? sl_arg_float(args, f->option) : (double)sl_arg_int(args, f->option);
   if (f->missing && strtod(f->missing, NULL) == value) return;
@@ -338,7 +338,7 @@ static const sl_param_info *param_named(const sl_lowered *lowered, const char *n
 
 /* Writes lengths that options may leave open, taken from the shapes of parameters. */
 static void put_lengths(const saving *saving, const sl_lowered *lowered) {
-  const sl_args *args = saving->s->model_args;
+  const sl_args *args = saving->target->args;
   const sl_param_info *gate = param_named(lowered, "model.layers.0.mlp.gate_proj.weight"),
                       *both = param_named(lowered, "model.layers.0.mlp.gate_up_proj.weight");
   int64_t positions = sl_arg_int(args, "positions");
@@ -350,10 +350,10 @@ static void put_lengths(const saving *saving, const sl_lowered *lowered) {
 
 /* Checks the scale of attention, for which readers of GGUF files have rules and no key. */
 static sl_status check_scale(const saving *saving) {
-  const sl_args *args = saving->s->model_args;
+  const sl_args *args = saving->target->args;
   int64_t head_dim = sl_arg_int(args, "head-dim");
   double scalar = sl_arg_float(args, "query-scalar"),
-         implied = (double)gguf_query_scalar(saving->s);
+         implied = (double)gguf_query_scalar(saving->target);
   if (scalar == 0)
     scalar = (double)(head_dim ? head_dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
   if (scalar == implied) return SL_OK;
@@ -370,7 +370,7 @@ static bool is_length(const config_field *f) {
 static sl_status put_keys(saving *saving, const sl_lowered *lowered) {
   const config_field *tables[2];
   const sl_param_info *table = param_named(lowered, "model.embed_tokens.weight");
-  saving->architecture = gguf_architecture(huggingface_type(saving->s), tables);
+  saving->architecture = gguf_architecture(huggingface_type(saving->target), tables);
   sli_gguf_put_text(saving->keys, "general.architecture", saving->architecture);
   for (int t = 0; t < 2; t++)
     for (const config_field *f = tables[t]; f->key; f++)
@@ -379,7 +379,7 @@ static sl_status put_keys(saving *saving, const sl_lowered *lowered) {
   put_lengths(saving, lowered);
   put_count(saving, "vocab_size", table->type.dim[0]);
   SLI_TRY(put_rope(saving));
-  return put_tokenizer(saving->s, table->type.dim[0], saving->keys);
+  return put_tokenizer(saving->target, table->type.dim[0], saving->keys);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -408,9 +408,9 @@ static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int co
   return status;
 }
 
-sl_status gguf_check(const char *path, const settings *s, int processes) {
+sl_status gguf_check(const char *path, const pretrained *p, int processes) {
   const config_field *tables[2];
-  const char *family = huggingface_type(s);
+  const char *family = huggingface_type(p);
   char *type = type_of(path);
   sl_status status = SL_OK;
   if (!sli_gguf_writes(type))
@@ -420,7 +420,7 @@ sl_status gguf_check(const char *path, const settings *s, int processes) {
     status = sl_fail(
         SL_E_USAGE,
         "--save %s: %s with these options cannot be written as GGUF; save to a folder or FILE.safetensors",
-        path, s->model->name);
+        path, p->model->name);
   else if (processes > 1)
     status = sl_fail(SL_E_USAGE,
                      "--save %s: only a run of one process can write a GGUF file; save to a folder",
@@ -429,10 +429,10 @@ sl_status gguf_check(const char *path, const settings *s, int processes) {
   return status;
 }
 
-sl_status gguf_save(const char *path, const settings *s, const sl_lowered *lowered,
+sl_status gguf_save(const char *path, const pretrained *p, const sl_lowered *lowered,
                     sl_runtime *rt) {
   char *file = gguf_file_of(path), *type = type_of(path);
-  saving v = {.s = s, .path = file, .type = type, .keys = sli_gguf_keys_create()};
+  saving v = {.target = p, .path = file, .type = type, .keys = sli_gguf_keys_create()};
   sl_status status = put_keys(&v, lowered);
   if (!status) status = sli_weights_write(file, lowered, rt, write_tensors, &v);
   sli_gguf_keys_destroy(v.keys);

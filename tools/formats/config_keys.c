@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/common/config_keys.h"
+#include "tools/formats/config_keys.h"
 
 /* ---- config.json ----------------------------------------------------------------------------- */
 

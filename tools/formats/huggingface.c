@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.json as model options. A table for each family maps keys to options. */
-#include "tools/common/huggingface.h"
+#include "tools/formats/huggingface.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,10 +12,10 @@
 
 #include "io/atomic.h"
 #include "io/file.h"
-#include "tools/common/config.h"
-#include "tools/common/config_keys.h"
-#include "tools/common/deepseek.h"
-#include "tools/common/qwen3_next.h"
+#include "tools/formats/config.h"
+#include "tools/formats/config_keys.h"
+#include "tools/formats/deepseek.h"
+#include "tools/formats/qwen3_next.h"
 
 bool huggingface_is_folder(const char *path) {
   struct stat info;
@@ -57,7 +57,7 @@ typedef struct family {
   bool (*fits)(const sl_args *args); /* says whether config.json can express options; NULL: yes */
   /* sets options that no field maps to */
   sl_status (*derive)(const config *c, const struct family *f);
-  void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
+  void (*describe)(cJSON *root, const pretrained *p, const sl_lowered *lowered);
 } family;
 
 static sl_status derive_gpt2(const config *c, const family *f);
@@ -67,15 +67,15 @@ static sl_status derive_gpt_oss(const config *c, const family *f);
 static sl_status derive_llama(const config *c, const family *f);
 static sl_status derive_mamba2(const config *c, const family *f);
 static sl_status derive_qwen3_next(const config *c, const family *f);
-static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_deepseek(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_gpt_oss(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered);
-static void describe_qwen3_next(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_gpt2(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_deepseek(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_gemma3(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_gpt_oss(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_llama(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_mamba2(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_mixtral(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_qwen_moe(cJSON *root, const pretrained *p, const sl_lowered *lowered);
+static void describe_qwen3_next(cJSON *root, const pretrained *p, const sl_lowered *lowered);
 
 static const config_field gpt2_fields[] = {
     {.key = "n_layer", .option = "layers"},
@@ -496,7 +496,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   }
   if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
     add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
-                                (long long)sl_arg_int(c->s->model_args, "positions")));
+                                (long long)sl_arg_int(c->target->args, "positions")));
   if (!status && !strncmp(kind, "yarn", 4)) add_scale(f, from, out);
   if (!status && f->part) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
@@ -564,7 +564,7 @@ static double window_of(const config *c, const family *f) {
 static sl_status check_window(const config *c, const family *f) {
   double window = window_of(c, f);
   bool others = has_other_layers(c);
-  int64_t context = sl_arg_int(c->s->model_args, "context");
+  int64_t context = sl_arg_int(c->target->args, "context");
   if (window >= (double)context || (!window && !others)) return SL_OK;
   if (others)
     return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported",
@@ -645,7 +645,7 @@ static sl_status derive_llama(const config *c, const family *f) {
   const cJSON *chunks = config_at(c->root, chunks_key);
   sl_status status = read_bias(c, f);
   if (!status) status = chunks ? read_chunks(c, f, chunks) : read_rope(c, f);
-  return status || is_other(c->s->model, f) ? status : read_window(c, f);
+  return status || is_other(c->target->model, f) ? status : read_window(c, f);
 }
 
 /* Returns N if every N-th layer has full attention and the others have a window. Returns 0 if none
@@ -668,7 +668,7 @@ static sl_status read_layers(const config *c, const family *f) {
   const cJSON *types = config_at(c->root, "layer_types"),
               *pattern = config_at(c->root, "sliding_window_pattern");
   int every = types ? full_every(types) : pattern ? pattern->valueint : f->full_every;
-  if (types && cJSON_GetArraySize(types) != (int)sl_arg_int(c->s->model_args, "layers")) every = -1;
+  if (types && cJSON_GetArraySize(types) != (int)sl_arg_int(c->target->args, "layers")) every = -1;
   if (every < 0 || (!types && every < 1))
     return sl_fail(SL_E_INPUT,
                    "%s: %s must have full_attention in every N-th layer and windows in all others",
@@ -745,7 +745,7 @@ static sl_status derive_gpt_oss(const config *c, const family *f) {
 
 static sl_status derive_gpt2(const config *c, const family *f) {
   const cJSON *inner = config_at(c->root, "n_inner");
-  int64_t width = sl_arg_int(c->s->model_args, "width");
+  int64_t width = sl_arg_int(c->target->args, "width");
   if (!inner || inner->valuedouble == (double)(4 * width)) return read_window(c, f);
   char *text = cJSON_PrintUnformatted(inner);
   sl_fail(SL_E_INPUT, "%s: n_inner is %.80s; only 4 n_embd is supported", c->path, text);
@@ -765,7 +765,7 @@ static bool limits_nothing(const cJSON *limit) {
 
 static sl_status derive_mamba2(const config *c, const family *f) {
   (void)f;
-  const sl_args *args = c->s->model_args;
+  const sl_args *args = c->target->args;
   int64_t width = sl_arg_int(args, "width");
   int64_t inner = sl_arg_int(args, "heads") * sl_arg_int(args, "head-dim");
   const cJSON *expand = config_at(c->root, "expand"), *bias = config_at(c->root, "use_conv_bias");
@@ -787,7 +787,7 @@ static sl_status set_choices(const config *c, const family *f, const char *key) 
   for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
     status = config_set(c, key, o->option, o->value);
   for (size_t i = 0; i < SLI_COUNT(choices) && !status; i++) {
-    const char *value = choice_of(c->s->model, f, i);
+    const char *value = choice_of(c->target->model, f, i);
     if (value) status = config_set(c, key, choices[i], value);
   }
   return status;
@@ -797,7 +797,7 @@ static sl_status derive_qwen3_next(const config *c, const family *f) {
   double window = window_of(c, f);
   sl_status status = read_bias(c, f);
   if (!status) status = read_rope(c, f);
-  if (!status && window && window < (double)sl_arg_int(c->s->model_args, "context"))
+  if (!status && window && window < (double)sl_arg_int(c->target->args, "context"))
     status = sl_fail(SL_E_INPUT, "%s: sliding_window is not supported for its model_type", c->path);
   return status ? status : qwen3_next_derive(c);
 }
@@ -841,10 +841,11 @@ static sl_status unknown_type(const char *path, const char *name) {
 
 /* Maps the fields. A user's own model may have a config.json that only it understands. */
 static sl_status match(const config *c) {
-  const char *name = type_of(c->root), *model = c->s->model->name;
+  const char *name = type_of(c->root), *model = c->target->model->name;
   const family *f = family_of_type(name);
-  if (f && (!strcmp(f->model, model) || is_other(c->s->model, f))) return huggingface_apply(c, f);
-  if (!config_is_shipped(c->s->model)) return SL_OK;
+  if (f && (!strcmp(f->model, model) || is_other(c->target->model, f)))
+    return huggingface_apply(c, f);
+  if (!config_is_shipped(c->target->model)) return SL_OK;
   if (f)
     return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path,
                    name, f->model, model);
@@ -887,13 +888,13 @@ static sl_status parse(const char *path, bool keep, cJSON **out) {
              : sl_fail(SL_E_INPUT, "%s is not a JSON object", path);
 }
 
-sl_status huggingface_read(const char *folder, const settings *s) {
+sl_status huggingface_read(const char *folder, const pretrained *p) {
   char *path = huggingface_file(folder, "config.json");
   cJSON *root = NULL;
   sl_status status = SL_OK;
   if (!access(path, F_OK)) {
     status = parse(path, false, &root);
-    if (!status) status = match(&(config){path, root, s});
+    if (!status) status = match(&(config){path, root, p});
     cJSON_Delete(root);
   }
   free(path);
@@ -914,46 +915,45 @@ sl_status huggingface_model(const char *folder, const char **out) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static double number_of(const settings *s, const char *name) {
-  const sl_option *o = sl_options_find(s->model->options, name);
-  if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(s->model_args, name);
-  return o->kind == SL_OPTION_INT ? (double)sl_arg_int(s->model_args, name)
-                                  : sl_arg_float(s->model_args, name);
+static double number_of(const pretrained *p, const char *name) {
+  const sl_option *o = sl_options_find(p->model->options, name);
+  if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(p->args, name);
+  return o->kind == SL_OPTION_INT ? (double)sl_arg_int(p->args, name) : sl_arg_float(p->args, name);
 }
 
-static bool has_window(const settings *s) {
-  return sl_options_find(s->model->options, "window") && sl_arg_int(s->model_args, "window") > 0;
+static bool has_window(const pretrained *p) {
+  return sl_options_find(p->model->options, "window") && sl_arg_int(p->args, "window") > 0;
 }
 
-static bool has_value(const settings *s, const char *name, const char *value) {
-  return sl_options_find(s->model->options, name)->kind == SL_OPTION_TEXT
-             ? !strcmp(sl_arg_text(s->model_args, name), value)
-             : number_of(s, name) == strtod(value, NULL);
+static bool has_value(const pretrained *p, const char *name, const char *value) {
+  return sl_options_find(p->model->options, name)->kind == SL_OPTION_TEXT
+             ? !strcmp(sl_arg_text(p->args, name), value)
+             : number_of(p, name) == strtod(value, NULL);
 }
 
 static bool is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
 
 /* Returns whether the family's config.json can express the rope. */
-static bool has_rope(const settings *s, const family *f) {
-  return !sl_options_find(s->model->options, "rope") ||
-         !is_chunked(sl_arg_text(s->model_args, "rope")) || f->keys[1] == config_keys_chunked;
+static bool has_rope(const pretrained *p, const family *f) {
+  return !sl_options_find(p->model->options, "rope") || !is_chunked(sl_arg_text(p->args, "rope")) ||
+         f->keys[1] == config_keys_chunked;
 }
 
-static bool has_choices(const settings *s, const family *f) {
+static bool has_choices(const pretrained *p, const family *f) {
   for (const fixed_option *o = f->fixed; o && o->option; o++)
-    if (!has_value(s, o->option, o->value)) return false;
+    if (!has_value(p, o->option, o->value)) return false;
   for (size_t i = 0; i < SLI_COUNT(choices); i++) {
-    const char *value = choice_of(s->model, f, i);
-    if (value && !has_value(s, choices[i], value)) return false;
+    const char *value = choice_of(p->model, f, i);
+    if (value && !has_value(p, choices[i], value)) return false;
   }
   return true;
 }
 
-static bool is_family(const family *f, const settings *s) {
-  const sl_args *args = s->model_args;
-  if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
+static bool is_family(const family *f, const pretrained *p) {
+  const sl_args *args = p->args;
+  if (strcmp(f->model, p->model->name) || (has_window(p) && !f->window)) return false;
   if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
-  if (!has_choices(s, f) || !has_rope(s, f) || (f->fits && !f->fits(args))) return false;
+  if (!has_choices(p, f) || !has_rope(p, f) || (f->fits && !f->fits(args))) return false;
   /* Angles of windowed layers would not be stretched. */
   if (f->local_theta && sl_arg_float(args, "local-theta") == 0 &&
       strncmp(sl_arg_text(args, "rope"), "none", 4) != 0)
@@ -963,45 +963,45 @@ static bool is_family(const family *f, const settings *s) {
 }
 
 /* Returns the family of a shipped model with these options, or NULL if there is none. */
-static const family *family_of_model(const settings *s) {
-  if (!config_is_shipped(s->model)) return NULL;
+static const family *family_of_model(const pretrained *p) {
+  if (!config_is_shipped(p->model)) return NULL;
   for (size_t i = 0; i < SLI_COUNT(families); i++)
-    if (is_family(&families[i], s)) return &families[i];
+    if (is_family(&families[i], p)) return &families[i];
   return NULL;
 }
 
-const char *huggingface_type(const settings *s) {
-  const family *f = family_of_model(s);
+const char *huggingface_type(const pretrained *p) {
+  const family *f = family_of_model(p);
   return f ? f->type : NULL;
 }
 
 /* Returns whether the model only starts from weights of the folder's family. */
-static bool begins_other(const char *folder, const settings *s) {
+static bool begins_other(const char *folder, const pretrained *p) {
   const char *model = NULL;
-  bool known = config_is_shipped(s->model) && !huggingface_model(folder, &model);
-  return known && strcmp(model, s->model->name) != 0;
+  bool known = config_is_shipped(p->model) && !huggingface_model(folder, &model);
+  return known && strcmp(model, p->model->name) != 0;
 }
 
 /* Returns whether a config.json can be written, for a family or as a copy of the initial one. */
-static bool has_config(const settings *s) {
-  const char *init = settings_text(s, "init");
+static bool has_config(const pretrained *p) {
+  const char *init = p->init;
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
-  bool has = family_of_model(s) || (path && !access(path, F_OK) && !begins_other(init, s));
+  bool has = family_of_model(p) || (path && !access(path, F_OK) && !begins_other(init, p));
   free(path);
   return has;
 }
 
-sl_status huggingface_check(const char *folder, const settings *s) {
-  if (config_is_shipped(s->model) && has_window(s) && !family_of_model(s))
+sl_status huggingface_check(const char *folder, const pretrained *p) {
+  if (config_is_shipped(p->model) && has_window(p) && !family_of_model(p))
     return sl_fail(
         SL_E_USAGE,
         "--save %s: no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)",
         folder);
-  if (!has_config(s))
+  if (!has_config(p))
     return sl_fail(
         SL_E_USAGE,
         "--save %s: no config.json is possible: no Hugging Face model matches %s with these options; save the weights alone (--save FILE.safetensors)",
-        folder, s->model->name);
+        folder, p->model->name);
   return SL_OK;
 }
 
@@ -1027,8 +1027,8 @@ static void put_real(cJSON *root, const char *key, double value) {
   huggingface_put(root, key, config_real(value));
 }
 
-static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  (void)s;
+static void describe_gpt2(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  (void)p;
   static const char *const no_dropout[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
   put_number(root, "n_positions", huggingface_rows_of(lowered, "transformer.wpe.weight"));
   huggingface_put(root, "activation_function", cJSON_CreateString("gelu_new"));
@@ -1070,8 +1070,8 @@ static double head_dim_of(const sl_args *args) {
   return (double)(dim ? dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
 }
 
-static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+static void describe_llama(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   double heads = (double)sl_arg_int(args, "heads"), kv = (double)sl_arg_int(args, "kv-heads"),
          positions = (double)sl_arg_int(args, "positions");
   double gate = huggingface_rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"),
@@ -1100,10 +1100,10 @@ static cJSON *layer_types_json(const sl_args *args) {
   return out;
 }
 
-static void describe_gemma(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+static void describe_gemma(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   double scalar = sl_arg_float(args, "query-scalar");
-  describe_llama(root, s, lowered);
+  describe_llama(root, p, lowered);
   cJSON_DeleteItemFromObjectCaseSensitive(root, "hidden_act");
   huggingface_put(root, "hidden_activation", cJSON_CreateString("gelu_pytorch_tanh"));
   put_number(root, "query_pre_attn_scalar", scalar > 0 ? scalar : head_dim_of(args));
@@ -1112,10 +1112,10 @@ static void describe_gemma(cJSON *root, const settings *s, const sl_lowered *low
     huggingface_put(root, "final_logit_softcapping", cJSON_CreateNull());
 }
 
-static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+static void describe_gemma3(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   double local = sl_arg_float(args, "local-theta");
-  describe_gemma(root, s, lowered);
+  describe_gemma(root, p, lowered);
   put_real(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
 }
 
@@ -1134,8 +1134,8 @@ static void put_rope_parameters(cJSON *root, const sl_args *args) {
 
 static double width_of(const sl_lowered *lowered, const char *name);
 
-static void describe_deepseek(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+static void describe_deepseek(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   double positions = (double)sl_arg_int(args, "positions");
   put_rope_parameters(root, args);
   put_number(root, "max_position_embeddings",
@@ -1143,20 +1143,20 @@ static void describe_deepseek(cJSON *root, const settings *s, const sl_lowered *
   huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
   huggingface_put(root, "attention_bias",
                   cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
-  deepseek_describe(root, s, lowered);
+  deepseek_describe(root, p, lowered);
 }
 
-static void describe_gpt_oss(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
-  describe_llama(root, s, lowered);
+static void describe_gpt_oss(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
+  describe_llama(root, p, lowered);
   put_rope_parameters(root, args);
   put_number(root, "intermediate_size",
              width_of(lowered, "model.layers.0.mlp.experts.gate_up_proj_bias") / 2);
   huggingface_put(root, "layer_types", layer_types_json(args));
 }
 
-static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  const sl_args *args = s->model_args;
+static void describe_mamba2(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  const sl_args *args = p->args;
   double heads = huggingface_rows_of(lowered, "backbone.layers.0.mixer.D");
   double inner = heads * (double)sl_arg_int(args, "head-dim");
   put_number(root, "num_heads", heads);
@@ -1175,43 +1175,42 @@ static double width_of(const sl_lowered *lowered, const char *name) {
   return 0;
 }
 
-static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  describe_llama(root, s, lowered);
+static void describe_mixtral(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  describe_llama(root, p, lowered);
   put_number(root, "intermediate_size",
              width_of(lowered, "model.layers.0.block_sparse_moe.experts.*.w1.weight"));
 }
 
-static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered) {
+static void describe_qwen_moe(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
   double width = width_of(lowered, "model.layers.0.mlp.experts.*.gate_proj.weight");
-  describe_llama(root, s, lowered);
+  describe_llama(root, p, lowered);
   put_number(root, "intermediate_size", width);
   put_number(root, "moe_intermediate_size", width);
   put_number(root, "decoder_sparse_step", 1);
-  huggingface_put(root, "norm_topk_prob",
-                  cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
+  huggingface_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(p->args, "norm-topk") != 0));
 }
 
-static void describe_qwen3_next(cJSON *root, const settings *s, const sl_lowered *lowered) {
-  huggingface_put(root, "rope_scaling", rope_json(sl_arg_text(s->model_args, "rope")));
-  qwen3_next_describe(root, s, lowered);
+static void describe_qwen3_next(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
+  huggingface_put(root, "rope_scaling", rope_json(sl_arg_text(p->args, "rope")));
+  qwen3_next_describe(root, p, lowered);
 }
 
-static cJSON *value_json(const settings *s, const char *name) {
-  const sl_option *o = sl_options_find(s->model->options, name);
-  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(s->model_args, name));
-  double value = number_of(s, name);
+static cJSON *value_json(const pretrained *p, const char *name) {
+  const sl_option *o = sl_options_find(p->model->options, name);
+  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(p->args, name));
+  double value = number_of(p, name);
   return o->kind == SL_OPTION_FLOAT ? config_real(value) : cJSON_CreateNumber(value);
 }
 
-static cJSON *make_config(const family *f, const settings *s, const sl_lowered *lowered) {
+static cJSON *make_config(const family *f, const pretrained *p, const sl_lowered *lowered) {
   static const char *const marks[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
   cJSON *root = cJSON_CreateObject();
   cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"),
                        cJSON_CreateString(f->architecture));
   cJSON_AddStringToObject(root, "model_type", f->type);
   for (const config_field *x = f->fields; x->key; x++)
-    cJSON_AddItemToObject(root, x->key, value_json(s, x->option));
-  f->describe(root, s, lowered);
+    cJSON_AddItemToObject(root, x->key, value_json(p, x->option));
+  f->describe(root, p, lowered);
   for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
   cJSON_AddStringToObject(root, "torch_dtype", "float32");
   return root;
@@ -1276,15 +1275,15 @@ static sl_status copy_rest(const char *folder, const char *from) {
   return status ? status : copy_tool_template(folder, from);
 }
 
-sl_status huggingface_save(const char *folder, const char *from, const settings *s,
+sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
                            const sl_lowered *lowered) {
-  const family *f = family_of_model(s);
+  const family *f = family_of_model(p);
   char *path = huggingface_file(folder, "config.json");
   char *old = from ? huggingface_file(from, "config.json") : NULL;
   cJSON *root = NULL;
   sl_status status = SL_OK;
   if (old && !access(old, F_OK)) status = edit_config(old, &root);
-  else if (f) root = make_config(f, s, lowered);
+  else if (f) root = make_config(f, p, lowered);
   if (root && !status) status = config_write(path, root);
   cJSON_Delete(root);
   if (!status && from) status = copy_rest(folder, from);
