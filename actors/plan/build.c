@@ -77,6 +77,7 @@ int32_t sl_plan_add_device(sl_plan *plan, sl_device device) {
 }
 
 int32_t sl_plan_add_queue(sl_plan *plan, sl_queue queue) {
+  if (queue.lane) queue.lane = sli_arena_strdup(&plan->memory->arena, queue.lane);
   ADD(plan, queues, nqueues, queue);
   return plan->nqueues - 1;
 }
@@ -111,6 +112,7 @@ int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
         copy_table(plan, (void *)actor.bases, actor.nin + actor.nout, sizeof *actor.bases);
   actor.seconds_table =
       copy_table(plan, actor.seconds_table, actor.nseconds, sizeof *actor.seconds_table);
+  actor.shares = copy_table(plan, actor.shares, actor.nshares, sizeof *actor.shares);
   copy_durations(plan, &actor.by_rows);
   copy_durations(plan, &actor.by_picks);
   ADD(plan, actors, nactors, actor);
@@ -196,8 +198,8 @@ static sl_status derive_ends(sl_plan *plan) {
   return SL_OK;
 }
 
-/* Checks that a fixed order fires each actor of its queue as often as a step does. The order leaves
- * out actors that do not fire in every step. */
+/* Checks that a fixed order fires each actor of its queue, or of all lanes, as often as a step
+ * does. The order leaves out actors that do not fire in every step. */
 static sl_status check_order(const sl_plan *plan, int32_t queue) {
   const sl_queue *q = &plan->queues[queue];
   int32_t *count = sli_calloc((size_t)plan->nactors, sizeof *count);
@@ -205,7 +207,8 @@ static sl_status check_order(const sl_plan *plan, int32_t queue) {
   for (int32_t i = 0; i < q->norder; i++) count[q->order[i]]++;
   for (int32_t i = 0; i < plan->nactors && !status; i++) {
     const sl_actor *a = &plan->actors[i];
-    int32_t want = a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
+    bool here = sli_same_lanes(plan, a->queue, queue) && sli_every(a) == 1;
+    int32_t want = here ? a->firings_per_step : 0;
     if (count[i] != want)
       status = sl_fail(
           SL_E_USAGE, "the order of queue %s lists %s %d times, but a step fires it there %d times",

@@ -4,6 +4,7 @@
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The virtual clock counts nanoseconds in 64 bits. */
 static bool is_duration(double seconds) { return seconds >= 0 && seconds <= 1e9; }
@@ -24,6 +25,39 @@ static sl_status check_seconds(const sl_actor *a) {
   double wrong = *found;
   return sl_fail(SL_E_INPUT, "actor %s takes %g s: durations must be from 0 to 1e9 s", a->name,
                  wrong);
+}
+
+/* Checks shares. Whether a device has them is a question of the proof. */
+static sl_status check_parts(const sl_plan *plan, const sl_actor *a) {
+  const sl_queue *q = &plan->queues[a->queue];
+  if (a->nshares && !q->lane)
+    return sl_fail(SL_E_INPUT, "actor %s asks for a share, but queue %s is no lane of its device",
+                   a->name, q->name);
+  for (int32_t i = 0; i < a->nshares; i++) {
+    sl_share s = a->shares[i];
+    if (!(s.part >= 1e-6 && s.part <= 1e3 && s.rate >= 1e-6 && s.rate <= 1e3))
+      return sl_fail(SL_E_INPUT,
+                     "actor %s asks for a share of %g and runs at %g with it: both must be above 0",
+                     a->name, s.part, s.rate);
+  }
+  return SL_OK;
+}
+
+/* Checks lanes: each runs one firing at a time, and one worker runs all of a device. */
+static sl_status check_lane(const sl_plan *plan, int32_t queue) {
+  const sl_queue *q = &plan->queues[queue];
+  if (!q->lane) return SL_OK;
+  if (q->run_ahead > 1 || q->apart)
+    return sl_fail(SL_E_INPUT, "queue %s is a lane: it can neither run ahead nor apart", q->name);
+  for (int32_t i = 0; i < queue; i++) {
+    const sl_queue *other = &plan->queues[i];
+    if (!sli_same_lanes(plan, i, queue)) continue;
+    if (other->norder != q->norder ||
+        (q->norder && memcmp(q->order, other->order, (size_t)q->norder * sizeof *q->order) != 0))
+      return sl_fail(SL_E_INPUT, "queues %s and %s are lanes of %s, which have one fixed order",
+                     other->name, q->name, plan->devices[q->device].name);
+  }
+  return SL_OK;
 }
 
 /* Checks rows: they are equal parts of a slot, and initial slots are full. */
@@ -305,6 +339,7 @@ static sl_status check_pool(const sl_plan *plan, int32_t pool) {
 static sl_status check_actor(const sl_plan *plan, const sl_actor *a, const checked *maps) {
   sl_status status = check_reach(plan, a);
   if (!status) status = check_seconds(a);
+  if (!status) status = check_parts(plan, a);
   if (!status) status = check_turns(plan, a);
   if (!status) status = check_ticks(plan, a);
   if (!status) status = check_lengths(plan, a);
@@ -336,6 +371,7 @@ sl_status sli_plan_check(const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nactors && !status; i++)
     status = check_actor(plan, &plan->actors[i], maps);
   for (int32_t i = 0; i < plan->npools && !status; i++) status = check_pool(plan, i);
+  for (int32_t i = 0; i < plan->nqueues && !status; i++) status = check_lane(plan, i);
   free(maps);
   return status;
 }

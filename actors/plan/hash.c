@@ -60,7 +60,9 @@ enum {
   POSITIONS,
   LEAF,
   SHOWN,
-  PART
+  PART,
+  LANE = 120,
+  SHARES
 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
@@ -194,6 +196,7 @@ static void hash_queue(uint64_t *h, const sl_queue *q) {
   number(h, q->watermark);
   real(h, q->look_ahead);
   word(h, q->apart);
+  if (q->lane) setting(h, LANE, 1), text(h, q->lane);
   number(h, q->order ? q->norder : SL_NONE);
   for (int32_t i = 0; q->order && i < q->norder; i++) number(h, q->order[i]);
 }
@@ -265,6 +268,8 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
   real(h, a->seconds);
   setting(h, SECONDS, (uint64_t)a->nseconds);
   for (int32_t i = 0; i < a->nseconds; i++) real(h, a->seconds_table[i]);
+  setting(h, SHARES, (uint64_t)a->nshares);
+  for (int32_t i = 0; i < a->nshares; i++) real(h, a->shares[i].part), real(h, a->shares[i].rate);
   hash_durations(h, &a->by_rows);
   hash_durations(h, &a->by_picks);
   hash_program(h, a->program, pieces);

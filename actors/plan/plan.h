@@ -14,6 +14,17 @@ static inline size_t sli_align(size_t bytes) {
   return (bytes + SLI_ALIGN - 1) & ~(size_t)(SLI_ALIGN - 1);
 }
 
+/* True if two queues are lanes of one device, or the same queue. */
+static inline bool sli_same_lanes(const sl_plan *plan, int32_t a, int32_t b) {
+  const sl_queue *x = &plan->queues[a], *y = &plan->queues[b];
+  return a == b || (x->lane && y->lane && x->device == y->device);
+}
+
+/* Share that an actor asks for in a tick. */
+static inline sl_share sli_share_of(const sl_actor *a, int64_t tick) {
+  return a->nshares ? a->shares[tick % a->nshares] : (sl_share){1, 1};
+}
+
 /* Smallest key of a map from firing n on. */
 int64_t sli_map_first(const sl_map *map, int64_t n);
 

@@ -96,6 +96,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     if (q->look_ahead > 0) fprintf(out, " look-ahead %g", q->look_ahead);
     if (q->space) fprintf(out, " space %s", sl_space_name(q->space));
     if (q->apart) fprintf(out, " apart");
+    if (q->lane) fprintf(out, " lane %s", q->lane);
     if (q->order) fprintf(out, " fixed:");
     for (int32_t o = 0; o < q->norder; o++) fprintf(out, " %s", plan->actors[q->order[o]].name);
     fputc('\n', out);
@@ -125,6 +126,8 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     if (a->every > 1) fprintf(out, " every %d", a->every);
     if (a->rank_group) fprintf(out, "+%d per %d-%d", a->rank_stride, a->rank_group, a->rank_shift);
     if (a->seconds > 0) fprintf(out, " %g s", a->seconds);
+    if (a->nshares) fprintf(out, " share %g at %g", a->shares[0].part, a->shares[0].rate);
+    if (a->nshares > 1) fprintf(out, " (of %d)", a->nshares);
     print_ports(plan, "in", a->in, a->nin, out);
     print_ports(plan, "out", a->out, a->nout, out);
     fputc('\n', out);

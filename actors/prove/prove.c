@@ -23,6 +23,21 @@ static void say(const char *cycle, const sli_advice *a) {
   else sl_fail(SL_E_STUCK, "the plan cannot finish: %s", cycle);
 }
 
+/* Checks that a device has every share that a firing asks for: no other firing can be waited for.
+ */
+static sl_status check_shares(const sl_plan *plan) {
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    const sl_queue *q = &plan->queues[a->queue];
+    for (int32_t t = 0; t < a->nshares; t++)
+      if (a->shares[t].part > 1 + 1e-9)
+        return sl_fail(SL_E_STUCK,
+                       "the plan cannot finish: %s asks for %g of %s (%s), more than a device has",
+                       a->name, a->shares[t].part, plan->devices[q->device].name, q->lane);
+  }
+  return SL_OK;
+}
+
 sl_status sl_plan_prove(const sl_plan *plan) {
   sli_advice advice;
   return sli_plan_prove_or_advise(plan, &advice);
@@ -30,6 +45,7 @@ sl_status sl_plan_prove(const sl_plan *plan) {
 
 sl_status sli_plan_prove_or_advise(const sl_plan *plan, sli_advice *advice) {
   *advice = (sli_advice){.stage = SL_NONE};
+  if (check_shares(plan)) return SL_E_STUCK;
   sli_simulation r;
   sli_simulation_init(&r, plan, false);
   sl_status status = sli_simulate_all(&r);

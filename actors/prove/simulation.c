@@ -58,8 +58,8 @@ static int64_t steps_to_repeat(const sl_plan *plan) {
   return 2 + (most > 1);
 }
 
-/* True if the order in which a pool's slots are taken and freed is fixed before the run: one queue
- * with a fixed order runs all actors that take or free them. */
+/* True if the order in which a pool's slots are taken and freed is fixed before the run: one queue,
+ * or the lanes of one device, with a fixed order run all actors that take or free them. */
 static bool is_settled(const sl_plan *plan, int32_t pool) {
   int32_t queue = SL_NONE;
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -67,7 +67,9 @@ static bool is_settled(const sl_plan *plan, int32_t pool) {
     for (int32_t p = 0; p < a->nin + a->nout; p++) {
       const sl_port *port = p < a->nin ? &a->in[p] : &a->out[p - a->nin];
       if (plan->regs[port->reg].pool != pool) continue;
-      if (!plan->queues[a->queue].order || (queue != SL_NONE && queue != a->queue)) return false;
+      if (!plan->queues[a->queue].order ||
+          (queue != SL_NONE && !sli_same_lanes(plan, queue, a->queue)))
+        return false;
       queue = a->queue;
     }
   }

@@ -142,6 +142,7 @@ static ALWAYS_INLINE launched take_off(worker *w, queue *q, actor *a, uint64_t s
   f->duration_ns = duration;
   f->fence = fence;
   f->cause = a->cause;
+  f->share = UNLIKELY(q->lanes) ? share_asked(a) : 0;
   f->end = f->notices;
   w->plain = false;
   if (w->real) {
@@ -180,7 +181,9 @@ static ALWAYS_INLINE launched fire(worker *w, queue *q, actor *a, bool plain) {
   uint32_t cause = SL_WAIT_NONE;
   if (start > q->busy_until_ns) cause = cause_of_gap(q, a->since_ns, a->cause);
   record(w, q, a, a->fired, cause, start, end);
+  int32_t share = !plain && UNLIKELY(q->lanes) ? share_asked(a) : 0;
   advance(w, a, NULL, plain);
+  if (!plain && UNLIKELY(share)) return_share(w, q, share);
   return AT_ONCE;
 }
 

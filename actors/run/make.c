@@ -32,8 +32,9 @@ static void make_queue(sl_runtime *rt, int32_t i, const int32_t *home) {
   q->launch = from->ops->launch;
   q->plan = from;
   q->look_ahead_ns = (uint64_t)(from->look_ahead * 1e9 + 0.5);
-  q->selective = from->order || q->look_ahead_ns;
+  q->selective = from->order || q->look_ahead_ns || from->lane;
   q->device = &rt->devices[from->device];
+  q->lanes = from->lane ? &q->device->lanes : NULL;
   q->run_ahead = SLI_MAX(from->run_ahead, 1);
   q->worker = place_queue(rt, from, home);
   q->worker->share.nqueues++;
@@ -160,6 +161,17 @@ static void make_workers(sl_runtime *rt) {
     rt->away[i].rt = rt, rt->away[i].id = rt->nworkers + i, rt->away[i].process = i;
 }
 
+/* Lists the lanes of each device. */
+static void make_lanes(sl_runtime *rt) {
+  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
+    lanes *l = rt->queues[i].lanes;
+    if (!l) continue;
+    if (!l->queues) l->queues = allot(rt, (size_t)rt->plan->nqueues, sizeof(queue *));
+    l->unused = WHOLE_DEVICE;
+    l->queues[l->nqueues++] = &rt->queues[i];
+  }
+}
+
 static void make_state(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   rt->quotas = allot(rt, (size_t)plan->nregs, sizeof *rt->quotas);
@@ -178,6 +190,7 @@ static void make_state(sl_runtime *rt) {
                           .queues = allot(rt, (size_t)plan->nqueues, sizeof(queue *))};
   for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i, home);
   free(home);
+  make_lanes(rt);
   make_workers(rt);
   sli_wire(rt);
   make_lists(rt);

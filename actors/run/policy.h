@@ -60,13 +60,15 @@ static int32_t pooled_register(const actor *a) {
 /* True if the queue's policy wants another firing first. A fixed order decides alone; actors
  * outside it go when they can. */
 static bool is_untimely(const worker *w, const queue *q, const actor *a) {
-  if (q->plan->order) return a->ordered && q->plan->order[q->in_order] != a->id;
+  int32_t in_order = q->lanes ? q->lanes->in_order : q->in_order;
+  if (q->plan->order) return a->ordered && q->plan->order[in_order] != a->id;
   return is_held_back(a) || (q->look_ahead_ns && better_is_near(w, q, a));
 }
 
 /* Reason why a runnable actor may not fire: the cause to record, or SL_WAIT_NONE. */
 static int32_t refusal(const worker *w, const queue *q, const actor *a) {
   if (is_untimely(w, q, a)) return SL_WAIT_POLICY;
+  if (q->lanes && share_asked(a) > q->lanes->unused) return SL_WAIT_SHARE;
   return pools_admit(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
 }
 
@@ -76,10 +78,18 @@ static void keep_back(const worker *w, actor *a, int32_t cause) {
   a->since_ns = w->now_ns + 1;
 }
 
+/* Advances in the fixed order. The next firing of the order may be on another lane. */
+static void step_order(worker *w, queue *q) {
+  int32_t *in_order = q->lanes ? &q->lanes->in_order : &q->in_order;
+  if (++*in_order == q->plan->norder) *in_order = 0;
+  if (q->lanes) list_lanes(w, q->lanes);
+}
+
 /* Moves a runnable actor to the end, where it fires next. */
-static void bring(queue *q, actor **at) {
+static void bring(worker *w, queue *q, actor **at) {
   actor *a = *at;
-  if (a->ordered && ++q->in_order == q->plan->norder) q->in_order = 0;
+  if (a->ordered) step_order(w, q);
+  if (q->lanes) q->lanes->unused -= share_asked(a);
   leave_runnable(q, at);
   *q->top++ = a;
   if (a->borrows) borrow(a);
@@ -109,7 +119,7 @@ static NOINLINE bool bring_allowed(worker *w, queue *q) {
     }
     int far = !cause && (*at)->fenced ? readiness(*at) : COMPLETE;
     if (!cause && far == COMPLETE) {
-      bring(q, at);
+      bring(w, q, at);
       return true;
     }
     if (cause) keep_back(w, *at, cause);
@@ -117,7 +127,7 @@ static NOINLINE bool bring_allowed(worker *w, queue *q) {
     else if (far == BEHIND) q->held = w->held = true;
   }
   if (!next) return false;
-  bring(q, next);
+  bring(w, q, next);
   return true;
 }
 

@@ -48,7 +48,7 @@ static inline void list_queue(worker *w, queue *q) {
 
 /* Looks up the duration of the next firing, if it depends on the tick. */
 static NOINLINE void look_up_duration(actor *a) {
-  a->duration_ns = a->bound.durations[a->tick_number % a->plan->nseconds];
+  a->duration_ns = a->bound.durations[a->tick_number % a->bound.ndurations];
 }
 
 /* Updates the rank for the next firing: a group of ticks, counted within the step, goes before the
@@ -70,6 +70,24 @@ static inline void make_runnable(worker *w, actor *a) {
   for (; at[-1]->order <= a->order; at--) *at = at[-1];
   *at = a;
   list_queue(w, q);
+}
+
+/* Share that an actor on a lane asks for, of WHOLE_DEVICE. */
+static inline int32_t share_asked(const actor *a) {
+  return a->bound.asks ? a->bound.asks[a->tick_number % a->plan->nshares] : WHOLE_DEVICE;
+}
+
+/* Lets the lanes of a device look again at what they may start. */
+static inline void list_lanes(worker *w, const lanes *l) {
+  for (int32_t i = 0; i < l->nqueues; i++)
+    if (has_runnable(l->queues[i]) && l->queues[i]->inflight < l->queues[i]->run_ahead)
+      list_queue(w, l->queues[i]);
+}
+
+/* Returns a completed firing's share. */
+static NOINLINE void return_share(worker *w, queue *q, int32_t share) {
+  q->lanes->unused += share;
+  list_lanes(w, q->lanes);
 }
 
 /* Removes an actor from the runnable ones. */

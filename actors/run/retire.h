@@ -24,6 +24,7 @@ static ALWAYS_INLINE void retire_head(worker *w, queue *q, uint64_t end) {
   record(w, q, f->actor, f->firing, cause, start, end);
   if (w->real) show_flying(q, end);
   for (const notice *n = f->notices, *end = f->end; n < end; n++) tell_noted(w, n);
+  if (UNLIKELY(q->lanes)) return_share(w, q, f->share);
   if (q->inflight + 1 == q->run_ahead) q->listed = false;
   if (has_runnable(q)) list_queue(w, q);
 }

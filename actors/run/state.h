@@ -199,6 +199,15 @@ typedef struct lengths {
   _Atomic uint64_t *read; /* [inputs] rows read so far; also read from outside, relaxed */
 } lengths;
 
+/* Lanes of a device: the part of it that no firing has, and their position in a common order. */
+typedef struct lanes {
+  int32_t unused; /* of WHOLE_DEVICE */
+  int32_t in_order;
+  int32_t nqueues;
+  queue **queues; /* [nqueues] */
+} lanes;
+enum { WHOLE_DEVICE = 1000000 };
+
 /* Arguments of a launch. */
 typedef struct binding {
   sl_firing firing;
@@ -206,10 +215,12 @@ typedef struct binding {
   uint8_t *first;            /* [inputs, outputs, workspace] */
   sl_move *move;             /* destination, for a link to another process */
   lengths *lengths;          /* NULL: all slots are full */
-  const uint64_t *durations; /* durations by tick; NULL: all equal */
-  struct {                   /* if slots are checked: */
-    bool copies;             /* passes its input on */
-    bool repeats;            /* several firings share a tick, or it fires once a step */
+  const uint64_t *durations; /* [ndurations] durations by tick; NULL: all equal */
+  uint32_t ndurations;
+  const int32_t *asks; /* [plan->nshares] shares by tick, of WHOLE_DEVICE; NULL: the whole */
+  struct {             /* if slots are checked: */
+    bool copies;       /* passes its input on */
+    bool repeats;      /* several firings share a tick, or it fires once a step */
   } checks;
 } binding;
 
@@ -271,6 +282,7 @@ typedef struct flight {
   int64_t firing;
   uint64_t start_ns, since_ns, duration_ns, fence;
   int32_t cause;
+  int32_t share; /* of WHOLE_DEVICE; 0: not on a lane */
   notice *notices, *end;
 } flight;
 
@@ -283,7 +295,8 @@ struct queue {
                      runnable actor, or lazy W must be notified */
   bool passed;    /* look-ahead: has let the other queues go first */
   bool held;      /* a runnable firing waits on the device for other queues: look again */
-  int32_t in_order; /* position in the fixed order */
+  int32_t in_order; /* position in the fixed order, if it is not a lane */
+  lanes *lanes;     /* NULL: not a lane */
   uint64_t look_ahead_ns;
   int32_t nactors;
   actor **actors;         /* [nactors] all actors that fire here */
@@ -309,6 +322,7 @@ struct queue {
 
 typedef struct device {
   _Alignas(SLI_CACHE_LINE) void *arenas[SL_SPACE_COUNT];
+  lanes lanes;
   double held, peak; /* activations; on the worker of its compute queue */
   worker *worker;    /* NULL: in another process */
 } device;

@@ -22,8 +22,10 @@ typedef struct tick_ring {
   tick_step ring[];
 } tick_ring;
 
-/* True if the actor's rank (tick groups) or duration (table) depends on the tick. */
-static bool differs_by_tick(const sl_actor *a) { return a->rank_group != 0 || a->nseconds; }
+/* True if the actor's rank (tick groups), duration or share (tables) depends on the tick. */
+static bool differs_by_tick(const sl_actor *a) {
+  return a->rank_group != 0 || a->nseconds || a->nshares;
+}
 
 static bool have_the_same_ticks(const sl_actor *a, const sl_actor *b) {
   return a->ticks == b->ticks && a->own_ticks == b->own_ticks &&

@@ -204,14 +204,37 @@ static void make_lengths(sl_runtime *rt, actor *a, size_t steps) {
   a->binds = true;
 }
 
-/* Allocates durations that depend on the tick. */
+/* Number of ticks after which durations repeat: each table has its own length. */
+static uint32_t durations_period(const sl_actor *a) {
+  int64_t seconds = SLI_MAX(a->nseconds, 1), shares = SLI_MAX(a->nshares, 1);
+  return (uint32_t)(seconds / sli_common_divisor(seconds, shares) * shares);
+}
+
+/* Allocates durations that depend on the tick: those of the table, divided by the rates of
+ * shares. */
 static void make_durations(sl_runtime *rt, actor *a) {
   const sl_actor *from = a->plan;
-  if (!from->nseconds) return;
-  uint64_t *durations = allot_own(rt, a->queue->worker, (size_t)from->nseconds, sizeof *durations);
-  for (int32_t i = 0; i < from->nseconds; i++)
-    durations[i] = (uint64_t)(from->seconds_table[i] * 1e9 + 0.5);
+  if (!from->nseconds && !from->nshares) return;
+  uint32_t n = durations_period(from);
+  uint64_t *durations = allot_own(rt, a->queue->worker, n, sizeof *durations);
+  for (uint32_t i = 0; i < n; i++) {
+    double seconds =
+               from->nseconds ? from->seconds_table[i % (uint32_t)from->nseconds] : from->seconds,
+           rate = from->nshares ? from->shares[i % (uint32_t)from->nshares].rate : 1;
+    durations[i] = (uint64_t)(seconds / rate * 1e9 + 0.5);
+  }
   a->bound.durations = durations;
+  a->bound.ndurations = n;
+}
+
+/* Allocates the shares that firings on a lane ask for. */
+static void make_asks(sl_runtime *rt, actor *a) {
+  const sl_actor *from = a->plan;
+  if (!from->nshares || !a->queue->lanes) return;
+  int32_t *asks = allot_own(rt, a->queue->worker, (size_t)from->nshares, sizeof *asks);
+  for (int32_t i = 0; i < from->nshares; i++)
+    asks[i] = (int32_t)(from->shares[i].part * WHOLE_DEVICE + 0.01); /* down: parts add up to 1 */
+  a->bound.asks = asks;
 }
 
 static void make_actor(sl_runtime *rt, int32_t i) {
@@ -245,6 +268,7 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   for (int32_t p = 0; p < from->nout; p++) make_output(rt, a, p, &from->out[p]);
   make_link(rt, a);
   make_durations(rt, a);
+  make_asks(rt, a);
 }
 
 /* True if an output of a W is needed before the step is over. */

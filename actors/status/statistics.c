@@ -24,14 +24,15 @@ static double median(double *values, size_t n) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* Adds a record to the span of its device in its step. */
-static void add_to_span(const sl_actor *a, const sl_trace_record *r, span *s) {
+/* Adds a record to the span of its device in its step. A firing on a lane keeps its share busy. */
+static void add_to_span(const sl_actor *a, const sl_trace_record *r, int64_t tick, span *s) {
   if (a->cls == SL_CLASS_U) s->update += r->end_ns - r->start_ns;
   if (!sli_is_work(a)) return;
   if (!s->busy && !s->last) s->first = r->start_ns;
   s->first = SLI_MIN(s->first, r->start_ns);
   s->last = SLI_MAX(s->last, r->end_ns);
-  s->busy += r->end_ns - r->start_ns;
+  uint64_t ns = r->end_ns - r->start_ns;
+  s->busy += a->nshares ? (uint64_t)((double)ns * sli_share_of(a, tick).part + 0.5) : ns;
 }
 
 /* Returns [steps][devices] spans of the steps whose records are complete in the rings. */
@@ -45,9 +46,11 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
     for (const sl_trace_record *r = all.now, *end = r + all.count; r < end; r++) {
       const sl_actor *a = &plan->actors[r->actor];
       if (sli_every(a) > 1) continue; /* evaluations are not part of a step */
-      int64_t step = sl_plan_tick(plan, r->actor, r->firing).step - from;
+      sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
+      int64_t step = tick.step - from;
       if (step >= 0 && step < count)
-        add_to_span(a, r, &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device]);
+        add_to_span(a, r, tick.number,
+                    &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device]);
     }
   *first_step = from;
   *nsteps = count;
@@ -188,10 +191,11 @@ static void add_recent(const sl_runtime *rt, int32_t worker, recent steps, span 
   for (const sl_trace_record *r; (r = sli_earlier(&p));) {
     const sl_actor *a = &plan->actors[r->actor];
     if (sli_every(a) > 1) continue;
-    int64_t step = sl_plan_tick(plan, r->actor, r->firing).step;
+    sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
+    int64_t step = tick.step;
     if (step < steps.from - 1) return;
     if (step >= steps.from && step < steps.end)
-      add_to_span(a, r,
+      add_to_span(a, r, tick.number,
                   &spans[(size_t)(step - steps.from) * (size_t)plan->ndevices +
                          (size_t)plan->queues[a->queue].device]);
   }

@@ -52,7 +52,7 @@ static int32_t next_in_order(const sl_run_status *rs, int32_t queue) {
   const sl_queue *q = &plan->queues[queue];
   int64_t fired = 0;
   for (int32_t a = 0; a < plan->nactors; a++) {
-    if (plan->actors[a].queue != queue) continue;
+    if (!sli_same_lanes(plan, plan->actors[a].queue, queue)) continue;
     if (rs->fired[a] < 0) return SL_NONE;
     fired += rs->fired[a];
   }

@@ -49,7 +49,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
   X(FIRINGS, struct firing_item, "firings")                                    \
   X(CORES, struct cores_item, "time on cores")                                 \
   X(COUNTERS, struct counter_item, "tallies")                                     \
-  X(COUNTS, double, "counts")
+  X(COUNTS, double, "counts")                                                  \
+  X(LANES, struct lane_item, "lanes")                                          \
+  X(SHARES, struct share_item, "shares")
 /* clang-format on */
 
 enum section_id {
@@ -162,6 +164,18 @@ struct cores_item {
 /* A counter. The counts section holds its sums, followed by its values in the last step. */
 struct counter_item {
   uint32_t name, n, first, reserved;
+};
+
+/* A queue that is a lane of its device. */
+struct lane_item {
+  int32_t queue;
+  uint32_t name;
+};
+
+/* Shares of one actor follow each other, tick by tick. */
+struct share_item {
+  int32_t actor, reserved;
+  double part, rate;
 };
 
 /* 32-bit checksum of the head and of the section table, which is `bytes` long. Detects any single

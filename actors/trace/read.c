@@ -319,12 +319,50 @@ static sl_status read_actors(reading *r) {
   return status;
 }
 
+/* Reads which queues are lanes. Lanes that are lost leave queues that do not share. */
+static void read_lanes(reading *r) {
+  sl_plan *plan = r->plan;
+  for (int i = 0; i < count_of(r, LANES); i++) {
+    struct lane_item item;
+    get_item(r, LANES, (uint64_t)i, &item);
+    const char *name = get_text(r, item.name);
+    if (name && in_table(item.queue, plan->nqueues) && plan->queues[item.queue].run_ahead <= 1)
+      plan->queues[item.queue].lane = sli_arena_strdup(r->arena, name);
+    else r->trace->damaged = true;
+  }
+}
+
+static bool is_share(const struct share_item *s) {
+  return s->part >= 1e-6 && s->part <= 1e3 && s->rate >= 1e-6 && s->rate <= 1e3;
+}
+
+/* Reads the shares of actors. */
+static void read_shares(reading *r) {
+  sl_plan *plan = r->plan;
+  sl_share *shares = sl_plan_alloc(plan, ((size_t)count_of(r, SHARES) + 1) * sizeof *shares);
+  for (int i = 0; i < count_of(r, SHARES); i++) {
+    struct share_item item;
+    get_item(r, SHARES, (uint64_t)i, &item);
+    bool good = in_table(item.actor, plan->nactors) && is_share(&item);
+    sl_actor *a = good ? &plan->actors[item.actor] : NULL;
+    if (!a || !plan->queues[a->queue].lane ||
+        (a->nshares && a->shares + a->nshares != shares + i)) {
+      r->trace->damaged = true;
+      continue;
+    }
+    shares[i] = (sl_share){item.part, item.rate};
+    if (!a->nshares++) a->shares = &shares[i];
+  }
+}
+
 static sl_status read_plan(reading *r) {
   sl_status status = read_queues(r);
   if (!status) status = read_maps(r);
   if (!status) status = read_registers(r);
   if (!status) status = read_actors(r);
   if (status) return status;
+  read_lanes(r);
+  read_shares(r);
   if (sl_plan_finish(r->plan)) {
     char *why = sli_strdup(sl_detail());
     sl_fail(SL_E_INPUT, "%s is damaged: its plan is invalid: %s", r->path, why);

@@ -52,6 +52,8 @@ static void put_queues(image *im, const sl_plan *plan) {
                               .apart = q->apart,
                               .first_order = (uint32_t)(im->parts[ORDERS].used / sizeof(int32_t))};
     for (int32_t k = 0; k < q->norder; k++) PUT(im, ORDERS, q->order[k]);
+    struct lane_item lane = {i, q->lane ? put_text(im, q->lane) : 0};
+    if (q->lane) PUT(im, LANES, lane);
     memcpy(item.class_order, q->class_order, sizeof q->class_order);
     PUT(im, QUEUES, item);
   }
@@ -120,6 +122,10 @@ static void put_actors(image *im, const sl_plan *plan) {
       PUT(im, PORTS, to);
     }
     PUT(im, ACTORS, item);
+    for (int32_t t = 0; t < a->nshares; t++) {
+      struct share_item share = {.actor = i, .part = a->shares[t].part, .rate = a->shares[t].rate};
+      PUT(im, SHARES, share);
+    }
   }
 }
 

@@ -67,8 +67,15 @@ static void add_queues(sli_lowering *l) {
   int n = l->in->devices;
   sli_queues *q = &l->queues;
   *q = (sli_queues){.pass = per_device(l), .host = per_device(l), .store = per_device(l)};
+  if (l->script.lanes) q->back = per_device(l);
   for (int d = 0; d < n; d++) {
-    q->pass[d] = add_queue(l, "pass", d, pass_queue(l, d));
+    sl_queue pass = pass_queue(l, d);
+    if (q->back) pass.lane = "forward";
+    q->pass[d] = add_queue(l, "pass", d, pass);
+    if (q->back) {
+      pass.lane = "backward";
+      q->back[d] = add_queue(l, "back", d, pass);
+    }
     q->host[d] = add_queue(l, "host", d, host_queue(l, kind->copy != NULL));
   }
   for (int a = 0; a < SLI_AXES; a++) {
@@ -152,7 +159,8 @@ static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *tas
   if (task->rate == SLI_PER_STORE) return q->store[task->device];
   if (sli_lower_is_in_line(l, task)) return q->pass[task->device];
   if (task->cls == SL_CLASS_C) return q->exchange[task->axis][task->device];
-  return (task->host ? q->host : q->pass)[task->device];
+  bool back = q->back && !task->pace && (task->cls == SL_CLASS_B || task->cls == SL_CLASS_W);
+  return (task->host ? q->host : back ? q->back : q->pass)[task->device];
 }
 
 /* Formats a device's name: "timed:3". If it represents several devices: "timed:24-31" for a run, or
@@ -195,13 +203,20 @@ static void add_device(sli_lowering *l, int d) {
   sl_plan_add_device(l->plan, device);
 }
 
-/* Sizes workspaces: each device has one per space, as large as its largest task needs. */
+/* Sizes workspaces: each device has one per space, as large as its largest task needs. Lanes work
+ * at once, so the backward passes have one of their own. */
 static void size_workspaces(sli_lowering *l) {
+  size_t *back = sli_calloc((size_t)l->in->devices, sizeof *back);
   for (int i = 0; i < l->ntasks; i++) {
     const sli_task *g = &l->tasks[i];
     sl_room *room = &l->plan->devices[g->device].room[sli_lower_space(l, g)];
-    room->workspace_bytes = SLI_MAX(room->workspace_bytes, g->workspace_bytes);
+    bool beside = l->script.lanes && sli_is_of_pass(g) && !g->phase && g->cls != SL_CLASS_F;
+    size_t *bytes = beside ? &back[g->device] : &room->workspace_bytes;
+    *bytes = SLI_MAX(*bytes, g->workspace_bytes);
   }
+  for (int d = 0; d < l->in->devices; d++)
+    l->plan->devices[d].room[SL_SPACE_DEVICE].workspace_bytes += back[d];
+  free(back);
 }
 
 static sl_status add_devices(sli_lowering *l) {
@@ -459,26 +474,27 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
   sli_task *g = &l->tasks[task];
   sl_plan *plan = l->plan;
   if (!g->transfer) g->seconds = sli_lower_seconds(l, g) * sli_lower_slowdown(x->slowdowns, g);
-  sl_actor a = {
-      .name = g->name,
-      .cls = g->cls,
-      .queue = queue_of(l, x, g),
-      .stage = g->stage,
-      .chunk = g->chunk,
-      .firings_per_step = sli_lower_firings(l, g),
-      .every = every_of(l, g),
-      .ticks = firing_ticks(l, g),
-      .own_ticks = g->pace ? sli_lower_ticks(l, g->pace) : 0,
-      .nin = g->ninputs,
-      .nout = g->noutputs,
-      .source = is_source(l, g),
-      .in = task_ports(l, g, false),
-      .out = task_ports(l, g, true),
-      .bases = sli_visits_bases(l, g),
-      .program = sli_lower_program(l, task),
-      .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
-      .seconds_table = sli_lower_seconds_table(l, g, sli_lower_slowdown(x->slowdowns, g))};
+  sl_actor a = {.name = g->name,
+                .cls = g->cls,
+                .queue = queue_of(l, x, g),
+                .stage = g->stage,
+                .chunk = g->chunk,
+                .firings_per_step = sli_lower_firings(l, g),
+                .every = every_of(l, g),
+                .ticks = firing_ticks(l, g),
+                .own_ticks = g->pace ? sli_lower_ticks(l, g->pace) : 0,
+                .nin = g->ninputs,
+                .nout = g->noutputs,
+                .source = is_source(l, g),
+                .in = task_ports(l, g, false),
+                .out = task_ports(l, g, true),
+                .bases = sli_visits_bases(l, g),
+                .program = sli_lower_program(l, task),
+                .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
+                .seconds_table = sli_lower_seconds_table(l, g, sli_lower_slowdown(x->slowdowns, g)),
+                .shares = sli_lower_shares(l, g)};
   sli_lower_rows_seconds(l, g, &a.by_rows, &a.by_picks);
+  a.nshares = a.shares ? l->in->m : 0;
   a.nseconds = a.seconds_table ? sli_lower_ticks(l, SLI_PACE_TRAINING) : 0;
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
@@ -509,6 +525,8 @@ static sl_status finish(sli_lowering *l) {
       .plan = l->plan,
       .ndevices = l->in->devices,
       .queues = l->queues.pass,
+      .scripts = l->script.passes,
+      .nscripted = l->script.count,
       .aside = aside,
       .given = o->schedule.order                    ? o->schedule.order
                : l->in->in_line && l->in->ranks > 1 ? "derive"

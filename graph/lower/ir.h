@@ -198,9 +198,17 @@ typedef struct sli_stage_routes {
 /* The plan's queues, by device. */
 typedef struct sli_queues {
   int32_t *pass, *host;
+  int32_t *back;               /* passes backward, if they have lanes; else NULL */
   int32_t *exchange[SLI_AXES]; /* by the axis of a task */
   int32_t *store;              /* queue of store actors */
 } sli_queues;
+
+/* Scripts of the devices, if the schedule has any for this step. */
+typedef struct sli_scripts {
+  int count;                         /* passes of a device in a step */
+  const sli_scripted *const *passes; /* [p][count]; NULL: none */
+  bool lanes; /* passes backward have a queue of their own, a lane beside that of passes forward */
+} sli_scripts;
 
 /* Pieces that sequences are cut into. */
 typedef struct sli_pieces {
@@ -235,6 +243,7 @@ struct sli_lowering {
   sli_arena arena;
   sl_plan *plan;
   sli_queues queues;
+  sli_scripts script;
   sli_pieces cut;
   int *numbers; /* [g->ntensors] index of each valid length in the program being written, by its
                    first tensor; SL_NONE: none */
@@ -469,6 +478,10 @@ void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of
 /* Checks that durations are given for the right number of stages. */
 sl_status sli_lower_check_cost(const sli_lowering *l);
 double sli_lower_seconds(const sli_lowering *l, const sli_task *task);
+/* Writes out the schedule's scripts, if it has any for this step; runs after tasks are created. The
+ * second function returns the shares of a task by microbatch, or NULL (script.c). */
+void sli_lower_scripts(sli_lowering *l);
+const sl_share *sli_lower_shares(const sli_lowering *l, const sli_task *task);
 /* Returns the seconds of a node's call in a tick, by the cost of its op. */
 double sli_lower_node_seconds(const sli_lowering *l, const sli_node *n);
 /* Return the factors by which exchanges slow down passes, [devices], which the caller frees with

@@ -61,6 +61,7 @@ sl_status sli_lower(sli_lowering *l) {
   status = sli_lower_versions(l);
   if (status) return status;
   sli_lower_store(l);
+  sli_lower_scripts(l);
   sli_lower_sections(l);
   sli_lower_credits(l);
   status = sli_lower_homes(l);

@@ -32,16 +32,21 @@ static bool is_pass(const sli_pass_order *o, int32_t actor) {
   return !aside && (cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W);
 }
 
+/* True if an actor runs on a device's queue of passes, or on a lane beside it. */
+static bool is_on(const sli_pass_order *o, int32_t actor, int32_t queue) {
+  return sli_same_lanes(o->plan, o->plan->actors[actor].queue, queue);
+}
+
 static int32_t find_pass(const sli_pass_order *o, int32_t queue, const char *name) {
   for (int32_t i = 0; i < o->plan->nactors; i++)
-    if (o->plan->actors[i].queue == queue && !strcmp(o->plan->actors[i].name, name)) return i;
+    if (is_on(o, i, queue) && !strcmp(o->plan->actors[i].name, name)) return i;
   return SL_NONE;
 }
 
 /* Returns the firings of an actor in a step, or 0 if the queue's order does not include it. */
 static int32_t firings(const sli_pass_order *o, int32_t actor, int32_t queue) {
   const sl_actor *a = &o->plan->actors[actor];
-  return a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
+  return is_on(o, actor, queue) && sli_every(a) == 1 ? a->firings_per_step : 0;
 }
 
 static int32_t count_firings(const sli_pass_order *o, int32_t queue) {
@@ -56,13 +61,25 @@ static sl_status check_passes(const sli_pass_order *o, int32_t queue, const int3
   for (int32_t i = 0; i < o->plan->nactors; i++) {
     const sl_actor *a = &o->plan->actors[i];
     int32_t times = 0;
-    if (a->queue != queue || !is_pass(o, i)) continue;
+    if (!is_on(o, i, queue) || !is_pass(o, i)) continue;
     for (int32_t k = 0; k < n; k++) times += order[k] == i;
     if (times != a->firings_per_step)
       return sl_fail(SL_E_INPUT, "%s:%d: %s is listed %d times, but a step has it %d times", path,
                      line, a->name, times, a->firings_per_step);
   }
   return SL_OK;
+}
+
+/* Fixes the order of a device, on all lanes of its passes: its passes, then its other work. */
+static void set_order(const sli_pass_order *o, int device, int32_t *order, int32_t n) {
+  int32_t queue = o->queues[device], most = count_firings(o, queue);
+  for (int32_t i = 0; i < o->plan->nactors; i++)
+    for (int32_t f = 0; !is_pass(o, i) && f < firings(o, i, queue) && n < most; f++) order[n++] = i;
+  for (int32_t i = 0; i < o->plan->nqueues; i++) {
+    if (!sli_same_lanes(o->plan, i, queue)) continue;
+    o->plan->queues[i].order = order;
+    o->plan->queues[i].norder = n;
+  }
 }
 
 /* Reads the passes of one line. */
@@ -83,12 +100,8 @@ static sl_status read_passes(const sli_pass_order *o, const char *path, int line
     order[n++] = actor;
   }
   sl_status status = check_passes(o, queue, order, n, path, line);
-  if (status) return status;
-  for (int32_t i = 0; i < plan->nactors; i++)
-    for (int32_t f = 0; !is_pass(o, i) && f < firings(o, i, queue) && n < most; f++) order[n++] = i;
-  plan->queues[queue].order = order;
-  plan->queues[queue].norder = n;
-  return SL_OK;
+  if (!status) set_order(o, device, order, n);
+  return status;
 }
 
 typedef struct reading {
@@ -130,6 +143,29 @@ static sl_status check_all_there(const sli_pass_order *o, const char *path) {
 static sl_status read_orders(const sli_pass_order *o, const char *path) {
   sl_status status = sli_file_lines(path, read_line, &(reading){o, path});
   return status ? status : check_all_there(o, path);
+}
+
+/* ---- scripts ----------------------------------------------------------------------- */
+
+static int32_t find_scripted(const sli_pass_order *o, int32_t queue, const sli_scripted *s) {
+  for (int32_t i = 0; i < o->plan->nactors; i++) {
+    const sl_actor *a = &o->plan->actors[i];
+    if (is_on(o, i, queue) && is_pass(o, i) && a->cls == s->cls && a->chunk == s->chunk) return i;
+  }
+  return SL_NONE;
+}
+
+/* Fixes the orders of scripts. A first chunk may have no input gradient. */
+static void follow_scripts(const sli_pass_order *o) {
+  for (int d = 0; d < o->ndevices; d++) {
+    int32_t queue = o->queues[d], n = 0,
+            *order = sl_plan_alloc(o->plan, (size_t)count_firings(o, queue) * sizeof *order);
+    for (int i = 0; i < o->nscripted; i++) {
+      int32_t actor = find_scripted(o, queue, &o->scripts[d][i]);
+      if (actor != SL_NONE) order[n++] = actor;
+    }
+    set_order(o, d, order, n);
+  }
 }
 
 /* ---- choosing ---------------------------------------------------------------------- */
@@ -230,8 +266,9 @@ static sl_status order_choose(const sli_pass_order *o) {
 sl_status sli_order_passes(const sli_pass_order *o) {
   bool derive = o->given && !strcmp(o->given, "derive"), reads = o->given && !derive;
   sl_status status = reads ? read_orders(o, o->given) : SL_OK;
+  if (!reads && !derive && o->scripts) follow_scripts(o);
   if (!status) status = sl_plan_finish(o->plan);
-  if (status || reads) return status;
+  if (status || reads || (o->scripts && !derive)) return status;
   if (derive || o->tuned == 2) return fix(o->plan, NULL);
   if (o->tuned == 1 || !(o->improve || o->latency)) return SL_OK;
   status = order_choose(o);

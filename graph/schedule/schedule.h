@@ -19,6 +19,12 @@ typedef struct sli_at {
 
 typedef int sli_formula(const sli_at *at);
 
+/* Phase of a script: words that are repeated `times` times (script.c). */
+typedef struct sli_phase {
+  sli_formula *times;
+  const char *passes; /* NULL: after the last phase */
+} sli_phase;
+
 /* Table row of a schedule. When several passes are ready on a device, the class that comes first in
  * `order` runs first, then the smaller rank, then the older tick. */
 typedef struct sli_schedule {
@@ -39,7 +45,22 @@ typedef struct sli_schedule {
   bool grouped;             /* all chunks of p microbatches run, then those of the next p */
   bool fixed_order;         /* the order may be fixed, because latency would disturb it */
   sli_formula *watermark;   /* lazy W: number of W passes that may be deferred; NULL: not lazy */
+  const sli_phase *phases;  /* script of a device's passes, if a step has at least `fewest`
+                               microbatches; NULL: the order emerges */
+  sli_formula *fewest;
 } sli_schedule;
+
+/* One pass of a script: its class, chunk, and number among the passes of both. */
+typedef struct sli_scripted {
+  sl_class cls;
+  int chunk, number;
+  bool beside; /* runs beside its neighbour, a pass in the other direction */
+} sli_scripted;
+
+/* Writes out the script of a device in order, in the arena. Returns the number of passes, or 0 if
+ * the row has no script for these numbers (script.c). */
+int sli_schedule_script(const sli_schedule *row, const sli_at *at, sli_arena *arena,
+                        sli_scripted **out);
 
 /* Iterate over all rows. */
 const sli_schedule *sli_schedule_first(void);
@@ -110,11 +131,13 @@ sl_status sli_place_stages(const char *layout, int p, int v, int *device_of, int
 typedef struct sli_pass_order {
   sl_plan *plan;
   int ndevices;
-  const int32_t *queues; /* [ndevices] queues that run their passes */
-  const bool *aside;     /* [plan->nactors] actors that are not passes; they come last in an order;
-                            NULL: none */
-  const char *given;     /* "derive", a file, or NULL */
-  int tuned;             /* sli_tune.order */
+  const int32_t *queues;              /* [ndevices] queues that run their passes */
+  const sli_scripted *const *scripts; /* [ndevices] scripts; NULL: none */
+  int nscripted;                      /* passes of each script */
+  const bool *aside; /* [plan->nactors] actors that are not passes; they come last in an order;
+                        NULL: none */
+  const char *given; /* "derive", a file, or NULL */
+  int tuned;         /* sli_tune.order */
   bool split;
   bool improve; /* may try the order derived with equal durations */
   bool latency; /* may try the order that emerges without latency */

@@ -9,6 +9,7 @@
  *   interleaved  Narayanan et al., arXiv 2104.04473
  *   zb-h1, zb-h2, zb-v  Qi et al., arXiv 2401.10241
  *   v-half, v-min       Qi et al., arXiv 2405.15362
+ *   dualpipev    DeepSeek-AI, github.com/deepseek-ai/DualPipe
  *   seq1f1b      Sun et al., arXiv 2406.03488 */
 #include "graph/schedule/schedule.h"
 
@@ -49,6 +50,9 @@ static int third_pool(const sli_at *at) { return 2 * ((at->p + 4) / 3); }
 
 static int pieces(const sli_at *at) { return at->p - at->d - 1 + at->k; }
 
+/* A pass forward takes its slot while the pass backward beside it holds one. */
+static int vee_pool_beside(const sli_at *at) { return 2 * at->p + 1; }
+
 /* ---- priorities ------------------------------------------------------------------- */
 
 static int deepest_first(const sli_at *at) { return at->v - 1 - at->c; }
@@ -59,6 +63,35 @@ static int nearest_home(const sli_at *at) { return at->s; }
 
 static int position(const sli_at *at) { return at->d; }
 static int twice_position(const sli_at *at) { return 2 * at->d; }
+
+/* ---- scripts ---------------------------------------------------------------------------- */
+
+/* DualPipeV (deepseek-ai/DualPipe): passes in both directions run beside each other while there are
+ * both. The last device begins with a pair apart, because its two chunks follow each other. */
+static int before_last(const sli_at *at) { return at->p - 1 - at->d; }
+static int twice_before_last(const sli_at *at) { return 2 * before_last(at); }
+static int from_first(const sli_at *at) { return at->d + 1; }
+static int is_last(const sli_at *at) { return at->d == at->p - 1; }
+static int pairs(const sli_at *at) { return at->m - 2 * at->p + at->d + 1 - is_last(at); }
+static int half_from_first(const sli_at *at) { return (at->d + 1) / 2; }
+static int is_odd(const sli_at *at) { return at->d % 2; }
+static int is_even(const sli_at *at) { return at->d % 2 == 0; }
+static int rest_from_first(const sli_at *at) { return at->d - half_from_first(at); }
+static int two_rounds(const sli_at *at) { return 2 * at->p; }
+
+static const sli_phase dual_pipe_v[] = {{twice_before_last, "F0"},
+                                        {from_first, "F0 F1"},
+                                        {before_last, "b1 W F1"},
+                                        {is_last, "F0 B1 F1+B0"},
+                                        {pairs, "F0+B1 F1+B0"},
+                                        {before_last, "B1 F1+B0"},
+                                        {half_from_first, "B1 B0"},
+                                        {is_even, "B1 b0"},
+                                        {is_odd, "b1 b0"},
+                                        {rest_from_first, "b1 b0"},
+                                        {before_last, "W b0"},
+                                        {from_first, "W"},
+                                        {0}};
 
 /* ---- the table ---------------------------------------------------------------------- */
 
@@ -117,6 +150,19 @@ static const sli_schedule table[] = {
      .act_b = along_vee,
      .act_w = along_vee,
      .pool = vee_pool},
+    {.name = "dualpipev",
+     .summary = "two chunks a device, in a vee; passes forward beside passes backward",
+     .placement = "vee",
+     .chunks = 2,
+     .chunks_fixed = true,
+     .split = true,
+     .order = "F1 B1 B0 W0 F0 W1",
+     .fixed_order = true,
+     .act_b = along_vee,
+     .act_w = along_vee,
+     .pool = vee_pool_beside,
+     .phases = dual_pipe_v,
+     .fewest = two_rounds},
     {.name = "v-half",
      .summary = "two chunks a device, in a vee; half the memory of 1f1b",
      .placement = "vee",

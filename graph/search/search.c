@@ -189,7 +189,7 @@ static void add_starts(search *s, int v) {
   double budget = s->in->options->schedule.activations;
   int pool = (int)floor(budget * v * s->in->k + 1e-9);
   for (const sli_schedule *row = sli_schedule_first(); row; row = sli_schedule_next(row)) {
-    if (!allowed(row, v)) continue;
+    if (!allowed(row, v) || row->phases) continue; /* a script needs its credits */
     search_add(s, row, v);
     if (pool >= v) search_add(s, row, v)->pick.tune.pool_most = pool;
     add_bound(s, row, v);

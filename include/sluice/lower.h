@@ -107,6 +107,7 @@ typedef struct sl_cost {
   const sl_stage_cost *stages;
   int nsharded; /* sharded parts not listed here take no time */
   const sl_sharded_cost *sharded;
+  double together; /* of a pass forward beside one backward (F&B); 0: the sum of both */
 } sl_cost;
 
 /* One tensor that a device needs to resume a stage of the pipeline after a step. It is a parameter

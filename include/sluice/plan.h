@@ -54,6 +54,12 @@ typedef struct sl_rows_seconds {
   const double *rows, *seconds;
 } sl_rows_seconds;
 
+/* Share of a device that a firing asks for, and what it gets for it: a firing that takes D seconds
+ * alone takes D / rate. */
+typedef struct sl_share {
+  double part, rate;
+} sl_share;
+
 typedef struct sl_actor {
   const char *name;
   sl_class cls;
@@ -85,6 +91,10 @@ typedef struct sl_actor {
    * table. */
   int32_t nseconds;
   const double *seconds_table;
+  /* Shares on a queue that is a lane: the firing of tick t asks for shares[t % nshares]. nshares 0:
+   * it asks for the whole device. */
+  int32_t nshares;
+  const sl_share *shares;
   /* Durations of a served graph's actor on modelled hardware, by the rows and by the picked rows of
    * a tick; their sum is a firing's, without attention to pages. count 0: not known by rows. */
   sl_rows_seconds by_rows, by_picks;
@@ -195,6 +205,10 @@ typedef struct sl_queue {
                         if the input is known to arrive by then. For queues and links with known
                         completion times */
   bool apart;        /* runs on a separate worker, so a launch that blocks delays nothing else */
+  /* Resource of the device that its firings are bound by, such as "compute". Lanes of a device run
+   * firings at once while the shares of these sum to at most 1. A fixed order of one is the order
+   * of all. NULL: not a lane, its firings need no share. */
+  const char *lane;
 } sl_queue;
 
 /* A device's memory in one space. */

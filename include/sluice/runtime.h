@@ -197,7 +197,8 @@ sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t off
   X(CREDIT, "credit") /* no free slot of `reg` */                              \
   X(DEVICE, "device") /* ready, but the worker was busy elsewhere */           \
   X(POLICY, "policy") /* held back by lazy W, watermark or look-ahead */       \
-  X(START, "start")   /* the run, or a step, had not begun */
+  X(START, "start")   /* the run, or a step, had not begun */                  \
+  X(SHARE, "share")   /* other lanes of the device had too much of it */
 /* clang-format on */
 
 typedef enum sl_wait {

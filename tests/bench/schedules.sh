@@ -9,7 +9,7 @@ set -euo pipefail
 bin=$1 folder=$2
 mkdir -p "$folder"
 trap 'rm -f "$folder/trace"' EXIT
-for row in gpipe:1 1f1b:1 eager-1f1b:1 interleaved:2 zb-h1:1 zb-h2:1 zb-v:2 v-half:2 v-min:2 \
+for row in gpipe:1 1f1b:1 eager-1f1b:1 interleaved:2 zb-h1:1 zb-h2:1 zb-v:2 dualpipev:2 v-half:2 v-min:2 \
            seq1f1b:1; do
   name=${row%:*} chunks=${row#*:} pieces=1
   [ "$name" = seq1f1b ] && pieces=2

@@ -37,7 +37,7 @@ NEAR = 2e-5
 STEPS = 3
 SLOW = any(name in os.environ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"))
 TIMEOUT = 300 if SLOW else 180  # a plan that is searched for takes a minute on a busy machine
-PASSES = ["1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "seq1f1b"]
+PASSES = ["1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipev", "v-half", "v-min", "seq1f1b"]
 
 # FREE: drawn; must not change what is learned. LEARNED: drawn, and passed to the run on one device too.
 # EACH: part of every command. A text: why it is not drawn.
@@ -483,7 +483,7 @@ class Draw:
         if c.one("schedule", "") in ("interleaved", "1f1b", "gpipe", "zb-h1"):
             self.put(r, "chunks", 0.25, 2, 2, 3)
             self.put(r, "placement", 0.5 if "chunks" in r else 0.05, "loop", "vee")
-        if c.one("schedule", "") in ("interleaved", "zb-v", "v-half", "v-min"):
+        if c.one("schedule", "") in ("interleaved", "zb-v", "dualpipev", "v-half", "v-min"):
             chunks = 2
         self.put(r, "backward", 0.2, "fused", "split")
         self.put(r, "grain", 0.2, "pass", "layer")
@@ -561,9 +561,9 @@ class Draw:
 
     def quotas(self, c):
         names = ["act", "act.b", "load"] + (["fwd", "bwd"] if self.stages > 1 else [])
-        if c.one("schedule", "") in ("interleaved", "zb-v", "v-half", "v-min"):
+        if c.one("schedule", "") in ("interleaved", "zb-v", "dualpipev", "v-half", "v-min"):
             names += ["pool"]
-        if c.one("schedule", "").startswith(("zb", "v-")):
+        if c.one("schedule", "").startswith(("zb", "v-", "dual")):
             names += ["act.w"]
         if any("disk" in home for home in c.run.get("home", [])):
             names += ["spill", "fill"]

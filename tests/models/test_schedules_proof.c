@@ -102,7 +102,8 @@ static void draw_quotas(draw *x, bool split) {
 }
 
 static void draw_run(draw *x, uint64_t seed, const char *kind) {
-  static const char *const names[] = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half"};
+  static const char *const names[] = {"gpipe", "1f1b",   "interleaved", "zb-h1",
+                                      "zb-v",  "v-half", "dualpipev"};
   *x = (draw){.seed = seed, .random = seed};
   const char *name = names[random_below(&x->random, (int)SLI_COUNT(names))];
   x->p = 1 + random_below(&x->random, 4);
@@ -123,7 +124,7 @@ static void draw_run(draw *x, uint64_t seed, const char *kind) {
   x->seconds = (stage_seconds){x->p * x->v, x->of};
   for (int s = 0; s < x->p * x->v; s++)
     for (int c = 0; c < SL_CLASS_COUNT; c++) x->of[s][c] = 0.1 * random_below(&x->random, 20);
-  bool split = *name == 'z' || *name == 'v';
+  bool split = *name == 'z' || *name == 'v' || *name == 'd';
   draw_quotas(x, split);
   if (random_below(&x->random, 3)) write_order(x, split);
 }

@@ -245,6 +245,7 @@ void print_wrapped(FILE *out, int width, int indent, const char *format, ...)
 sl_status command_show(const sl_trace *t, const options *o, FILE *out);
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out);
 sl_status command_reasons(const sl_trace *t, const options *o, FILE *out);
+sl_status command_shares(const sl_trace *t, const options *o, FILE *out);
 sl_status command_page(const sl_trace *t, const options *o, FILE *out);
 sl_status command_svg(const sl_trace *t, const options *o, FILE *out);
 sl_status command_chrome(const sl_trace *t, const options *o, FILE *out);

@@ -38,6 +38,10 @@ static const command commands[] = {
      "            step device reason register producer start_ns ns; idle, busy and\n"
      "            other lines add up to the span line",
      command_reasons},
+    {"shares",
+     "how busy each resource of a device was, each actor's share, and what\n"
+     "            running beside others cost",
+     command_shares},
     {"chrome", "trace events in JSON, for chrome://tracing and compatible viewers", command_chrome},
     {"perfetto", "a Perfetto trace, for ui.perfetto.dev", command_perfetto}};
 
@@ -98,7 +102,7 @@ static void print_manual(void) {
 
 static void print_completion(void) {
   completion_options("actortrace", offered);
-  completion_commands("actortrace", "show page svg rows reasons chrome perfetto diff");
+  completion_commands("actortrace", "show page svg rows reasons shares chrome perfetto diff");
   completion_end("actortrace");
 }
 

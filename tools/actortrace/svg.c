@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/plan/plan.h"
+
 enum {
   WIDTH = 960,
   LEFT = 84,
@@ -138,6 +140,62 @@ static void draw_lane(const figure *figure, int32_t device) {
   }
 }
 
+/* ---- lanes ---------------------------------------------------------------------------------- */
+
+/* Returns the number of lanes of a device. */
+static int count_lanes(const figure *figure, int32_t device) {
+  const sl_plan *plan = figure->a->plan;
+  int n = 0;
+  for (int32_t q = 0; q < plan->nqueues; q++)
+    n += plan->queues[q].lane && plan->queues[q].device == device;
+  return n;
+}
+
+/* Draws a firing on a lane, as high as its share of the device. */
+static void draw_shared(const figure *figure, const sl_trace_firing *f, int number) {
+  static const sl_class colors[] = {SL_CLASS_F, SL_CLASS_B, SL_CLASS_W, SL_CLASS_U};
+  const sl_actor *a = &figure->a->plan->actors[f->record.actor];
+  bool pass = a->stage != SL_NONE;
+  char fill[8], text[64];
+  struct ink ink = ink_of(
+      figure, &(sl_actor){.cls = pass ? a->cls : colors[number % 4], .chunk = a->chunk}, fill);
+  double x = at_x(figure, SLI_MAX(f->record.start_ns, figure->from)),
+         w = at_x(figure, SLI_MIN(f->record.end_ns, figure->to)) - x,
+         h = LANE * SLI_MIN(sli_share_of(a, f->tick.number).part, 1);
+  fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>\n",
+          x, figure->y + LANE - h, w > 3 ? w - 0.6 : w, h, ink.fill);
+  int n = pass ? snprintf(text, sizeof text, "%c%d", sl_class_letter(a->cls), f->tick.microbatch)
+               : snprintf(text, sizeof text, "%s", a->name);
+  if (w < 6 * n + 2 || h < 8) return;
+  fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">", x + w / 2,
+          figure->y + LANE - h / 2 + 3.7, ink.text);
+  put_xml(figure->out, text);
+  fputs("</text>\n", figure->out);
+}
+
+/* Draws a row for each lane of a device, and moves below them. */
+static void draw_lanes(figure *figure, int32_t device) {
+  const sl_plan *plan = figure->a->plan;
+  int number = 0;
+  for (int32_t q = 0; q < plan->nqueues; q++) {
+    if (!plan->queues[q].lane || plan->queues[q].device != device) continue;
+    fprintf(figure->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">", LEFT - 6,
+            figure->y + LANE / 2.0 + 3.7);
+    put_xml(figure->out, plan->queues[q].lane);
+    fprintf(figure->out,
+            "</text>\n<path stroke=\"#ddd\" stroke-width=\"0.7\" d=\"M%d %.1fH%d\"/>\n", LEFT,
+            figure->y + LANE, WIDTH - RIGHT);
+    for (size_t i = 0; i < figure->a->nfirings; i++) {
+      const sl_trace_firing *f = &figure->a->firings[i];
+      if (plan->actors[f->record.actor].queue == q && f->record.end_ns > figure->from &&
+          f->record.start_ns < figure->to && f->record.end_ns > f->record.start_ns)
+        draw_shared(figure, f, number);
+    }
+    figure->y += LANE + 3;
+    number++;
+  }
+}
+
 /* ---- valid rows ----------------------------------------------------------------------------- */
 
 /* Returns the most rows of a visible pass of the device, or SL_NONE. */
@@ -198,7 +256,7 @@ static int32_t queue_of(const figure *figure, const sl_trace_firing *f) {
 
 /* Returns whether a queue beside a device's passes has anything to show. */
 static bool is_queue_seen(const figure *figure, int32_t q) {
-  if (!figure->queues || figure->a->work_queue[q]) return false;
+  if (!figure->queues || figure->a->work_queue[q] || figure->a->plan->queues[q].lane) return false;
   for (size_t i = 0; i < figure->a->nfirings; i++) {
     const sl_trace_firing *f = &figure->a->firings[i];
     if (queue_of(figure, f) == q && is_seen(figure, f) && f->record.end_ns > f->record.start_ns)
@@ -342,8 +400,8 @@ static void draw_device(figure *figure, int32_t device) {
             "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">busy %.0f %%</text>\n",
             LEFT - 6, figure->y + LANE / 2.0 + 11,
             100 * (double)x.busy_ns / (double)account_span(&x));
-  draw_lane(figure, device);
-  figure->y += LANE + 3;
+  if (count_lanes(figure, device)) figure->y += LANE + 3, draw_lanes(figure, device);
+  else draw_lane(figure, device), figure->y += LANE + 3;
   draw_rows(figure, device);
   draw_queues(figure, device);
   draw_memory(figure, device);
@@ -365,8 +423,9 @@ static bool find_window(figure *figure) {
 }
 
 static double device_height(const figure *figure, int32_t device) {
-  return LANE + 3 + (rows_most(figure, device) < 0 ? 0 : ROWS + 3) +
-         QUEUE * queues_seen(figure, device) + MEMORY + GAP;
+  return (LANE + 3) * (1 + count_lanes(figure, device)) +
+         (rows_most(figure, device) < 0 ? 0 : ROWS + 3) + QUEUE * queues_seen(figure, device) +
+         MEMORY + GAP;
 }
 
 static void draw_figure(figure *figure, const options *o) {

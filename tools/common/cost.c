@@ -37,8 +37,9 @@ static bool read_name(settings *s, const char **at, seconds_list *out) {
   if (dot) *dot = 0, out->block = text;
   out->name = dot ? dot + 1 : text;
   *at += chars;
-  return good && (strlen(out->name) == 1 ? strchr("FBW", *out->name) != NULL
-                                         : !dot && !strcmp(out->name, "comm"));
+  return good && (strlen(out->name) == 1
+                      ? strchr("FBW", *out->name) != NULL
+                      : !dot && (!strcmp(out->name, "comm") || !strcmp(out->name, "F&B")));
 }
 
 /* Reads one list and moves *at past it. Returns false if the text is not a list. */
@@ -53,7 +54,7 @@ static bool read_list(settings *s, const char **at, cost_lists *to) {
     ++*at;
     good = read_seconds(at, &list->seconds[list->count++]);
   } while (good && **at == ':');
-  return good && (!**at || **at == ',') && (list->count == 1 || *list->name != 'c');
+  return good && (!**at || **at == ',') && (list->count == 1 || strlen(list->name) == 1);
 }
 
 static bool same_block(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
@@ -91,12 +92,25 @@ static void keep_sharded(settings *s, const cost_lists *all) {
   to->sharded = sharded;
 }
 
+/* Checks the time of two passes beside each other: no shorter than that of either alone. */
+static sl_status check_together(const sl_cost *c, const char *text) {
+  double longest = c->F > c->B + c->W ? c->F : c->B + c->W;
+  if (c->together <= 0) return SL_OK;
+  if (c->nstages)
+    return sl_fail(SL_E_USAGE, "--cost %s: F&B needs passes that are alike on all stages", text);
+  if (c->together >= longest) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "--cost %s: F&B is the time of two passes, one of which takes %g alone", text,
+                 longest);
+}
+
 /* Stores F, B and W. A list with one number applies to all stages alike. Sharded blocks need one
  * number per stage. */
 static sl_status keep_cost(settings *s, const char *text, const cost_lists *all) {
   sl_cost *to = &s->lower.simulation.cost;
   to->F = of_stage(all, NULL, "F", 0), to->B = of_stage(all, NULL, "B", 0);
   to->W = of_stage(all, NULL, "W", 0), to->comm = of_stage(all, NULL, "comm", 0);
+  to->together = of_stage(all, NULL, "F&B", 0);
   for (int i = 0; i < all->count; i++) {
     int count = all->lists[i].count;
     if (count > 1 && to->nstages && to->nstages != count)
@@ -112,7 +126,7 @@ static sl_status keep_cost(settings *s, const char *text, const cost_lists *all)
           all->lists[i].block);
   to->stages = of_stages(s, all, NULL, to->nstages);
   keep_sharded(s, all);
-  return SL_OK;
+  return check_together(to, text);
 }
 
 sl_status cost_read(settings *s, const char *text) {
@@ -175,6 +189,7 @@ char *cost_text(const sl_cost *cost) {
   for (int i = 0; i < cost->nsharded; i++)
     write_passes(&w, cost->sharded[i].block, cost->sharded[i].stages, cost->nstages);
   write_list(&w, "", "comm", &cost->comm, 1, 1);
+  write_list(&w, "", "F&B", &cost->together, 1, 1);
   fclose(w.out);
   return text;
 }
@@ -189,7 +204,7 @@ static sl_stage_cost *scaled(sli_arena *arena, const sl_stage_cost *of, int coun
 
 sl_cost cost_scaled(sli_arena *arena, const sl_cost *cost, double by) {
   sl_cost to = *cost;
-  to.F *= by, to.B *= by, to.W *= by;
+  to.F *= by, to.B *= by, to.W *= by, to.together *= by;
   to.stages = scaled(arena, cost->stages, cost->nstages, by);
   sl_sharded_cost *sharded = sli_arena_alloc(arena, (size_t)cost->nsharded * sizeof *sharded);
   for (int i = 0; i < cost->nsharded; i++)
