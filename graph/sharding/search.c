@@ -25,7 +25,7 @@
 
 #include "graph/sharding/frontier.h"
 
-enum { LEAST_STATES = 64, MOST_STATES = 4096, MOST_BACK = 4 };
+enum { LEAST_STATES = 64, MOST_STATES = 256, MOST_BACK = 4, FEW = 4 };
 /* Total number of frontier places examined before states must be dropped; corresponds to a few
  * seconds. */
 static const int64_t most_places = 1 << 24;
@@ -261,6 +261,51 @@ static double most_weight(const search *s, int k) {
   return most;
 }
 
+/* Lists the cheapest states after node k, the cheapest first; returns their number. */
+static int list_cheapest(const search *s, int *to) {
+  int count = 0;
+  for (int i = 0; i < s->after.count; i++) {
+    int slot = SLI_MIN(count, FEW - 1);
+    if (count == FEW && s->after.weight[i] >= s->after.weight[to[slot]]) continue;
+    for (; slot && s->after.weight[i] < s->after.weight[to[slot - 1]]; slot--)
+      to[slot] = to[slot - 1];
+    to[slot] = i;
+    count = SLI_MIN(count + 1, FEW);
+  }
+  return count;
+}
+
+/* Returns whether state `cheap` costs less than state i even after boxing each tensor whose layouts
+ * differ into any layout that its readers may want. */
+static bool dominates(const search *s, int k, int cheap, int i) {
+  const sli_frontier *p = &s->frontier;
+  const sli_seen *x = &s->after.seen[cheap * p->width], *y = &s->after.seen[i * p->width];
+  double spare = s->after.weight[i] - s->after.weight[cheap];
+  for (int place = 0; place < p->width && spare > 0; place++)
+    if (memcmp(&x[place], &y[place], sizeof *x))
+      spare -= p->boxing[(k * p->width + place) * SLI_SBP_CODES + x[place].layout];
+  return spare > 0;
+}
+
+/* Drops states that one of the cheapest dominates. Their order stays. */
+static void drop_dominated(search *s, int k) {
+  states *to = &s->after;
+  int cheapest[FEW], count = list_cheapest(s, cheapest), kept = 0;
+  size_t width = (size_t)s->frontier.width;
+  bool *dropped = sli_calloc((size_t)to->count + 1, sizeof *dropped);
+  for (int i = 0; i < to->count; i++)
+    for (int c = 0; c < count && !dropped[i]; c++) dropped[i] = dominates(s, k, cheapest[c], i);
+  for (int i = 0; i < to->count; i++) {
+    if (dropped[i]) continue;
+    memmove(&to->seen[(size_t)kept * width], &to->seen[(size_t)i * width],
+            width * sizeof *to->seen);
+    to->weight[kept] = to->weight[i];
+    to->from[kept++] = to->from[i];
+  }
+  to->count = kept;
+  free(dropped);
+}
+
 static int by_weight(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -280,6 +325,7 @@ static double cheapest(const search *s, double most) {
 static void keep(search *s, int k) {
   states *to = &s->after;
   size_t width = (size_t)s->frontier.width;
+  drop_dominated(s, k);
   double most = cheapest(s, most_weight(s, k));
   int kept = 0;
   for (int i = 0; i < to->count; i++) {

@@ -15,11 +15,12 @@
 /* Seconds and bytes of a stage that has all blocks. */
 typedef struct whole {
   double passes, exchanges, update; /* seconds of a microbatch, and of a step */
+  double exposed;                   /* fraction of the shorter of the two that is not hidden */
   double bytes[SL_MEMORY_COUNT], activations;
 } whole;
 
 static whole add_up(const planner *p, const planner_prices *prices) {
-  whole all = {0};
+  whole all = {.exposed = prices->exposed};
   for (int b = 0; b < p->blocks->count; b++) {
     const sli_block_price *one = &prices->blocks[p->blocks->like[b]];
     all.passes += one->pass[0] + one->pass[1] + one->pass[2];
@@ -35,64 +36,73 @@ static whole add_up(const planner *p, const planner_prices *prices) {
 
 /* Lower bound of a step's seconds. Unless the schedule fills the pipeline with weight gradients,
  * the last stage waits for its first microbatch, and the first stage for the last one to return.
- * Exchange overlaps passes, but is serial within a microbatch. */
+ * Exchange overlaps passes as far as it did in the sample, but is serial within a microbatch. */
 static double least_seconds(const plan_choice *choice, const whole *all) {
-  double S = choice->at[PLAN_STAGES], busy = fmax(all->passes, all->exchanges) / S;
+  double S = choice->at[PLAN_STAGES];
+  double busy =
+      (fmax(all->passes, all->exchanges) + all->exposed * fmin(all->passes, all->exchanges)) / S;
   bool fills = planner_schedule(choice->at[PLAN_SCHEDULE])->split;
   double way =
       (all->passes + all->exchanges) / S / choice->at[PLAN_CHUNKS] / choice->at[PLAN_PIECES];
-  double shared = choice->at[PLAN_SHARD] ? choice->at[PLAN_DATA] * choice->at[PLAN_SEQUENCE] : 1;
+  double shared = (double)choice->at[PLAN_DATA] * choice->at[PLAN_SEQUENCE]; /* if --shard does */
   return 0.98 * (choice->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) +
                  all->update / S / shared);
-}
-
-static bool state_is_away(const plan_choice *choice) {
-  const char *word = planner_word(PLAN_HOME, choice->at[PLAN_HOME]);
-  return !strcmp(word, "state") || !strcmp(word, "both");
-}
-
-static bool acts_are_away(const plan_choice *choice) {
-  const char *word = planner_word(PLAN_HOME, choice->at[PLAN_HOME]);
-  return !strcmp(word, "act") || !strcmp(word, "both");
 }
 
 /* Lower bound of the bytes of the largest device, which has at least the mean: its part of the
  * parameters, gradients and state, and one slot of the activations that `kept` keeps. */
 static double least_bytes(const plan_choice *choice, const whole *all, const whole *kept) {
   double shared = (double)choice->at[PLAN_DATA] * choice->at[PLAN_SEQUENCE];
-  double bytes = (state_is_away(choice) ? 0 : all->bytes[SL_MEMORY_OPTIMIZER]) /
+  double bytes = (planner_state_is_away(choice) ? 0 : all->bytes[SL_MEMORY_OPTIMIZER]) /
                      (choice->at[PLAN_SHARD] > 0 ? shared : 1) +
                  all->bytes[SL_MEMORY_GRADIENTS] / (choice->at[PLAN_SHARD] > 1 ? shared : 1) +
                  all->bytes[SL_MEMORY_PARAMETERS] / (choice->at[PLAN_SHARD] > 2 ? shared : 1);
-  if (!acts_are_away(choice)) bytes += kept->activations;
+  if (!planner_acts_are_away(choice)) bytes += kept->activations;
   return 0.95 * bytes / choice->at[PLAN_STAGES];
 }
 
-double planner_copy_seconds(const planner *p, const plan_choice *choice,
-                            const sli_block_price *sum) {
-  const sl_hardware *h = &p->settings->modelled.hardware;
-  bool host = planner_away(p) == SL_SPACE_HOST;
-  double rate = host ? h->copy_bytes_per_second
-                     : SLI_MIN(h->disk_read_bytes_per_second, h->disk_write_bytes_per_second);
-  double bytes = 0;
-  for (int r = 0; r < SLI_ROLES; r++) {
-    if (sli_roles[r].memory == SL_MEMORY_OPTIMIZER && state_is_away(choice)) bytes += sum->bytes[r];
-    if (sli_roles[r].activation && acts_are_away(choice))
-      bytes += 0.8 * sum->bytes[r] * choice->at[PLAN_MICROBATCHES];
+/* Returns a copy of prices with a part of the rows. */
+static planner_prices scaled(const planner_prices *from, double part) {
+  planner_prices to = *from;
+  size_t count = (size_t)from->nblocks + 1;
+  to.blocks = sli_calloc(count, sizeof *to.blocks);
+  to.rest *= part;
+  for (size_t b = 0; b < count; b++) {
+    sli_block_price *one = &to.blocks[b];
+    *one = from->blocks[b];
+    for (int i = 0; i < 3; i++) one->pass[i] *= part;
+    for (int i = 0; i < 2; i++) one->exchange[i] *= part;
+    one->ahead *= part, one->shared *= part, one->crossing *= part;
+    for (int r = 0; r < SLI_ROLES; r++)
+      if (sli_roles[r].memory == SL_MEMORY_ACTIVATIONS) one->bytes[r] *= part;
   }
-  return rate > 0 ? bytes / rate : 0;
+  return to;
 }
 
-/* Bounds a choice. Returns false if it is known to be impossible, or too large. */
-static bool bound(const planner *p, plan_choice *choice) {
+/* Bounds a choice by prices (again: NULL if not open). Returns false if it is known not to fit. */
+static bool bound_by(const planner *p, plan_choice *choice, const planner_prices *prices,
+                     const planner_prices *again) {
+  const whole all = add_up(p, prices), least = add_up(p, again ? again : prices);
+  choice->bound = least_seconds(choice, &all);
+  choice->least = choice->floor =
+      fmax(least_bytes(choice, &all, &least), 0.95 * planner_floor(p, choice, prices, again));
+  return !p->budget || choice->least <= (double)p->budget;
+}
+
+/* Bounds a choice by its samples, of which it has this part of the rows. Returns false if it is
+ * known to be impossible, or too large. */
+static bool bound(const planner *p, plan_choice *choice, double part) {
   const planner_prices *prices = planner_prices_at(p, choice->sample),
                        *again = planner_prices_at(p, choice->sample_again);
   choice->least = choice->floor = INFINITY;
   if (!prices || choice->at[PLAN_STAGES] * choice->at[PLAN_CHUNKS] > p->blocks->count) return false;
-  const whole all = add_up(p, prices), least = add_up(p, again ? again : prices);
-  choice->bound = least_seconds(choice, &all);
-  choice->least = choice->floor = least_bytes(choice, &all, &least);
-  return !p->budget || choice->least <= (double)p->budget;
+  if (part >= 1) return bound_by(p, choice, prices, again);
+  planner_prices less = scaled(prices, part), less_again = {0};
+  if (again) less_again = scaled(again, part);
+  bool good = bound_by(p, choice, &less, again ? &less_again : NULL);
+  free(less.blocks);
+  free(less_again.blocks);
+  return good;
 }
 
 static int by_bound(const void *a, const void *b) {
@@ -101,28 +111,81 @@ static int by_bound(const void *a, const void *b) {
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
-bool planner_leaves_out(const planner *p) {
-  return p->settings->lower.schedule.paths || p->settings->lower.schedule.skip > 0;
-}
-
-/* Bounds all choices. Excluded choices stay at the end of the list: if nothing fits, the smallest
- * is reported. */
-void planner_bound(planner *p) {
-  if (planner_leaves_out(p)) return; /* a stage alone has other microbatches: nothing is bounded */
-  for (size_t i = 0; i < p->count; i++) {
-    plan_choice alone = planner_alone(&p->choices[i]), again = planner_again(p, &alone);
-    p->choices[i].sample = planner_sample_of(p, &alone);
-    p->choices[i].sample_again = planner_sample_of(p, &again);
-  }
-  planner_samples_make(p);
-  size_t kept = 0;
-  for (size_t i = 0; i < p->count; i++) {
+/* Sorts choices from `from` on: good ones by their bounds, then the others, which stay at the end
+ * of the list: if nothing fits, the smallest is reported. */
+static void sort_choices(planner *p, size_t from, bool (*is_good)(const planner *, plan_choice *)) {
+  size_t kept = from;
+  for (size_t i = from; i < p->count - p->left_out; i++) {
     plan_choice choice = p->choices[i];
-    bool good = bound(p, &choice);
+    bool good = is_good(p, &choice);
     p->choices[i] = p->choices[kept];
     if (good) p->choices[kept++] = choice;
     else p->choices[i] = choice;
   }
   p->left_out = p->count - kept;
-  qsort(p->choices, kept, sizeof *p->choices, by_bound);
+  qsort(p->choices + from, kept - from, sizeof *p->choices, by_bound);
+}
+
+static plan_choice coarse_of(const planner *p, const plan_choice *c, double *part) {
+  plan_choice alone = planner_alone(c);
+  if (!p->all) return planner_coarse(p, &alone, part);
+  *part = 1;
+  return alone;
+}
+
+static bool bound_roughly(const planner *p, plan_choice *choice) {
+  double part;
+  coarse_of(p, choice, &part);
+  choice->bounded = part >= 1;
+  return bound(p, choice, part);
+}
+
+/* Finds the samples of a choice in the list. */
+static void find_samples(planner *p, plan_choice *choice, const plan_choice *alike) {
+  plan_choice again = planner_again(p, alike);
+  choice->sample = planner_sample_of(p, alike);
+  choice->sample_again = planner_sample_of(p, &again);
+}
+
+static void want_samples(planner *p, const plan_choice *choice) {
+  planner_sample_want(p, choice->sample);
+  planner_sample_want(p, choice->sample_again);
+}
+
+void planner_bound(planner *p) {
+  if (planner_leaves_out(p)) return; /* a stage alone has other microbatches: nothing is bounded */
+  for (size_t i = 0; i < p->count; i++) {
+    double part;
+    plan_choice coarse = coarse_of(p, &p->choices[i], &part);
+    find_samples(p, &p->choices[i], &coarse);
+    want_samples(p, &p->choices[i]);
+  }
+  planner_samples_make(p);
+  sort_choices(p, 0, bound_roughly);
+  for (size_t i = 0; i < p->count - p->left_out; i++) {
+    plan_choice alone = planner_alone(&p->choices[i]);
+    if (!p->choices[i].bounded) find_samples(p, &p->choices[i], &alone);
+  }
+}
+
+/* Bounds a choice by its own samples if they have been made. */
+static bool bound_exactly(const planner *p, plan_choice *choice) {
+  if (choice->bounded || !planner_sample_is_made(p, choice->sample) ||
+      !planner_sample_is_made(p, choice->sample_again))
+    return true;
+  choice->bounded = true;
+  return bound(p, choice, 1);
+}
+
+bool planner_bound_again(planner *p, size_t from, size_t end) {
+  bool any = false;
+  for (size_t i = from; i < end; i++) {
+    if (p->choices[i].bounded) continue;
+    want_samples(p, &p->choices[i]);
+    any = true;
+  }
+  if (!any) return false;
+  planner_samples_make(p);
+  sort_choices(p, from, bound_exactly);
+  return true;
 }

@@ -25,9 +25,10 @@ typedef struct outline {
   const plan_choice *choice;
   const planner_prices *kept, *again; /* prices of blocks that keep activations, and recompute */
   int devices, stages, nblocks;
-  int *stage_of;    /* [nblocks] */
-  bool *recomputed; /* [nblocks] */
-  stage *sums;      /* [stages] */
+  int *stage_of;                /* [nblocks] */
+  bool *recomputed;             /* [nblocks] */
+  stage *sums;                  /* [stages] */
+  double part[SL_MEMORY_COUNT]; /* of a sample's bytes that a device has */
 } outline;
 
 /* ---- stages ---------------------------------------------------------------------------------- */
@@ -120,7 +121,8 @@ static double between(const outline *x, int s) {
 static double stage_bytes(const outline *x, int s) {
   const stage *at = &x->sums[s];
   double bytes = 0;
-  for (int r = 0; r < SLI_ROLES; r++) bytes += at->sum.bytes[r] * slots_for(at, (sli_role)r);
+  for (int r = 0; r < SLI_ROLES; r++)
+    bytes += x->part[sli_roles[r].memory] * at->sum.bytes[r] * slots_for(at, (sli_role)r);
   if (s) bytes += 2 * between(x, s);
   if (s + 1 < x->stages) bytes += between(x, s + 1);
   return bytes;
@@ -352,14 +354,26 @@ static double least_bytes(outline *x) {
 
 static outline outline_create(const planner *p, const plan_choice *c) {
   int n = p->blocks->count, stages = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
-  return (outline){.planner = p,
-                   .choice = c,
-                   .devices = c->at[PLAN_STAGES],
-                   .stages = stages,
-                   .nblocks = n,
-                   .stage_of = sli_calloc((size_t)n + 1, sizeof(int)),
-                   .recomputed = sli_calloc((size_t)n + 1, sizeof(bool)),
-                   .sums = sli_calloc((size_t)stages, sizeof(stage))};
+  outline x = {.planner = p,
+               .choice = c,
+               .devices = c->at[PLAN_STAGES],
+               .stages = stages,
+               .nblocks = n,
+               .stage_of = sli_calloc((size_t)n + 1, sizeof(int)),
+               .recomputed = sli_calloc((size_t)n + 1, sizeof(bool)),
+               .sums = sli_calloc((size_t)stages, sizeof(stage))};
+  for (int m = 0; m < SL_MEMORY_COUNT; m++) x.part[m] = 1;
+  return x;
+}
+
+/* Sets the parts of the bytes that --shard leaves on a device, of a sample that shards nothing. */
+static void share_bytes(outline *x) {
+  static const sl_memory shared[] = {SL_MEMORY_OPTIMIZER, SL_MEMORY_GRADIENTS,
+                                     SL_MEMORY_PARAMETERS};
+  const plan_choice *c = x->choice;
+  double devices = (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE];
+  for (int i = 0; i < SLI_MIN(c->at[PLAN_SHARD], (int)SLI_COUNT(shared)); i++)
+    x->part[shared[i]] = 1 / devices;
 }
 
 static void outline_free(outline *x) {
@@ -389,6 +403,20 @@ void planner_estimate(void *ctx, size_t i) {
     estimate(&x, c);
   }
   outline_free(&x);
+}
+
+double planner_floor(const planner *p, const plan_choice *c, const planner_prices *kept,
+                     const planner_prices *again) {
+  outline x = outline_create(p, c);
+  x.kept = kept, x.again = again;
+  double bytes = INFINITY;
+  if (cut(&x) && place(&x)) {
+    share_bytes(&x);
+    add_up(&x);
+    bytes = least_bytes(&x);
+  }
+  outline_free(&x);
+  return bytes;
 }
 
 void planner_refine(void *ctx, size_t i) {

@@ -30,10 +30,11 @@ typedef enum plan_dim {
 /* A dimension: its name in --fix and in output, its option, and its values. Without words it is a
  * number. Dimensions varied by the quick search come first, then those of the full search. The last
  * ones serve plans that would not fit. */
+enum { PLAN_WORDS = 5 };
 typedef struct plan_dim_info {
   const char *name, *option;
   int quick, full, count;
-  const char *words[5];
+  const char *words[PLAN_WORDS];
 } plan_dim_info;
 extern const plan_dim_info plan_dims[PLAN_DIMS];
 
@@ -55,6 +56,8 @@ typedef struct plan_choice {
   double estimate, estimated_bytes; /* from prices of blocks; INFINITY: does not fit */
   double floor;                     /* bytes with everything given up, as estimated */
   size_t sample, sample_again;      /* prices of its blocks, and of recomputed ones */
+  size_t family;                    /* choices that differ only in recompute, shard and home */
+  bool bounded;                     /* its bounds are by its own rows, rather than by more rows */
   bool refined;                     /* the estimate is by a skeleton, not rough */
   bool by_slots;                    /* it fits with fewer slots, rather than by recomputation */
   double seconds;                   /* seconds of a step; INFINITY: impossible, or not examined */

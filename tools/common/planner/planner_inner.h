@@ -9,13 +9,21 @@
 
 /* Number of microbatches beyond which a step's time grows linearly with their number. */
 enum { PLANNER_FEW = 16 };
+/* Most rows of a microbatch that the quick search considers with very many devices. */
+enum { PLANNER_ROWS = 8 };
 
 /* Lists all choices whose sizes divide evenly. */
 sl_status planner_list(planner *p);
 /* Returns whether microbatches skip stages: --paths, --skip. */
 bool planner_leaves_out(const planner *p);
-/* Bounds the listed choices, excludes those known not to fit, and sorts the rest. */
+/* Bounds the listed choices roughly, excludes those known not to fit, and sorts the rest. */
 void planner_bound(planner *p);
+/* Bounds the choices in [from, end) by samples of their own rows, and all others that share these
+ * samples; excludes and sorts again. Returns false if they were bounded so before. */
+bool planner_bound_again(planner *p, size_t from, size_t end);
+/* Returns whether optimizer state, or activations, are offloaded. */
+bool planner_state_is_away(const plan_choice *choice);
+bool planner_acts_are_away(const plan_choice *choice);
 /* Returns the seconds to copy offloaded data of a stage out and in, by the sum of its prices. */
 double planner_copy_seconds(const planner *p, const plan_choice *c, const sli_block_price *sum);
 
@@ -39,21 +47,33 @@ typedef struct planner_prices {
   double step;    /* the same of exchanges per step */
 } planner_prices;
 
-/* Returns the number of the sample that has the prices of a choice's blocks; it is made with the
- * next planner_samples_make(). */
+/* Returns the number of the sample that has the prices of a choice's blocks. */
 size_t planner_sample_of(planner *p, const plan_choice *c);
+/* Makes a sample with the next planner_samples_make(). */
+void planner_sample_want(planner *p, size_t sample);
 void planner_samples_make(planner *p);
+bool planner_sample_is_made(const planner *p, size_t sample);
 /* Returns the prices, or NULL if no plan of one stage is possible. */
 const planner_prices *planner_prices_at(const planner *p, size_t sample);
 void planner_samples_forget(planner *p);
 /* Returns the choice of fewest devices whose passes cost as much. */
 plan_choice planner_alone(const plan_choice *c);
+/* Returns the choice with the most rows in a microbatch, and sets the part of them that the choice
+ * has. What it costs, times this part, is a lower bound of the choice's cost: calls of fewer rows
+ * are no more efficient. */
+plan_choice planner_coarse(const planner *p, const plan_choice *alone, double *scale);
 /* Returns the choice with all blocks recomputed, if some of its blocks may recompute to fit. */
 plan_choice planner_again(const planner *p, const plan_choice *c);
 
 /* Estimates choice i from its samples, for planner_each(): roughly, or (refined) by a skeleton. */
 void planner_estimate(void *ctx, size_t i);
 void planner_refine(void *ctx, size_t i);
+
+/* Returns the bytes of the largest device with one slot of each kind and all blocks recomputed, by
+ * prices with and without recomputation (NULL: not open); parameters, gradients and state count as
+ * shared by all devices that --shard may use. INFINITY: the model cannot be cut so. */
+double planner_floor(const planner *p, const plan_choice *c, const planner_prices *kept,
+                     const planner_prices *again);
 
 /* A plan with nothing but passes of given seconds. */
 typedef struct planner_skeleton {

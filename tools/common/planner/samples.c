@@ -24,6 +24,7 @@ typedef struct sample_key {
 struct planner_sample {
   sample_key key;
   plan_choice choice; /* of one stage */
+  bool wanted, made;
   planner_prices prices;
 };
 
@@ -46,11 +47,16 @@ static int microbatches_of(const planner *p, const plan_choice *c) {
   return p->batch ? SLI_MIN(MICROBATCHES, c->at[PLAN_MICROBATCHES]) : c->at[PLAN_MICROBATCHES];
 }
 
+/* Returns how many rows a microbatch has on a device; 0: not known. */
+static int rows_of(const planner *p, const plan_choice *c) {
+  return p->batch ? p->batch / c->at[PLAN_DATA] / c->at[PLAN_MICROBATCHES] : 0;
+}
+
 static sample_key key_of(const planner *p, const plan_choice *c) {
   sample_key key;
   memset(&key, 0, sizeof key);
   for (size_t d = 0; d < SLI_COUNT(dims); d++) key.at[d] = c->at[dims[d]];
-  key.rows = p->batch ? p->batch / c->at[PLAN_DATA] / c->at[PLAN_MICROBATCHES] : 0;
+  key.rows = rows_of(p, c);
   key.microbatches = microbatches_of(p, c);
   key.schedule = alike_schedule(p, c->at[PLAN_SCHEDULE]);
   return key;
@@ -73,6 +79,18 @@ plan_choice planner_alone(const plan_choice *c) {
   x.at[PLAN_DATA] = data, x.at[PLAN_MICROBATCHES] = parts / data;
   x.at[PLAN_SHARD] = x.at[PLAN_HOME] = x.at[PLAN_SCHEDULE] = 0;
   return x;
+}
+
+/* Returns the choice with more rows in a microbatch, as many as the usual choices have. */
+plan_choice planner_coarse(const planner *p, const plan_choice *alone, double *scale) {
+  plan_choice coarse = *alone;
+  int rows = rows_of(p, alone), all = rows * alone->at[PLAN_MICROBATCHES];
+  *scale = 1;
+  for (int more = 2 * rows; rows && more <= PLANNER_ROWS && all % more == 0; more *= 2) {
+    coarse.at[PLAN_MICROBATCHES] = all / more;
+    *scale = (double)rows / more;
+  }
+  return coarse;
 }
 
 plan_choice planner_again(const planner *p, const plan_choice *c) {
@@ -133,10 +151,18 @@ static void compare(const sl_plan *plan, int microbatches, planner_prices *to) {
   to->exposed = waits > 0 && most > 0 ? fmax(fmin(shown / most, 1), 0) : 0;
 }
 
+/* Samples to be made. */
+typedef struct wanted {
+  planner *planner;
+  size_t *samples, count;
+} wanted;
+
 static void make_sample(void *ctx, size_t i) {
-  planner *p = ctx;
-  planner_sample *s = &p->samples[i];
+  const wanted *w = ctx;
+  planner *p = w->planner;
+  planner_sample *s = &p->samples[w->samples[i]];
   plan_made made;
+  s->made = true;
   if (planner_make_with(p, &s->choice, s->key.microbatches, PLAN_ROUGH, p->blocks->layers, &made))
     return;
   const sli_prices *prices = sli_lowered_prices(made.planned.lowered);
@@ -145,11 +171,18 @@ static void make_sample(void *ctx, size_t i) {
   planner_unmake(&made);
 }
 
+void planner_sample_want(planner *p, size_t sample) { p->samples[sample].wanted = true; }
+
 void planner_samples_make(planner *p) {
-  size_t from = p->nsampled;
-  p->nsampled = p->nsamples;
-  planner_each(p, from, p->nsamples, make_sample, p);
+  wanted w = {p, sli_calloc(p->nsamples + 1, sizeof *w.samples), 0};
+  for (size_t i = 0; i < p->nsamples; i++)
+    if (p->samples[i].wanted && !p->samples[i].made) w.samples[w.count++] = i;
+  planner_each(p, 0, w.count, make_sample, &w);
+  p->nsampled += w.count;
+  free(w.samples);
 }
+
+bool planner_sample_is_made(const planner *p, size_t sample) { return p->samples[sample].made; }
 
 const planner_prices *planner_prices_at(const planner *p, size_t sample) {
   const planner_prices *prices = &p->samples[sample].prices;

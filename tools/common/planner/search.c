@@ -9,6 +9,7 @@
  *
  * Plans are made in rounds of a fixed size, so the result does not depend on the number of
  * threads. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,12 +117,15 @@ static void estimate_round(planner *p, size_t from, size_t end) {
   for (size_t i = from; i < end; i++) {
     p->choices[i].sample = planner_sample_of(p, &p->choices[i]);
     p->choices[i].sample_again = SIZE_MAX;
+    planner_sample_want(p, p->choices[i].sample);
   }
   planner_samples_make(p);
   planner_each(p, from, end, planner_estimate, p);
   for (size_t i = from; i < end; i++) {
     plan_choice again = planner_again(p, &p->choices[i]);
-    if (is_over(p, &again)) p->choices[i].sample_again = planner_sample_of(p, &again);
+    if (!is_over(p, &again)) continue;
+    p->choices[i].sample_again = planner_sample_of(p, &again);
+    planner_sample_want(p, p->choices[i].sample_again);
   }
   planner_samples_make(p);
   for (size_t i = from; i < end; i++)
@@ -137,19 +141,68 @@ static int by_estimate(const void *a, const void *b) {
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
+/* What estimates say of a family: the least --shard with which it fits without giving up anything,
+ * by recompute mode. More sharding, or recomputation beside it, would only be slower. */
+typedef struct family {
+  int least[PLAN_WORDS];
+  size_t round; /* the most recent round with one of its choices */
+} family;
+
+static bool is_dominated(const planner *p, const family *families, const plan_choice *c) {
+  const int *least = families[c->family].least, shard = c->at[PLAN_SHARD];
+  if (p->away || c->at[PLAN_HOME]) return false;
+  return shard > least[c->at[PLAN_RECOMPUTE]] || shard >= least[0];
+}
+
+static void note_fit(const planner *p, family *families, const plan_choice *c) {
+  int *least = &families[c->family].least[c->at[PLAN_RECOMPUTE]];
+  if (!is_over(p, c) && c->estimate < INFINITY) *least = SLI_MIN(*least, c->at[PLAN_SHARD]);
+}
+
+/* Moves the next choices to estimate to the front, at most one of a family: how it does decides
+ * about the others. Drops dominated ones. Returns how many. */
+static size_t take_round(planner *p, family *families, size_t round, double limit) {
+  enum { ESTIMATES = 32 };
+  size_t taken = 0;
+  for (size_t i = p->estimated; i < p->count - p->left_out && taken < ESTIMATES; i++) {
+    plan_choice c = p->choices[i];
+    if (c.bound >= limit) break;
+    bool dominated = is_dominated(p, families, &c);
+    if (!dominated && families[c.family].round == round) continue;
+    size_t front = p->estimated + (dominated ? 0 : taken);
+    memmove(&p->choices[front + 1], &p->choices[front], (i - front) * sizeof c);
+    c.estimate = c.estimated_bytes = INFINITY;
+    p->choices[front] = c;
+    if (dominated) p->estimated++;
+    else families[c.family].round = round, taken++;
+  }
+  return taken;
+}
+
+static family *families_create(const planner *p) {
+  family *families = sli_calloc(p->count + 1, sizeof *families);
+  for (size_t i = 0; i < p->count; i++)
+    for (int r = 0; r < PLAN_WORDS; r++) families[i].least[r] = INT_MAX;
+  return families;
+}
+
 /* Estimates choices in the order of their bounds, until no remaining bound is better. */
 static void estimate_plans(planner *p) {
-  enum { ESTIMATES = 32 };
   const double margin = 1.05;
-  size_t most = p->count - p->left_out;
   double best = INFINITY;
-  while (p->estimated < most && !planner_stopped(p) &&
-         p->choices[p->estimated].bound < margin * best) {
-    size_t end = SLI_MIN(p->estimated + ESTIMATES, most);
+  family *families = families_create(p);
+  for (size_t round = 1; !planner_stopped(p); round++) {
+    size_t taken = take_round(p, families, round, margin * best);
+    if (!taken) break;
+    if (planner_bound_again(p, p->estimated, p->estimated + taken)) continue;
+    size_t end = p->estimated + taken;
     estimate_round(p, p->estimated, end);
-    for (; p->estimated < end; p->estimated++)
+    for (; p->estimated < end; p->estimated++) {
       best = SLI_MIN(best, p->choices[p->estimated].estimate);
+      note_fit(p, families, &p->choices[p->estimated]);
+    }
   }
+  free(families);
   qsort(p->choices, p->estimated, sizeof *p->choices, by_estimate);
 }
 
@@ -168,16 +221,26 @@ static void refine_plans(planner *p) {
   qsort(p->choices, p->estimated, sizeof *p->choices, by_estimate);
 }
 
+/* Returns the least that an estimate could be below the time of its plan: a little, or as much as
+ * the closest of the plans that were made, once there are some. */
+static double least_error(const planner *p) {
+  enum { SOME = 4 };
+  double least = INFINITY;
+  for (size_t i = 0; i < p->tried; i++)
+    least = SLI_MIN(least, p->choices[i].seconds / p->choices[i].estimate);
+  return 0.97 * (p->tried >= SOME && least < INFINITY ? SLI_MAX(least, 1) : 1);
+}
+
 /* Makes the plans with the best estimates: those to be shown unless there are many devices, then
- * until none can be better by more than an estimate errs, and no more than a fixed number, unless
- * none of them fits. */
+ * until none can be better by more than estimates err, and no more than a fixed number, unless none
+ * of them fits. */
 static void lower_best(planner *p) {
   enum { FEW = 2, MOST = 16, MANY_DEVICES = 64 };
-  const double error = 0.97;
   size_t wanted = p->devices <= MANY_DEVICES ? (size_t)p->points : FEW;
   while (p->tried < p->estimated && !planner_stopped(p)) {
     const plan_choice *next = &p->choices[p->tried];
-    bool enough = p->tried >= wanted && (p->tried >= MOST || error * next->estimate > p->best);
+    bool enough =
+        p->tried >= wanted && (p->tried >= MOST || least_error(p) * next->estimate > p->best);
     if (!(next->estimate < INFINITY) || (enough && p->best < INFINITY)) break;
     size_t end = SLI_MIN(p->tried + FEW, p->estimated);
     planner_each(p, p->tried, end, planner_try, p);

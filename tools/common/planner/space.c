@@ -7,6 +7,10 @@
 
 enum { MOST_CHUNKS = 3, MOST_SEQUENCE = 8, MOST_PIECES = 4 };
 
+bool planner_leaves_out(const planner *p) {
+  return p->settings->lower.schedule.paths || p->settings->lower.schedule.skip > 0;
+}
+
 static bool is_free(const planner *p, plan_dim dim) { return p->fixed[dim] < 0; }
 
 static int words_tried(const planner *p, plan_dim dim) {
@@ -29,8 +33,9 @@ static void add_homes(planner *p, plan_choice c) {
   for (c.at[PLAN_HOME] = known ? 1 : 0; c.at[PLAN_HOME] < homes; c.at[PLAN_HOME]++) space_add(p, c);
 }
 
-/* Adds sharding and recompute modes of a schedule. */
+/* Adds sharding and recompute modes of a schedule: a family. */
 static void add_kept(planner *p, plan_choice c) {
+  c.family = p->count;
   int shards = c.at[PLAN_DATA] * c.at[PLAN_SEQUENCE] > 1 ? words_tried(p, PLAN_SHARD) : 1;
   for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE);
        c.at[PLAN_RECOMPUTE]++) {
@@ -68,8 +73,9 @@ static void add_pieces(planner *p, plan_choice c) {
 /* Returns whether the quick search considers microbatches of this many rows: with very many devices
  * only a few rows. */
 static bool is_usual(const planner *p, int rows) {
-  enum { MANY_DEVICES = 64, MOST_ROWS = 8 };
-  return p->effort || p->devices <= MANY_DEVICES || (rows <= MOST_ROWS && (rows & (rows - 1)) == 0);
+  enum { MANY_DEVICES = 64 };
+  return p->effort || p->devices <= MANY_DEVICES ||
+         (rows <= PLANNER_ROWS && (rows & (rows - 1)) == 0);
 }
 
 /* Adds numbers of microbatches that leave each device whole rows; powers of two if the batch
