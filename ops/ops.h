@@ -151,14 +151,16 @@ extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
  * likewise.
  * linear_served and embedding_served read weights in any storage format (ops/storage.h);
  * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads the experts'
- * weights in f32 or bf16.
+ * weights in f32 or bf16; loaded_experts(x, ids, levels, lent) -> y those that load_experts lends
+ * (ops/expert_loads.h).
  * begin(tokens, batch) -> the tokens of the tick's rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most;
  * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length]; attrs.user is an
  * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be omitted. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
-    sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_allow, sl_op_sample;
+    sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_pick, sl_op_allow,
+    sl_op_sample;
 
 /* Ops for training with frozen weights in their storage format (ops/storage.h), with ndims 2:
  * attrs.dims[0] is the width of a row, dims[1] its sl_storage.

@@ -355,12 +355,19 @@ void sl_session_cancel(sl_session *s, uint64_t id) {
 
 /* ---- status ------------------------------------------------------------------------------- */
 
+static uint64_t counted(const uint64_t *counter) {
+  return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 sl_session_stats sl_session_stat(const sl_session *s) {
   sl_session *open = (sl_session *)s; /* const except for the lock */
   pthread_mutex_lock(&open->lock);
   sl_session_stats stats = s->stats;
   stats.events = (int)unpolled(s);
   pthread_mutex_unlock(&open->lock);
+  const sl_expert_reads *reads = &s->expert_reads;
+  stats.experts =
+      (sl_expert_reads){counted(&reads->wanted), counted(&reads->read), counted(&reads->bytes)};
   return stats;
 }
 

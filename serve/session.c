@@ -80,7 +80,9 @@ static sl_status read_sizes(sl_session *s) {
                             .await = sli_session_await,
                             .storage = storage_of,
                             .hidden = o->embeddings && !is_modelled(s),
+                            .experts = o->experts,
                             .ctx = s};
+  s->serving.experts.reads = &s->expert_reads;
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   s->serving.picks =
@@ -272,6 +274,7 @@ static sl_status make_plan(sl_session *s) {
   s->about.lowered = lowered;
   find_width(s);
   s->about.plan = sl_lowered_plan(lowered);
+  s->about.experts = s->serving.experts;
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
     s->about.device_bytes =
         SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));

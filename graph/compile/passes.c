@@ -28,6 +28,10 @@ static bool always(const sli_inputs *in) { return (void)in, true; }
 static bool serves(const sli_inputs *in) { return in->g->options.serve; }
 static bool infers(const sli_inputs *in) { return in->g->options.infer && !serves(in); }
 static bool trains(const sli_inputs *in) { return !in->g->options.infer && !serves(in); }
+static bool loads_experts(const sli_inputs *in) {
+  bool can = in->kind->cores || in->kind->modelled;
+  return serves(in) && can && sli_experts_move(in->options);
+}
 static bool keeps_weights(const sli_inputs *in) {
   return trains(in) && !sli_home_given(in->options, SLI_ROLE_PARAM);
 }
@@ -249,6 +253,14 @@ static sl_status recompute(compilation *c) {
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
+static sl_status load_experts(compilation *c) {
+  bool *on_disk = sli_arena_alloc(&c->g->arena, (size_t)c->g->nblocks * sizeof *on_disk);
+  for (int b = 0; b < c->g->nblocks; b++)
+    on_disk[b] =
+        sli_home_of(c->in->options, SLI_ROLE_PARAM, c->g->blocks[b].name, true) == SL_SPACE_DISK;
+  return sli_pass_experts(c->g, on_disk);
+}
+
 static sl_status store_weights(compilation *c) { return sli_pass_stored(c->g); }
 
 static sl_status pack_products(compilation *c) {
@@ -389,6 +401,8 @@ static const pass passes[] = {
          "recomputes activations instead of keeping them"),
     PASS("outputs", "inference", infers, keep_outputs, "drops nodes that no output needs"),
     PASS("serve", "serving", serves, serve, "turns a row of training into a tick of any sequences"),
+    PASS("experts", "serving with weights on disk", loads_experts, load_experts,
+         "reads experts from disk as the rows of a tick want them"),
     PASS("stored", "training with --frozen stored", stores_weights, store_weights,
          "keeps frozen weights in the storage format of their file"),
     PASS("products", "--dtype bf16", multiplies_bf16, pack_products,

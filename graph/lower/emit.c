@@ -152,6 +152,9 @@ static bool passes_memory(const sli_lowering *l, const sli_task *task) {
 static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *task) {
   const sli_queues *q = &l->queues;
   const sli_transfer_task memory = {.kind = SLI_TRANSFER_MEMORY, .to = task->device};
+  const sli_transfer_task fill = {
+      .kind = SLI_TRANSFER_FILL, .to = task->device, .home = SL_SPACE_DISK};
+  if (sli_reads_homes(task)) return transfer_queue(l, x, task->device, &fill);
   if (task->transfer && !sli_lower_is_in_line(l, task))
     return transfer_queue(l, x, task->device, task->transfer);
   if (passes_memory(l, task)) return transfer_queue(l, x, task->device, &memory);
@@ -344,6 +347,9 @@ static int32_t versions_ahead(const sli_lowering *l, const sli_task *task, const
 static int32_t port_map(sli_lowering *l, const sli_task *task, const sli_buffer *b, bool output) {
   sl_plan *plan = l->plan;
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
+  if (task->rate == SLI_PER_TURN)
+    return b->rate == SLI_PER_TURN ? sl_plan_map_each(plan)
+                                   : sl_plan_map_span(plan, (uint32_t)task->turns);
   if (b->role == SLI_ROLE_TURN)
     return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, task) : 1,
                            output && b->initial);
@@ -452,6 +458,15 @@ static int32_t every_of(const sli_lowering *l, const sli_task *task) {
   return task->rate == SLI_PER_STORE ? (int32_t)l->in->options->store.every : 1;
 }
 
+/* Maps the firings of each tick to that tick. */
+static int32_t turn_ticks(sli_lowering *l, const sli_task *task) {
+  sl_map_entry *entries = sli_calloc((size_t)task->turns, sizeof *entries);
+  for (int i = 0; i < task->turns; i++) entries[i].flags = SL_FIRST | SL_LAST;
+  int32_t map = sl_plan_add_map(l->plan, (uint32_t)task->turns, 1, entries);
+  free(entries);
+  return map;
+}
+
 /* Maps firings to ticks; passes of another pace count separate ticks. */
 static int32_t firing_ticks(sli_lowering *l, const sli_task *task) {
   if (task->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, task);
@@ -460,6 +475,7 @@ static int32_t firing_ticks(sli_lowering *l, const sli_task *task) {
   int32_t n = sli_lower_firings(l, task);
   if (sli_task_visits(l, task)) return sli_visits_ticks(l, sli_task_visits(l, task));
   if (task->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, task, all);
+  if (task->rate == SLI_PER_TURN) return turn_ticks(l, task);
   if (n > 1 && !task->pace) return tick_map(l, task);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int32_t i = 0; i < n; i++) /* tasks that fire less often fire after their ticks */

@@ -29,6 +29,11 @@
 
 static const char *const movable[] = {"act", "act.b", "act.w", "kv", "state", "weights", NULL};
 
+/* Experts have a home of their own in served graphs, which read them as they are wanted. */
+static bool names_served_experts(const sli_inputs *in, const sl_home *h) {
+  return in->g->options.serve && !strcmp(h->name, "experts");
+}
+
 static bool names_movable(const sl_home *h) {
   for (int r = 0; r < SLI_ROLES; r++)
     if (sli_home_names(h, (sli_role)r)) return true;
@@ -58,7 +63,7 @@ static bool finds_block(const sl_graph *g, const sl_home *h) {
 static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
-  if (!names_movable(h))
+  if (!names_movable(h) && !names_served_experts(in, h))
     return sl_fail(SL_E_USAGE,
                    "home %s=%s: only act, act.b, act.w, kv, state and weights can be moved%s",
                    h->name, space, sli_meant((char[SLI_MEANT_TEXT]){0}, movable, h->name));
@@ -119,14 +124,8 @@ static const char *block_of(const sli_lowering *l, const sli_task *task) {
 }
 
 static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
-  const char *block = block_of(l, maker(l, b));
-  sl_space space = SL_SPACE_DEVICE;
-  for (int i = 0; i < l->in->options->memory.homes.count; i++) {
-    const sl_home *h = &l->in->options->memory.homes.homes[i];
-    if (sli_home_names(h, b->role) && (!h->block || sli_pattern_finds(h->block, block)))
-      space = h->space;
-  }
-  return space;
+  const sli_task *first = maker(l, b);
+  return sli_home_of(l->in->options, b->role, block_of(l, first), sli_reads_homes(first));
 }
 
 /* ---- readers -------------------------------------------------------------------------------- */
@@ -258,7 +257,7 @@ static void count_weights(const sli_lowering *l, const sli_task *task, widest *w
     if (sli_is_spilled(b)) widen(l, w->made, made++, b, SLI_ROLE_SPILL);
     if (b->initial) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
   }
-  for (int i = 0; i < task->ninputs; i++) {
+  for (int i = 0; i < task->ninputs && !sli_reads_homes(task); i++) {
     const sli_buffer *b = &l->buffers[task->inputs[i]];
     if (moves(b) && is_weights(b)) widen(l, w->read, read++, b, SLI_ROLE_WEIGHTS);
   }

@@ -13,9 +13,11 @@
 
 #include "graph/lower/lower.h"
 
-/* Firing rate: once per pair of a piece and an earlier or equal piece (sweep.c), per tick, per
- * piece that is offloaded (offload.c), per microbatch, per step, or every store_every steps. */
+/* Firing rate: several times per tick (SL_OP_REPEATS), once per pair of a piece and an earlier or
+ * equal piece (sweep.c), per tick, per piece that is offloaded (offload.c), per microbatch, per
+ * step, or every store_every steps. */
 typedef enum sli_rate {
+  SLI_PER_TURN = -2,
   SLI_PER_PAIR = -1,
   SLI_PER_TICK,
   SLI_PER_LEAVING,
@@ -78,6 +80,7 @@ typedef struct sli_task {
                             reader */
   bool backward;         /* part of the backward pass */
   sli_rate rate;
+  int turns; /* firings per tick, if the rate is per turn */
   sli_pace pace;
   bool host;                         /* runs concurrently with passes, on the device's host queue */
   const sli_transfer_task *transfer; /* NULL: it computes */
@@ -330,6 +333,10 @@ bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *t
 /* True if the buffer is written in a memory other than its home. */
 static inline bool sli_is_spilled(const sli_buffer *b) {
   return b->target != SL_SPACE_DEVICE && b->target != b->home;
+}
+/* True for a task that runs on the disk's queue and reads parameters at their home. */
+static inline bool sli_reads_homes(const sli_task *task) {
+  return task->nnodes && sli_op_is(task->nodes[0]->op, SL_OP_LOADS);
 }
 /* True if the stage finishes each microbatch before it begins the next. */
 bool sli_is_one_at_a_time(const sli_lowering *l, int stage);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/build/build.h"
 #include "graph/lower/lower.h"
 
 bool sli_quota_counts_activations(const char *name) {
@@ -18,6 +19,26 @@ bool sli_quota_names(const sl_quota *q, const char *name, int stage) {
 bool sli_home_names(const sl_home *h, sli_role role) {
   sl_quota q = {.name = h->name, .stage = SL_NONE};
   return sli_roles[role].home && sli_quota_names(&q, sli_roles[role].home, 0);
+}
+
+static bool names_experts(const sl_home *h) { return !strcmp(h->name, "experts"); }
+
+sl_space sli_home_of(const sl_lower_options *o, sli_role role, const char *block, bool experts) {
+  sl_space space = SL_SPACE_DEVICE;
+  for (int i = 0; i < o->memory.homes.count; i++) {
+    const sl_home *h = &o->memory.homes.homes[i];
+    bool named = sli_home_names(h, role) || (experts && names_experts(h));
+    if (named && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
+  }
+  return space;
+}
+
+bool sli_experts_move(const sl_lower_options *o) {
+  bool any = sli_home_given(o, SLI_ROLE_PARAM);
+  for (int i = 0; i < o->memory.homes.count; i++)
+    any |= names_experts(&o->memory.homes.homes[i]) &&
+           o->memory.homes.homes[i].space != SL_SPACE_DEVICE;
+  return any;
 }
 
 bool sli_home_given(const sl_lower_options *o, sli_role role) {

@@ -49,6 +49,8 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_SPILL] = ROW("spill", ACTIVATIONS, STAGING),
     [SLI_ROLE_FILL] = ROW("fill", ACTIVATIONS, STAGING),
     [SLI_ROLE_WEIGHTS] = ROW("weights", PARAMETERS, STAGING),
+    [SLI_ROLE_EXPERTS] = ROW("experts", PARAMETERS, ONE),
+    [SLI_ROLE_LENT] = ROW("lent", PARAMETERS, STAGING),
     [SLI_ROLE_KV_SPILL] = ROW("kv.spill", ACTIVATIONS, STAGING),
     [SLI_ROLE_KV_FILL] = ROW("kv.fill", ACTIVATIONS, STAGING),
 };

@@ -43,6 +43,8 @@ typedef enum sli_role {
   SLI_ROLE_SPILL,    /* written on the device, on its way to its home (placement) */
   SLI_ROLE_FILL,     /* brought back from its home for a reader */
   SLI_ROLE_WEIGHTS,  /* parameters brought back from their home for a reader */
+  SLI_ROLE_EXPERTS,  /* parts of experts that are held, and what is known about them */
+  SLI_ROLE_LENT,     /* the parts of experts that rows are computed with */
   SLI_ROLE_KV_SPILL, /* keys and values of one piece, on their way to their home */
   SLI_ROLE_KV_FILL,  /* keys and values of one piece, brought back for a sweep */
   SLI_ROLES

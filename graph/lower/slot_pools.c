@@ -31,9 +31,11 @@ static bool is_passing(const sli_lowering *l, const sli_buffer *b) {
   if (l->in->layers) return passes_in_block(l, b);
   if (b->pace) return false;
   const sli_task *from = &l->tasks[b->producer];
+  if (from->rate == SLI_PER_TURN) return false;
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
-    if (to->backward != from->backward || to->level <= from->level || to->cls == SL_CLASS_W)
+    if (to->backward != from->backward || to->level <= from->level || to->cls == SL_CLASS_W ||
+        to->rate == SLI_PER_TURN)
       return false;
   }
   return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);

@@ -27,6 +27,7 @@ int sli_lower_firings(const sli_lowering *l, const sli_task *task) {
   const sli_visits *visits = sli_task_visits(l, task);
   if (visits) return visits->count;
   int ticks = sli_lower_ticks(l, task->pace);
+  if (task->rate == SLI_PER_TURN) return ticks * task->turns;
   return task->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
 }
 

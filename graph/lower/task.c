@@ -58,7 +58,15 @@ typedef struct levels {
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
 
 /* True for nodes that fire at a separate rate and so belong to no pass. */
-static bool stands_apart(const sli_node *n) { return is_exchange(n) || sli_op_cut(n->op)->sweeps; }
+static bool stands_apart(const sli_node *n) {
+  return is_exchange(n) || sli_op_cut(n->op)->sweeps || sli_op_is(n->op, SL_OP_REPEATS);
+}
+
+static sli_rate task_rate(const sli_node *n) {
+  if (n->per_step) return SLI_PER_STEP;
+  if (sli_op_is(n->op, SL_OP_REPEATS)) return SLI_PER_TURN;
+  return sli_op_cut(n->op)->sweeps ? SLI_PER_PAIR : SLI_PER_TICK;
+}
 
 /* True for nodes with a level: passes, and all exchanges. */
 static bool is_leveled(const sli_node *n) {
@@ -177,9 +185,7 @@ static bool exchanges(const levels *x, const sli_node *n, bool parameters) {
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL,
                .cls = task_class(l, n),
-               .rate = n->per_step                 ? SLI_PER_STEP
-                       : sli_op_cut(n->op)->sweeps ? SLI_PER_PAIR
-                                                   : SLI_PER_TICK,
+               .rate = task_rate(n),
                .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block],
                .rank = n->rank,
                .phase = n->phase,
@@ -206,6 +212,7 @@ static bool is_kin(const levels *x, const sli_task *task, const kin *k) {
 static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->task_of[n->in[0]->producer->id];
   if (sli_op_is(n->op, SL_OP_SOURCE) || n->cls == SL_CLASS_L) return SL_NONE;
+  if (k->rate == SLI_PER_TURN) return SL_NONE;
   for (int i = *sli_newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->tasks[i].before)
     if (!l->tasks[i].host || n->block < 0 || is_hosts_update(l, n))
       if (is_kin(x, &l->tasks[i], k)) return i;
@@ -220,6 +227,7 @@ static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];
   if (is_exchange(n)) return sli_arena_format(&l->arena, "%s%d", n->op->name, k->stage);
+  if (sli_op_is(n->op, SL_OP_LOADS)) return sli_arena_format(&l->arena, "experts%d", k->stage);
   if (n->phase) return sli_arena_format(&l->arena, "%s%d", phases[n->phase], k->stage);
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }
@@ -245,6 +253,7 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage],
                     .phase = k->phase,
                     .rate = k->rate,
+                    .turns = k->rate == SLI_PER_TURN ? (int)n->attrs.count : 0,
                     .pace = paces[n->phase],
                     .host = is_host(n) || is_hosts_update(l, n),
                     .before = *newest});

@@ -333,6 +333,8 @@ static int send_directly(transfers *x, int from, trip *t, int device, sl_space s
   return keep_end(x, from, add_transfer(x, from, t, &g), t);
 }
 
+static bool is_weights(const sli_buffer *b) { return b->memory == SL_MEMORY_PARAMETERS; }
+
 /* ---- to its home, and back ---------------------------------------------------------------- */
 
 /* Returns the fraction of a spilled buffer that is written, since some pieces are not. */
@@ -525,6 +527,8 @@ static int bring(transfers *x, int buffer, int task) {
   int device = l->tasks[task].device;
   sl_space space = sli_lower_space(l, &l->tasks[task]);
   if (sli_is_swept(&b)) return fill_pieces(x, buffer, task);
+  if (sli_reads_homes(&l->tasks[task]) && b.target != SL_SPACE_DEVICE && is_weights(&b))
+    return spill(x, buffer);
   if (b.target != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->tasks[task]))
     return transfers_fill(x, buffer, task);
   if (b.producer == SL_NONE) return stand_in(x, buffer, device);

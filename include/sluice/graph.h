@@ -66,6 +66,23 @@ typedef struct sl_training {
 
 /* Settings of a served graph. Each tick computes one row of positions, each of which may belong to
  * any sequence (batch.h); `fill` supplies the tokens and the batch of each tick. */
+/* Experts of a served graph whose weights are on disk. */
+typedef struct sl_expert_reads {
+  uint64_t wanted;      /* parts that ticks wanted: an expert in a layer, or one of its planes */
+  uint64_t read, bytes; /* of these, parts read from disk, and their bytes */
+} sl_expert_reads;
+
+typedef struct sl_serving_experts {
+  int32_t slots;          /* parts of experts that each layer holds; 0: half of them */
+  bool ascending;         /* loads them by number instead of by rows, for comparisons */
+  int32_t least, most;    /* for experts in planes: bits that rows may have; 0: no limit */
+  sl_expert_reads *reads; /* counters, updated atomically while ticks run; NULL: not counted */
+  /* Set by sl_lower: parts of a layer, and how many of them it holds; 0: all experts are in memory.
+   * The bytes of a part. */
+  int32_t parts, held;
+  int64_t part_bytes;
+} sl_serving_experts;
+
 typedef struct sl_serving {
   int64_t rows;    /* maximum rows of a tick */
   int sequences;   /* maximum sequences in a tick */
@@ -106,6 +123,7 @@ typedef struct sl_serving {
   void (*choose_adapters)(void *ctx, int32_t *adapters);
   bool hidden; /* adds the output "hidden", the input of the logits' projection, for all rows of a
                   tick */
+  sl_serving_experts experts;
   void *ctx;
 } sl_serving;
 

@@ -581,23 +581,25 @@ typedef struct sl_op_exact {
 
 /* Traits of an op that no facet needs more than a bit for. */
 enum {
-  SL_OP_DETACHED = 1 << 0, /* stops gradients: its outputs need none */
-  SL_OP_CHEAP = 1 << 1,    /* a forward op that costs little more than reading and writing its
-                              arguments */
-  SL_OP_LOCATED = 1 << 2,  /* calls get attrs.key, seed and region, in the backward pass too */
-  SL_OP_PADDED = 1 << 3,   /* can ignore padding of input 0's rows, after attrs.columns */
-  SL_OP_COUNTED = 1 << 4,  /* reads a mean over rows. attrs.user, a double set by the graph, is the
-                              fraction of a microbatch's rows that the mean covers, in the backward
-                              pass too; NULL: all */
-  SL_OP_BATCH = 1 << 5,    /* works on whole microbatches: every call reads whole inputs, which
-                              depend on data only */
-  SL_OP_PART = 1 << 6,     /* reads only the part of each input given by attrs.user, an sl_part */
-  SL_OP_SOURCE = 1 << 7,   /* supplies data; attrs.user is an sl_source */
-  SL_OP_COPY = 1 << 8,     /* output 0 is input 0 */
-  SL_OP_RESHAPE = 1 << 9,  /* output 0 has the elements of input 0 in their order */
-  SL_OP_RANDOM = 1 << 10,  /* draws random numbers */
-  SL_OP_SKIPPED = 1 << 11, /* evaluations pass input 0 on in place of output 0 */
-  SL_OP_AVERAGES = 1 << 12 /* evaluations read running statistics (attrs.keep) */
+  SL_OP_DETACHED = 1 << 0,  /* stops gradients: its outputs need none */
+  SL_OP_CHEAP = 1 << 1,     /* a forward op that costs little more than reading and writing its
+                               arguments */
+  SL_OP_LOCATED = 1 << 2,   /* calls get attrs.key, seed and region, in the backward pass too */
+  SL_OP_PADDED = 1 << 3,    /* can ignore padding of input 0's rows, after attrs.columns */
+  SL_OP_COUNTED = 1 << 4,   /* reads a mean over rows. attrs.user, a double set by the graph, is the
+                               fraction of a microbatch's rows that the mean covers, in the backward
+                               pass too; NULL: all */
+  SL_OP_BATCH = 1 << 5,     /* works on whole microbatches: every call reads whole inputs, which
+                               depend on data only */
+  SL_OP_PART = 1 << 6,      /* reads only the part of each input given by attrs.user, an sl_part */
+  SL_OP_SOURCE = 1 << 7,    /* supplies data; attrs.user is an sl_source */
+  SL_OP_COPY = 1 << 8,      /* output 0 is input 0 */
+  SL_OP_RESHAPE = 1 << 9,   /* output 0 has the elements of input 0 in their order */
+  SL_OP_RANDOM = 1 << 10,   /* draws random numbers */
+  SL_OP_SKIPPED = 1 << 11,  /* evaluations pass input 0 on in place of output 0 */
+  SL_OP_AVERAGES = 1 << 12, /* evaluations read running statistics (attrs.keep) */
+  SL_OP_REPEATS = 1 << 13,  /* an actor of its own, which fires attrs.count times in a tick */
+  SL_OP_LOADS = 1 << 14     /* runs on the disk's queue, and reads parameters where they are */
 };
 
 /* ---- the row ------------------------------------------------------------- */

@@ -134,7 +134,9 @@ typedef struct sl_session_options {
    * kept [2 * sequences, limited to 512 MiB over all stages]; below 0: none. */
   int states;
   int64_t state_every;
-  sl_kept_pages kept; /* requires SL_PREFIXES_SHARED and a single process */
+  sl_kept_pages kept;         /* requires SL_PREFIXES_SHARED and a single process */
+  sl_serving_experts experts; /* experts whose weights have disk as their home (lower.memory.homes:
+                                 "weights" or "experts"); the session counts their reads */
   sl_speculation speculation;
   int queue;              /* maximum requests waiting for admission; further requests fail with
                              SL_E_BUSY [1024] */
@@ -207,10 +209,11 @@ typedef struct sl_session_info {
   int64_t vocabulary, context, rows, pages;
   int64_t width; /* width of an embedding; 0: no embeddings */
   int sequences, groups;
-  int states;          /* states kept along with pages; 0 if the model has no states */
-  int64_t state_bytes; /* bytes of a sequence's states, over all stages */
-  size_t device_bytes; /* planned memory of the largest device */
-  const sl_plan *plan; /* owned by the session */
+  int states;                 /* states kept along with pages; 0 if the model has no states */
+  int64_t state_bytes;        /* bytes of a sequence's states, over all stages */
+  size_t device_bytes;        /* planned memory of the largest device */
+  sl_serving_experts experts; /* sizes in force */
+  const sl_plan *plan;        /* owned by the session */
   const sl_lowered *lowered;
   sl_runtime *rt; /* runtime for sl_runtime_run_status and sl_runtime_set_quotas; valid between
                      create and destroy */
@@ -411,6 +414,7 @@ typedef struct sl_session_stats {
   uint64_t requests; /* requests admitted so far */
   uint64_t ended[SL_END_COUNT]; /* requests by reason of ending */
   uint64_t preemptions;
+  sl_expert_reads experts;   /* by this process */
   uint64_t last_tick_ns;     /* CLOCK_MONOTONIC time at which the last tick came back; 0: none
                                 yet */
   uint64_t waiting_since_ns; /* CLOCK_MONOTONIC time since which there has been work but no tick has

@@ -11,7 +11,9 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/disk/disk.h"
+#include "kernels/disk/load_experts.h"
 #include "kernels/disk/ring.h"
+#include "ops/facets.h"
 
 typedef struct disk_queue {
   sli_disk_ring *ring; /* NULL: this thread copies, one transfer at a time */
@@ -49,19 +51,39 @@ static void disk_close(void *queue) {
 }
 
 /* Starts a copy: queues it if the ring can carry it, otherwise copies it immediately. */
-static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_lengths *x, void *to,
-                            const void *from) {
-  sl_type valid = sli_valid_type(x, c->in_length, 0, &c->in_type[0]);
-  size_t all = sl_type_bytes(&c->in_type[0]), bytes = sl_type_bytes(&valid);
-  if (bytes < all) bytes = SLI_MIN(sli_disk_pages(bytes), all); /* slots are whole pages */
-  if (!bytes) return SL_OK;
+static sl_status begin_way(void *queue, const char *name, void *to, const void *from,
+                           size_t bytes) {
+  disk_queue *q = queue;
   sli_disk_way way = sli_disk_way_of(to, from, bytes);
-  way.name = c->name;
+  way.name = name;
   if (!way.file) return sl_memory_disk.copy(to, from, bytes);
   if (!q->ring || !sli_disk_way_straight(&way)) return sli_disk_go(&way);
   SLI_GROW(q->ways, q->count, q->capacity);
   q->ways[q->count++] = way;
   return SL_OK;
+}
+
+static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_lengths *x,
+                            const sl_firing *firing) {
+  const void *from = sli_place_address(c->in[0], firing->bases);
+  void *to = sli_place_address(c->out[0], firing->bases);
+  sl_type valid = sli_valid_type(x, c->in_length, 0, &c->in_type[0]);
+  size_t all = sl_type_bytes(&c->in_type[0]), bytes = sl_type_bytes(&valid);
+  if (bytes < all) bytes = SLI_MIN(sli_disk_pages(bytes), all); /* slots are whole pages */
+  return from && to && bytes ? begin_way(q, c->name, to, from, bytes) : SL_OK;
+}
+
+/* Starts what a tick's rows make of a call. */
+static sl_status begin_loads(disk_queue *q, const sl_program_call *c, const sli_lengths *x,
+                             const sl_firing *firing, const sl_tick *tick) {
+  const void *in[c->nin + 1];
+  void *out[c->nout + 1];
+  int32_t in_rows[c->nin + 1];
+  sl_call call;
+  if (!sli_call_bind(c, firing, tick, in, out, &call)) return SL_OK;
+  for (int i = 0; i < c->nin; i++) in_rows[i] = sli_argument_rows(x, c->in_length, i);
+  call.in_rows = in_rows;
+  return sli_load_experts(&call, c->name, begin_way, q);
 }
 
 static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_firing *firing) {
@@ -71,11 +93,9 @@ static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_fir
   int32_t numbers[2 * program->nlengths + 1];
   sli_lengths x = sli_lengths_load(program, firing, numbers);
   q->count = 0;
-  for (int i = 0; i < program->ncalls && !status; i++) {
-    const void *from = sli_place_address(calls[i].in[0], firing->bases);
-    void *to = sli_place_address(calls[i].out[0], firing->bases);
-    if (from && to) status = begin_copy(q, &calls[i], &x, to, from);
-  }
+  for (int i = 0; i < program->ncalls && !status; i++)
+    status = sli_op_is(calls[i].op, SL_OP_LOADS) ? begin_loads(q, &calls[i], &x, firing, &tick)
+                                                 : begin_copy(q, &calls[i], &x, firing);
   sli_lengths_keep(&x, program, firing);
   return status || !q->count ? status : sli_disk_ring_go(q->ring, q->ways, q->count);
 }
@@ -118,7 +138,7 @@ static sl_status disk_prepare(sl_program *program, int device) {
   (void)device;
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
-    if (is_plain_copy(c)) continue;
+    if (is_plain_copy(c) || sli_op_is(c->op, SL_OP_LOADS)) continue;
     return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks can only copy registers unchanged",
                    c->name ? c->name : "", c->op->name);
   }

@@ -4,6 +4,8 @@
 #include <cjson/cJSON.h>
 #include <string.h>
 
+#include "base/base.h"
+
 const count counts[COUNTS] = {
     {"pages", "pages of keys and values that there are", false},
     {"pages_used", "of these, in use", false},
@@ -26,7 +28,11 @@ const count counts[COUNTS] = {
     {"draft_rounds", "drafts of next tokens that were checked", true},
     {"drafted", "tokens of these", true},
     {"drafts_accepted", "of these, those that the model chose too", true},
-    {"drafts_checked", "of these, those up to the first wrong one of each draft, with it", true}};
+    {"drafts_checked", "of these, those up to the first wrong one of each draft, with it", true},
+    {"experts_wanted", "experts, or planes of them, that a layer's rows wanted", true},
+    {"experts_held", "of these, those that were in memory", true},
+    {"experts_read", "experts, or planes of them, read from disk", true},
+    {"expert_bytes_read", "bytes of these", true}};
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
   const uint64_t all[COUNTS] = {(uint64_t)x->pages,
@@ -50,7 +56,11 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->rounds,
                                 x->drafted,
                                 x->accepted,
-                                x->checked};
+                                x->checked,
+                                x->experts.wanted,
+                                x->experts.wanted - SLI_MIN(x->experts.read, x->experts.wanted),
+                                x->experts.read,
+                                x->experts.bytes};
   memcpy(out, all, sizeof all);
 }
 

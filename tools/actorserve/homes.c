@@ -5,36 +5,41 @@
 #include "tools/actorserve/actorserve.h"
 
 static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); }
+static bool is_experts(const sl_quota *q) { return !strcmp(q->name, "experts"); }
 
 static bool weights_move(const settings *s) {
-  bool move = !strcmp(sl_arg_text(s->run, "weights"), "disk");
+  bool move = strcmp(sl_arg_text(s->run, "weights"), "memory") != 0;
   for (int i = 0; i < s->lower.memory.homes.count; i++)
     move |= s->lower.memory.homes.homes[i].space != SL_SPACE_DEVICE;
   return move;
 }
 
 static sl_status check_quota(const settings *s, const sl_quota *q) {
-  bool known = is_weights(q) || !strcmp(q->name, "kv");
+  bool known = is_weights(q) || is_experts(q) || !strcmp(q->name, "kv");
   if (!known || q->stage != SL_NONE)
     return sl_fail(
         SL_E_USAGE,
-        "--quota %s=%d: a server has only the quotas kv=N (pages) and weights=N (blocks), the same on all stages",
+        "--quota %s=%d: a server has only the quotas kv=N (pages), weights=N (blocks) and experts=N "
+        "(of each layer), the same on all stages",
         q->name, q->slots);
-  if (is_weights(q) && !weights_move(s))
+  if ((is_weights(q) || is_experts(q)) && !weights_move(s))
     return sl_fail(SL_E_USAGE,
-                   "--quota weights=%d: needs --weights disk; otherwise all weights are in memory",
-                   q->slots);
+                   "--quota %s=%d: needs --weights disk%s; otherwise all weights are in memory",
+                   q->name, q->slots, is_experts(q) ? " or --weights experts" : "");
   return SL_OK;
 }
 
 sl_status homes_check(const settings *s) {
-  static const char *const places[] = {"memory", "disk", NULL};
+  static const char *const places[] = {"memory", "disk", "experts", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
-    if (strcmp(s->lower.memory.homes.homes[i].name, "weights"))
-      status = sl_fail(SL_E_USAGE, "--home %s: a server can move only weights off the device",
+    if (strcmp(s->lower.memory.homes.homes[i].name, "weights") &&
+        strcmp(s->lower.memory.homes.homes[i].name, "experts"))
+      status = sl_fail(SL_E_USAGE,
+                       "--home %s: a server can move only weights, or the weights of experts, off "
+                       "the device",
                        s->lower.memory.homes.homes[i].name);
   return status;
 }
@@ -42,16 +47,24 @@ sl_status homes_check(const settings *s) {
 int64_t homes_pages(const settings *s) {
   int64_t pages = 0;
   for (int i = 0; i < s->lower.memory.nquotas; i++)
-    if (!is_weights(&s->lower.memory.quotas[i])) pages = s->lower.memory.quotas[i].slots;
+    if (!strcmp(s->lower.memory.quotas[i].name, "kv")) pages = s->lower.memory.quotas[i].slots;
   return pages;
 }
 
-/* Applies --weights to all parameters, before any more specific --home. */
+int32_t homes_experts(const settings *s) {
+  int32_t slots = 0;
+  for (int i = 0; i < s->lower.memory.nquotas; i++)
+    if (is_experts(&s->lower.memory.quotas[i])) slots = s->lower.memory.quotas[i].slots;
+  return slots;
+}
+
+/* Applies --weights to all parameters or all experts, before any more specific --home. */
 static void apply_homes(settings *s, sl_home_options *to) {
   *to = s->lower.memory.homes;
-  if (strcmp(sl_arg_text(s->run, "weights"), "disk")) return;
+  const char *where = sl_arg_text(s->run, "weights");
+  if (!strcmp(where, "memory")) return;
   sl_home *all = sli_arena_alloc(&s->arena, (size_t)(to->count + 1) * sizeof *all);
-  all[0] = (sl_home){.name = "weights", .space = SL_SPACE_DISK};
+  all[0] = (sl_home){.name = strcmp(where, "disk") ? where : "weights", .space = SL_SPACE_DISK};
   for (int i = 0; i < to->count; i++) all[i + 1] = to->homes[i];
   to->homes = all;
   to->count++;

@@ -46,6 +46,7 @@ static sl_session_options options_of(settings *s, served *served) {
   o.sequences = (int)sl_arg_int(s->run, "sequences");
   o.groups = (int)sl_arg_int(s->run, "groups");
   o.pages = homes_pages(s);
+  o.experts.slots = homes_experts(s);
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o.states = (int)sl_arg_int(s->run, "prefix-states");
   o.state_every = sl_arg_int(s->run, "state-every");
@@ -140,6 +141,28 @@ sl_status model_options(settings *s, served *served, sl_session_options *out) {
   return status ? status : read_speculation(s, served, &out->speculation);
 }
 
+/* Gives the layers as many experts as fit the memory, if the user says how much there is but not
+ * how many. Plans with the fewest and with all of them tell what one takes. */
+static sl_status settle_experts(sl_session_options *o) {
+  sl_session_info few, all;
+  size_t budget = o->lower.devices.budget_bytes;
+  if (!budget || o->experts.slots) return SL_OK;
+  sl_session_options trial = *o;
+  trial.lower.devices.budget_bytes = 0;
+  trial.experts.slots = 1;
+  if (sl_session_check(&trial, &few) || !few.experts.parts) return SL_OK; /* creation says why */
+  trial.experts.slots = few.experts.parts;
+  SLI_TRY(sl_session_check(&trial, &all));
+  int32_t more = all.experts.held - few.experts.held;
+  size_t each = more ? (all.device_bytes - few.device_bytes) / (size_t)more : 0;
+  o->experts.slots = all.experts.held;
+  if (budget < all.device_bytes && each) {
+    size_t room = budget > few.device_bytes ? budget - few.device_bytes : 0;
+    o->experts.slots = few.experts.held + (int32_t)(room / each);
+  }
+  return SL_OK;
+}
+
 /* Returns whether the model serves a shorter context with the same weights: a table of positions
  * has as many rows as the context. */
 static bool has_context(const settings *s) {
@@ -153,6 +176,7 @@ sl_status model_open(settings *s, served *served) {
   if (!status) status = machine_place(s, &served->machine);
   if (!status) status = model_options(s, served, &options);
   options.constraints = true;
+  if (!status) status = settle_experts(&options);
   if (!status) status = create(s, &options, &served->session);
   if (status == SL_E_BUDGET) advice_add_sizes(&options, has_context(s));
   if (status || settings_have_workload(s)) return status;

@@ -43,9 +43,10 @@ static const tool_option options[] = {
      "stages, or 1", 0, 64, GROUP_SERVING},
     {"quota", SL_OPTION_TEXT, "", "`NAME=N`: kv=N: KV cache pages per stage, each for 64 tokens of a "
      "sequence; if not given, enough for --sequences of maximum length, up to 512M; weights=N: with --weights "
-     "disk, blocks whose weights are in memory [2]; may be repeated", 0, 0, GROUP_MEMORY},
-    {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are kept between ticks: memory, or disk "
-     "(a few blocks, --quota weights=N, and the token tables stay in memory; --disk names the disk, --home "
+     "disk, blocks whose weights are in memory [2]; experts=N: experts of each layer that are in memory [as many as "
+     "--memory allows, or half]; may be repeated", 0, 0, GROUP_MEMORY},
+    {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are kept between ticks: memory; experts (those of "
+     "experts on disk, except --quota experts=N of each layer; all others in memory); or disk (a few blocks, --quota weights=N, and the token tables stay in memory; --disk names the disk, --home "
      "weights@BLOCK=device the blocks that stay too)", 0, 0, GROUP_MEMORY},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is admitted: reserve (when pages for "
      "its whole answer are free) or recompute (when pages for its prompt are free; if pages run out, the youngest "

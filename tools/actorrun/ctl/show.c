@@ -84,6 +84,16 @@ static void show_name(line *l, const cJSON *job) {
   end_line(l);
 }
 
+/* Shows how many of the experts that rows wanted were in memory. */
+static void show_experts(line *l, const cJSON *x) {
+  double wanted = number_of(x, "experts_wanted"), held = number_of(x, "experts_held");
+  ctl_show_put(l, PLAIN,
+               "experts: %.0f wanted, %.0f in memory (%.1f %%), %.0f read from disk, %.1f MiB",
+               wanted, held, 100 * held / wanted, number_of(x, "experts_read"),
+               number_of(x, "expert_bytes_read") / (1 << 20));
+  end_line(l);
+}
+
 /* Shows the status of a server. */
 static void show_serving(line *l, const cJSON *job, const cJSON *x) {
   double stages = number_of(x, "stages");
@@ -101,6 +111,7 @@ static void show_serving(line *l, const cJSON *job, const cJSON *x) {
                number_of(x, "ticks"), number_of(x, "rows"), number_of(x, "rows_shared"),
                number_of(x, "tokens"), number_of(x, "preemptions"));
   end_line(l);
+  if (number_of(x, "experts_wanted") > 0) show_experts(l, x);
 }
 
 static void show_limits(line *l, const cJSON *limits) {

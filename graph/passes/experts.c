@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Experts on disk: replaces the products of a mixture (gate, up, down) whose weights have that home
+ * by two actors. `load_experts` reads the experts that a tick's rows want, into a cache;
+ * `loaded_experts` computes their rows (ops/expert_loads.h). A mixture of another form stays as it
+ * is, and its weights come block by block. */
+#include "graph/build/build.h"
+#include "graph/passes/passes.h"
+
+#include <string.h>
+
+#include "ops/expert_loads.h"
+#include "ops/ops.h"
+
+/* The nodes of a mixture. */
+typedef struct mixture {
+  sli_node *gate, *up, *activation, *down;
+} mixture;
+
+static sli_node *maker_of(const sli_node *n, int input, const sl_op *op) {
+  sli_node *maker = n->in[input] ? n->in[input]->producer : NULL;
+  return maker && maker->op == op ? maker : NULL;
+}
+
+static bool reads_once(const sl_graph *g, const sl_tensor *t) {
+  int readers = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++) readers += g->nodes[i]->in[a] == t;
+  for (int i = 0; i < g->noutputs; i++) readers += g->outputs[i].tensor == t;
+  return readers == 1;
+}
+
+/* Finds the mixture that ends with a product of experts. */
+static bool find_mixture(const sl_graph *g, sli_node *down, mixture *m) {
+  const sl_op *product = &sl_op_grouped_linear_served;
+  sli_node *activation = down->op == product ? maker_of(down, 0, &sl_op_swiglu) : NULL;
+  if (!activation) return false;
+  *m = (mixture){maker_of(activation, 0, product), maker_of(activation, 1, product), activation,
+                 down};
+  if (!m->gate || !m->up || m->gate == m->up) return false;
+  bool same = m->gate->in[0] == m->up->in[0] && m->gate->in[1] == m->up->in[1] &&
+              m->gate->in[1] == down->in[1] && m->gate->rank == down->rank;
+  const sli_node *nodes[] = {m->gate, m->up, down};
+  for (int i = 0; i < SLI_MATRICES; i++)
+    same &= nodes[i]->in[2]->param && reads_once(g, nodes[i]->in[2]);
+  return same && reads_once(g, m->gate->out[0]) && reads_once(g, m->up->out[0]) &&
+         reads_once(g, activation->out[0]);
+}
+
+/* Type of one expert's matrix. */
+static sl_type matrix_of(const sl_tensor *weight) {
+  return SL_TYPE(weight->type.dtype, weight->type.dim[1], weight->type.dim[2]);
+}
+
+static size_t whole_pages(size_t bytes) {
+  return (bytes + SLI_SLOT_MULTIPLE - 1) / SLI_SLOT_MULTIPLE * SLI_SLOT_MULTIPLE;
+}
+
+static sli_expert_loads *whole_experts(sl_graph *g, const mixture *m) {
+  const sl_tensor *weights[] = {m->gate->in[2], m->up->in[2], m->down->in[2]};
+  sli_expert_loads *x = sli_arena_alloc(&g->arena, sizeof *x);
+  *x = (sli_expert_loads){.experts = (int32_t)weights[0]->type.dim[0], .levels = 1, .base = 1};
+  for (int i = 0; i < SLI_MATRICES; i++) {
+    x->matrix[i] = matrix_of(weights[i]);
+    x->piece_bytes[i] = sl_type_bytes(&x->matrix[i]);
+    x->part_bytes += x->piece_bytes[i];
+  }
+  x->slot_bytes = whole_pages(x->part_bytes);
+  return x;
+}
+
+/* Sets the slots of a layer's cache; no more than all parts. */
+static void settle(const sl_graph *g, sli_expert_loads *x) {
+  const sl_serving_experts *e = &g->options.serve->experts;
+  int32_t all = x->experts * sli_expert_parts(x), least = sli_expert_least_slots(x);
+  int32_t slots = e->slots ? e->slots : (all + 1) / 2;
+  x->slots = SLI_MAX(SLI_MIN(slots, all), least);
+  x->ascending = e->ascending;
+  x->reads = e->reads;
+  sli_expert_loads_settle(x);
+}
+
+/* Notes the sizes in force. */
+static void note(sl_serving_experts *to, const sli_expert_loads *x) {
+  to->parts = x->experts * sli_expert_parts(x);
+  to->held = x->slots;
+  to->part_bytes = (int64_t)x->part_bytes;
+}
+
+static void insert_before(sl_graph *g, const sli_node *next) {
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
+  int n = 0, count = g->nnodes;
+  last = g->nodes[count - 1];
+  for (int i = 0; i + 1 < count; i++) {
+    if (g->nodes[i] == next) nodes[n++] = last;
+    nodes[n++] = g->nodes[i];
+  }
+  sli_graph_reorder(g, nodes);
+}
+
+/* Adds the node that loads, and returns what it lends. */
+static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels,
+                            const sl_attrs *attrs) {
+  sl_tensor *in[] = {m->down->in[1], levels, m->gate->in[2], m->up->in[2], m->down->in[2]};
+  const char *name = sli_arena_format(&g->arena, "%s:loads", m->down->name);
+  sli_node *n = sli_graph_node(g, &sl_op_load_experts, name, attrs, SL_CLASS_F, m->down->block,
+                               2 + SLI_MATRICES, in, 3);
+  n->at = m->down->at;
+  n->rank = m->down->rank;
+  if (sli_node_infer(n)) return NULL;
+  for (int o = 0; o < 3; o++)
+    sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s.%d", name, o))->rank = n->rank;
+  sl_tensor *lent = n->out[0];
+  insert_before(g, m->down);
+  return lent;
+}
+
+/* Gives the last product the place of all. */
+static sl_status replace(sl_graph *g, const mixture *m, const sli_expert_loads *x) {
+  sli_node *n = m->down;
+  sl_attrs attrs = m->gate->attrs;
+  attrs.user = x;
+  attrs.count = x->firings;
+  sl_tensor *lent = add_loads(g, m, NULL, &attrs);
+  if (!lent) return g->status ? g->status : SL_E_SHAPE;
+  sl_tensor *in[] = {m->gate->in[0], n->in[1], NULL, lent};
+  n->op = &sl_op_loaded_experts;
+  n->attrs = attrs;
+  n->nin = 4;
+  n->in = sli_arena_alloc(&g->arena, sizeof in);
+  n->in_type = sli_arena_alloc(&g->arena, 4 * sizeof *n->in_type);
+  for (int i = 0; i < 4; i++) {
+    n->in[i] = in[i];
+    n->in_type[i] = *sl_tensor_type(in[i]);
+  }
+  SLI_TRY(sli_node_infer(n));
+  sli_graph_drop(g, 3, (const sli_node *const[]){m->gate, m->up, m->activation});
+  return SL_OK;
+}
+
+sl_status sli_pass_experts(sl_graph *g, const bool *on_disk) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    mixture m;
+    if (g->nodes[i]->block < 0 || !on_disk[g->nodes[i]->block]) continue;
+    if (!find_mixture(g, g->nodes[i], &m)) continue;
+    sli_expert_loads *x = whole_experts(g, &m);
+    settle(g, x);
+    note(&g->options.serve->experts, x);
+    status = replace(g, &m, x);
+    i = -1; /* nodes have moved */
+  }
+  return status;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops/expert_loads.h"
+
+#include "ops/ops.h"
+
+/* Enough firings to spread loads over, and then to finish. */
+void sli_expert_loads_settle(sli_expert_loads *x) {
+  enum { HELD = 3, SPREAD = 3 };
+  int32_t each = sli_expert_each(x);
+  x->firings = HELD + SPREAD * ((x->experts + each - 1) / each);
+}
+
+static uint64_t hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sli_expert_loads *x = attrs->user;
+  const int64_t fields[] = {x->experts, x->levels, x->base,  x->slots,    x->firings,
+                            x->least,   x->most,   x->group, x->ascending};
+  (void)nin;
+  return sli_hash(hash, fields, sizeof fields);
+}
+
+static sl_status load_experts_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out) {
+  const sli_expert_loads *x = attrs->user;
+  (void)nin;
+  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
+  if (in[1].ndim >= 0) SLI_TRY(sli_want("levels", &in[1], &in[0]));
+  size_t lent = sizeof(sli_lent) + (size_t)(x->experts * x->levels) * sli_lent_item_bytes(x);
+  out[0] = SL_TYPE(SL_I32, (int64_t)((lent + 3) / 4));
+  out[1] = SL_TYPE(SL_I32, (int64_t)(((size_t)x->slots * x->slot_bytes + SLI_SLOT_MULTIPLE) / 4));
+  out[2] = SL_TYPE(SL_I32, (int64_t)((sli_loads_bytes(x) + 3) / 4));
+  return SL_OK;
+}
+
+/* Counts the bytes of the experts that rows choose, each evenly, as if a fair share of them were
+ * held. */
+static void load_experts_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                              double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in;
+  *flops = 0;
+  *bytes = (double)sl_type_bytes(&out[0]);
+}
+
+const sl_op sl_op_load_experts = {
+    .name = "load_experts",
+    .min_in = 3,
+    .max_in = 5,
+    .nout = 3,
+    .infer = load_experts_infer,
+    .cost = load_experts_cost,
+    .hash = hash,
+    .traits = SL_OP_REPEATS | SL_OP_LOADS,
+    .memory = &(const sl_op_memory){.updates = 6, .lasts = 6},
+    .rows = &(const sl_op_rows){.looks = 3},
+};
+
+static sl_status loaded_experts_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                      sl_type *out) {
+  const sli_expert_loads *x = attrs->user;
+  (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
+  SLI_TRY(sli_want_array("ids", &in[1], SL_I32, -1));
+  if (in[2].ndim >= 0) SLI_TRY(sli_want("levels", &in[2], &in[1]));
+  out[0] = in[1];
+  out[0].dtype = SL_F32;
+  out[0].dim[out[0].ndim++] = x->matrix[SLI_MATRICES - 1].dim[0];
+  return SL_OK;
+}
+
+static void loaded_experts_cost(const sl_attrs *attrs, int nin, const sl_type *in,
+                                const sl_type *out, double *flops, double *bytes) {
+  const sli_expert_loads *x = attrs->user;
+  (void)nin;
+  double rows = (double)sl_type_elements(&in[1]), width = (double)sl_type_last(&in[0]),
+         inner = (double)x->matrix[0].dim[0];
+  *flops = 2 * SLI_MATRICES * rows * width * inner / attrs->count;
+  *bytes = (double)sl_type_bytes(&out[0]) / attrs->count;
+}
+
+const sl_op sl_op_loaded_experts = {
+    .name = "loaded_experts",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .infer = loaded_experts_infer,
+    .cost = loaded_experts_cost,
+    .hash = hash,
+    .traits = SL_OP_REPEATS,
+    .rows = &(const sl_op_rows){.looks = 7, .follows = 1},
+};

@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Experts on disk: answers have the same bits as with experts in memory, alone and together, for any
+# number of experts that layers hold. The bytes read are those of the experts that were wanted and
+# not held. With --memory, layers hold as many as fit. Invalid settings are refused by name.
+# labels: outside
+# needs: libevent
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+actorserve=$bin/actorserve
+mkdir -p disk
+export TMPDIR=$PWD/disk
+shape=(--context 64 --layers 2 --width 24 --heads 3 --top-k 3)
+odd=(mixtral "${shape[@]}" --experts 7 --expert-ffn 40)
+ends 0 "$actorrun" --quiet --steps 3 --save odd.safetensors "${odd[@]}" --data "$reference/text.txt" --batch 2
+
+# try OUT WORDS...: serves three prompts, alone and together, and writes the answers and counts.
+try() {
+  local to=$1
+  shift
+  python3 - "$to" "$actorserve" --port 0 --quota kv=16 "$@" <<'PY' || fail "$*"
+import json, re, subprocess, sys, threading, urllib.request
+to, *words = sys.argv[1:]
+server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+url = server.stdout.readline().split()[-1]
+def ask(prompt):
+    body = {"prompt": prompt, "max_tokens": 9, "temperature": 0, "logprobs": 1}
+    with urllib.request.urlopen(url + "/completions", json.dumps(body).encode()) as answer:
+        choice = json.load(answer)["choices"][0]
+    return choice["text"], choice["logprobs"]["token_logprobs"]
+prompts = ["And the king", "x", "In the beginning was"]
+together = [None] * len(prompts)
+def store(i): together[i] = ask(prompts[i])
+threads = [threading.Thread(target=store, args=(i,)) for i in range(len(prompts))]
+for t in threads: t.start()
+for t in threads: t.join()
+alone = [ask(p) for p in prompts]
+assert alone == together, "other bits together"
+with urllib.request.urlopen(url.removesuffix("/v1") + "/metrics") as answer:
+    counts = dict(re.findall(r"^sluice_(experts?_\w+)_total (\d+)", answer.read().decode(), re.M))
+server.terminate()
+assert server.wait() == 0
+json.dump([alone, {k: int(n) for k, n in counts.items()}], open(to, "w"))
+PY
+}
+
+# counted OUT PART HELD: every part wanted was held or read, and has PART bytes.
+counted() {
+  python3 - "$@" <<'PY' || fail "$1: $(cat "$1")"
+import json, sys
+answers, n = json.load(open(sys.argv[1]))
+part, want_all = int(sys.argv[2]), sys.argv[3] == "all"
+assert answers == json.load(open("memory.json"))[0], "other bits than in memory"
+assert n["experts_wanted"] == n["experts_held"] + n["experts_read"], n
+assert n["expert_bytes_read"] == part * n["experts_read"] > 0, n
+assert not want_all or n["experts_read"] <= 14, n
+PY
+}
+
+model=(--init odd.safetensors "${odd[@]}")
+bytes=$((3 * 24 * 40 * 4))
+try memory.json "${model[@]}"
+for n in 2 3 5; do
+  try out.json --weights experts --quota experts=$n "${model[@]}"
+  counted out.json $bytes some
+done
+try out.json --weights disk --quota experts=7 "${model[@]}"
+counted out.json $bytes all
+try out.json --weights experts --home experts@h.1=device "${model[@]}"
+counted out.json $bytes some
+SLUICE_CHECK=slots try out.json --weights experts --quota experts=4 --rows 3 "${model[@]}"
+counted out.json $bytes some
+try out.json --weights experts --memory 620K --rows 4 --sequences 3 "${model[@]}"
+counted out.json $bytes some
+
+ends 2 "$actorserve" --port 0 --quota experts=2 "${model[@]}"
+says "--quota experts=2: needs --weights disk or --weights experts" err
+ends 2 "$actorserve" --port 0 --weights expert "${model[@]}"
+says "--weights expert" err
+ends 3 "$actorserve" --port 0 --weights experts --memory 100K "${model[@]}"
