@@ -2,6 +2,23 @@
 /* Evaluates curves by log-log interpolation between neighbouring grid points. */
 #include "graph/cost/cost.h"
 
+const char *sl_resource_name(sl_resource resource) {
+  static const char *const names[SL_RESOURCES] = {
+#define X(name, text) [SL_RESOURCE_##name] = text,
+      SL_RESOURCE_TABLE(X)
+#undef X
+  };
+  return (unsigned)resource < SL_RESOURCES ? names[resource] : "?";
+}
+
+double sl_share_rate(const sl_share_curve *curve, double part) {
+  if (!curve->count) return part;
+  int i = 1;
+  while (i + 1 < curve->count && curve->parts[i] < part) i++;
+  double low = curve->parts[i - 1], high = curve->parts[i], along = (part - low) / (high - low);
+  return curve->rates[i - 1] + along * (curve->rates[i] - curve->rates[i - 1]);
+}
+
 #include <math.h>
 
 #include "base/base.h"

@@ -56,6 +56,32 @@ typedef struct sl_curve {
   const double *seconds; /* [count[0]][count[1]]...; NULL: no curve */
 } sl_curve;
 
+/* Resources of a device. Firings that are bound by different ones may share the device. */
+/* clang-format off */
+#define SL_RESOURCE_TABLE(X)                                                   \
+  X(COMPUTE, "compute")                                                        \
+  X(MEMORY, "memory")                                                          \
+  X(NETWORK, "network")                                                        \
+  X(DISK, "disk")                                                              \
+  X(COPY, "copy")
+/* clang-format on */
+
+typedef enum sl_resource {
+#define X(name, text) SL_RESOURCE_##name,
+  SL_RESOURCE_TABLE(X)
+#undef X
+      SL_RESOURCES
+} sl_resource;
+const char *sl_resource_name(sl_resource resource);
+
+/* Speed of a firing by its share of the device, linear between the points. */
+typedef struct sl_share_curve {
+  int count; /* 0: as fast as its share is large */
+  const double *parts, *rates;
+} sl_share_curve;
+/* Returns the speed of a firing with this share; alone it has speed 1. */
+double sl_share_rate(const sl_share_curve *curve, double part);
+
 /* Performance data of the calls of one op. */
 typedef struct sl_hardware_row {
   const char *op;
@@ -117,17 +143,18 @@ typedef struct sl_hardware {
   sl_algorithm algorithm;
   double links_per_host; /* network links shared by the host's devices; 0: one per device */
   int npairs;
-  const sl_hardware_pair *pairs;    /* exceptions to the links above */
-  double gradient_bytes;            /* bytes per gradient element when devices sum gradients; 0: as
-                                       stored */
-  double step_seconds;              /* fixed cost of a step */
-  double firing_seconds;            /* fixed cost of a firing on a device, besides its calls */
-  double wake_seconds;              /* cost of a firing that reads data of another device in the
-                                       same process */
-  int busy;                         /* devices of a host that compute concurrently; set by
-                                       sl_lower */
-  double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
-  double idle_watts, busy_watts;    /* power of a device, with its part of the host; 0: not known */
+  const sl_hardware_pair *pairs; /* exceptions to the links above */
+  double gradient_bytes;         /* bytes per gradient element when devices sum gradients; 0: as
+                                    stored */
+  double step_seconds;           /* fixed cost of a step */
+  double firing_seconds;         /* fixed cost of a firing on a device, besides its calls */
+  double wake_seconds;           /* cost of a firing that reads data of another device in the
+                                    same process */
+  int busy;                      /* devices of a host that compute concurrently; set by
+                                    sl_lower */
+  sl_share_curve shares[SL_RESOURCES]; /* speed of firings beside others, by what bounds them */
+  double slowdown_while_exchanging;    /* slowdown of passes during exchanges; 0: 1 */
+  double idle_watts, busy_watts; /* power of a device, with its part of the host; 0: not known */
   /* properties of the engine that serves on this hardware */
   double tick_seconds;          /* time between ticks that the host takes, on each stage */
   double answer_seconds;        /* time until a client has the tokens of a tick */

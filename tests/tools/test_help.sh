@@ -11,7 +11,7 @@ source "$SLUICE_SOURCE/tests/support/tool.sh"
 ends 0 "$actorrun" --help
 says 'FILE.pt2' out
 ends 0 "$bin/actortune" --help
-says "actortune plan | serve | machine | compare" out
+says "actortune plan | serve | ranges | machine | compare" out
 
 groups() { sed -n '/^More, by/,$s/^  \([a-z]*\) .*/\1/p' "$1" | grep -v '^all$'; }
 options() { sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' "$1"; }

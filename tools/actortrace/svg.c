@@ -166,7 +166,7 @@ static void draw_shared(const figure *figure, const sl_trace_firing *f, int numb
           x, figure->y + LANE - h, w > 3 ? w - 0.6 : w, h, ink.fill);
   int n = pass ? snprintf(text, sizeof text, "%c%d", sl_class_letter(a->cls), f->tick.microbatch)
                : snprintf(text, sizeof text, "%s", a->name);
-  if (w < 6 * n + 2 || h < 8) return;
+  if (w < 5.6 * n + 2 || h < 8) return;
   fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">", x + w / 2,
           figure->y + LANE - h / 2 + 3.7, ink.text);
   put_xml(figure->out, text);

@@ -7,6 +7,7 @@
  * results so far. */
 #include "tools/actortune/actortune.h"
 #include "tools/actortune/machine/machine.h"
+#include "tools/actortune/ranges/ranges.h"
 #include "tools/actortune/slo/slo.h"
 
 #include <stdlib.h>
@@ -87,6 +88,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "compare")) return compare_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "plan")) return planner_main(argc - 1, argv + 1);
   if (argc > 1 && !strcmp(argv[1], "serve")) return slo_main(argc - 1, argv + 1);
+  if (argc > 1 && !strcmp(argv[1], "ranges")) return ranges_main(argc - 1, argv + 1);
   if (slo_asked(argc, argv)) return slo_main(argc, argv);
   settings s;
   interrupt_catch();

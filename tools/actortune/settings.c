@@ -172,11 +172,11 @@ static const first_option first[] = {
 
 const tool actortune_tool = {
     .name = "actortune",
-    .usage = "       actortune plan | serve | machine | compare ...  (each has its own --help)\n",
+    .usage = "       actortune plan | serve | ranges | machine | compare ...  (see its --help)\n",
     .purpose =
         "Searches schedules and quotas on the virtual clock, shows what each byte of\n"
         "memory buys in time, and prints the actorrun command of every plan worth having.",
     .options = options,
     .first = first,
-    .commands = "plan serve machine compare",
+    .commands = "plan serve ranges machine compare",
     .read = read};

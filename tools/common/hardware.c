@@ -89,7 +89,7 @@ typedef struct said {
   double spread;
   int64_t devices_per_host;
   curves_parts parts;
-  const cJSON *serving, *energy;
+  const cJSON *serving, *energy, *shares;
 } said;
 
 /* Checks a rate. 0 means that any number of bytes takes no time. */
@@ -133,6 +133,7 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
       {"process_link", SLI_JSON_OBJECT, &s->parts.process_link, 0, 0, false},
       {"links", SLI_JSON_ARRAY, &s->parts.links, 0, 0, false},
       {"energy", SLI_JSON_OBJECT, &s->energy, 0, 0, false},
+      {"shares", SLI_JSON_OBJECT, &s->shares, 0, 0, false},
       {"serving", SLI_JSON_OBJECT, &s->serving, 0, 0, false}};
   return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
 }
@@ -188,6 +189,43 @@ static sl_status read_energy(const sli_json *doc, const cJSON *from, sl_hardware
   sl_status status = sli_json_take(doc, from, fields, SLI_COUNT(fields));
   if (status || (out->busy_watts > 0 && out->busy_watts >= out->idle_watts)) return status;
   return sli_json_fail(doc, from, "busy_watts must be above 0 and at least idle_watts");
+}
+
+/* ---- shares -------------------------------------------------------------------------------- */
+
+/* Reads [[part, rate], ...] from [0, 0] to [1, 1], both ascending. */
+static sl_status read_share_curve(const sli_json *doc, const cJSON *from, sli_arena *arena,
+                                  sl_share_curve *out) {
+  sl_status status = sli_json_is(doc, from, SLI_JSON_ARRAY);
+  int n = status ? 0 : cJSON_GetArraySize(from), i = 0;
+  double *parts = sli_arena_alloc(arena, ((size_t)n + 1) * sizeof *parts),
+         *rates = sli_arena_alloc(arena, ((size_t)n + 1) * sizeof *rates);
+  for (const cJSON *at = status ? NULL : from->child; at && !status; at = at->next, i++) {
+    const cJSON *part = at->child, *rate = part ? part->next : NULL;
+    if (!cJSON_IsNumber(part) || !cJSON_IsNumber(rate) || rate->next)
+      return sli_json_fail(doc, at, "must be [share, speed]");
+    parts[i] = part->valuedouble, rates[i] = rate->valuedouble;
+    if (i ? parts[i] <= parts[i - 1] || rates[i] < rates[i - 1] : parts[i] != 0 || rates[i] != 0)
+      return sli_json_fail(doc, at, "shares and speeds must ascend from [0, 0] to [1, 1]");
+  }
+  if (!status && (n < 2 || parts[n - 1] != 1 || rates[n - 1] != 1))
+    return sli_json_fail(doc, from, "shares and speeds must ascend from [0, 0] to [1, 1]");
+  *out = (sl_share_curve){n, parts, rates};
+  return status;
+}
+
+static sl_status read_shares(const sli_json *doc, const cJSON *from, sli_arena *arena,
+                             sl_hardware *out) {
+  sl_status status = SL_OK;
+  for (const cJSON *at = from->child; at && !status; at = at->next) {
+    int r = 0;
+    while (r < SL_RESOURCES && strcmp(at->string, sl_resource_name((sl_resource)r)) != 0) r++;
+    if (!strcmp(at->string, "source")) continue;
+    if (r == SL_RESOURCES)
+      return sli_json_fail(doc, at, "must be compute, memory, network, disk or copy");
+    status = read_share_curve(doc, at, arena, &out->shares[r]);
+  }
+  return status;
 }
 
 /* ---- serving ------------------------------------------------------------------------------- */
@@ -252,6 +290,7 @@ static sl_status read_hardware(const sli_json *doc, const char *type, bool serve
   *spread = s.spread;
   status = curves_read(doc, &s.parts, peak, arena, out);
   if (!status && s.energy) status = read_energy(doc, s.energy, out);
+  if (!status && s.shares) status = read_shares(doc, s.shares, arena, out);
   if (!status && serves && s.serving) status = read_serving(doc, s.serving, type, peak, arena, out);
   return status ? status : hardware_check(doc, out);
 }
