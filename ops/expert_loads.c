@@ -12,8 +12,8 @@ void sli_expert_loads_settle(sli_expert_loads *x) {
 
 static uint64_t hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sli_expert_loads *x = attrs->user;
-  const int64_t fields[] = {x->experts, x->levels, x->base,  x->slots,    x->firings,
-                            x->least,   x->most,   x->group, x->ascending};
+  const int64_t fields[] = {x->experts, x->levels, x->base, x->slots,
+                            x->firings, x->planes, x->each, x->ascending};
   (void)nin;
   return sli_hash(hash, fields, sizeof fields);
 }

@@ -27,8 +27,8 @@ typedef struct sli_expert_loads {
   int32_t experts, levels, base; /* parts of an expert: base + levels - 1 */
   int32_t slots, firings;
   bool ascending;               /* loads by expert and level instead of by number of rows */
-  int32_t least, most;          /* levels that rows may have; others are clamped */
-  int32_t group;                /* numbers per scale, for experts in planes; 0: whole experts */
+  bool planes;                  /* experts in planes; otherwise whole */
+  int32_t each;                 /* experts of a token */
   sl_type matrix[SLI_MATRICES]; /* an expert's matrices: as stored, or for planes as f32 */
   size_t piece_bytes[SLI_MATRICES], part_bytes, slot_bytes;
   sl_expert_reads *reads; /* counters, or NULL */
@@ -58,11 +58,13 @@ static inline const sli_lent_item *sli_lent_item_at(const sli_expert_loads *x, c
                                                (size_t)i * sli_lent_item_bytes(x));
 }
 
-/* Returns the level of a row: the clamped number of `levels`, or the highest if that is NULL. */
+/* Returns the level of a row: by `levels`, or if that is NULL by the row's place among those of its
+ * token: the most probable expert has the highest level and the least probable the lowest. */
 static inline int32_t sli_expert_level(const sli_expert_loads *x, const int32_t *levels,
                                        int64_t row) {
-  int32_t level = levels ? levels[row] : x->most;
-  return level < x->least ? x->least : level > x->most ? x->most : level;
+  int32_t top = x->levels - 1, place = (int32_t)(row % x->each), last = x->each - 1;
+  int32_t level = levels ? levels[row] : top - (last ? (2 * place * top + last) / (2 * last) : 0);
+  return level < 0 ? 0 : level > top ? top : level;
 }
 
 /* Returns the slots with which a plan is sure to finish. */

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "io/gguf/gguf.h"
 #include "io/half.h"
+#include "ops/planes.h"
 #include "ops/spikes.h"
 
 static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
@@ -56,7 +57,8 @@ int64_t sli_storage_block(sl_storage storage) { return blocks_of[storage].number
 int64_t sli_storage_block_bytes(sl_storage storage) { return blocks_of[storage].bytes; }
 
 bool sli_storage_blocks(sl_storage storage) {
-  return storage != SL_STORAGE_F32 && storage != SL_STORAGE_BF16 && storage != SL_STORAGE_INT8;
+  return !sli_storage_in_planes(storage) && storage != SL_STORAGE_F32 &&
+         storage != SL_STORAGE_BF16 && storage != SL_STORAGE_INT8;
 }
 
 bool sli_storage_served(sl_storage storage) {
@@ -74,7 +76,19 @@ static size_t row_bytes(sl_storage storage, int64_t k) {
   return sli_storage_blocks(storage) ? (bytes + 3) / 4 * 4 : bytes;
 }
 
+/* Type of one expert's matrix. */
+static sl_type matrix_of(const sl_type *values) {
+  return SL_TYPE(SL_F32, values->dim[1], values->dim[2]);
+}
+
+static sl_type planes_type(sl_storage storage, const sl_type *values) {
+  sl_type matrix = matrix_of(values);
+  return SL_TYPE(SL_I32, values->dim[0], sli_storage_width(storage),
+                 (int64_t)(sli_plane_bytes(&matrix) / sizeof(int32_t)));
+}
+
 sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
+  if (sli_storage_in_planes(storage)) return planes_type(storage, values);
   sl_type type = *values;
   type.dtype = sli_storage_blocks(storage) ? SL_I32 : storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32;
   if (sli_storage_blocks(storage))
@@ -137,10 +151,32 @@ static void round_int8(const sl_type *values, const float *from, float *to) {
       round_group(from + row + g, SLI_MIN(k - g, SLI_INT8_GROUP), to + row + g);
 }
 
+static void pack_planes(sl_storage storage, const sl_type *values, const float *from, char *out) {
+  sl_type matrix = matrix_of(values);
+  int width = sli_storage_width(storage);
+  for (int64_t e = 0; e < values->dim[0]; e++) {
+    sli_planes_pack(&matrix, sli_storage_base(storage), width, from, out);
+    from += sl_type_elements(&matrix);
+    out += (size_t)width * sli_plane_bytes(&matrix);
+  }
+}
+
+static void unpack_planes(sl_storage storage, const sl_type *values, const char *from, float *out) {
+  sl_type matrix = matrix_of(values);
+  int width = sli_storage_width(storage);
+  for (int64_t e = 0; e < values->dim[0]; e++, out += sl_type_elements(&matrix)) {
+    const void *planes[SLI_PLANES_MOST];
+    for (int p = 0; p < width; p++, from += sli_plane_bytes(&matrix)) planes[p] = from;
+    sli_planes_unpack(planes, sli_storage_base(storage), width, matrix.dim[1], 0, matrix.dim[0],
+                      out);
+  }
+}
+
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out) {
   SLI_CHECK(!sli_storage_blocks(storage), "f32 cannot be quantized into blocks");
   uint16_t *to = out;
-  if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
+  if (sli_storage_in_planes(storage)) pack_planes(storage, values, from, out);
+  else if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
   else if (storage == SL_STORAGE_INT8) round_int8(values, from, out);
   else
     for (int64_t i = 0, n = sl_type_elements(values); i < n; i++)
@@ -173,6 +209,7 @@ static void unpack_q4_1(const unsigned char *row, int64_t k, float *out) {
 void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out) {
   int64_t k = sl_type_last(values), rows = sl_type_rows(values);
   const uint16_t *words = from;
+  if (sli_storage_in_planes(storage)) unpack_planes(storage, values, from, out);
   if (storage == SL_STORAGE_F32 || storage == SL_STORAGE_INT8)
     memcpy(out, from, sl_type_bytes(values));
   if (storage == SL_STORAGE_BF16)

@@ -32,6 +32,18 @@
 
 enum { SLI_STORAGE_BLOCK = 32, SLI_STORAGE_GROUP = 16 };
 
+/* Experts in nested bit planes (planes.h): their format has the bits of the base and of all planes
+ * in its number. Weights [E, n, k] lie as [E, planes, words of a plane]. */
+enum { SLI_STORAGE_PLANES = 256 };
+static inline sl_storage sli_storage_planes(int base, int width) {
+  return (sl_storage)(SLI_STORAGE_PLANES + 16 * base + width);
+}
+static inline bool sli_storage_in_planes(sl_storage storage) {
+  return (int)storage >= SLI_STORAGE_PLANES;
+}
+static inline int sli_storage_base(sl_storage storage) { return (int)storage / 16 % 16; }
+static inline int sli_storage_width(sl_storage storage) { return (int)storage % 16; }
+
 /* Return the stored type of values [..., k], and whether the format can hold them: block formats
  * need k to be a multiple of the block. */
 sl_type sli_storage_type(sl_storage storage, const sl_type *values);

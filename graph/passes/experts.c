@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "ops/expert_loads.h"
+#include "ops/planes.h"
+#include "ops/storage.h"
 #include "ops/ops.h"
 
 /* The nodes of a mixture. */
@@ -55,10 +57,38 @@ static size_t whole_pages(size_t bytes) {
   return (bytes + SLI_SLOT_MULTIPLE - 1) / SLI_SLOT_MULTIPLE * SLI_SLOT_MULTIPLE;
 }
 
+/* Puts a weight into planes, whatever its format was. */
+static void store_planes(sl_tensor *weight, int base, int width) {
+  if (!weight->storage) weight->values = weight->type;
+  weight->storage = sli_storage_planes(base, width);
+  weight->type = sli_storage_type(weight->storage, &weight->values);
+}
+
+static sli_expert_loads *experts_in_planes(sl_graph *g, const mixture *m) {
+  sl_tensor *weights[] = {m->gate->in[2], m->up->in[2], m->down->in[2]};
+  const sl_serving_experts *e = &g->options.serve->experts;
+  sli_expert_loads *x = sli_arena_alloc(&g->arena, sizeof *x);
+  *x = (sli_expert_loads){.levels = e->most - e->least + 1,
+                          .base = e->least,
+                          .planes = true,
+                          .each = (int32_t)sl_type_last(&m->down->in[1]->type)};
+  for (int i = 0; i < SLI_MATRICES; i++) {
+    store_planes(weights[i], e->least, e->most);
+    const sl_type *values = &weights[i]->values;
+    x->experts = (int32_t)values->dim[0];
+    x->matrix[i] = SL_TYPE(SL_F32, values->dim[1], values->dim[2]);
+    x->piece_bytes[i] = sli_plane_bytes(&x->matrix[i]);
+    x->part_bytes += x->piece_bytes[i];
+  }
+  x->slot_bytes = whole_pages(x->part_bytes);
+  return x;
+}
+
 static sli_expert_loads *whole_experts(sl_graph *g, const mixture *m) {
   const sl_tensor *weights[] = {m->gate->in[2], m->up->in[2], m->down->in[2]};
   sli_expert_loads *x = sli_arena_alloc(&g->arena, sizeof *x);
-  *x = (sli_expert_loads){.experts = (int32_t)weights[0]->type.dim[0], .levels = 1, .base = 1};
+  *x = (sli_expert_loads){
+      .experts = (int32_t)weights[0]->type.dim[0], .levels = 1, .base = 1, .each = 1};
   for (int i = 0; i < SLI_MATRICES; i++) {
     x->matrix[i] = matrix_of(weights[i]);
     x->piece_bytes[i] = sl_type_bytes(&x->matrix[i]);
@@ -143,7 +173,8 @@ sl_status sli_pass_experts(sl_graph *g, const bool *on_disk) {
     mixture m;
     if (g->nodes[i]->block < 0 || !on_disk[g->nodes[i]->block]) continue;
     if (!find_mixture(g, g->nodes[i], &m)) continue;
-    sli_expert_loads *x = whole_experts(g, &m);
+    bool planes = g->options.serve->experts.most && !m.gate->in[2]->shard;
+    sli_expert_loads *x = planes ? experts_in_planes(g, &m) : whole_experts(g, &m);
     settle(g, x);
     note(&g->options.serve->experts, x);
     status = replace(g, &m, x);

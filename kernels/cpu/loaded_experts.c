@@ -7,9 +7,11 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"
 #include "ops/expert_loads.h"
 #include "ops/grouped.h"
+#include "ops/planes.h"
 
 enum { GATE, UP, DOWN };
 
@@ -120,14 +122,54 @@ static void scatter_row(void *arg, int i) {
 
 /* ---- products ------------------------------------------------------------------------------- */
 
+/* Address of a matrix's piece in the slot of an expert's part. */
+static const char *piece_in_slot(const lending *l, const sli_lent_item *item, int part, int m) {
+  const char *slot = l->cache + (size_t)item->slot[part] * l->loads->slot_bytes;
+  for (int before = 0; before < m; before++) slot += l->loads->piece_bytes[before];
+  return slot;
+}
+
+/* A piece of a product with the numbers that an expert's planes stand for, in f32. */
+static void planes_piece(const lending *l, const lent_rows *part, int m, int piece) {
+  int64_t n = rows_in(l, m), k = width_of(l, m);
+  sli_range columns = sli_served_columns(n, l->pieces, piece);
+  int64_t count = columns.end - columns.begin;
+  if (!part->count || count <= 0) return;
+  const void *planes[SLI_PLANES_MOST];
+  int width = l->loads->base + part->item->level;
+  for (int p = 0; p < width; p++) planes[p] = piece_in_slot(l, part->item, p, m);
+  float *w = sli_room(SLI_ROOM_LEFT, (size_t)(count * k) * sizeof *w),
+        *to = sli_room(SLI_ROOM_RIGHT, (size_t)(part->count * count) * sizeof *to);
+  sli_planes_unpack(planes, l->loads->base, width, k, columns.begin, count, w);
+  const float *x = m == DOWN ? l->inner[GATE] : l->x;
+  float *y = (m == DOWN ? l->y : l->inner[m]) + part->begin * n + columns.begin;
+  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), SL_TYPE(SL_F32, count, k)},
+                out_type = SL_TYPE(SL_F32, part->count, count);
+  const void *in[3] = {x + part->begin * k, w};
+  void *out = to;
+  const sl_call call = {.attrs = l->call->attrs,
+                        .nin = 3,
+                        .nout = 1,
+                        .in_type = in_type,
+                        .out_type = &out_type,
+                        .in = in,
+                        .out = &out};
+  sli_cpu()->linear_served(&(sli_served_product){&call, 1, NULL}, 0);
+  for (int32_t r = 0; r < part->count; r++)
+    memcpy(y + r * n, to + r * count, (size_t)count * sizeof *y);
+}
+
 /* A piece of a product: as a linear layer with the same weight would compute it. */
 static void expert_piece(void *arg, int i) {
   const lending *l = arg;
   int piece = i % l->pieces, which = i / l->pieces % l->nproducts, m = l->first + which;
   const lent_rows *part = &l->parts[i / l->pieces / l->nproducts];
   int64_t n = rows_in(l, m), k = width_of(l, m);
-  const char *slot = l->cache + (size_t)part->item->slot[0] * l->loads->slot_bytes;
-  for (int before = 0; before < m; before++) slot += l->loads->piece_bytes[before];
+  if (l->loads->planes) {
+    planes_piece(l, part, m, piece);
+    return;
+  }
+  const char *slot = piece_in_slot(l, part->item, 0, m);
   const float *x = m == DOWN ? l->inner[GATE] : l->x;
   float *y = m == DOWN ? l->y : l->inner[m];
   const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), l->loads->matrix[m]},

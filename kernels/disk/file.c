@@ -30,6 +30,11 @@ bool sli_disk_setting(const char *word) {
   return setting && strstr(setting, word);
 }
 
+double sli_disk_rate(void) {
+  const char *setting = getenv("SLUICE_DISK"), *rate = setting ? strstr(setting, "rate=") : NULL;
+  return rate ? SLI_MAX(strtod(rate + strlen("rate="), NULL), 0) : 0;
+}
+
 const sli_disk_file *sli_disk_file_of(const void *address) {
   const char *at = address;
   pthread_mutex_lock(&lock);

@@ -31,5 +31,8 @@ const sli_disk_file *sli_disk_file_of(const void *address);
 /* Returns true if the environment variable SLUICE_DISK contains the word. The words are for tests:
  * "plain" turns off io_uring, "cached" turns off direct I/O, "named" briefly gives files a name. */
 bool sli_disk_setting(const char *word);
+/* Returns the bytes per second of SLUICE_DISK=rate=N, to which transfers are then limited; 0: no
+ * limit. */
+double sli_disk_rate(void);
 
 #endif

@@ -41,15 +41,13 @@ static sl_status begin_tick(const sl_call *call, const sli_expert_loads *x, sli_
   return status;
 }
 
-/* Reads a part: of whole experts, a piece of each matrix; of planes, one run of bytes. */
+/* Reads a part: a piece of each matrix. */
 static sl_status read_part(const sl_call *call, const char *name, const sli_load *load,
                            sli_load_copy *copy, void *ctx) {
   const sli_expert_loads *x = call->attrs->user;
   char *to = first_slot(call->out[1]) + (size_t)load->slot * x->slot_bytes;
   size_t part = (size_t)load->expert * (size_t)sli_expert_parts(x) + (size_t)load->part;
   if (x->reads) add_to(&x->reads->read, 1), add_to(&x->reads->bytes, (int64_t)x->part_bytes);
-  if (x->group)
-    return copy(ctx, name, to, (const char *)call->in[2] + part * x->slot_bytes, x->part_bytes);
   sl_status status = SL_OK;
   for (int m = 0; m < SLI_MATRICES && !status; to += x->piece_bytes[m++])
     status = copy(ctx, name, to, (const char *)call->in[2 + m] + part * x->piece_bytes[m],

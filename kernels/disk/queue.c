@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/base.h"
 #include "kernels/bind.h"
@@ -20,6 +21,9 @@ typedef struct disk_queue {
   size_t count, capacity;
   sli_disk_way *ways; /* transfers of a firing */
   char *failed;       /* NULL: no error */
+  double rate;        /* bytes per second, as of a slower disk; 0: no limit */
+  size_t moved;       /* bytes of a firing */
+  uint64_t due_ns;    /* when a disk of that rate would have moved all bytes so far */
 } disk_queue;
 
 static void say_plain(const char *why) {
@@ -35,6 +39,7 @@ static sl_status disk_open(const sl_queue_config *config, void **queue) {
   disk_queue *q = sli_calloc(1, sizeof *q);
   if (config->bind) config->bind(config->bind_arg, 0);
   const char *why;
+  q->rate = sli_disk_rate();
   q->ring = sli_disk_ring_open(&why);
   if (!q->ring) say_plain(why);
   *queue = q;
@@ -56,6 +61,7 @@ static sl_status begin_way(void *queue, const char *name, void *to, const void *
   disk_queue *q = queue;
   sli_disk_way way = sli_disk_way_of(to, from, bytes);
   way.name = name;
+  q->moved += bytes;
   if (!way.file) return sl_memory_disk.copy(to, from, bytes);
   if (!q->ring || !sli_disk_way_straight(&way)) return sli_disk_go(&way);
   SLI_GROW(q->ways, q->count, q->capacity);
@@ -86,18 +92,32 @@ static sl_status begin_loads(disk_queue *q, const sl_program_call *c, const sli_
   return sli_load_experts(&call, c->name, begin_way, q);
 }
 
+/* Waits until a disk of the given rate would have moved the bytes: a bucket of tokens that holds
+ * none in advance. */
+static void keep_rate(disk_queue *q, uint64_t begun_ns) {
+  if (!(q->rate > 0) || !q->moved) return;
+  q->due_ns = SLI_MAX(q->due_ns, begun_ns) + (uint64_t)((double)q->moved / q->rate * 1e9);
+  for (uint64_t now; (now = sli_now_ns()) < q->due_ns;) {
+    uint64_t left = q->due_ns - now;
+    nanosleep(&(struct timespec){(time_t)(left / 1000000000), (long)(left % 1000000000)}, NULL);
+  }
+}
+
 static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_firing *firing) {
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
   sl_status status = SL_OK;
   int32_t numbers[2 * program->nlengths + 1];
   sli_lengths x = sli_lengths_load(program, firing, numbers);
-  q->count = 0;
+  uint64_t begun_ns = sli_now_ns();
+  q->count = q->moved = 0;
   for (int i = 0; i < program->ncalls && !status; i++)
     status = sli_op_is(calls[i].op, SL_OP_LOADS) ? begin_loads(q, &calls[i], &x, firing, &tick)
                                                  : begin_copy(q, &calls[i], &x, firing);
   sli_lengths_keep(&x, program, firing);
-  return status || !q->count ? status : sli_disk_ring_go(q->ring, q->ways, q->count);
+  if (!status && q->count) status = sli_disk_ring_go(q->ring, q->ways, q->count);
+  keep_rate(q, begun_ns);
+  return status;
 }
 
 /* Runs the copies. The fence of a failed launch never completes, so that waiters look for the

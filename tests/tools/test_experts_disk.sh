@@ -62,7 +62,7 @@ PY
 model=(--init odd.safetensors "${odd[@]}")
 bytes=$((3 * 24 * 40 * 4))
 try memory.json "${model[@]}"
-for n in 2 3 5; do
+for n in 2 5; do
   try out.json --weights experts --quota experts=$n "${model[@]}"
   counted out.json $bytes some
 done
@@ -74,6 +74,20 @@ SLUICE_CHECK=slots try out.json --weights experts --quota experts=4 --rows 3 "${
 counted out.json $bytes some
 try out.json --weights experts --memory 620K --rows 4 --sequences 3 "${model[@]}"
 counted out.json $bytes some
+
+# Planes: the same bits with few slots and with all; a part has a plane of each matrix.
+plane=$(((2 * 40 * (1 + 1) + 24 * (2 + 1)) * 4))
+try memory.json --weights experts --experts planes:2..4 --quota experts=1000 "${model[@]}"
+for n in 8 13; do
+  try out.json --weights experts --experts planes:2..4 --quota experts=$n "${model[@]}"
+  counted out.json $plane some
+done
+ends 2 "$actorserve" --port 0 --experts planes:2..4 "${model[@]}"
+says "--experts planes:2..4: needs --weights experts" err
+for wrong in planes planes:1..4 planes:4..2 planes:2..9 planes:2..; do
+  ends 2 "$actorserve" --port 0 --weights experts --experts $wrong "${model[@]}"
+  says "--experts $wrong: must be whole, or planes:A..B" err
+done
 
 ends 2 "$actorserve" --port 0 --quota experts=2 "${model[@]}"
 says "--quota experts=2: needs --weights disk or --weights experts" err

@@ -22,8 +22,8 @@ size_t access_bytes(const settings *s);
 void access_warn(const char *host, const char *key);
 /* homes.c: checks --quota, --weights and --home. SL_E_USAGE names what is unsupported. */
 sl_status homes_check(const settings *s);
-int32_t homes_experts(const settings *s); /* quota of experts; 0: not given */
-int64_t homes_pages(const settings *s);   /* pages of the KV cache; 0 if not given */
+sl_serving_experts homes_experts(const settings *s); /* quota and planes of experts */
+int64_t homes_pages(const settings *s);              /* pages of the KV cache; 0 if not given */
 void homes_apply(settings *s, sl_lower_options *to);
 
 /* prefixes.c: reads --prefix-caching. */

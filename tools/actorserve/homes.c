@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quotas and placement of weights that a served model supports. */
+#include <stdio.h>
 #include <string.h>
 
+#include "ops/planes.h"
 #include "tools/actorserve/actorserve.h"
 
 static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); }
@@ -29,9 +31,30 @@ static sl_status check_quota(const settings *s, const sl_quota *q) {
   return SL_OK;
 }
 
+/* Reads --experts planes:A..B, or planes:B for A = B. */
+static sl_status read_planes(const settings *s, int32_t *least, int32_t *most) {
+  const char *text = sl_arg_text(s->run, "experts");
+  int a = 0, b = 0, one = -1, two = -1;
+  *least = *most = 0;
+  if (!strcmp(text, "whole")) return SL_OK;
+  sscanf(text, "planes:%d%n..%d%n", &a, &one, &b, &two);
+  if (one > 0 && !text[one]) b = a, two = one;
+  bool fine = two > 0 && !text[two] && a >= SLI_PLANES_LEAST && a <= b && b <= SLI_PLANES_MOST;
+  if (!fine)
+    return sl_fail(SL_E_USAGE,
+                   "--experts %s: must be whole, or planes:A..B with %d <= A <= B <= %d", text,
+                   SLI_PLANES_LEAST, SLI_PLANES_MOST);
+  if (!weights_move(s))
+    return sl_fail(SL_E_USAGE, "--experts %s: needs --weights experts or --weights disk", text);
+  *least = a;
+  *most = b;
+  return SL_OK;
+}
+
 sl_status homes_check(const settings *s) {
   static const char *const places[] = {"memory", "disk", "experts", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
+  if (!status) status = read_planes(s, &(int32_t){0}, &(int32_t){0});
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
@@ -51,11 +74,12 @@ int64_t homes_pages(const settings *s) {
   return pages;
 }
 
-int32_t homes_experts(const settings *s) {
-  int32_t slots = 0;
+sl_serving_experts homes_experts(const settings *s) {
+  sl_serving_experts experts = {0};
   for (int i = 0; i < s->lower.memory.nquotas; i++)
-    if (is_experts(&s->lower.memory.quotas[i])) slots = s->lower.memory.quotas[i].slots;
-  return slots;
+    if (is_experts(&s->lower.memory.quotas[i])) experts.slots = s->lower.memory.quotas[i].slots;
+  read_planes(s, &experts.least, &experts.most);
+  return experts;
 }
 
 /* Applies --weights to all parameters or all experts, before any more specific --home. */

@@ -46,7 +46,7 @@ static sl_session_options options_of(settings *s, served *served) {
   o.sequences = (int)sl_arg_int(s->run, "sequences");
   o.groups = (int)sl_arg_int(s->run, "groups");
   o.pages = homes_pages(s);
-  o.experts.slots = homes_experts(s);
+  o.experts = homes_experts(s);
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o.states = (int)sl_arg_int(s->run, "prefix-states");
   o.state_every = sl_arg_int(s->run, "state-every");
