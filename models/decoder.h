@@ -71,6 +71,13 @@ typedef struct decoder_spiking {
   sl_tensor *counts, *all; /* [B, T, 3] counts of this block, and of all earlier ones */
 } decoder_spiking;
 
+/* A block: what mixes positions, what each position then goes through, and the mixer's window and
+ * positions. A block may lack either half. */
+typedef struct decoder_layer {
+  decoder_half *mixer, *feed; /* NULL: none */
+  bool windowed, unplaced;    /* the mixer has the window; it has no rotary positions */
+} decoder_layer;
+
 /* Where the halves of a block are normalized: at their inputs, their outputs, or both. */
 typedef enum decoder_norms {
   DECODER_NORMS_BEFORE,
@@ -85,43 +92,68 @@ typedef enum decoder_qk_norm {
   DECODER_QK_WHOLE
 } decoder_qk_norm;
 
-/* Sliding windows in some blocks only; every N-th block attends to all earlier tokens. */
-typedef struct decoder_local {
-  bool window;
-  int every;   /* N; 0: all blocks have the window */
-  float theta; /* base of the unstretched rotary angles of windowed blocks; 0: as elsewhere */
-} decoder_local;
+/* Kinds of norms: by the root mean square, by mean and variance with a bias, without one. */
+typedef enum decoder_norm_kind {
+  DECODER_NORM_RMS,
+  DECODER_NORM_LAYER,
+  DECODER_NORM_LAYER_GAIN,
+  DECODER_NORM_LAYER_PLAIN /* without parameters */
+} decoder_norm_kind;
+
+/* Functions of a feed-forward half. */
+typedef enum decoder_function {
+  DECODER_SILU,
+  DECODER_GELU, /* in its tanh form */
+  DECODER_GELU_ERF,
+  DECODER_RELU2
+} decoder_function;
+
+/* Factors of the embeddings, the halves of blocks and the logits; 0: none. */
+typedef struct decoder_factors {
+  float embedding, residual, logits;
+} decoder_factors;
+
+enum { DECODER_MOST_LAYERS = 1000 };
 
 struct decoder {
   const char *model;
+  const char *names; /* parts of parameters' names to replace, "OLD=NEW,..."; NULL: none */
   int layers, heads, kv_heads;
+  decoder_layer each[DECODER_MOST_LAYERS];
   int64_t rows, context, width, head_dim, ffn, vocab;
   float theta, eps;
   sl_rope rope;
-  bool qkv_bias, o_bias;
+  bool qkv_bias, o_bias, mlp_bias;
   decoder_norms norms;
+  decoder_norm_kind norm_kind;
   decoder_qk_norm qk_norm;
-  bool plus_one;   /* norm gains are 1 + the parameter */
-  bool packed;     /* one product computes q, k and v, another gate and up */
-  bool gelu;       /* gates go through gelu, not silu */
-  bool scaled;     /* embeddings are multiplied by the root of the width */
-  float cap;       /* soft limit of the logits; 0: none */
-  bool sinks;      /* each head's softmax sum includes a learned logit */
-  float score_cap; /* soft limit of the attention scores; 0: none */
-  decoder_local local;
+  bool qk_norm_late;             /* after rotary positions */
+  bool plus_one;                 /* norm gains are 1 + the parameter */
+  bool parallel;                 /* both halves read the same normalized input */
+  bool packed_qkv, packed_gates; /* one product computes q, k and v, another gate and up */
+  bool ungated;                  /* feed-forward halves have no gates */
+  bool gated_heads; /* outputs of heads are scaled by the sigmoid of gates beside the queries */
+  bool pairs;       /* adjacent numbers rotate together, not the halves of a head */
+  decoder_function function;
+  decoder_factors factors;
+  float cap;         /* soft limit of the logits; 0: none */
+  bool sinks;        /* each head's softmax sum includes a learned logit */
+  float score_cap;   /* soft limit of the attention scores; 0: none */
+  float local_theta; /* base of unstretched rotary angles of windowed blocks; 0: as elsewhere */
   sl_attrs attention;
   int64_t sink_tokens; /* learned tokens before each sequence, visible to all positions */
   sl_texts texts;
   bool alone;  /* each chat gets its own row, because attention does not stop at document ends */
   bool states; /* some blocks keep states */
-  sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
-  sl_tensor *positions; /* [B, T] positions within documents; NULL likewise */
-  sl_tensor *shut;      /* [B, T, 1] from states_shut; NULL likewise */
-  const void *own;      /* the model's own struct */
+  sl_tensor *documents;      /* [B, T] document ids; NULL: a row is one document */
+  sl_tensor *positions;      /* [B, T] positions within documents; NULL likewise */
+  sl_tensor *shut;           /* [B, T, 1] from states_shut; NULL likewise */
+  const void *own;           /* the model's own struct; of mixtures, a moe */
+  const struct delta *delta; /* sizes of delta rule states; NULL: none */
+  const struct mamba *mamba; /* sizes of Mamba-2 states; NULL: none */
   sl_tensor *recall; /* [B, H] recall of block selection, summed over layers; NULL: no selection */
   int chosen;        /* layers summed in recall */
   sl_tensor *losses; /* sum of the losses to add to the cross entropy; NULL: none so far */
-  decoder_half *mixer; /* first half of a block; NULL: decoder_attention */
   decoder_spiking spiking;
 };
 
@@ -136,14 +168,47 @@ static inline sl_tensor *decoder_spikes(sl_graph *g, decoder_spiking *s, sl_tens
   return s->spikes;
 }
 
+/* Replaces `old` in a name, where it is a run of whole words between dots. */
+static inline void decoder_replace(char *name, size_t size, const char *old, size_t n,
+                                   const char *by, size_t length) {
+  for (char *at = name; at; at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL) {
+    char rest[160];
+    if (strncmp(at, old, n) || (at[n] && at[n] != '.')) continue;
+    snprintf(rest, sizeof rest, "%s", at + n);
+    snprintf(at, size - (size_t)(at - name), "%.*s%s", (int)length, by, rest);
+    return;
+  }
+}
+
+/* Renames a parameter as d->names says. */
+static inline void decoder_rename(const decoder *d, char *name, size_t size) {
+  for (const char *pair = d->names; pair && *pair;) {
+    size_t n = strcspn(pair, "="), length = strcspn(pair + n, ",");
+    if (length) decoder_replace(name, size, pair, n, pair + n + 1, length - 1);
+    pair += n + length;
+    pair += *pair == ',';
+  }
+}
+
+/* Makes a parameter of a layer, or of the model if the layer is -1. */
+static inline sl_tensor *decoder_param(sl_graph *g, const decoder *d, sl_type type, sl_init init,
+                                       int layer, const char *name) {
+  char all[160], prefix[32];
+  snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
+  snprintf(all, sizeof all, "%s%s", layer < 0 ? "" : prefix, name);
+  decoder_rename(d, all, sizeof all);
+  return sl_param(g, type, init, "%s", all);
+}
+
 /* Linear layer y = x w^T with a weight [out, in], plus a bias if `has`. */
 static inline sl_tensor *decoder_biased(sl_graph *g, decoder *d, bool has, sl_tensor *x, int64_t in,
                                         int64_t out, float std, int layer, const char *name) {
-  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
-                          layer, name);
-  sl_tensor *b = has ? sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias",
-                                layer, name)
-                     : NULL;
+  char all[2][96];
+  snprintf(all[0], sizeof all[0], "%s.weight", name);
+  snprintf(all[1], sizeof all[1], "%s.bias", name);
+  sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), layer, all[0]);
+  sl_tensor *b =
+      has ? decoder_param(g, d, SL_TYPE(SL_F32, out), SL_CONSTANT(0), layer, all[1]) : NULL;
   if (d->spiking.k > 0) {
     x = decoder_spikes(g, &d->spiking, x);
     w = sl_quantize(g, w);
@@ -156,20 +221,22 @@ static inline sl_tensor *decoder_linear(sl_graph *g, decoder *d, sl_tensor *x, i
   return decoder_biased(g, d, false, x, in, out, std, layer, name);
 }
 
-/* Applies rmsnorm over the last dim, `width` long. */
-static inline sl_tensor *decoder_norm_of(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width,
-                                         const char *name) {
-  sl_tensor *gain =
-      sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(d->plus_one ? 0 : 1), "%s.weight", name);
-  if (d->plus_one) gain = sl_add_constant(g, gain, 1);
-  return sl_rmsnorm(g, x, gain, d->eps);
-}
-
+/* Normalizes the last dim, `width` long. */
 static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width,
                                       int layer, const char *name) {
-  char all[96];
-  snprintf(all, sizeof all, "model.layers.%d.%s", layer, name);
-  return decoder_norm_of(g, d, x, width, all);
+  char all[2][96];
+  sl_type type = SL_TYPE(SL_F32, width);
+  if (d->norm_kind == DECODER_NORM_LAYER_PLAIN)
+    return sl_layernorm(g, x, sl_filled(g, type, 1, NULL), sl_filled(g, type, 0, NULL), d->eps);
+  snprintf(all[0], sizeof all[0], "%s.weight", name);
+  snprintf(all[1], sizeof all[1], "%s.bias", name);
+  sl_tensor *gain = decoder_param(g, d, type, SL_CONSTANT(d->plus_one ? 0 : 1), layer, all[0]);
+  if (d->plus_one) gain = sl_add_constant(g, gain, 1);
+  if (d->norm_kind == DECODER_NORM_RMS) return sl_rmsnorm(g, x, gain, d->eps);
+  sl_tensor *bias = d->norm_kind == DECODER_NORM_LAYER
+                        ? decoder_param(g, d, type, SL_CONSTANT(0), layer, all[1])
+                        : sl_filled(g, type, 0, NULL);
+  return sl_layernorm(g, x, gain, bias, d->eps);
 }
 
 /* Applies rmsnorm to each head, with one gain shared by all heads. */
@@ -188,17 +255,43 @@ static inline sl_tensor *decoder_normed(sl_graph *g, const decoder *d, sl_tensor
   return decoder_norm(g, d, x, heads * d->head_dim, layer, name);
 }
 
-static inline bool decoder_is_local(const decoder *d, int layer) {
-  return d->local.window && !(d->local.every && (layer + 1) % d->local.every == 0);
+/* Puts the window on all blocks but every N-th; N 0: on all. */
+static inline void decoder_windows(decoder *d, bool window, int every) {
+  for (int i = 0; i < d->layers; i++)
+    d->each[i].windowed = window && !(every && (i + 1) % every == 0);
 }
 
+static inline bool decoder_is_local(const decoder *d, int layer) { return d->each[layer].windowed; }
+
 static inline bool decoder_is_dual(const decoder *d) { return d->rope.kind == SL_ROPE_DUAL_CHUNK; }
+
+/* Returns how many numbers of a head of `width` rotate. */
+static inline int64_t decoder_turning(const decoder *d, int64_t width) {
+  return d->rope.part > 0 ? (int64_t)(d->rope.part * (float)width + 0.5f) : width;
+}
+
+/* Moves the numbers of adjacent pairs of each head of x [B, T, heads*width] into its halves.
+ * Queries and keys are moved alike, which changes no score. */
+static inline sl_tensor *decoder_halved(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
+                                        int64_t width) {
+  int64_t turning = decoder_turning(d, width), lengths[2] = {turning, width - turning};
+  sl_tensor *part[2] = {x};
+  if (turning < width)
+    sl_split(g, sl_reshape(g, x, d->rows, -1, heads, width), 3, 2, lengths, part);
+  part[0] = sl_reshape(g, part[0], d->rows, -1, heads, turning / 2, 2);
+  part[0] = sl_permute(g, part[0], 0, 1, 2, 4, 3);
+  if (turning == width) return sl_reshape(g, part[0], d->rows, -1, heads * width);
+  part[0] = sl_reshape(g, part[0], d->rows, -1, heads, turning);
+  return sl_reshape(g, sl_concat(g, 3, 2, part), d->rows, -1, heads * width);
+}
 
 /* Applies rotary positions to queries or keys. */
 static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                          int layer) {
-  if (d->local.theta > 0 && decoder_is_local(d, layer))
-    return sl_rotary(g, x, heads, d->local.theta);
+  if (d->each[layer].unplaced) return x;
+  if (d->pairs) x = decoder_halved(g, d, x, heads, d->head_dim);
+  if (d->local_theta > 0 && decoder_is_local(d, layer))
+    return sl_rotary(g, x, heads, d->local_theta);
   if (decoder_is_dual(d))
     sl_graph_fail(g, SL_E_UNSUPPORTED,
                   "%s: --rope dual-chunk: not supported with this model's attention", d->model);
@@ -210,8 +303,8 @@ static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_
                                               sl_tensor *k, sl_tensor *v, sl_attrs attrs,
                                               int layer) {
   attrs.value = d->score_cap;
-  sl_tensor *sinks = d->sinks ? sl_param(g, SL_TYPE(SL_F32, d->heads), SL_NORMAL(0.02f),
-                                         "model.layers.%d.self_attn.sinks", layer)
+  sl_tensor *sinks = d->sinks ? decoder_param(g, d, SL_TYPE(SL_F32, d->heads), SL_NORMAL(0.02f),
+                                              layer, "self_attn.sinks")
                               : NULL;
   return sl_attend_sinks(g, q, k, v, sinks, d->documents, &attrs);
 }
@@ -244,11 +337,20 @@ static inline sl_tensor *decoder_attend_dual(sl_graph *g, const decoder *d, sl_t
   return sl_attend_dual(g, q, k, v, d->theta, &d->rope, &attrs);
 }
 
+/* Normalizes and rotates queries or keys, in either order. */
+static inline sl_tensor *decoder_turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
+                                        int layer, const char *name) {
+  if (!d->qk_norm_late) x = decoder_normed(g, d, x, heads, layer, name);
+  x = decoder_rotated(g, d, x, heads, layer);
+  return d->qk_norm_late ? decoder_normed(g, d, x, heads, layer, name) : x;
+}
+
 /* Softmax attention with rotary positions on queries and keys. Returns [B, T, H*D]. */
 static inline sl_tensor *decoder_softmax(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
                                          sl_tensor *v, int layer) {
-  bool own = d->local.theta > 0 && decoder_is_local(d, layer); /* the window's angles */
-  if (decoder_is_dual(d) && !own) return decoder_attend_dual(g, d, q, k, v, layer);
+  bool own = d->local_theta > 0 && decoder_is_local(d, layer); /* the window's angles */
+  if (decoder_is_dual(d) && !own && !d->each[layer].unplaced)
+    return decoder_attend_dual(g, d, q, k, v, layer);
   q = decoder_rotated(g, d, q, d->heads, layer);
   k = decoder_rotated(g, d, k, d->kv_heads, layer);
   return decoder_attend(g, d, q, k, v, layer);
@@ -260,17 +362,54 @@ static inline void decoder_qkv(sl_graph *g, decoder *d, sl_tensor *x, int layer,
   static const char *const names[3] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
   const int64_t widths[3] = {Q, KV, KV};
-  for (int i = 0; i < 3 && !d->packed; i++)
+  for (int i = 0; i < 3 && !d->packed_qkv; i++)
     out[i] = decoder_biased(g, d, d->qkv_bias, x, C, widths[i], 0.02f, layer, names[i]);
-  if (!d->packed) return;
+  if (!d->packed_qkv) return;
   x = decoder_biased(g, d, d->qkv_bias, x, C, Q + 2 * KV, 0.02f, layer, "self_attn.qkv_proj");
   sl_split(g, x, -1, 3, widths, out);
+}
+
+/* Splits each of `heads` groups of x [B, T, n] into `count` runs; each becomes [B, T, heads * its
+ * length]. */
+static inline void decoder_split_heads(sl_graph *g, const decoder *d, sl_tensor *x, int64_t heads,
+                                       int count, const int64_t *lengths, sl_tensor **out) {
+  sl_split(g, sl_reshape(g, x, d->rows, -1, heads, sl_dim(x, -1) / heads), 3, count, lengths, out);
+  for (int i = 0; i < count; i++) out[i] = sl_reshape(g, out[i], d->rows, -1, heads * lengths[i]);
+}
+
+/* Softmax attention whose output is scaled by the sigmoid of gates that the queries' product
+ * computes. */
+static inline sl_tensor *decoder_gated_attention(sl_graph *g, decoder *d, sl_tensor *x,
+                                                 float residual, int layer) {
+  int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
+  bool bias = d->qkv_bias;
+  sl_tensor *part[2]; /* queries and gates */
+  sl_tensor *q = decoder_biased(g, d, bias, x, C, 2 * Q, 0.02f, layer, "self_attn.q_proj");
+  sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
+  sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
+  decoder_split_heads(g, d, q, d->heads, 2, (int64_t[]){d->head_dim, d->head_dim}, part);
+  k = decoder_turned(g, d, k, d->kv_heads, layer, "self_attn.k_norm");
+  q = decoder_turned(g, d, part[0], d->heads, layer, "self_attn.q_norm");
+  sl_tensor *a = decoder_attend(g, d, q, k, v, layer);
+  a = sl_mul(g, a, sl_sigmoid(g, part[1])); /* [B, T, H*D] */
+  return decoder_biased(g, d, d->o_bias, a, Q, C, residual, layer, "self_attn.o_proj");
+}
+
+/* Softmax attention whose queries and keys are normalized after their rotary positions. */
+static inline sl_tensor *decoder_late(sl_graph *g, decoder *d, sl_tensor *const *qkv,
+                                      float residual, int layer) {
+  sl_tensor *q = decoder_turned(g, d, qkv[0], d->heads, layer, "self_attn.q_norm");
+  sl_tensor *k = decoder_turned(g, d, qkv[1], d->kv_heads, layer, "self_attn.k_norm");
+  sl_tensor *a = decoder_attend(g, d, q, k, qkv[2], layer);
+  return decoder_biased(g, d, d->o_bias, a, d->heads * d->head_dim, d->width, residual, layer,
+                        "self_attn.o_proj");
 }
 
 static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                            int layer) {
   sl_tensor *qkv[3];
   decoder_qkv(g, d, x, layer, qkv);
+  if (d->qk_norm_late) return decoder_late(g, d, qkv, residual, layer);
   sl_tensor *q = decoder_normed(g, d, qkv[0], d->heads, layer, "self_attn.q_norm");
   sl_tensor *k = decoder_normed(g, d, qkv[1], d->kv_heads, layer, "self_attn.k_norm");
   sl_tensor *a = decoder_softmax(g, d, q, k, qkv[2], layer); /* [B, T, H*D] */
@@ -295,48 +434,107 @@ static inline void decoder_sparsity(sl_graph *g, const decoder_spiking *s) {
   sl_metric(g, "spikes-bits", sl_div(g, of[1], of[2]));
 }
 
-static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *half, sl_tensor *x,
-                                       int layer) {
-  /* Scales the initial output weights: the residual stream sums 2 * layers outputs. */
-  float residual = 0.02f / sqrtf(2.0f * (float)d->layers);
+/* Adds the output of a half of a block. */
+static inline sl_tensor *decoder_plus(sl_graph *g, const decoder *d, sl_tensor *x, sl_tensor *y) {
+  if (d->factors.residual != 0) y = sl_scale(g, y, d->factors.residual);
+  return sl_add(g, x, y);
+}
+
+/* Returns the initial std of output weights: the residual stream sums the halves of all blocks. */
+static inline float decoder_residual(const decoder *d) {
+  int halves = 0;
+  for (int i = 0; i < d->layers; i++) halves += !!d->each[i].mixer + !!d->each[i].feed;
+  return 0.02f / sqrtf((float)halves);
+}
+
+/* Builds a block whose halves read the same normalized x. */
+static inline sl_tensor *decoder_parallel(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
+  float residual = decoder_residual(d);
+  sl_tensor *a = decoder_norm(g, d, x, d->width, layer, "input_layernorm");
+  sl_tensor *m = d->each[layer].feed(g, d, a, residual, layer);
+  a = d->each[layer].mixer(g, d, a, residual, layer);
+  return decoder_plus(g, d, decoder_plus(g, d, x, a), m);
+}
+
+static inline sl_tensor *decoder_sequential(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
+  static const char *const names[2][2] = {
+      {"post_attention_layernorm", "pre_feedforward_layernorm"},
+      {"input_layernorm", "post_attention_layernorm"}}; /* [mixer][after], [before] */
+  float residual = decoder_residual(d);
   int64_t C = d->width;
   bool before = d->norms != DECODER_NORMS_AFTER, after = d->norms != DECODER_NORMS_BEFORE;
-  decoder_half *mixer = d->mixer ? d->mixer : decoder_attention;
+  decoder_half *mixer = d->each[layer].mixer, *feed = d->each[layer].feed;
+  if (mixer) {
+    sl_tensor *a = before ? decoder_norm(g, d, x, C, layer, names[1][0]) : x;
+    a = mixer(g, d, a, residual, layer);
+    if (after) a = decoder_norm(g, d, a, C, layer, names[0][0]);
+    x = decoder_plus(g, d, x, a);
+  }
+  if (feed) {
+    sl_tensor *m = before ? decoder_norm(g, d, x, C, layer, names[!after][1]) : x;
+    m = feed(g, d, m, residual, layer);
+    if (after) m = decoder_norm(g, d, m, C, layer, "post_feedforward_layernorm");
+    x = decoder_plus(g, d, x, m); /* [B, T, C] */
+  }
+  return x;
+}
+
+static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
   sl_block(g, "h.%d", layer);
-  sl_tensor *a = before ? decoder_norm(g, d, x, C, layer, "input_layernorm") : x;
-  a = mixer(g, d, a, residual, layer);
-  if (after) a = decoder_norm(g, d, a, C, layer, "post_attention_layernorm");
-  x = sl_add(g, x, a);
-  const char *second = after ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-  sl_tensor *m = before ? decoder_norm(g, d, x, C, layer, second) : x;
-  m = half(g, d, m, residual, layer);
-  if (after) m = decoder_norm(g, d, m, C, layer, "post_feedforward_layernorm");
-  x = sl_add(g, x, m); /* [B, T, C] */
+  x = (d->parallel ? decoder_parallel : decoder_sequential)(g, d, x, layer);
   if (d->spiking.counts) decoder_count(g, &d->spiking, layer);
   return x;
 }
 
-/* Feed-forward half called `name`: gate (silu or gelu), up and down projections. */
+/* Applies the function of the feed-forward halves to a gate, or to the only product. */
+static inline sl_tensor *decoder_apply(sl_graph *g, const decoder *d, sl_tensor *x) {
+  switch (d->function) {
+  case DECODER_GELU: return sl_gelu(g, x);
+  case DECODER_GELU_ERF: return sl_gelu_erf(g, x);
+  case DECODER_RELU2: x = sl_relu(g, x); return sl_mul(g, x, x);
+  default: return sl_silu(g, x);
+  }
+}
+
+/* Multiplies up by the function of the gate. */
+static inline sl_tensor *decoder_gate(sl_graph *g, const decoder *d, sl_tensor *gate,
+                                      sl_tensor *up) {
+  if (d->function == DECODER_SILU) return sl_swiglu(g, gate, up);
+  return sl_mul(g, decoder_apply(g, d, gate), up);
+}
+
+/* Feed-forward half called `name`: gate, up and down projections, or only up and down. */
 static inline sl_tensor *decoder_swiglu(sl_graph *g, decoder *d, sl_tensor *x, int64_t inner,
                                         float residual, int layer, const char *name) {
   char part[4][64];
   static const char *const parts[4] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj"};
+  bool bias = d->mlp_bias;
   for (int i = 0; i < 4; i++) snprintf(part[i], sizeof part[i], "%s.%s", name, parts[i]);
   sl_tensor *y[2]; /* gate and up [B, T, inner] */
-  for (int i = 0; i < 2 && !d->packed; i++)
-    y[i] = decoder_linear(g, d, x, d->width, inner, 0.02f, layer, part[i]);
-  if (d->packed)
-    sl_split(g, decoder_linear(g, d, x, d->width, 2 * inner, 0.02f, layer, part[3]), -1, 2, NULL,
-             y);
-  x = d->gelu ? sl_mul(g, sl_gelu(g, y[0]), y[1]) : sl_swiglu(g, y[0], y[1]);
-  return decoder_linear(g, d, x, inner, d->width, residual, layer, part[2]);
+  for (int i = d->ungated; i < 2 && !d->packed_gates; i++)
+    y[i] = decoder_biased(g, d, bias, x, d->width, inner, 0.02f, layer, part[i]);
+  if (d->packed_gates)
+    sl_split(g, decoder_biased(g, d, bias, x, d->width, 2 * inner, 0.02f, layer, part[3]), -1, 2,
+             NULL, y);
+  x = d->ungated ? decoder_apply(g, d, y[1]) : decoder_gate(g, d, y[0], y[1]);
+  return decoder_biased(g, d, bias, x, inner, d->width, residual, layer, part[2]);
+}
+
+/* Feed-forward half without experts. */
+static inline sl_tensor *decoder_mlp(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                     int layer) {
+  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
+static inline void decoder_check_data(sl_graph *g, const sl_args *args, const decoder *d) {
   if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
     sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
+}
+
+static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
+  decoder_check_data(g, args, d);
   if (!d->head_dim)
     sl_graph_fail(g, SL_E_USAGE, "%s: --width %lld is not a multiple of --heads %d", d->model,
                   (long long)d->width, d->heads);
@@ -382,7 +580,7 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   d.attention = (sl_attrs){
       .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
   d.attention.value = (float)sl_arg_float(args, "attend-blocks");
-  d.local.window = window > 0;
+  decoder_windows(&d, window > 0, 0);
   d.alone = d.attention.value != 0;
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
@@ -408,8 +606,8 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
 static inline sl_tensor *decoder_embedded(sl_graph *g, const decoder *d, sl_tensor *embed) {
   sl_tensor *of[2], *ids = d->texts.tokens;
   if (!d->sink_tokens) return sl_embedding(g, ids, embed);
-  sl_tensor *sinks = sl_param(g, SL_TYPE(SL_F32, d->sink_tokens, d->width), SL_NORMAL(0.02f),
-                              "model.sink_tokens.weight");
+  sl_tensor *sinks = decoder_param(g, d, SL_TYPE(SL_F32, d->sink_tokens, d->width),
+                                   SL_NORMAL(0.02f), -1, "model.sink_tokens.weight");
   for (int i = 0; i < 2; i++) {
     const sl_attrs attrs = {.partial = true, .first = i ? d->vocab : 0};
     sl_apply(g, &sl_op_embedding, &attrs, 2, ((sl_tensor *[]){ids, i ? sinks : embed}), 0, &of[i]);
@@ -432,24 +630,41 @@ static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   if (d->states) d->shut = states_shut(g, d->positions, d->rows);
 }
 
-static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d,
-                                      decoder_half *half) {
-  sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
+/* Gives all blocks the same halves. */
+static inline void decoder_halves(decoder *d, decoder_half *mixer, decoder_half *feed) {
+  for (int i = 0; i < d->layers; i++) d->each[i].mixer = mixer, d->each[i].feed = feed;
+}
 
+/* Returns the inner width of feed-forward halves. */
+static inline int64_t decoder_ffn(const sl_args *args, const decoder *d) {
+  int64_t ffn = sl_arg_int(args, "ffn");
+  return ffn ? ffn : (d->width * 8 / 3 + 63) / 64 * 64;
+}
+
+static inline sl_tensor *decoder_logits(sl_graph *g, const sl_args *args, const decoder *d,
+                                        sl_tensor *x, sl_tensor *embed) {
+  sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
+  sl_tensor *head = sl_arg_flag(args, "tied")
+                        ? embed
+                        : decoder_param(g, d, table, SL_NORMAL(0.02f), -1, "lm_head.weight");
+  sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
+  if (d->factors.logits != 0) logits = sl_scale(g, logits, d->factors.logits);
+  return d->cap > 0 ? sl_softcap(g, logits, d->cap) : logits;
+}
+
+static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d) {
   sl_block(g, "embedding");
   decoder_read(g, args, d);
-  sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
+  sl_tensor *embed = decoder_param(g, d, SL_TYPE(SL_F32, d->vocab, d->width), SL_NORMAL(0.02f), -1,
+                                   "model.embed_tokens.weight");
   sl_tensor *x = decoder_embedded(g, d, embed); /* [B, T, C] */
-  if (d->scaled) x = sl_scale(g, x, sqrtf((float)d->width));
+  if (d->factors.embedding != 0) x = sl_scale(g, x, d->factors.embedding);
 
-  for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, half, x, layer);
+  for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, x, layer);
 
   sl_block(g, "head");
-  x = decoder_norm_of(g, d, x, d->width, "model.norm");
-  sl_tensor *head =
-      sl_arg_flag(args, "tied") ? embed : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
-  sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
-  if (d->cap > 0) logits = sl_softcap(g, logits, d->cap);
+  x = decoder_norm(g, d, x, d->width, -1, "model.norm");
+  sl_tensor *logits = decoder_logits(g, args, d, x, embed);
   sl_output(g, "logits", logits);
   decoder_train(g, args, d, logits);
   return sl_graph_status(g);

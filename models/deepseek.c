@@ -62,10 +62,7 @@ static sl_tensor *latent_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64
  * halves. */
 static sl_tensor *turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads) {
   int64_t R = deepseek_of(d)->rope;
-  if (!deepseek_of(d)->halves) {
-    x = sl_permute(g, sl_reshape(g, x, d->rows, -1, heads, R / 2, 2), 0, 1, 2, 4, 3);
-    x = sl_reshape(g, x, d->rows, -1, heads * R);
-  }
+  if (!deepseek_of(d)->halves) x = decoder_halved(g, d, x, heads, R);
   if (decoder_is_dual(d))
     sl_graph_fail(g, SL_E_UNSUPPORTED,
                   "%s: --rope dual-chunk: not supported with this model's attention", d->model);
@@ -107,26 +104,10 @@ static sl_tensor *latent_attention(sl_graph *g, decoder *d, sl_tensor *x, float 
                         "self_attn.o_proj");
 }
 
-static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
-  if (layer >= deepseek_of(d)->dense) return moe_half(g, d, x, residual, layer);
-  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
-}
-
 /* ---- options --------------------------------------------------------------------------------- */
 
-static void check(sl_graph *g, const sl_args *args, const deepseek *s) {
-  const moe *m = &s->moe;
-  int groups = m->sigmoid.groups, kept = m->sigmoid.kept;
-  if (m->experts % groups || kept > groups || (groups > 1 && m->experts / groups < 2))
-    sl_graph_fail(
-        g, SL_E_USAGE,
-        "deepseek: --experts %d, --expert-groups %d, --top-groups %d: groups must be of equal "
-        "size, of at least 2 experts, and --top-groups must not exceed --expert-groups",
-        m->experts, groups, kept);
-  else if (m->k > m->experts / groups * kept)
-    sl_graph_fail(g, SL_E_USAGE,
-                  "deepseek: --top-k %d: more than the experts of --top-groups %d groups", m->k,
-                  kept);
+static void check(sl_graph *g, const sl_args *args, const decoder *d, const deepseek *s) {
+  moe_check_groups(g, d, &s->moe);
   if (s->rope % 2)
     sl_graph_fail(g, SL_E_USAGE, "deepseek: --rope-dim %lld: must be even", (long long)s->rope);
   if (s->values > s->nope + s->rope)
@@ -165,14 +146,14 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   double scalar = sl_arg_float(args, "query-scalar");
   s.moe = moe_of(g, args, &d, names);
   s.moe.sigmoid = sigmoid_read(args);
-  check(g, args, &s);
+  check(g, args, &d, &s);
   if (sl_graph_status(g)) return sl_graph_status(g);
   d.own = &s;
-  d.mixer = latent_attention;
-  d.ffn = sl_arg_int(args, "ffn");
-  if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
+  d.ffn = decoder_ffn(args, &d);
   if (scalar > 0) d.attention.scale = (float)(1 / sqrt(scalar));
-  return decoder_build(g, args, &d, feed_forward);
+  decoder_halves(&d, latent_attention, moe_half);
+  for (int i = 0; i < d.layers && i < s.dense; i++) d.each[i].feed = decoder_mlp;
+  return decoder_build(g, args, &d);
 }
 
 SL_MODEL(deepseek, "DeepSeek-V3: latent attention, experts chosen by sigmoid gates", options,

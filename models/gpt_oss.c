@@ -74,8 +74,9 @@ static sl_status build(sl_graph *g, const sl_args *args) {
         "gpt-oss: --expert-capacity: not supported; experts take all tokens routed to them");
   d.own = &o;
   d.sinks = true;
-  d.local.every = (int)sl_arg_int(args, "full-every");
-  return decoder_build(g, args, &d, feed_forward);
+  decoder_windows(&d, sl_arg_int(args, "window") > 0, (int)sl_arg_int(args, "full-every"));
+  decoder_halves(&d, decoder_attention, feed_forward);
+  return decoder_build(g, args, &d);
 }
 
 SL_MODEL_NAMED(gpt_oss, "gpt-oss", "gpt-oss: experts, attention sinks, windows", options, build);

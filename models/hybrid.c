@@ -46,9 +46,9 @@ typedef struct hybrid {
 } hybrid;
 
 static const moe_names hybrid_names = {.router = "mlp.gate",
-                                       .gate = "mlp.experts.*.gate_proj",
-                                       .up = "mlp.experts.*.up_proj",
-                                       .down = "mlp.experts.*.down_proj",
+                                       .gate = "mlp.experts.*.gate_proj.weight",
+                                       .up = "mlp.experts.*.up_proj.weight",
+                                       .down = "mlp.experts.*.down_proj.weight",
                                        .shared = "mlp.shared_expert",
                                        .plain = true};
 
@@ -94,8 +94,10 @@ static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float 
 /* Multiplies an output x [B, T, H*D] by learned weights [H*D]. */
 static sl_tensor *weighted(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
                            const char *name) {
-  sl_tensor *by = sl_param(g, SL_TYPE(SL_F32, d->heads * d->head_dim), SL_CONSTANT(0.5f),
-                           "model.layers.%d.self_attn.%s.weight", layer, name);
+  char all[64];
+  snprintf(all, sizeof all, "self_attn.%s.weight", name);
+  sl_tensor *by =
+      decoder_param(g, d, SL_TYPE(SL_F32, d->heads * d->head_dim), SL_CONSTANT(0.5f), layer, all);
   return sl_mul(g, x, by);
 }
 
@@ -122,7 +124,7 @@ static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int
 static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
   const hybrid *h = hybrid_of(d);
   if (h->moe.experts && !moe_is_listed(h->dense, layer)) return moe_half(g, d, x, residual, layer);
-  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
+  return decoder_mlp(g, d, x, residual, layer);
 }
 
 /* ---- build --------------------------------------------------------------------------------- */
@@ -161,15 +163,14 @@ static int64_t sink_tokens_of(sl_graph *g, const sl_args *args) {
 static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "hybrid");
   d.sink_tokens = sink_tokens_of(g, args);
-  d.ffn = sl_arg_int(args, "ffn");
-  if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
+  d.ffn = decoder_ffn(args, &d);
   hybrid h = hybrid_read(g, args, &d);
   if (sl_graph_status(g)) return sl_graph_status(g);
   d.own = &h;
-  d.mixer = mix;
   d.spiking.k = (float)sl_arg_float(args, "spikes");
   d.states = h.both || h.every != 1;
-  return decoder_build(g, args, &d, feed_forward);
+  decoder_halves(&d, mix, feed_forward);
+  return decoder_build(g, args, &d);
 }
 
 SL_MODEL(hybrid, "hybrid: gated linear attention and softmax attention, SwiGLU or experts", options,

@@ -40,8 +40,8 @@ static const sl_option options[] = {
 static void choose_attention(const sl_args *args, decoder *d) {
   double scalar = sl_arg_float(args, "query-scalar");
   if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
-  d->local.every = (int)sl_arg_int(args, "full-every");
-  d->local.theta = (float)sl_arg_float(args, "local-theta");
+  decoder_windows(d, sl_arg_int(args, "window") > 0, (int)sl_arg_int(args, "full-every"));
+  d->local_theta = (float)sl_arg_float(args, "local-theta");
 }
 
 static bool is_gelu(sl_graph *g, const sl_args *args) {
@@ -52,10 +52,6 @@ static bool is_gelu(sl_graph *g, const sl_args *args) {
   return gelu;
 }
 
-static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
-  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
-}
-
 /* Sets the options in which model families differ. */
 static void choose(sl_graph *g, const sl_args *args, decoder *d) {
   const char *norms = sl_arg_text(args, "norms");
@@ -64,10 +60,10 @@ static void choose(sl_graph *g, const sl_args *args, decoder *d) {
     sl_graph_fail(g, SL_E_USAGE, "llama: --norms %s: must be before, after or both", norms);
   d->norms = after ? DECODER_NORMS_AFTER : both ? DECODER_NORMS_BOTH : DECODER_NORMS_BEFORE;
   d->plus_one = sl_arg_flag(args, "plus-one");
-  d->packed = sl_arg_flag(args, "packed");
-  d->scaled = sl_arg_flag(args, "scaled-embedding");
+  d->packed_qkv = d->packed_gates = sl_arg_flag(args, "packed");
+  if (sl_arg_flag(args, "scaled-embedding")) d->factors.embedding = sqrtf((float)d->width);
   d->cap = (float)sl_arg_float(args, "logit-cap");
-  d->gelu = is_gelu(g, args);
+  d->function = is_gelu(g, args) ? DECODER_GELU : DECODER_SILU;
   bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
   if (heads && whole)
     sl_graph_fail(g, SL_E_USAGE, "llama: --qk-norm and --qk-norm-whole exclude each other");
@@ -78,9 +74,9 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "llama");
   choose(g, args, &d);
   choose_attention(args, &d);
-  d.ffn = sl_arg_int(args, "ffn");
-  if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
-  return decoder_build(g, args, &d, feed_forward);
+  d.ffn = decoder_ffn(args, &d);
+  decoder_halves(&d, decoder_attention, decoder_mlp);
+  return decoder_build(g, args, &d);
 }
 
 SL_MODEL(llama, "LLaMA: rmsnorm, rotary positions, SwiGLU, grouped-query attention", options,

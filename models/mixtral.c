@@ -8,9 +8,9 @@ static const sl_option options[] = {DECODER_OPTIONS, MOE_OPTIONS("1"), SL_OPTIMI
 static sl_status build(sl_graph *g, const sl_args *args) {
   return moe_build(g, args, "mixtral",
                    (moe_names){.router = "block_sparse_moe.gate",
-                               .gate = "block_sparse_moe.experts.*.w1",
-                               .up = "block_sparse_moe.experts.*.w3",
-                               .down = "block_sparse_moe.experts.*.w2"});
+                               .gate = "block_sparse_moe.experts.*.w1.weight",
+                               .up = "block_sparse_moe.experts.*.w3.weight",
+                               .down = "block_sparse_moe.experts.*.w2.weight"});
 }
 
 SL_MODEL(mixtral, "Mixtral: LLaMA with a mixture of experts", options, build);

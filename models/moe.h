@@ -37,13 +37,14 @@
 /* Names below "model.layers.N". */
 typedef struct moe_names {
   const char *router, *gate, *up, *down, *shared;
-  bool plain; /* the shared expert has no gate */
+  const char *both; /* gate and up of all experts, in one parameter [E, 2F, C]; NULL: apart */
+  bool plain;       /* the shared expert has no gate */
 } moe_names;
 
 static const moe_names moe_qwen = {.router = "mlp.gate",
-                                   .gate = "mlp.experts.*.gate_proj",
-                                   .up = "mlp.experts.*.up_proj",
-                                   .down = "mlp.experts.*.down_proj",
+                                   .gate = "mlp.experts.*.gate_proj.weight",
+                                   .up = "mlp.experts.*.up_proj.weight",
+                                   .down = "mlp.experts.*.down_proj.weight",
                                    .shared = "mlp.shared_expert"};
 
 /* Sigmoid routing (DeepSeek-V3, arXiv 2412.19437): the router picks groups by the sum of their two
@@ -51,6 +52,8 @@ static const moe_names moe_qwen = {.router = "mlp.gate",
  * not the weights. */
 typedef struct moe_sigmoid {
   int groups, kept; /* groups 0: experts are chosen by a softmax */
+  bool uncorrected; /* experts have no corrections */
+  float least;      /* added to the sum that the weights are divided by */
   float factor;     /* scales the weights of a token's experts */
   float rate;       /* step of a correction towards an even load; 0: corrections are fixed */
 } moe_sigmoid;
@@ -59,15 +62,18 @@ typedef struct moe {
   moe_names names;
   int experts, k;
   int64_t inner, shared;
+  int64_t latent; /* experts read and write so many numbers between two products; 0: the width */
   bool normed;
   float balance, z, capacity;
   moe_sigmoid sigmoid;
 } moe;
 
-static inline sl_tensor *moe_param(sl_graph *g, const moe *m, int64_t out, int64_t in, float std,
-                                   int layer, const char *name) {
-  return sl_param(g, SL_TYPE(SL_F32, m->experts, out, in), SL_NORMAL(std),
-                  "model.layers.%d.%s.weight", layer, name);
+/* Linear layer of the experts. */
+static inline sl_tensor *moe_linear(sl_graph *g, const decoder *d, const moe *m, sl_tensor *x,
+                                    sl_tensor *ids, int64_t in, int64_t out, float std, int layer,
+                                    const char *name) {
+  sl_type type = SL_TYPE(SL_F32, m->experts, out, in);
+  return sl_grouped_linear(g, x, ids, decoder_param(g, d, type, SL_NORMAL(std), layer, name));
 }
 
 static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float weight) {
@@ -101,18 +107,41 @@ static inline void moe_losses(sl_graph *g, decoder *d, const moe *m, sl_tensor *
   if (m->z > 0) moe_add_loss(g, d, sl_z_loss(g, logits), m->z);
 }
 
+/* Computes what the experts' last products read. [B, T, k, F] */
+static inline sl_tensor *moe_inner(sl_graph *g, const decoder *d, const moe *m, sl_tensor *x,
+                                   sl_tensor *ids, int64_t in, int layer) {
+  int64_t F = m->inner;
+  sl_tensor *y[2];
+  if (m->names.both) {
+    y[0] = moe_linear(g, d, m, x, ids, in, 2 * F, 0.02f, layer, m->names.both);
+    sl_split(g, y[0], 3, 2, NULL, y);
+    return decoder_gate(g, d, y[0], y[1]);
+  }
+  if (!d->ungated) y[0] = moe_linear(g, d, m, x, ids, in, F, 0.02f, layer, m->names.gate);
+  y[1] = moe_linear(g, d, m, x, ids, in, F, 0.02f, layer, m->names.up);
+  return d->ungated ? decoder_apply(g, d, y[1]) : decoder_gate(g, d, y[0], y[1]);
+}
+
 static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
                                      const sl_routing *r, float residual, int layer) {
-  int64_t C = d->width, F = m->inner;
+  int64_t C = m->latent ? m->latent : d->width, F = m->inner;
   sl_tensor *ids = m->capacity > 0 ? sl_expert_limit(g, r, m->capacity) : r->ids; /* [B, T, k] */
   moe_count(g, m, r->ids, layer);
   if (ids != r->ids) moe_count_dropped(g, m, r->ids, ids, layer);
-  sl_tensor *gate =
-      sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.gate));
-  sl_tensor *up = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.up));
-  sl_tensor *y = sl_swiglu(g, gate, up); /* [B, T, k, F] */
-  y = sl_grouped_linear(g, y, ids, moe_param(g, m, C, F, residual, layer, m->names.down));
+  sl_tensor *y = moe_inner(g, d, m, x, ids, C, layer); /* [B, T, k, F] */
+  y = moe_linear(g, d, m, y, ids, F, C, residual, layer, m->names.down);
   return sl_combine(g, y, r->weights); /* [B, T, C] */
+}
+
+/* Experts between a product into their latent numbers and one out of them. */
+static inline sl_tensor *moe_latent(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
+                                    const sl_routing *r, float residual, int layer) {
+  if (!m->latent) return moe_experts(g, d, m, x, r, residual, layer);
+  x = decoder_biased(g, d, d->mlp_bias, x, d->width, m->latent, 0.02f, layer,
+                     "mlp.fc1_latent_proj");
+  x = moe_experts(g, d, m, x, r, 0.02f, layer);
+  return decoder_biased(g, d, d->mlp_bias, x, m->latent, d->width, residual, layer,
+                        "mlp.fc2_latent_proj");
 }
 
 /* Pushes the scores [B, T, E] of all but the best groups far down. */
@@ -142,22 +171,40 @@ static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_te
 static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, sl_tensor *logits,
                                    int layer) {
   char name[96];
-  snprintf(name, sizeof name, "model.layers.%d.%s.e_score_correction_bias", layer, m->names.router);
-  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, m->experts), SL_CONSTANT(0), "%s", name);
+  snprintf(name, sizeof name, "%s.e_score_correction_bias", m->names.router);
+  sl_tensor *bias = m->sigmoid.uncorrected ? NULL
+                                           : decoder_param(g, d, SL_TYPE(SL_F32, m->experts),
+                                                           SL_CONSTANT(0), layer, name);
   sl_tensor *scores = sl_sigmoid(g, logits);
   sl_routing r = {.probabilities = sl_div(g, scores, sl_sum(g, scores, SL_DIM(2), true))};
-  sl_tensor *choice = sl_detach(g, sl_add(g, scores, bias));
+  sl_tensor *choice = sl_detach(g, bias ? sl_add(g, scores, bias) : scores);
   if (m->sigmoid.groups > 1) choice = moe_of_groups(g, d, m, choice);
   sl_top_k(g, choice, -1, m->k, &r.ids);
   r.weights = sl_gather(g, scores, -1, r.ids); /* [B, T, k] */
   if (m->normed) {
-    sl_tensor *sum = sl_add_constant(g, sl_sum(g, r.weights, SL_DIM(2), true), 1e-20f);
+    float least = m->sigmoid.least > 0 ? m->sigmoid.least : 1e-20f;
+    sl_tensor *sum = sl_add_constant(g, sl_sum(g, r.weights, SL_DIM(2), true), least);
     r.weights = sl_div(g, r.weights, sum);
   }
   r.weights = sl_scale(g, r.weights, m->sigmoid.factor);
-  if (m->sigmoid.rate > 0) moe_correct(g, m, bias, r.ids);
-  else sl_freeze(g, name);
+  if (m->sigmoid.rate > 0 && bias) moe_correct(g, m, bias, r.ids);
+  else if (bias) sl_freeze(g, sl_tensor_name(bias));
   return r;
+}
+
+/* Checks the groups from which sigmoids choose experts. */
+static inline void moe_check_groups(sl_graph *g, const decoder *d, const moe *m) {
+  int groups = m->sigmoid.groups, kept = m->sigmoid.kept;
+  if (!groups) return;
+  if (m->experts % groups || kept > groups || (groups > 1 && m->experts / groups < 2))
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "%s: --experts %d, --expert-groups %d, --top-groups %d: groups must be of equal size, of at "
+        "least 2 experts, and --top-groups must not exceed --expert-groups",
+        d->model, m->experts, groups, kept);
+  else if (m->k > m->experts / groups * kept)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d: more than the experts of --top-groups %d groups",
+                  d->model, m->k, kept);
 }
 
 /* Shared expert, scaled by the sigmoid of its gate if it has one. */
@@ -179,7 +226,7 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
   sl_routing r = m->sigmoid.groups ? moe_route(g, d, m, logits, layer)
                                    : sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
   moe_losses(g, d, m, logits, &r);
-  sl_tensor *y = moe_experts(g, d, m, x, &r, residual, layer);
+  sl_tensor *y = moe_latent(g, d, m, x, &r, residual, layer);
   return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;
 }
 
@@ -251,7 +298,8 @@ static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *
   moe m = moe_of(g, args, &d, names);
   if (sl_arg_flag(args, "qk-norm")) d.qk_norm = DECODER_QK_HEADS;
   d.own = &m;
-  return decoder_build(g, args, &d, moe_half);
+  decoder_halves(&d, decoder_attention, moe_half);
+  return decoder_build(g, args, &d);
 }
 
 #endif

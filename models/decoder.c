@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A decoder whose every part is an option: per block a mixer and a feed-forward half, and for all
+ * blocks the places of norms, functions, factors and names. A row of tools/formats/families.json
+ * turns the config.json of a model family into these options. */
+#include "delta.h"
+#include "mamba.h"
+#include "moe.h"
+
+/* clang-format off */
+static const sl_option options[] = {
+    DECODER_OPTIONS,
+    {"ffn", SL_OPTION_INT, "0", "inner width of feed-forward halves without experts; 0: 8/3 of the "
+     "width, rounded up to a multiple of 64", 0, 1 << 24},
+    {"mixers", SL_OPTION_TEXT, "full", "`LIST` of what mixes the positions of each block, repeated over "
+     "the blocks: full (attention), window, full-unplaced and window-unplaced (without rotary positions), "
+     "delta (gated delta rule), mamba, conv (gated convolution), none", 0, 0},
+    {"feeds", SL_OPTION_TEXT, "mlp", "`LIST` of the feed-forward half of each block, repeated over the "
+     "blocks: mlp, experts, none", 0, 0},
+    {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0},
+    /* norms */
+    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after, "
+     "both, or parallel (one norm, and both halves read its output)", 0, 0},
+    {"norm", SL_OPTION_TEXT, "rms", "`KIND` of norms: rms, layer (with a bias), "
+     "layer-gain (without), or layer-plain (without parameters)", 0, 0},
+    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter", 0, 0},
+    DECODER_QK_NORM,
+    {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over "
+     "all keys", 0, 0},
+    {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0},
+    /* attention */
+    {"gated-heads", SL_OPTION_FLAG, "0", "the output of attention is scaled by the sigmoid of gates "
+     "that come with the queries", 0, 0},
+    {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a "
+     "head", 0, 0},
+    {"packed-qkv", SL_OPTION_FLAG, "0", "one product computes q, k and v", 0, 0},
+    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: "
+     "the numbers per head", 0, 1e9},
+    {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as "
+     "--query-scalar says", 0, 1e9},
+    {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0},
+    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks "
+     "with a window; 0: same as in the other blocks", 0, 1e30},
+    /* feed-forward halves */
+    {"function", SL_OPTION_TEXT, "silu", "`NAME` of the function of feed-forward halves: silu, gelu (in "
+     "its tanh form), gelu-erf, or relu2 (the square of relu)", 0, 0},
+    {"ungated", SL_OPTION_FLAG, "0", "feed-forward halves and experts have no gates", 0, 0},
+    {"packed-gates", SL_OPTION_FLAG, "0", "one product computes gate and up of feed-forward halves", 0, 0},
+    {"mlp-bias", SL_OPTION_FLAG, "0", "products of feed-forward halves have biases", 0, 0},
+    /* factors */
+    {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the "
+     "width", 0, 0},
+    {"embedding-factor", SL_OPTION_FLOAT, "1", "factor of the embeddings", 0, 1e9},
+    {"residual-factor", SL_OPTION_FLOAT, "1", "factor of what each half of a block adds", 0, 1e9},
+    {"logit-factor", SL_OPTION_FLOAT, "1", "factor of the logits", 0, 1e9},
+    {"logit-divisor", SL_OPTION_FLOAT, "1", "divisor of the logits", 1e-9, 1e9},
+    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on the logits, C tanh(x / C); 0: none", 0, 1e9},
+    /* experts */
+    {"experts", SL_OPTION_INT, "0", "experts per block that has them", 0, 1 << 16},
+    MOE_ROUTING_OPTIONS("1"),
+    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, or corrected "
+     "(sigmoid, with a correction per expert)", 0, 0},
+    {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups "
+     "first", 1, 1 << 16},
+    {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are "
+     "chosen", 1, 1 << 16},
+    {"routed-scale", SL_OPTION_FLOAT, "1", "factor on the weights of a token's experts", 1e-9, 1e9},
+    {"weight-eps", SL_OPTION_FLOAT, "1e-20", "added to the sum that the weights of a token's experts "
+     "are divided by, if sigmoids choose them", 0, 1},
+    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the router's bias towards an even load; "
+     "0: the bias stays fixed", 0, 1},
+    {"packed-experts", SL_OPTION_FLAG, "0", "one product computes gate and up of an expert", 0, 0},
+    {"shared-gate", SL_OPTION_FLAG, "0", "the shared expert is scaled by the sigmoid of a gate", 0, 0},
+    {"expert-latent", SL_OPTION_INT, "0", "experts read and write so many numbers, between two "
+     "products; 0: the width", 0, 1 << 20},
+    /* states */
+    DELTA_OPTIONS,
+    {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16},
+    {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256},
+    {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16},
+    {"state", SL_OPTION_INT, "64", "numbers of B and of C of Mamba-2", 1, 256},
+    {"conv-bias", SL_OPTION_FLAG, "0", "the convolutions of Mamba-2 have biases", 0, 0},
+    {"state-bias", SL_OPTION_FLAG, "0", "the products of Mamba-2, or of gated convolutions and the "
+     "convolutions, have biases", 0, 0},
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
+/* clang-format on */
+
+typedef struct general {
+  moe moe; /* must be first: moe.h reads decoder.own as a moe */
+  int64_t conv;
+  bool conv_bias;
+} general;
+
+/* ---- gated convolutions ---------------------------------------------------------------------- */
+
+/* y = C * conv(B * x), with B, C and x from one product. */
+static sl_tensor *gated_conv(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  const general *own = d->own;
+  int64_t C = d->width;
+  bool has = own->conv_bias;
+  sl_tensor *part[3];
+  x = decoder_biased(g, d, has, x, C, 3 * C, 0.02f, layer, "conv.in_proj");
+  sl_split(g, x, 2, 3, NULL, part);
+  sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, C, 1, own->conv),
+                               SL_UNIFORM(1 / sqrtf((float)own->conv)), layer, "conv.conv.weight");
+  sl_tensor *bias =
+      has ? decoder_param(g, d, SL_TYPE(SL_F32, C), SL_CONSTANT(0), layer, "conv.conv.bias") : NULL;
+  x = sl_causal_conv_within(g, sl_mul(g, part[0], part[2]), w, bias, d->positions);
+  return decoder_biased(g, d, has, sl_mul(g, part[1], x), C, C, residual, layer, "conv.out_proj");
+}
+
+/* ---- lists of blocks ------------------------------------------------------------------------- */
+
+typedef struct half_kind {
+  const char *name;
+  decoder_half *half;
+  bool windowed, unplaced, state;
+} half_kind;
+
+static const half_kind mixers[] = {
+    {.name = "full", .half = decoder_attention},
+    {.name = "window", .half = decoder_attention, .windowed = true},
+    {.name = "full-unplaced", .half = decoder_attention, .unplaced = true},
+    {.name = "window-unplaced", .half = decoder_attention, .windowed = true, .unplaced = true},
+    {.name = "delta", .half = delta_rule, .state = true},
+    {.name = "mamba", .half = mamba_mixer, .state = true},
+    {.name = "conv", .half = gated_conv},
+    {.name = "none"},
+    {0}};
+static const half_kind feeds[] = {{.name = "mlp", .half = decoder_mlp},
+                                  {.name = "experts", .half = moe_half},
+                                  {.name = "none"},
+                                  {0}};
+
+/* Returns the kind of a block in a list that is repeated over the blocks. */
+static const half_kind *kind_of(sl_graph *g, const char *option, const char *list, int layer,
+                                const half_kind *kinds) {
+  int count = 1;
+  for (const char *c = list; *c; c++) count += *c == ',';
+  const char *word = list;
+  for (int i = layer % count; i > 0; i--) word = strchr(word, ',') + 1;
+  size_t n = strcspn(word, ",");
+  for (const half_kind *k = kinds; k->name; k++)
+    if (strlen(k->name) == n && !strncmp(k->name, word, n)) return k;
+  sl_graph_fail(g, SL_E_USAGE, "decoder: --%s %.200s: unknown word \"%.*s\"", option, list, (int)n,
+                word);
+  return kinds;
+}
+
+static void choose_halves(sl_graph *g, const sl_args *args, decoder *d) {
+  bool gated = sl_arg_flag(args, "gated-heads");
+  for (int i = 0; i < d->layers; i++) {
+    const half_kind *mixer = kind_of(g, "mixers", sl_arg_text(args, "mixers"), i, mixers);
+    const half_kind *feed = kind_of(g, "feeds", sl_arg_text(args, "feeds"), i, feeds);
+    bool softmax = mixer->half == decoder_attention;
+    d->each[i] = (decoder_layer){.mixer = softmax && gated ? decoder_gated_attention : mixer->half,
+                                 .feed = feed->half,
+                                 .windowed = mixer->windowed,
+                                 .unplaced = mixer->unplaced};
+    d->states |= mixer->state;
+    if (!mixer->half && !feed->half)
+      sl_graph_fail(g, SL_E_USAGE, "decoder: block %d has neither a mixer nor a feed-forward half",
+                    i);
+    if (mixer->windowed && sl_arg_int(args, "window") < 1)
+      sl_graph_fail(g, SL_E_USAGE, "decoder: --mixers window needs --window");
+    if (feed->half == moe_half && sl_arg_int(args, "experts") < 1)
+      sl_graph_fail(g, SL_E_USAGE, "decoder: --feeds experts needs --experts");
+    if (d->parallel && (!mixer->half || !feed->half))
+      sl_graph_fail(g, SL_E_USAGE, "decoder: --norms parallel needs both halves in each block");
+  }
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+typedef struct word {
+  const char *name;
+  int value;
+} word;
+
+/* Returns the value of an option's word, from a table that ends with {0}. */
+static int word_of(sl_graph *g, const sl_args *args, const char *option, const word *words) {
+  const char *name = sl_arg_text(args, option);
+  for (; words->name; words++)
+    if (!strcmp(words->name, name)) return words->value;
+  sl_graph_fail(g, SL_E_USAGE,
+                "decoder: --%s %.40s: unknown; actorrun --help decoder lists the words", option,
+                name);
+  return 0;
+}
+
+static void choose_norms(sl_graph *g, const sl_args *args, decoder *d) {
+  enum { PARALLEL = DECODER_NORMS_BOTH + 1 };
+  static const word places[] = {{"before", DECODER_NORMS_BEFORE},
+                                {"after", DECODER_NORMS_AFTER},
+                                {"both", DECODER_NORMS_BOTH},
+                                {"parallel", PARALLEL},
+                                {0}},
+                    kinds[] = {{"rms", DECODER_NORM_RMS},
+                               {"layer", DECODER_NORM_LAYER},
+                               {"layer-gain", DECODER_NORM_LAYER_GAIN},
+                               {"layer-plain", DECODER_NORM_LAYER_PLAIN},
+                               {0}};
+  int place = word_of(g, args, "norms", places);
+  bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
+  d->parallel = place == PARALLEL;
+  d->norms = d->parallel ? DECODER_NORMS_BEFORE : (decoder_norms)place;
+  d->norm_kind = (decoder_norm_kind)word_of(g, args, "norm", kinds);
+  d->plus_one = sl_arg_flag(args, "plus-one");
+  if (heads && whole)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --qk-norm and --qk-norm-whole exclude each other");
+  d->qk_norm_late = sl_arg_flag(args, "qk-norm-late");
+  d->qk_norm = heads ? DECODER_QK_HEADS : whole ? DECODER_QK_WHOLE : DECODER_QK_PLAIN;
+}
+
+static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
+  double scalar = sl_arg_float(args, "query-scalar"),
+         factor = sl_arg_float(args, "attention-factor");
+  if (scalar > 0 && factor > 0)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "decoder: --query-scalar and --attention-factor exclude each other");
+  if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
+  if (factor > 0) d->attention.scale = (float)factor;
+  d->sinks = sl_arg_flag(args, "sinks");
+  d->local_theta = (float)sl_arg_float(args, "local-theta");
+  d->pairs = sl_arg_flag(args, "rope-pairs");
+  d->packed_qkv = sl_arg_flag(args, "packed-qkv");
+  if (d->packed_qkv && sl_arg_flag(args, "gated-heads"))
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --packed-qkv: not supported with --gated-heads");
+}
+
+/* Returns a factor, or 0 for 1. */
+static float factor_of(double factor) { return factor == 1 ? 0 : (float)factor; }
+
+static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
+  static const word functions[] = {{"silu", DECODER_SILU},
+                                   {"gelu", DECODER_GELU},
+                                   {"gelu-erf", DECODER_GELU_ERF},
+                                   {"relu2", DECODER_RELU2},
+                                   {0}};
+  double logits = sl_arg_float(args, "logit-factor") / sl_arg_float(args, "logit-divisor");
+  d->function = (decoder_function)word_of(g, args, "function", functions);
+  d->ungated = sl_arg_flag(args, "ungated");
+  d->packed_gates = sl_arg_flag(args, "packed-gates");
+  d->mlp_bias = sl_arg_flag(args, "mlp-bias");
+  if (d->ungated && (d->packed_gates || sl_arg_flag(args, "packed-experts")))
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --ungated: there are no gates to pack");
+  d->factors = (decoder_factors){.embedding = factor_of(sl_arg_float(args, "embedding-factor")),
+                                 .residual = factor_of(sl_arg_float(args, "residual-factor")),
+                                 .logits = factor_of(logits)};
+  if (sl_arg_flag(args, "scaled-embedding"))
+    d->factors.embedding = sqrtf((float)d->width) * (float)sl_arg_float(args, "embedding-factor");
+  d->cap = (float)sl_arg_float(args, "logit-cap");
+}
+
+static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
+  enum { SOFTMAX, SIGMOID, CORRECTED };
+  static const word routers[] = {
+      {"softmax", SOFTMAX}, {"sigmoid", SIGMOID}, {"corrected", CORRECTED}, {0}};
+  int router = word_of(g, args, "router", routers);
+  moe_names names = moe_qwen;
+  names.both = sl_arg_flag(args, "packed-experts") ? "mlp.experts.gate_up_proj" : NULL;
+  if (names.both) names.down = "mlp.experts.down_proj";
+  names.plain = !sl_arg_flag(args, "shared-gate");
+  moe m = moe_of(g, args, d, names);
+  m.latent = sl_arg_int(args, "expert-latent");
+  if (router != SOFTMAX)
+    m.sigmoid = (moe_sigmoid){.groups = (int)sl_arg_int(args, "expert-groups"),
+                              .kept = (int)sl_arg_int(args, "top-groups"),
+                              .uncorrected = router == SIGMOID,
+                              .least = (float)sl_arg_float(args, "weight-eps"),
+                              .factor = (float)sl_arg_float(args, "routed-scale"),
+                              .rate = (float)sl_arg_float(args, "correction-rate")};
+  else if (sl_arg_int(args, "expert-groups") > 1 || sl_arg_float(args, "routed-scale") != 1)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "decoder: --expert-groups and --routed-scale: only with --router sigmoid or "
+                  "corrected");
+  moe_check_groups(g, d, &m);
+  return m;
+}
+
+static mamba mamba_read(sl_graph *g, const sl_args *args, const decoder *d) {
+  mamba m = {.heads = (int)sl_arg_int(args, "state-heads"),
+             .groups = (int)sl_arg_int(args, "state-groups"),
+             .head_dim = sl_arg_int(args, "state-head-dim"),
+             .state = sl_arg_int(args, "state"),
+             .conv = sl_arg_int(args, "conv"),
+             .conv_bias = sl_arg_flag(args, "conv-bias"),
+             .bias = sl_arg_flag(args, "state-bias")};
+  if (!m.heads) m.heads = (int)(2 * d->width / m.head_dim);
+  if (m.heads < 1 || m.heads % m.groups)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --state-groups %d does not divide the %d heads",
+                  m.groups, m.heads);
+  return m;
+}
+
+static bool has_mixer(const decoder *d, decoder_half *half) {
+  for (int i = 0; i < d->layers; i++)
+    if (d->each[i].mixer == half) return true;
+  return false;
+}
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  decoder d = decoder_of(g, args, "decoder");
+  d.names = sl_arg_text(args, "names");
+  choose_norms(g, args, &d);
+  choose_attention(g, args, &d);
+  choose_feeds(g, args, &d);
+  choose_halves(g, args, &d);
+  d.ffn = decoder_ffn(args, &d);
+  general own = {.conv = sl_arg_int(args, "conv"), .conv_bias = sl_arg_flag(args, "state-bias")};
+  if (sl_arg_int(args, "experts")) own.moe = moe_read(g, args, &d);
+  delta n = {0};
+  mamba m = {0};
+  if (has_mixer(&d, delta_rule)) n = delta_read(g, args, &d), n.apart = true;
+  if (has_mixer(&d, mamba_mixer)) m = mamba_read(g, args, &d);
+  d.own = &own;
+  d.delta = &n;
+  d.mamba = &m;
+  if (sl_graph_status(g)) return sl_graph_status(g);
+  return decoder_build(g, args, &d);
+}
+
+SL_MODEL(decoder, "a decoder whose every part is an option: mixers, experts, norms, factors",
+         options, build);
