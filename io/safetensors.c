@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -246,6 +247,15 @@ int sli_safetensors_from(const sli_safetensors *file, const char *name) {
   return low;
 }
 
+/* Returns the value of an 8-bit float: a sign, 4 bits of exponent, 3 of fraction; no infinity. */
+static float e4m3(unsigned char v) {
+  int exponent = v >> 3 & 15, fraction = v & 7;
+  float size =
+      exponent ? ldexpf((float)(8 + fraction), exponent - 10) : ldexpf((float)fraction, -9);
+  if ((v & 127) == 127) size = NAN;
+  return v & 128 ? -size : size;
+}
+
 sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_tensor *tensor,
                                float *out) {
   const unsigned char *from = file->data + tensor->offset;
@@ -257,6 +267,8 @@ sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_ten
       uint16_t v = (uint16_t)(from[2 * i] | from[2 * i + 1] << 8);
       out[i] = half ? sli_half_to_float(v) : sli_bfloat_to_float(v);
     }
+  } else if (!strcmp(tensor->dtype, "F8_E4M3")) {
+    for (size_t i = 0; i < tensor->elements; i++) out[i] = e4m3(from[i]);
   } else {
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; F32, F16 and BF16 can be read", file->path,
                    tensor->name, tensor->dtype);

@@ -21,12 +21,29 @@
 #include "graph/state/state.h"
 #include "graph/state/weights.h"
 
+/* Finds a tensor of a model that is part of one with images, whose names begin otherwise. */
+static const sli_stored_tensor *find_inside(const sli_shards *from, const char *name, int *file) {
+  static const char *const begins[][2] = {{"model.", "model.language_model."},
+                                          {"model.", "language_model.model."},
+                                          {"lm_head.", "language_model.lm_head."}};
+  const sli_stored_tensor *t = NULL;
+  for (size_t i = 0; i < SLI_COUNT(begins) && !t; i++) {
+    size_t n = strlen(begins[i][0]);
+    if (strncmp(name, begins[i][0], n)) continue;
+    char *other = sli_format("%s%s", begins[i][1], name + n);
+    t = sli_shards_find(from, other, file);
+    free(other);
+  }
+  return t;
+}
+
 /* Finds the stored tensor of a parameter, and its file. Files saved from the model without its head
  * omit the first part of the names: "wte.weight" for "transformer.wte.weight". */
 static const sli_stored_tensor *weights_find(const sli_shards *from, const char *name, int *file) {
   const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
-  return t || !dot ? t : sli_shards_find(from, dot + 1, file);
+  if (!t && dot) t = sli_shards_find(from, dot + 1, file);
+  return t ? t : find_inside(from, name, file);
 }
 
 /* Returns the name of a parameter in the model's files; frozen copies use the model's names. */
@@ -114,7 +131,7 @@ static void mention_unused(const char *path, const sli_shards *from, const found
 /* ---- unused tensors that matter -------------------------------------------------------------- */
 
 /* True for masks, tables derived from the config, copies of the embedding, heads for other tasks,
- * and multi-token prediction heads. */
+ * multi-token prediction heads, and models of images beside the language model. */
 static bool is_harmless(const char *name) {
   static const char *const known[] = {"*.attn.bias",
                                       "*.attn.masked_bias",
@@ -127,7 +144,11 @@ static bool is_harmless(const char *name) {
                                       "score.weight",
                                       "v_head.*",
                                       "*multiple_choice_head.*",
-                                      "mtp.*"};
+                                      "mtp.*",
+                                      "language_model.lm_head.weight",
+                                      "*visual.*",
+                                      "*vision_tower.*",
+                                      "*multi_modal_projector.*"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
     if (!fnmatch(known[i], name, 0)) return true;
   return false;
@@ -269,6 +290,40 @@ static void mark_found(loading *l, int file, const sli_stored_tensor *t) {
   l->found.flags[l->found.begins[file] + (t - first)] = true;
 }
 
+/* Multiplies the 8-bit numbers of a weight [..., rows, columns] by the scales of their blocks of
+ * 128 x 128, a tensor of its own. */
+static sl_status scale_blocks(loading *l, const sli_stored_tensor *t, const sl_type *type,
+                              float *values) {
+  enum { BLOCK = 128 };
+  int file, last = type->ndim - 1;
+  char *name = sli_format("%s_scale_inv", t->name);
+  const sli_stored_tensor *s = sli_shards_find(l->from, name, &file);
+  sl_type scales = *type;
+  for (int i = SLI_MAX(last - 1, 0); i <= last; i++)
+    scales.dim[i] = (type->dim[i] + BLOCK - 1) / BLOCK;
+  sl_status status = sli_stored_check(l->path, name, &scales, s);
+  free(name);
+  if (status || last < 1) return status;
+  mark_found(l, file, s);
+  if (!values) return SL_OK;
+  int64_t rows = type->dim[last - 1], columns = type->dim[last], across = scales.dim[last];
+  float *by = sli_calloc(1, sl_type_bytes(&scales));
+  status = sli_shards_read(l->from, file, s, by);
+  for (int64_t i = 0; i < sl_type_elements(type) && !status; i++) {
+    int64_t row = i / columns % rows, block = i / columns / rows * scales.dim[last - 1];
+    values[i] *= by[(block + row / BLOCK) * across + i % columns / BLOCK];
+  }
+  free(by);
+  return status;
+}
+
+/* Reads a stored tensor. values NULL: another process loads it. */
+static sl_status read_stored(loading *l, int file, const sli_stored_tensor *t, const sl_type *type,
+                             float *values) {
+  sl_status status = values ? sli_shards_read(l->from, file, t, values) : SL_OK;
+  return status || strcmp(t->dtype, "F8_E4M3") ? status : scale_blocks(l, t, type, values);
+}
+
 /* Loads one tensor of a parameter, which must exist in the file. values NULL: another process loads
  * it. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
@@ -278,7 +333,7 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
   sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
   if (status) return status;
   mark_found(l, file, t);
-  if (values) status = sli_shards_read(l->from, file, t, values);
+  status = read_stored(l, file, t, type, values);
   if (values && !status && dense) scale(values, type, l->lacks.upcycled);
   return status;
 }
@@ -362,6 +417,65 @@ sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
   return same ? storage : SL_STORAGE_F32;
 }
 
+/* ---- experts in one tensor ------------------------------------------------------------------- */
+
+/* A parameter's experts as rows of a tensor [experts, parts * out, in] that holds all of them. */
+typedef struct fused {
+  const sli_stored_tensor *tensor;
+  int file, part, parts;
+} fused;
+
+/* Finds the tensor that holds all experts of a parameter whose name has a star. Gate and up may
+ * share one. */
+static fused find_fused(const loading *l, const char *name) {
+  static const struct {
+    const char *member, *all;
+    int part, parts;
+  } kinds[] = {{".experts.*.gate_proj.weight", ".experts.gate_up_proj", 0, 2},
+               {".experts.*.up_proj.weight", ".experts.gate_up_proj", 1, 2},
+               {".experts.*.up_proj.weight", ".experts.up_proj", 0, 1},
+               {".experts.*.down_proj.weight", ".experts.down_proj", 0, 1}};
+  fused f = {0};
+  for (size_t i = 0; i < SLI_COUNT(kinds) && !f.tensor; i++) {
+    const char *at = strstr(name, kinds[i].member);
+    if (!at) continue;
+    char *all = sli_format("%.*s%s", (int)(at - name), name, kinds[i].all);
+    f = (fused){.part = kinds[i].part, .parts = kinds[i].parts};
+    f.tensor = weights_find(l->from, all, &f.file);
+    free(all);
+  }
+  return f;
+}
+
+/* Loads all experts of a parameter [experts, out, in]. */
+static sl_status load_fused(loading *l, const fused *f, const sl_type *type, float *values) {
+  sl_type whole = *type;
+  whole.dim[1] *= f->parts;
+  SLI_TRY(sli_stored_check(sli_shards_path(l->from, f->file), f->tensor->name, &whole, f->tensor));
+  mark_found(l, f->file, f->tensor);
+  if (!values) return read_stored(l, f->file, f->tensor, &whole, NULL);
+  float *all = sli_calloc(1, sl_type_bytes(&whole));
+  sl_status status = read_stored(l, f->file, f->tensor, &whole, all);
+  size_t each = (size_t)(type->dim[1] * type->dim[2]);
+  for (int64_t e = 0; e < type->dim[0] && !status; e++)
+    memcpy(values + (size_t)e * each, all + ((size_t)e * (size_t)f->parts + (size_t)f->part) * each,
+           each * sizeof *all);
+  free(all);
+  return status;
+}
+
+/* Loads the experts of a parameter from one tensor, if the file has no tensor per expert. *done
+ * says whether it did. */
+static sl_status try_fused(loading *l, const char *name, const sl_type *type, float *values,
+                           bool *done) {
+  char *first = member_name(name, 0);
+  bool apart = !strchr(name, '*') || type->ndim != 3 || weights_find(l->from, first, &(int){0});
+  free(first);
+  fused f = apart ? (fused){0} : find_fused(l, name);
+  *done = f.tensor;
+  return *done ? load_fused(l, &f, type, values) : SL_OK;
+}
+
 static sl_status load_param(loading *l, int index) {
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
@@ -373,8 +487,9 @@ static sl_status load_param(loading *l, int index) {
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
   if (here && !values) values = scratch_take(&l->room, &p->type);
   sl_type type = member_type(p);
-  sl_status status = SL_OK;
-  for (int m = 0; m < members_of(p) && !status; m++) {
+  bool done = false;
+  sl_status status = try_fused(l, name_in_files(p), &p->type, values, &done);
+  for (int m = 0; m < members_of(p) && !status && !done; m++) {
     char *name = member_name(name_in_files(p), m);
     float *to = here ? values + m * sl_type_elements(&type) : NULL;
     status = (is_turned(name_in_files(p)) ? load_turned : load_member)(l, name, &type, to);
