@@ -71,9 +71,10 @@ def train(model, stream, held_out, args):
         loss = loss_of(model, stream, args.context, step * args.batch, args.batch)
         optimizer.zero_grad()
         loss.backward()
-        norm = torch.sqrt(sum(p.grad.double().pow(2).sum() for p in params))
+        used = [p for p in params if p.grad is not None]
+        norm = torch.sqrt(sum(p.grad.double().pow(2).sum() for p in used))
         scale = min(1.0, 1.0 / (norm.item() + 1e-6))
-        for p in params:
+        for p in used:
             p.grad.mul_(scale)
         optimizer.step()
         yield "step", step, loss.item(), norm.item()

@@ -95,7 +95,7 @@ made llama --theta 500
 refused "no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" --window 8 --qk-norm
 refused "no config.json is possible: no Hugging Face model matches llama with these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2
 refused "llama: --gate relu: must be silu or gelu" --steps 1 llama "${train[@]}" --gate relu
-edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'takes images'
+edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'text_config is not a JSON object'
 edited gemma3 '"attn_logit_softcapping": null' '"attn_logit_softcapping": 50' attn_logit_softcapping
 edited gemma3 '"use_bidirectional_attention": false' '"use_bidirectional_attention": true' use_bidirectional_attention
 edited gemma3 '"gelu_pytorch_tanh"' '"gelu"' hidden_activation

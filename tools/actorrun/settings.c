@@ -87,6 +87,7 @@ static const tool_option options[] = {
     {"show-sbp", SL_OPTION_FLAG, "0", "show how the devices of a stage share each op, its cost and "
      "the second choice, and exit", 0, 0, GROUP_OUTPUT},
     {"print-after", SL_OPTION_TEXT, "", "print the graph after this `PASS` (docs/passes.md), and exit", 0, 0, GROUP_OUTPUT},
+    {"families", SL_OPTION_FLAG, "0", "list the model families whose folders can be read, and exit", 0, 0, GROUP_DATA},
     {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and exit", 0, 0, GROUP_OUTPUT},
     {"generate", SL_OPTION_INT, "0", "tokens to generate with the model after training", 0, 1e9, GROUP_DATA},
     {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a newline if not given; token numbers if the "

@@ -147,8 +147,7 @@ static int print_model_names(void) {
 static void print_first(const settings *s) {
   print_usage(s);
   char files[80];
-  int n = snprintf(files, sizeof files, "FILE.so or FILE.c; %s MODEL --help: its options.",
-                   s->tool->name);
+  int n = snprintf(files, sizeof files, "FILE.so or FILE.c; see %s MODEL --help.", s->tool->name);
   printf("%c%s\n\nOptions of a first run:\n", print_model_names() + 1 + n > 80 ? '\n' : ' ', files);
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);

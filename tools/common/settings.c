@@ -231,6 +231,10 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
     printf("%s %s\n", tool->name, sl_version());
     return SL_OK;
   }
+  if (sl_options_find(out->options, "families") && sl_arg_flag(out->run, "families")) {
+    huggingface_print_families();
+    return SL_OK;
+  }
   out->done = false;
   bool needed =
       !tool->no_model && (!tool->without_model || !sl_arg_flag(out->run, tool->without_model));

@@ -64,12 +64,34 @@ sl_status config_set(const config *c, const char *key, const char *option, const
                  value, key);
 }
 
+static sl_status set_number(const config *c, const char *key, const char *option,
+                            const cJSON *item) {
+  char *value = config_option_text(item);
+  sl_status status = value ? config_set(c, key, option, value)
+                           : sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, key);
+  free(value);
+  return status;
+}
+
+/* Sets an option by the word that stands for the key's value. */
+static sl_status set_word(const config *c, const config_field *f, const cJSON *item) {
+  char *text = cJSON_IsString(item) ? sli_strdup(item->valuestring) : cJSON_PrintUnformatted(item);
+  const cJSON *word = config_at(f->words, text);
+  sl_status status =
+      word ? config_set(c, f->key, f->option, word->valuestring)
+           : sl_fail(SL_E_INPUT, "%s: %s is %.80s, which is not supported", c->path, f->key, text);
+  free(text);
+  return status;
+}
+
 static sl_status read_field(const config *c, const config_field *f) {
   const cJSON *item = config_at(c->root, f->key);
   if (!item && f->also) item = config_at(c->root, f->also);
   bool null = f->null && !item && cJSON_GetObjectItemCaseSensitive(c->root, f->key);
   const char *missing = null ? f->null : f->missing;
   if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
+  if (item && f->second) SLI_TRY(set_number(c, f->key, f->second, item));
+  if (item && f->words) return set_word(c, f, item);
   char *value = item ? config_option_text(item) : sli_strdup(missing);
   sl_status status = value ? config_set(c, f->key, f->option, value)
                            : sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, f->key);
@@ -159,6 +181,11 @@ static void keep_reals(cJSON *item, const char **at) {
 }
 
 void config_keep_reals(cJSON *root, const char *text) { keep_reals(root->child, &text); }
+
+void config_put(cJSON *root, const char *key, cJSON *value) {
+  if (!cJSON_ReplaceItemInObjectCaseSensitive(root, key, value))
+    cJSON_AddItemToObject(root, key, value);
+}
 
 sl_status config_write(const char *path, const cJSON *root) {
   char *text = sli_json_mend(cJSON_Print(root));

@@ -20,6 +20,8 @@ typedef struct config_field {
   const char *missing; /* the option's value if the key is absent; NULL: the key is required */
   const char *also;    /* another name of the key; NULL: none */
   const char *null;    /* the option's value if the key is null; NULL: as if absent */
+  const cJSON *words;  /* options' values by the key's; NULL: numbers */
+  const char *second;  /* another option, which gets the key's number; NULL: none */
 } config_field;
 
 /* Returns the value of a key, or NULL if it is absent or null. */
@@ -43,6 +45,8 @@ sl_status config_check_rope(const config *c, const char *text);
 cJSON *config_real(double value);
 /* Gives numbers of a parsed text that are written as reals the same characters again. */
 void config_keep_reals(cJSON *root, const char *text);
+/* Adds or replaces a member. */
+void config_put(cJSON *root, const char *key, cJSON *value);
 /* Writes JSON as text. SL_E_IO names the file. */
 sl_status config_write(const char *path, const cJSON *root);
 

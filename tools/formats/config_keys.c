@@ -20,6 +20,7 @@ const sli_key config_keys_common[] = {
     {"dtype", {0}},
     {"torch_dtype", {0}},
     {"use_bfloat16", {0}},
+    {"quantization_config", {0}}, /* checked for all families */
     {"use_cache", {0}},
     {"torchscript", {0}},
     {"pretraining_tp", {0}},
@@ -105,24 +106,6 @@ const sli_key config_keys_common[] = {
     {"layer_types", {0}},
     {0}};
 
-const sli_key config_keys_gpt2[] = {
-    {"activation_function", {"\"gelu_new\"", "\"gelu_pytorch_tanh\"", "\"gelu_fast\""}},
-    {"scale_attn_weights", {"true"}},
-    {"n_inner", {0}},
-    {"tie_word_embeddings", {"true"}},
-    {"n_ctx", {0}},
-    {"reorder_and_upcast_attn", {0}},
-    {0}};
-
-const sli_key config_keys_llama[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
-                                     {"partial_rotary_factor", {"1"}},
-                                     {"rope_parameters", {0}},
-                                     {"rope_scaling", {0}},
-                                     {"rope_theta", {0}},
-                                     {"attention_bias", {0}},
-                                     {0}};
-
-const sli_key config_keys_chunked[] = {{"dual_chunk_attention_config", {0}}, {0}};
 /* The last two keys describe sparse attention for long prompts, which is optional: full attention
  * is computed instead. */
 const sli_key config_keys_dual_chunk[] = {{"chunk_size", {0}},
@@ -130,89 +113,6 @@ const sli_key config_keys_dual_chunk[] = {{"chunk_size", {0}},
                                           {"original_max_position_embeddings", {0}},
                                           {"sparse_attention_enabled", {"true"}},
                                           {"sparse_attention_threshold", {0}},
-                                          {0}};
-
-/* Context length before longrope scaling. */
-const sli_key config_keys_phi3[] = {{"original_max_position_embeddings", {0}}, {0}};
-
-const sli_key config_keys_gpt_oss[] = {{"swiglu_alpha", {"1.702"}},
-                                       {"initial_context_length", {0}},
-                                       {"quantization_config", {0}},
-                                       {0}};
-
-/* Loss weights are ignored, and so are heads for multi-token prediction. */
-const sli_key config_keys_deepseek[] = {{"scoring_func", {"\"sigmoid\""}},
-                                        {"topk_method", {"\"noaux_tc\""}},
-                                        {"moe_layer_freq", {"1"}},
-                                        {"n_shared_experts", {0}},
-                                        {"rope_interleave", {0}},
-                                        {"num_key_value_heads", {0}},
-                                        {"head_dim", {0}},
-                                        {"qk_head_dim", {0}},
-                                        {"num_nextn_predict_layers", {0}},
-                                        {"num_mtp_layers", {0}},
-                                        {"ep_size", {0}},
-                                        {"aux_loss_alpha", {0}},
-                                        {"seq_aux", {0}},
-                                        {"quantization_config", {0}},
-                                        {0}};
-
-const sli_key config_keys_gemma3[] = {{"hidden_activation", {"\"gelu_pytorch_tanh\""}},
-                                      {"rope_parameters", {0}},
-                                      {"rope_scaling", {0}},
-                                      {"rope_theta", {0}},
-                                      {"rope_local_base_freq", {0}},
-                                      {"attention_bias", {0}},
-                                      {"sliding_window_pattern", {0}},
-                                      {"_sliding_window_pattern", {0}},
-                                      {"cache_implementation", {0}},
-                                      {0}};
-
-/* Initialization of time steps, and choices between equivalent implementations. */
-const sli_key config_keys_mamba2[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
-                                      {"use_bias", {"false"}},
-                                      {"use_conv_bias", {0}},
-                                      {"rms_norm", {"true"}},
-                                      {"expand", {0}},
-                                      {"chunk_size", {0}},
-                                      {"rescale_prenorm_residual", {0}},
-                                      {"residual_in_fp32", {0}},
-                                      {"time_step_rank", {0}},
-                                      {"time_step_limit", {0}},
-                                      {"time_step_min", {0}},
-                                      {"time_step_max", {0}},
-                                      {"time_step_floor", {0}},
-                                      {"time_step_init_scheme", {0}},
-                                      {"time_step_scale", {0}},
-                                      {"layer_norm_epsilon", {0}},
-                                      {0}};
-
-const sli_key config_keys_mixtral[] = {{"router_jitter_noise", {"0"}}, {0}};
-
-/* intermediate_size is the width of dense blocks, which this model does not have. */
-const sli_key config_keys_qwen2_moe[] = {{"decoder_sparse_step", {"1"}},
-                                         {"qkv_bias", {"true"}},
-                                         {"router_jitter_noise", {"0"}},
-                                         {"intermediate_size", {0}},
-                                         {0}};
-
-const sli_key config_keys_qwen3_moe[] = {{"decoder_sparse_step", {"1"}},
-                                         {"qkv_bias", {"false"}},
-                                         {"router_jitter_noise", {"0"}},
-                                         {"shared_expert_intermediate_size", {"0"}},
-                                         {"use_qk_norm", {"true"}},
-                                         {"intermediate_size", {0}},
-                                         {0}};
-
-/* The remaining keys concern text and training. Heads for multi-token prediction are ignored. */
-const sli_key config_keys_qwen3_next[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
-                                          {"attention_bias", {0}},
-                                          {"rope_parameters", {0}},
-                                          {"rope_scaling", {0}},
-                                          {"rope_theta", {0}},
-                                          {"partial_rotary_factor", {0}},
-                                          {"full_attention_interval", {0}},
-                                          {"mlp_only_layers", {0}},
                                           {0}};
 
 const sli_key config_keys_rope[] = {{"rope_type", {0}},
@@ -228,8 +128,6 @@ const sli_key config_keys_rope[] = {{"rope_type", {0}},
                                     {"truncate", {"true", "false"}},
                                     {"finetuned", {0}},
                                     {0}};
-
-const sli_key config_keys_rope_mscale[] = {{"mscale", {0}}, {"mscale_all_dim", {0}}, {0}};
 
 const sli_key config_keys_rope_whole[] = {{"partial_rotary_factor", {"1"}}, {0}},
               config_keys_rope_part[] = {{"partial_rotary_factor", {0}}, {0}};

@@ -6,14 +6,9 @@
 
 #include "io/keys.h"
 
-extern const sli_key config_keys_common[]; /* keys of every config.json */
-extern const sli_key config_keys_deepseek[], config_keys_gemma3[], config_keys_gpt2[],
-    config_keys_gpt_oss[], config_keys_llama[], config_keys_mamba2[], config_keys_mixtral[],
-    config_keys_phi3[], config_keys_qwen2_moe[], config_keys_qwen3_moe[], config_keys_qwen3_next[];
-/* keys of families with dual chunk attention, and keys inside its object */
-extern const sli_key config_keys_chunked[], config_keys_dual_chunk[];
-extern const sli_key config_keys_rope[];        /* keys of rope_parameters */
-extern const sli_key config_keys_rope_mscale[]; /* additional keys of DeepSeek's rope_parameters */
+extern const sli_key config_keys_common[];     /* keys of every config.json */
+extern const sli_key config_keys_dual_chunk[]; /* keys of dual_chunk_attention_config */
+extern const sli_key config_keys_rope[];       /* keys of rope_parameters */
 /* partial_rotary_factor: 1 only, or any value */
 extern const sli_key config_keys_rope_whole[], config_keys_rope_part[];
 

@@ -12,6 +12,8 @@ bool huggingface_is_folder(const char *path);
 /* Returns the path of a file in the folder; the caller frees it. */
 char *huggingface_file(const char *folder, const char *name);
 
+/* Prints the families of models that folders may hold, as a table in Markdown. */
+void huggingface_print_families(void);
 /* Returns the shipped model that the folder's config.json describes. SL_E_INPUT: config.json is
  * missing, or its model_type is unknown. */
 sl_status huggingface_model(const char *folder, const char **out);

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config.json as options: a row's fields, and functions for keys that map to no single option. */
+#include "tools/formats/reading.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/formats/config_keys.h"
+#include "tools/formats/deepseek.h"
+#include "tools/formats/layers.h"
+#include "tools/formats/qwen3_next.h"
+#include "tools/formats/rope.h"
+
+/* Options in which the families of one model differ. Each family has the defaults, except for
+ * options that it fixes or reads. */
+static const char *const choices[] = {"qk-norm",
+                                      "qk-norm-whole",
+                                      "norms",
+                                      "plus-one",
+                                      "packed",
+                                      "gate",
+                                      "query-scalar",
+                                      "full-every",
+                                      "local-theta",
+                                      "logit-cap",
+                                      "names",
+                                      "scaled-embedding",
+                                      "norm",
+                                      "gated-heads",
+                                      "rope-pairs",
+                                      "packed-qkv",
+                                      "attention-factor",
+                                      "qk-norm-late",
+                                      "sinks",
+                                      "function",
+                                      "ungated",
+                                      "packed-gates",
+                                      "mlp-bias",
+                                      "embedding-factor",
+                                      "residual-factor",
+                                      "logit-factor",
+                                      "logit-divisor",
+                                      "router",
+                                      "packed-experts",
+                                      "shared-gate",
+                                      "expert-latent",
+                                      "conv-bias",
+                                      "state-bias",
+                                      "mixers",
+                                      "feeds"};
+
+bool family_starts(const family *f, const sl_model *model) {
+  return f->other && !strcmp(f->other, model->name);
+}
+
+/* Returns whether models of one family may differ in an option: it is one of the family's fields,
+ * or depends on the layer. */
+static bool is_free(const family *f, const char *option) {
+  if (f->local_theta && !strcmp(option, "local-theta")) return true;
+  if (f->full_every && !strcmp(option, "full-every")) return true;
+  if (family_says(f, "free", option) || layers_set(f, option)) return true;
+  const config_field *x = f->fields;
+  while (x->key && strcmp(x->option, option) && !(x->second && !strcmp(x->second, option))) x++;
+  return x->key;
+}
+
+/* Returns the value of choice i in all models of a family. Returns NULL if it may vary, or if the
+ * model lacks the option. */
+static const char *choice_of(const sl_model *model, const family *f, size_t i) {
+  const sl_option *o = sl_options_find(model->options, choices[i]);
+  const char *value = family_fixes(f, choices[i]);
+  if (is_free(f, choices[i])) return NULL;
+  return o && !value ? o->value : value;
+}
+
+bool family_has_choices(const family *f, const sl_model *model,
+                        bool (*has)(const pretrained *p, const char *option, const char *value),
+                        const pretrained *p) {
+  for (const fixed_option *o = f->fixed; o->option; o++)
+    if (!has(p, o->option, o->value)) return false;
+  for (size_t i = 0; i < SLI_COUNT(choices); i++) {
+    const char *value = choice_of(model, f, i);
+    if (value && !has(p, choices[i], value)) return false;
+  }
+  return true;
+}
+
+/* Sets the options that distinguish the family. */
+sl_status family_choose(const config *c, const family *f, const char *key) {
+  sl_status status = SL_OK;
+  for (const fixed_option *o = f->fixed; o->option && !status; o++)
+    status = config_set(c, key, o->option, o->value);
+  for (size_t i = 0; i < SLI_COUNT(choices) && !status; i++) {
+    const char *value = choice_of(c->target->model, f, i);
+    if (value) status = config_set(c, key, choices[i], value);
+  }
+  return status;
+}
+
+/* ---- windows and biases -----------------------------------------------------------------------
+ */
+
+/* Returns whether any layer has an attention mask other than full causal. */
+static bool has_other_layers(const config *c) {
+  const cJSON *item, *types = config_at(c->root, "layer_types");
+  cJSON_ArrayForEach(item, types) if (!cJSON_IsString(item) ||
+                                      strcmp(item->valuestring, "full_attention")) return true;
+  return types && !cJSON_IsArray(types);
+}
+
+/* Returns the most positions that a windowed layer attends to, or 0 if all. */
+static double window_of(const config *c, const family *f) {
+  const cJSON *window = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
+  const cJSON *used = config_at(c->root, "use_sliding_window");
+  if (used ? cJSON_IsFalse(used) : f->switched) return 0;
+  if (!window) return f->switched ? 4096 : 0;
+  return cJSON_IsNumber(window) ? window->valuedouble : cJSON_IsNull(window) ? 0 : -1;
+}
+
+/* Checks that the sliding window, if unsupported, is no shorter than the context. */
+static sl_status check_window(const config *c, const family *f) {
+  double window = window_of(c, f);
+  bool others = has_other_layers(c);
+  int64_t context = sl_arg_int(c->target->args, "context");
+  if (window >= (double)context || (!window && !others)) return SL_OK;
+  if (others)
+    return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported",
+                   c->path);
+  return sl_fail(
+      SL_E_USAGE,
+      "--context %lld: %s has a sliding window of %g, which is not supported for its model_type",
+      (long long)context, c->path, window);
+}
+
+/* Refuses a window if the row reads none. Lists of layers are the row's own business. */
+static sl_status check_no_window(const config *c, const family *f) {
+  static const char *const reading[] = {"window", "windows", "gpt2", "mamba2"};
+  for (size_t i = 0; i < SLI_COUNT(reading); i++)
+    if (family_says(f, "read", reading[i])) return SL_OK;
+  if (!layers_set(f, "mixers") && !family_says(f, "read", "qwen3-next")) return check_window(c, f);
+  double window = window_of(c, f);
+  if (!window || window >= (double)sl_arg_int(c->target->args, "context")) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: sliding_window is not supported for its model_type", c->path);
+}
+
+static sl_status set_window(const config *c, const family *f) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
+  bool none = !f->window || cJSON_IsNull(item);
+  char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
+  sl_status status = value ? config_set(c, "sliding_window", "window", value)
+                           : sl_fail(SL_E_INPUT, "%s: sliding_window is not a number", c->path);
+  free(value);
+  return status;
+}
+
+static sl_status read_window(const config *c, const family *f) {
+  if (family_starts(f, c->target->model)) return SL_OK;
+  sl_status status = f->window ? SL_OK : check_window(c, f);
+  if (status) return status;
+  if (f->window && has_other_layers(c))
+    return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported",
+                   c->path);
+  return set_window(c, f);
+}
+
+/* Sets --bias. */
+static sl_status read_bias(const config *c, const family *f) {
+  const cJSON *said = config_at(c->root, "attention_bias");
+  const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
+  if (said && !cJSON_IsBool(said))
+    return sl_fail(SL_E_INPUT, "%s: attention_bias is neither true nor false", c->path);
+  return config_set(c, "attention_bias", "bias", bias);
+}
+
+/* Returns N if every N-th layer has full attention and the others have a window. Returns 0 if none
+ * has full attention, -1 for any other pattern. */
+static int full_every(const cJSON *types) {
+  int n = cJSON_GetArraySize(types), every = 0;
+  for (int i = 0; i < n; i++) {
+    const cJSON *item = cJSON_GetArrayItem(types, i);
+    const char *type = cJSON_IsString(item) ? item->valuestring : "";
+    bool full = !strcmp(type, "full_attention");
+    if (!full && strcmp(type, "sliding_attention")) return -1;
+    if (full && !every) every = i + 1;
+    if (full != (every && (i + 1) % every == 0)) return -1;
+  }
+  return every;
+}
+
+/* Sets which layers have a window, from layer_types or the older sliding_window_pattern. */
+static sl_status read_layers(const config *c, const family *f) {
+  const cJSON *types = config_at(c->root, "layer_types"),
+              *pattern = config_at(c->root, "sliding_window_pattern");
+  int every = types ? full_every(types) : pattern ? pattern->valueint : f->full_every;
+  if (types && cJSON_GetArraySize(types) != (int)sl_arg_int(c->target->args, "layers")) every = -1;
+  if (every < 0 || (!types && every < 1))
+    return sl_fail(SL_E_INPUT,
+                   "%s: %s must have full_attention in every N-th layer and windows in all others",
+                   c->path, types ? "layer_types" : "sliding_window_pattern");
+  char *value = sli_format("%d", every);
+  sl_status status =
+      config_set(c, types ? "layer_types" : "sliding_window_pattern", "full-every", value);
+  free(value);
+  if (!status && every != 1 && cJSON_IsNull(cJSON_GetObjectItem(c->root, "sliding_window")))
+    return sl_fail(SL_E_INPUT, "%s: sliding_window is null, but some layers have one", c->path);
+  return status;
+}
+
+/* ---- families with keys of their own -----------------------------------------------------------
+ */
+
+static sl_status read_chunks(const config *c, const family *f) {
+  const cJSON *chunks = config_at(c->root, rope_chunks_key);
+  return chunks ? rope_read_chunks(c, f, chunks) : rope_read(c, f);
+}
+
+static sl_status read_stretched(const config *c, const family *f) {
+  if (!config_at(c->root, "rope_parameters") && !config_at(c->root, "rope_scaling"))
+    return sl_fail(SL_E_INPUT, "%s has no rope_scaling", c->path);
+  return rope_read(c, f);
+}
+
+static sl_status read_deepseek(const config *c, const family *f) {
+  const cJSON *rope = NULL;
+  sl_status status = rope_find(c, &rope);
+  if (!status) status = rope_set(c, f, rope);
+  return status ? status : deepseek_derive(c, rope);
+}
+
+static sl_status read_gpt2(const config *c, const family *f) {
+  const cJSON *inner = config_at(c->root, "n_inner");
+  int64_t width = sl_arg_int(c->target->args, "width");
+  if (!inner || inner->valuedouble == (double)(4 * width)) return read_window(c, f);
+  char *text = cJSON_PrintUnformatted(inner);
+  sl_fail(SL_E_INPUT, "%s: n_inner is %.80s; only 4 n_embd is supported", c->path, text);
+  cJSON_free(text);
+  return SL_E_INPUT;
+}
+
+/* Returns whether a limit is [0, infinity], in any of the forms that JSON can express. */
+static bool limits_nothing(const cJSON *limit) {
+  const cJSON *low = cJSON_GetArrayItem(limit, 0), *high = cJSON_GetArrayItem(limit, 1);
+  const cJSON *text = config_at(high, "__float__");
+  if (text) high = text;
+  bool most = cJSON_IsString(high) ? !strcmp(high->valuestring, "Infinity")
+                                   : cJSON_IsNumber(high) && isinf(high->valuedouble);
+  return cJSON_GetArraySize(limit) == 2 && cJSON_IsNumber(low) && low->valuedouble == 0 && most;
+}
+
+static sl_status read_mamba2(const config *c, const family *f) {
+  (void)f;
+  const sl_args *args = c->target->args;
+  int64_t width = sl_arg_int(args, "width");
+  int64_t inner = sl_arg_int(args, "heads") * sl_arg_int(args, "head-dim");
+  const cJSON *expand = config_at(c->root, "expand"), *bias = config_at(c->root, "use_conv_bias");
+  const cJSON *limit = config_at(c->root, "time_step_limit");
+  double times = cJSON_IsNumber(expand) ? expand->valuedouble : 2;
+  if (times * (double)width != (double)inner)
+    return sl_fail(SL_E_INPUT,
+                   "%s: expand %g times hidden_size %lld is not num_heads times head_dim, %lld",
+                   c->path, times, (long long)width, (long long)inner);
+  if (limit && !limits_nothing(limit))
+    return sl_fail(SL_E_INPUT, "%s: time_step_limit is not 0 to infinity, which is not supported",
+                   c->path);
+  return config_set(c, "use_conv_bias", "no-conv-bias", cJSON_IsFalse(bias) ? "1" : "0");
+}
+
+static sl_status read_qwen3_next(const config *c, const family *f) {
+  (void)f;
+  return qwen3_next_derive(c);
+}
+
+static sl_status read_time_limit(const config *c, const family *f) {
+  (void)f;
+  const cJSON *limit = config_at(c->root, "time_step_limit");
+  return !limit || limits_nothing(limit)
+             ? SL_OK
+             : sl_fail(SL_E_INPUT,
+                       "%s: time_step_limit is not 0 to infinity, which is not supported", c->path);
+}
+
+/* Queries after the original context would be scaled. */
+static sl_status read_scaled_queries(const config *c, const family *f) {
+  (void)f;
+  const cJSON *rope = NULL;
+  SLI_TRY(rope_find(c, &rope));
+  const cJSON *original = config_at(rope, "original_max_position_embeddings");
+  int64_t context = sl_arg_int(c->target->args, "context");
+  bool scaled = config_at(rope, "llama_4_scaling_beta") && original;
+  if (!scaled || original->valuedouble >= (double)context) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "--context %lld: %s scales queries from position %g on (llama_4_scaling_beta), "
+                 "which is not supported",
+                 (long long)context, c->path, original->valuedouble);
+}
+
+/* All layers have softmax attention. */
+static sl_status read_ones(const config *c, const family *f) {
+  (void)f;
+  const cJSON *item;
+  cJSON_ArrayForEach(item, config_at(c->root, "attn_type_list")) if (
+      item->valuedouble !=
+      1) return sl_fail(SL_E_INPUT, "%s: attn_type_list is not all 1, which is not supported",
+                        c->path);
+  return SL_OK;
+}
+
+/* Sets the inner width of LFM2's feed-forward halves: two thirds of the one given, rounded up. */
+static sl_status read_lfm2(const config *c, const family *f) {
+  (void)f;
+  const cJSON *given = config_at(c->root, "block_ff_dim"),
+              *by = config_at(c->root, "block_multiple_of"),
+              *times = config_at(c->root, "block_ffn_dim_multiplier");
+  if (!given) given = config_at(c->root, "intermediate_size");
+  int64_t inner = given ? (int64_t)given->valuedouble : 12288, unit = by ? by->valueint : 256;
+  if (!cJSON_IsFalse(config_at(c->root, "block_auto_adjust_ff_dim")) && unit > 0) {
+    inner = (int64_t)((double)(2 * inner) / 3);
+    if (times) inner = (int64_t)(times->valuedouble * (double)inner);
+    inner = (inner + unit - 1) / unit * unit;
+  }
+  char *text = sli_format("%lld", (long long)inner);
+  sl_status status = config_set(c, "intermediate_size", "ffn", text);
+  free(text);
+  return status;
+}
+
+/* Returns whether weights are 8-bit floats with a scale per block of 128 x 128. */
+static bool in_blocks(const cJSON *how) {
+  const cJSON *size = config_at(how, "weight_block_size"), *kind = config_at(how, "fmt"), *item;
+  bool good = cJSON_GetArraySize(size) == 2 &&
+              (!kind || (cJSON_IsString(kind) && !strcmp(kind->valuestring, "e4m3")));
+  cJSON_ArrayForEach(item, size) good &= item->valuedouble == 128;
+  return good;
+}
+
+/* Refuses quantized weights that are neither in MXFP4, for families that store it, nor in 8-bit
+ * blocks. */
+static sl_status check_quantized(const config *c, const family *f) {
+  const cJSON *how = config_at(c->root, "quantization_config"),
+              *by = config_at(how, "quant_method");
+  const char *method = cJSON_IsString(by) ? by->valuestring : "absent";
+  if (!how || (!strcmp(method, "mxfp4") && family_says(f, "read", "quantized"))) return SL_OK;
+  if (!strcmp(method, "fp8") && in_blocks(how)) return SL_OK;
+  return sl_fail(SL_E_INPUT,
+                 "%s: quantization_config: quant_method is %.40s; only mxfp4 (gpt-oss) and fp8 in "
+                 "blocks of 128 x 128 are supported",
+                 c->path, method);
+}
+
+static sl_status read_nothing(const config *c, const family *f) {
+  (void)c, (void)f;
+  return SL_OK;
+}
+
+/* ---- rows --------------------------------------------------------------------------------------
+ */
+
+/* Functions that read what no field maps to an option, by their names in rows. */
+static const struct reader {
+  const char *name;
+  sl_status (*read)(const config *c, const family *f);
+} readers[] = {{"bias", read_bias},
+               {"chunks", read_chunks},
+               {"rope", rope_read},
+               {"ropes", rope_read_kinds},
+               {"stretched", read_stretched},
+               {"window", read_window},
+               {"windows", set_window},
+               {"every", read_layers},
+               {"layers", layers_read},
+               {"quantized", read_nothing},
+               {"deepseek", read_deepseek},
+               {"gpt2", read_gpt2},
+               {"mamba2", read_mamba2},
+               {"qwen3-next", read_qwen3_next},
+               {"time-limit", read_time_limit},
+               {"scaled-queries", read_scaled_queries},
+               {"ones", read_ones},
+               {"lfm2", read_lfm2}};
+
+static const struct reader *reader_named(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(readers); i++)
+    if (!strcmp(readers[i].name, name)) return &readers[i];
+  SLI_CHECK(0, "families.json: no reader %s", name);
+  return NULL;
+}
+
+sl_status family_read(const family *f, const config *c) {
+  const cJSON *item;
+  const sli_key *const keys[] = {f->keys, config_keys_common, NULL};
+  sl_status status = check_quantized(c, f);
+  if (!status) status = config_check_keys(c, f->fields, keys);
+  if (!status) status = config_apply(c, f->fields);
+  if (!status) status = family_choose(c, f, "model_type");
+  cJSON_ArrayForEach(item, config_at(f->row, "read")) if (!status) status =
+      reader_named(item->valuestring)->read(c, f);
+  return status ? status : check_no_window(c, f);
+}

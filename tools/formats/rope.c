@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/formats/rope.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/formats/config_keys.h"
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Returns whether a family's rope_parameters have a key of their own. */
+static bool has_rope_key(const family *f, const char *key) {
+  const sli_key *k = f->rope_keys;
+  while (k->name && strcmp(k->name, key)) k++;
+  return k->name;
+}
+
+/* Formats a number of rope_parameters for --rope. *out is NULL for keys that --rope does not
+ * have. */
+static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
+  static const char *const others[] = {
+      "rope_type", "type",      "rope_theta", "partial_rotary_factor",
+      "truncate",  "finetuned", "mscale",     "mscale_all_dim"};
+  *out = NULL;
+  for (size_t i = 0; i < SLI_COUNT(others); i++)
+    if (!strcmp(item->string, others[i])) return SL_OK;
+  if (!strcmp(kind, "none") || sli_key_off(item)) return SL_OK;
+  if (!cJSON_IsNumber(item))
+    return sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, item->string);
+  char *value = config_option_text(item);
+  *out = sli_format("%s=%s", item->string, value);
+  free(value);
+  return SL_OK;
+}
+
+/* Appends "KEY=VALUE". Takes ownership of `more`. */
+static void add_to_rope(char **text, char *more) {
+  char *longer = sli_format("%s%s%s", *text, strchr(*text, ':') ? "," : ":", more);
+  free(*text);
+  free(more);
+  *text = longer;
+}
+
+/* Refuses an unsupported rope type first, before its specific keys are refused. */
+static sl_status check_rope_type(const config *c, const char *kind) {
+  static const char *const known[] = {"none", "linear", "llama3", "yarn"};
+  for (size_t i = 0; i < SLI_COUNT(known); i++)
+    if (!strcmp(known[i], kind)) return SL_OK;
+  return sl_fail(
+      SL_E_INPUT,
+      "%s: rope_type %.40s is not supported; supported: default, linear, llama3 and yarn", c->path,
+      kind);
+}
+
+/* Finds the fraction of a head that is rotated, under any of its names. */
+static const cJSON *find_part(const config *c, const cJSON *rope) {
+  static const char *const names[] = {"partial_rotary_factor", "rope_pct", "rope_percent",
+                                      "rope_percentage"};
+  const cJSON *found = config_at(rope, names[0]);
+  for (size_t i = 0; i < SLI_COUNT(names) && !found; i++) found = config_at(c->root, names[i]);
+  return found;
+}
+
+/* Appends partial_rotary_factor: the fraction of a head that is rotated. */
+static sl_status add_part(const config *c, const family *f, const cJSON *rope, char **text) {
+  static const char key[] = "partial_rotary_factor";
+  const cJSON *said = find_part(c, rope), *numbers = config_at(c->root, "rotary_dim");
+  char *value = said ? config_option_text(said) : sli_strdup(f->part);
+  if (!said && cJSON_IsNumber(numbers)) {
+    free(value);
+    value =
+        sli_format("%.15g", numbers->valuedouble / (double)sl_arg_int(c->target->args, "head-dim"));
+  }
+  if (!value || cJSON_IsBool(said)) {
+    free(value);
+    return sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, key);
+  }
+  add_to_rope(text, sli_format("%s=%s", key, value));
+  free(value);
+  return SL_OK;
+}
+
+/* Appends the attention factor, the quotient of DeepSeek's two scales. */
+static void add_scale(const family *f, const cJSON *from, char **text) {
+  const cJSON *own = config_at(from, "mscale"), *all = config_at(from, "mscale_all_dim"),
+              *factor = config_at(from, "factor");
+  if (!has_rope_key(f, "mscale") || !cJSON_IsNumber(own) || !cJSON_IsNumber(all) ||
+      !cJSON_IsNumber(factor) || config_at(from, "attention_factor") || own->valuedouble == 0 ||
+      all->valuedouble == 0)
+    return;
+  double turn = factor->valuedouble > 1 ? 0.1 * log(factor->valuedouble) : 0;
+  add_to_rope(text, sli_format("attention_factor=%.17g",
+                               (turn * own->valuedouble + 1) / (turn * all->valuedouble + 1)));
+}
+
+/* Formats rope_parameters (formerly rope_scaling) as "yarn:factor=4,...", without keys that
+ * repeat other fields of config.json. */
+static sl_status rope_text(const config *c, const family *f, const cJSON *from, char **out) {
+  const cJSON *type = config_at(from, "rope_type"), *item;
+  if (!type) type = config_at(from, "type");
+  const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
+  if (!strcmp(kind, "default")) kind = "none";
+  bool whole = strcmp(kind, "yarn") != 0 || !cJSON_IsFalse(config_at(from, "truncate"));
+  *out = sli_strdup(whole ? kind : "yarn-untruncated");
+  sl_status status = check_rope_type(c, kind);
+  if (!status)
+    status = sli_keys_check(
+        c->path, from,
+        (const sli_key *const[]){config_keys_rope,
+                                 f->part ? config_keys_rope_part : config_keys_rope_whole,
+                                 f->rope_keys, NULL});
+  if (!status && type && !cJSON_IsString(type))
+    status = sl_fail(SL_E_INPUT, "%s: %s is not a string", c->path, type->string);
+  char *more = NULL;
+  cJSON_ArrayForEach(item, from) {
+    if (has_rope_key(f, item->string)) continue;
+    if (!status) status = rope_number(c, kind, item, &more);
+    if (!status && more) add_to_rope(out, more);
+  }
+  if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
+    add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
+                                (long long)sl_arg_int(c->target->args, "positions")));
+  if (!status && !strncmp(kind, "yarn", 4)) add_scale(f, from, out);
+  if (!status && f->part) status = add_part(c, f, from, out);
+  return status ? status : config_check_rope(c, *out);
+}
+
+const char rope_chunks_key[] = "dual_chunk_attention_config";
+
+/* Finds the rope under its new or old key. If both are present they must agree. */
+sl_status rope_find(const config *c, const cJSON **out) {
+  const cJSON *now = config_at(c->root, "rope_parameters"),
+              *before = config_at(c->root, "rope_scaling");
+  *out = now ? now : before;
+  if (*out && !cJSON_IsObject(*out))
+    return sl_fail(SL_E_INPUT, "%s: %s is not a JSON object", c->path, (*out)->string);
+  if (!now || !before || cJSON_Compare(now, before, true)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: rope_parameters and rope_scaling differ", c->path);
+}
+
+/* Sets the base of rotary angles from the rope, or from `key` of the whole file. */
+static sl_status set_theta(const config *c, const cJSON *rope, const char *key, const char *option,
+                           const char *missing) {
+  const cJSON *theta = config_at(rope, "rope_theta");
+  if (!theta) theta = config_at(c->root, key);
+  char *value = theta ? config_option_text(theta) : sli_strdup(missing);
+  sl_status status = value ? config_set(c, key, option, value)
+                           : sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, key);
+  free(value);
+  return status;
+}
+
+/* Sets --theta and --rope from a rope of config.json. */
+sl_status rope_set(const config *c, const family *f, const cJSON *rope) {
+  char *text = NULL;
+  sl_status status = set_theta(c, rope, "rope_theta", "theta", f->theta);
+  if (!status) status = rope_text(c, f, rope, &text);
+  if (!status) status = config_set(c, "rope_parameters", "rope", text);
+  free(text);
+  return status;
+}
+
+sl_status rope_read(const config *c, const family *f) {
+  const cJSON *rope = NULL;
+  sl_status status = rope_find(c, &rope);
+  return status ? status : rope_set(c, f, rope);
+}
+
+/* Formats dual chunk attention as "dual-chunk:chunk_size=...". */
+static sl_status chunks_text(const config *c, const cJSON *chunks, char **out) {
+  const cJSON *item;
+  *out = sli_strdup("dual-chunk");
+  sl_status status =
+      sli_keys_check(c->path, chunks, (const sli_key *const[]){config_keys_dual_chunk, NULL});
+  cJSON_ArrayForEach(item, chunks) {
+    char *more = NULL;
+    if (!status && strncmp(item->string, "sparse_", 7)) status = rope_number(c, "", item, &more);
+    if (more) add_to_rope(out, more);
+  }
+  return status ? status : config_check_rope(c, *out);
+}
+
+/* Sets dual chunk attention, which excludes any other stretching of angles. */
+sl_status rope_read_chunks(const config *c, const family *f, const cJSON *chunks) {
+  const cJSON *rope = NULL;
+  char *text = NULL, *other = NULL;
+  sl_status status = rope_find(c, &rope);
+  if (!status) status = set_theta(c, rope, "rope_theta", "theta", f->theta);
+  if (!status) status = rope_text(c, f, rope, &other);
+  if (!status && strcmp(other, "none"))
+    status = sl_fail(SL_E_INPUT, "%s: %s cannot be used with rope_type %s", c->path,
+                     rope_chunks_key, other);
+  if (!status) status = chunks_text(c, chunks, &text);
+  if (!status) status = config_set(c, rope_chunks_key, "rope", text);
+  free(text);
+  free(other);
+  return status;
+}
+
+/* Sets the angles of windowed layers, which are not stretched. */
+static sl_status read_local_rope(const config *c, const family *f, const cJSON *rope) {
+  const cJSON *type = config_at(rope, "rope_type");
+  if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "default")))
+    return sl_fail(SL_E_INPUT, "%s: scaled rotary positions in sliding_attention are not supported",
+                   c->path);
+  return set_theta(c, rope, "rope_local_base_freq", "local-theta", f->local_theta);
+}
+
+/* Sets the angles of both kinds of layers, from rope_parameters by kind or from older keys. */
+sl_status rope_read_kinds(const config *c, const family *f) {
+  static const sli_key kinds[] = {{"full_attention", {0}}, {"sliding_attention", {0}}, {0}};
+  const cJSON *both = config_at(c->root, "rope_parameters");
+  const cJSON *full = both ? config_at(both, "full_attention") : config_at(c->root, "rope_scaling");
+  sl_status status = SL_OK;
+  if (both) status = sli_keys_check(c->path, both, (const sli_key *const[]){kinds, NULL});
+  if (!status) status = rope_set(c, f, full);
+  return status ? status : read_local_rope(c, f, config_at(both, "sliding_attention"));
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+bool rope_is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
+
+cJSON *rope_json(const char *text) {
+  size_t n = strcspn(text, ":");
+  if (!n || !strncmp(text, "none", n)) return cJSON_CreateNull();
+  cJSON *out = cJSON_CreateObject();
+  char *copy = sli_strdup(text), *rest = copy + n + (text[n] == ':'), *word;
+  copy[n] = 0;
+  bool whole = strcmp(copy, "yarn-untruncated") != 0;
+  cJSON_AddStringToObject(out, "rope_type", whole ? copy : "yarn");
+  if (!whole) cJSON_AddFalseToObject(out, "truncate");
+  while ((word = strsep(&rest, ",")) && *word) {
+    char *equals = strchr(word, '=');
+    *equals = 0; /* always found: the text was parsed before */
+    double value = strtod(equals + 1, NULL);
+    bool count = !strcmp(word, "original_max_position_embeddings") || rope_is_chunked(text);
+    cJSON_AddItemToObject(out, word, count ? cJSON_CreateNumber(value) : config_real(value));
+  }
+  free(copy);
+  return out;
+}
+
+/* Writes the rope, or dual chunk attention, under its key. */
+void rope_put(cJSON *root, const char *text) {
+  cJSON *rope = rope_json(text);
+  bool chunks = rope_is_chunked(text);
+  if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(rope, "rope_type");
+  config_put(root, chunks ? rope_chunks_key : "rope_scaling", rope);
+  if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
+  else cJSON_DeleteItemFromObjectCaseSensitive(root, rope_chunks_key);
+}
+
+/* Writes rope_parameters explicitly, for a family whose default rope is another one. */
+void rope_put_parameters(cJSON *root, const sl_args *args) {
+  cJSON *rope = rope_json(sl_arg_text(args, "rope"));
+  if (!cJSON_IsObject(rope)) {
+    cJSON_Delete(rope);
+    rope = cJSON_CreateObject();
+    cJSON_AddStringToObject(rope, "rope_type", "default");
+  }
+  config_put(rope, "rope_theta", config_real(sl_arg_float(args, "theta")));
+  cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
+  config_put(root, "rope_parameters", rope);
+}
