@@ -34,17 +34,23 @@ static const struct {
              {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},     {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
              {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL}, {"MXFP4", SL_STORAGE_MXFP4, 17, NULL}};
 
-/* Numbers and bytes of a block in memory. */
+/* Names, and numbers and bytes of a block in memory. */
 static const struct {
+  const char *name;
   int numbers, bytes;
-} blocks_of[] = {[SL_STORAGE_F32] = {1, 4},      [SL_STORAGE_BF16] = {1, 2},
-                 [SL_STORAGE_Q8_0] = {32, 34},   [SL_STORAGE_Q4_1] = {32, 20},
-                 [SL_STORAGE_INT8] = {1, 4},     [SL_STORAGE_F16] = {1, 2},
-                 [SL_STORAGE_Q5_1] = {32, 24},   [SL_STORAGE_Q2_K] = {256, 84},
-                 [SL_STORAGE_Q3_K] = {256, 110}, [SL_STORAGE_Q4_K] = {256, 144},
-                 [SL_STORAGE_Q5_K] = {256, 176}, [SL_STORAGE_Q6_K] = {256, 210},
-                 [SL_STORAGE_IQ4_NL] = {32, 18}, [SL_STORAGE_IQ4_XS] = {256, 136},
-                 [SL_STORAGE_MXFP4] = {32, 17},  [SL_STORAGE_FP8] = {1, 1}};
+} blocks_of[] = {
+    [SL_STORAGE_F32] = {"f32", 1, 4},         [SL_STORAGE_BF16] = {"bf16", 1, 2},
+    [SL_STORAGE_Q8_0] = {"Q8_0", 32, 34},     [SL_STORAGE_Q4_1] = {"Q4_1", 32, 20},
+    [SL_STORAGE_INT8] = {"int8", 1, 4},       [SL_STORAGE_F16] = {"f16", 1, 2},
+    [SL_STORAGE_Q5_1] = {"Q5_1", 32, 24},     [SL_STORAGE_Q2_K] = {"Q2_K", 256, 84},
+    [SL_STORAGE_Q3_K] = {"Q3_K", 256, 110},   [SL_STORAGE_Q4_K] = {"Q4_K", 256, 144},
+    [SL_STORAGE_Q5_K] = {"Q5_K", 256, 176},   [SL_STORAGE_Q6_K] = {"Q6_K", 256, 210},
+    [SL_STORAGE_IQ4_NL] = {"IQ4_NL", 32, 18}, [SL_STORAGE_IQ4_XS] = {"IQ4_XS", 256, 136},
+    [SL_STORAGE_MXFP4] = {"MXFP4", 32, 17},   [SL_STORAGE_FP8] = {"fp8", 1, 1}};
+
+const char *sli_storage_name(sl_storage storage) {
+  return (size_t)storage < SLI_COUNT(blocks_of) ? blocks_of[storage].name : "an unknown format";
+}
 
 sl_storage sli_storage_named(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(forms); i++)

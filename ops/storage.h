@@ -61,6 +61,7 @@ bool sli_storage_served(sl_storage storage);
  * if a cut splits a block. */
 bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blocks);
 
+const char *sli_storage_name(sl_storage storage);
 /* Returns the storage format of a tensor in a file, from the name of its type there ("Q4_1"). */
 sl_storage sli_storage_named(const char *type);
 /* Returns true for block formats, which are loaded from a file unchanged, not as f32. */

@@ -102,7 +102,7 @@ static const char *not_exact(const sli_inputs *in) {
   if (in->g->repeats_heads) return "fewer key heads than parallel.sequence devices";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->options->numbers.dtype == SL_BF16) return "numbers.dtype bf16";
-  if (serves(in) && in->g->options.serve->kv == SL_BF16) return "keys and values in bf16";
+  if (serves(in) && in->g->options.serve->kv == SL_STORAGE_BF16) return "keys and values in bf16";
   return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
 }
 

@@ -120,8 +120,8 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->attrs.count = form->slots ? s->sequences + s->kept : s->pages;
   g->options.serve->stateful |= form->slots;
   n->attrs.length = g->options.serve->context;
-  n->attrs.bf16 = sli_op_memory(op)->updates && g->options.serve->kv == SL_BF16;
-  n->attrs.keep = sli_op_memory(op)->updates && g->options.serve->kv == SL_I32;
+  n->attrs.bf16 = sli_op_memory(op)->updates && g->options.serve->kv == SL_STORAGE_BF16;
+  n->attrs.keep = sli_op_memory(op)->updates && g->options.serve->kv == SL_STORAGE_FP8;
   n->op = op;
   n->out = out;
   n->nout = nout;

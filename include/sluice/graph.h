@@ -94,7 +94,7 @@ typedef struct sl_serving {
   int64_t sinks;
   int32_t sink;
   int64_t pages; /* pages of the KV cache in every stage; read by sl_lower */
-  sl_dtype kv;   /* type of the KV cache in memory: SL_F32, SL_BF16; SL_I32: FP8 (session.h) */
+  sl_storage kv; /* format of the KV cache (session.h) */
   bool exact;    /* attends in the order of training (docs/exact.md): keys and values of latents are
                     computed and stored */
   bool stateful; /* set by sl_lower: some op keeps states (sl_op_serve.slots) */

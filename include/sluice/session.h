@@ -122,10 +122,10 @@ typedef struct sl_session_options {
                                   [enough for `sequences` sequences of `context` tokens, limited
                                   to 512 MiB over all stages; at least one sequence, and 4 * rows
                                   positions] */
-  sl_dtype kv; /* type of the KV cache: SL_F32, or SL_BF16, which halves the memory. Answers then
-                  differ from f32, but still do not depend on other requests. A user's op that
-                  caches f32 is rejected with SL_BF16. In a simulation also SL_I32: words of four
-                  FP8 numbers */
+  sl_storage kv; /* format of the KV cache: SL_STORAGE_F32, or SL_STORAGE_BF16, which halves the
+                    memory. Answers then differ from f32, but still do not depend on other requests.
+                    A user's op that caches f32 is rejected with bf16. In a simulation also
+                    SL_STORAGE_FP8 */
   sl_admit admit;
   sl_prefixes prefixes;
   /* In models with states, states are kept along with full pages, so that a request can begin after

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares predicted steps with published ones: Table 4 of Zero Bubble, and the baselines of Vocabulary Parallelism.
+"""Compares predicted steps with published ones: Table 4 of Zero Bubble, the baselines of Vocabulary Parallelism, and
+Table 4 of Llama 3.
 
-    SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary]
+    SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary] [llama3]
 
 Zero Bubble: samples per GPU and second, from Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism"
 (arXiv 2401.10241), for the models of its Table 3. ZB-2p that waits for the gradient norm is compared
@@ -16,7 +17,12 @@ Vocabulary: step times of the rows base and redis, measured by the authors of Vo
 
 Both papers used A100s, in 2023 and 2024, with kernels other than those of megatron.json. Three numbers
 of that file are therefore fitted again for each table, to three of its rows; no number is set per row.
-Exits with 1 if one of the other rows is off by more than LIMIT.
+
+Llama 3: Tflop/s per GPU of the 405B model (arXiv 2407.21783, Table 4) on the machine file h100-sxm-80gb and its
+measured products and exchanges, with nothing fitted. The paper does not say how many layers a chunk of the interleaved
+schedule has. Here it is one: 126 layers, one less on the first and the last of 16 stages, as the paper says.
+
+Exits with 1 if one of the other rows is off by more than the table's limit: 10 per cent, and 20 for Llama 3.
 """
 import csv
 import json
@@ -26,7 +32,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIMIT = 10  # per cent
+LIMITS = {"zero-bubble": 10, "vocabulary": 10, "llama3": 20}  # per cent
 
 
 def machine(path, products, memory, **more):
@@ -137,7 +143,34 @@ def vocabulary(folder):
     return worst
 
 
-TABLES = {"zero-bubble": zero_bubble, "vocabulary": vocabulary}
+# ---- Llama 3 -------------------------------------------------------------------------------------------------
+
+# GPUs, context parallelism, data parallelism, context, sequences a group, published Tflop/s a GPU
+LLAMA3 = [(8192, 1, 64, 8192, 32, 430), (16384, 1, 128, 8192, 16, 400), (16384, 16, 8, 131072, 16, 380)]
+
+
+def llama3(folder):
+    print("| GPUs | tensor, context, stages, data | context | published | predicted | off |\n"
+          "| --- | --- | --- | --- | --- | --- |", flush=True)
+    worst = 0
+    for gpus, sequence, data, context, rows, published in LLAMA3:
+        report = folder + "/report.json"
+        subprocess.run([os.environ["SLUICE_BUILD"] + "/bin/actorrun", "--clock", "virtual", "--machine", "h100-sxm-80gb",
+                        "--dtype", "bf16", "--memory", "100T", "--steps", "2", "--quiet", "--report", report, "--stages",
+                        "16", "--tensor", "8", "--sequence", str(sequence), "--data-parallel", str(data), "--microbatches",
+                        str(rows), "--schedule", "interleaved", "--chunks", "8", "--shard", "optimizer", "llama",
+                        "--layers", "126", "--width", "16384", "--heads", "128", "--kv-heads", "8", "--ffn", "53248",
+                        "--vocab", "128256", "--context", str(context), "--batch", str(rows * data)], check=True)
+        with open(report) as file:
+            predicted = json.load(file)["predicted"]
+        rate = predicted["flops_per_step"] / predicted["step_seconds"] / gpus / 1e12
+        text, off = off_by(rate, published, False)
+        print(f"| {gpus} | 8, {sequence}, 16, {data} | {context} | {published} | {rate:.0f} | {text} |", flush=True)
+        worst = max(worst, off)
+    return worst
+
+
+TABLES = {"zero-bubble": zero_bubble, "vocabulary": vocabulary, "llama3": llama3}
 
 
 def main():
@@ -145,13 +178,13 @@ def main():
     unknown = [name for name in names if name not in TABLES]
     if unknown:
         sys.exit(f"published.py: there is no table {unknown[0]}: {', '.join(TABLES)}")
-    worst = 0
+    failed = False
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             found = TABLES[name](folder)
         print(f"\n{name}: held rows are at most {found:.1f} % off\n", flush=True)
-        worst = max(worst, found)
-    sys.exit(worst > LIMIT)
+        failed |= found > LIMITS[name]
+    sys.exit(failed)
 
 
 main()

@@ -4,7 +4,8 @@
 
     make_machine_tables.py --data FOLDER --gpu h100 --part products-bf16 -o machines/h100-sxm-80gb.products-bf16.json
 
-Parts are products by type, and calls: attention and exchanges, whose activations have 16 bits with any weights.
+Parts are products by type; calls, attention whose activations have 16 bits with any weights; exchanges; and steps, which
+says that products of training take the times of served ones.
 
 FOLDER has the CSV files that AIConfigurator measured, in microseconds (github.com/ai-dynamo/aiconfigurator, 095f58a,
 Apache-2.0; TensorRT-LLM 1.3.0rc10 and 1.0.0, NCCL 2.29.2 and 2.27.3): GPU_gemm.csv, GPU_attention_decode.csv,
@@ -286,7 +287,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--gpu", required=True, choices=sorted(PEAK))
-    parser.add_argument("--part", required=True, choices=["products-bf16", "products-fp8", "calls"])
+    parser.add_argument("--part", required=True, choices=["products-bf16", "products-fp8", "calls", "exchanges", "steps"])
     parser.add_argument("-o")
     parser.add_argument("--check", action="store_true", help="print errors of packing, and write no file")
     args = parser.parse_args()
@@ -308,7 +309,12 @@ def main():
             doc["curves"]["attention_%s_served.prompt" % op] = "attention_served.prompt"
         for op in FUSED:
             doc["curves"][op] = {"devices": [1], "seconds": [5e-7]}
+    elif part == "exchanges":
         doc["exchange"] = {"host": exchanges(args.data, args.gpu)}
+    elif part == "steps":
+        doc["source"] = "products of training take the times of served ones"
+        doc["curves"] = {op + pass_: op + "_served" for op in ["linear"] + ["grouped_linear"] * has_experts
+                         for pass_ in ("", "_b", "_w")}
     else:
         doc["curves"] = {"linear_served": products(args.data, args.gpu, dtype)}
         if has_experts:

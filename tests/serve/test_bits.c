@@ -41,7 +41,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   bool stateful =
       !strcmp(model, "hybrid") || !strcmp(model, "mamba2") || !strcmp(model, "qwen3-next");
   s.dtype = seed % 3 ? SL_F32 : SL_BF16;
-  s.kv = seed % 4 < 2 ? SL_BF16 : SL_F32;
+  s.kv = seed % 4 < 2 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
   served_model(&s, model, words);
   for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);

@@ -171,7 +171,7 @@ static void draw_requests(subject *x, rng *d) {
 }
 
 static void training_tells_what_was_served(const char *name, char *const *words, uint64_t seed) {
-  served s = {.dtype = SL_F32, .kv = SL_F32};
+  served s = {.dtype = SL_F32, .kv = SL_STORAGE_F32};
   subject *x = sli_calloc(1, sizeof *x);
   rng d = {.key = seed};
   *x = (subject){.name = name, .words = words, .weights = "exact.safetensors", .exact = true};
@@ -193,7 +193,7 @@ static void training_tells_what_was_served(const char *name, char *const *words,
 
 /* Without exact arithmetic some must differ, otherwise the comparison proves nothing. */
 static void others_differ(void) {
-  served s = {.dtype = SL_F32, .kv = SL_F32};
+  served s = {.dtype = SL_F32, .kv = SL_STORAGE_F32};
   subject *x = sli_calloc(1, sizeof *x);
   rng d = {.key = 5};
   *x = (subject){.name = "gpt", .words = batches_gpt, .weights = "exact.safetensors"};
@@ -210,7 +210,7 @@ static void others_differ(void) {
 }
 
 static void smollm2_too(char *path) {
-  served s = {.dtype = SL_F32, .kv = SL_F32};
+  served s = {.dtype = SL_F32, .kv = SL_STORAGE_F32};
   subject *x = sli_calloc(1, sizeof *x);
   rng d = {.key = 9};
   *x = (subject){.name = "llama", .words = smollm2, .weights = path, .exact = true};
@@ -238,10 +238,10 @@ static void refused(sl_session_options *o, const char *text) {
 }
 
 static void what_rounds_is_refused(void) {
-  served s = {.dtype = SL_F32, .kv = SL_F32};
+  served s = {.dtype = SL_F32, .kv = SL_STORAGE_F32};
   served_model(&s, "gpt", batches_gpt);
   sl_session_options kv = served_options(&s), dtype = kv;
-  kv.kv = SL_BF16;
+  kv.kv = SL_STORAGE_BF16;
   refused(&kv, "numbers.exact: not supported with keys and values in bf16");
   dtype.lower.numbers.dtype = SL_BF16;
   refused(&dtype, "numbers.exact: not supported with numbers.dtype bf16");

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "io/file.h"
+#include "ops/storage.h"
 #include "tests/support/session.h"
 
 static char *const smollm2[] = {"--layers",   "30",     "--width",   "576",  "--heads", "9",
@@ -133,8 +134,8 @@ static void ask_all(served *s, char *path, const char *stored, double close) {
   printf(
       "%s, keys and values in %s: %d of %d answers are the same, %d tokens up to where they part, whose logarithms of "
       "probabilities are %.2g apart, at most %.2g\n",
-      stored ? "as stored" : "fp32", sl_dtype_name(s->kv), x.whole, PROMPTS, x.same, x.sum / x.same,
-      x.most);
+      stored ? "as stored" : "fp32", sli_storage_name(s->kv), x.whole, PROMPTS, x.same,
+      x.sum / x.same, x.most);
   fflush(stdout);
 }
 
@@ -150,7 +151,7 @@ int main(void) {
   served_model(&s, "llama", smollm2);
   ask_all(&s, path, path, 1e-4);
   ask_all(&s, path, NULL, 1e-4);
-  s.kv = SL_BF16;
+  s.kv = SL_STORAGE_BF16;
   ask_all(&s, path, path, 0.2);
   sl_args_destroy(s.args);
   free(path);

@@ -146,7 +146,7 @@ int main(void) {
     RUN(those_unused_for_longest_go_first, &s, spaces[i]);
   }
   RUN(damaged_pages_are_computed_again, &s);
-  s.kv = SL_BF16;
+  s.kv = SL_STORAGE_BF16;
   sl_session_options o = options_with(&s, 100, SL_SPACE_HOST);
   o.lower.parallel.tensor = 2;
   RUN(what_comes_back_is_copied, &s, &o);

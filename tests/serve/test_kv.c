@@ -15,7 +15,7 @@ enum {
   PAGE_NUMBERS = 3 * 2 * 2 * SL_SESSION_PAGE * 8
 }; /* 3 layers, keys and values, 2 heads */
 
-static size_t bytes_of(served *s, sl_dtype kv) {
+static size_t bytes_of(served *s, sl_storage kv) {
   sl_session_options options = served_options(s);
   options.kv = kv;
   options.pages = PAGES;
@@ -26,13 +26,13 @@ static size_t bytes_of(served *s, sl_dtype kv) {
 }
 
 static void half_the_memory_to_the_byte(served *s) {
-  size_t fp32 = bytes_of(s, SL_F32), bf16 = bytes_of(s, SL_BF16),
+  size_t fp32 = bytes_of(s, SL_STORAGE_F32), bf16 = bytes_of(s, SL_STORAGE_BF16),
          half = (size_t)PAGES * PAGE_NUMBERS * 2;
   CHECK(fp32 - bf16 == half, "%zu bytes, and %zu in bf16: %zu less, not %zu", fp32, bf16,
         fp32 - bf16, half);
 }
 
-static float first_logprob(served *s, sl_dtype kv, uint64_t *hash) {
+static float first_logprob(served *s, sl_storage kv, uint64_t *hash) {
   int32_t prompt[PROMPT];
   uint64_t id;
   sl_session_options options = served_options(s);
@@ -51,7 +51,8 @@ static float first_logprob(served *s, sl_dtype kv, uint64_t *hash) {
 
 static void near_what_it_is_in_fp32(served *s) {
   uint64_t hashes[2];
-  float fp32 = first_logprob(s, SL_F32, &hashes[0]), bf16 = first_logprob(s, SL_BF16, &hashes[1]);
+  float fp32 = first_logprob(s, SL_STORAGE_F32, &hashes[0]),
+        bf16 = first_logprob(s, SL_STORAGE_BF16, &hashes[1]);
   CHECK(fabsf(fp32 - bf16) < 1e-3f, "%g and %g", (double)fp32, (double)bf16);
   CHECK(hashes[0] != hashes[1], "the logits are others");
 }
@@ -103,12 +104,12 @@ static void what_keeps_f32_is_refused(void) {
   CHECK(!sl_args_create(none, &s.args), "%s", sl_detail());
   sl_session_options options = served_options(&s);
   CHECK(!sl_session_check(&options, &about), "beside fp32 it is served: %s", sl_detail());
-  options.kv = SL_BF16;
+  options.kv = SL_STORAGE_BF16;
   CHECK(sl_session_check(&options, &about) == SL_E_UNSUPPORTED && strstr(sl_detail(), "remember") &&
             strstr(sl_detail(), "f32, not in bf16"),
         "%s", sl_detail());
-  options.kv = SL_I32;
-  CHECK(sl_session_check(&options, &about) == SL_E_USAGE && strstr(sl_detail(), "not in i32"), "%s",
+  options.kv = SL_STORAGE_FP8;
+  CHECK(sl_session_check(&options, &about) == SL_E_USAGE && strstr(sl_detail(), "not in fp8"), "%s",
         sl_detail());
   sl_args_destroy(s.args);
 }

@@ -4,6 +4,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_BATCHES_H
 #define SLUICE_TESTS_SUPPORT_BATCHES_H
 
+#include "ops/storage.h"
 #include "tests/support/rng.h"
 #include "tests/support/session.h"
 
@@ -309,7 +310,7 @@ static inline void batches_say(const served *s, const setting *x, uint64_t seed)
   const sl_session_options *o = &x->options;
   printf(
       "%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d drafts %d%s%s\n",
-      s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed,
+      s->model->name, sl_dtype_name(s->dtype), sli_storage_name(s->kv), (unsigned long long)seed,
       SLI_MAX(o->lower.parallel.processes, 1), (long long)o->rows, o->sequences, o->groups,
       o->lower.parallel.stages, o->lower.parallel.tensor, o->lower.devices.threads,
       (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled, o->speculation.tokens,

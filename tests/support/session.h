@@ -17,7 +17,7 @@ typedef struct served {
   sl_args *args;
   sl_session *session;
   sl_dtype dtype; /* type of the weights */
-  sl_dtype kv;    /* type of the KV cache */
+  sl_storage kv;  /* type of the KV cache */
 } served;
 
 /* Fills in values derived from the model's seed. */

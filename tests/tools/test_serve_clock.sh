@@ -137,6 +137,29 @@ machine '{"tables": {"f32": ["table.json"]}}'
 sed 's/: "attention_served"/: "attention"/' table.json >t && mv t table.json
 refused "attention is no curve before this one" --clock virtual --machine own.json --concurrency 1 --lengths 1,2
 
+# Tables of training price its products, by names of a later table; a product faster than the peak is named and takes
+# its arithmetic's time.
+cat >products.json <<'JSON'
+{"curves": {"linear_served": {"m": [1, 4096], "n": [1, 4096], "k": [1, 4096],
+            "seconds": [1e-12, 3, 3, 3, 3, 3, 3, 3]}}}
+JSON
+echo '{"curves": {"linear": "linear_served", "linear_b": "linear_served", "linear_w": "linear_served"}}' >names.json
+train() { # TRAINING
+  machine '{}'
+  sed -i 's/"serving": {}/"training": '"$1"'/' own.json
+  timeout -s KILL 60 "$bin/actorrun" --dry-run --clock virtual --machine own.json gpt --layers 1 --width 64 --batch 1 >out 2>err
+}
+train '{"tables": {"f32": ["products.json", "names.json"]}}' || fail "training by tables"
+says "products.json: curves: linear_served: 1 of its products take less time than their arithmetic" err
+says "number 1 of seconds, 1e-12 s instead of 2e-12" err
+grep -qE "a step takes [0-9.]+ s " out || fail "products of training do not take the table's seconds"
+train '{"tables": {"bf16": ["products.json", "names.json"]}}' || fail "tables of another type"
+grep -qE "a step takes [0-9.]+ .s " out || fail "products in f32 take the seconds of bf16"
+train '{"tables": {"f32": ["names.json"]}}' && fail "a name without a curve"
+says "linear_served is no curve before this one" err
+train '{"op_seconds": 1}' && fail "training has tables only"
+says "training.op_seconds: unknown key" err
+
 # Weights in FP8 take a byte each, on devices that compute nothing; others refuse them.
 for dtype in bf16 fp8; do
   ends 0 "$actorserve" --clock virtual --machine h100-sxm-80gb --dtype $dtype --concurrency 3 --lengths 5,20 \

@@ -56,7 +56,7 @@ static sl_session_options with(const sl_session_options *options, const sizes *x
   if (x->of[SEQUENCES]) o.sequences = (int)x->of[SEQUENCES];
   if (x->of[ROWS]) o.rows = x->of[ROWS];
   if (x->of[CONTEXT]) o.context = x->of[CONTEXT];
-  if (x->half) o.kv = SL_BF16;
+  if (x->half) o.kv = SL_STORAGE_BF16;
   return o;
 }
 
@@ -95,7 +95,7 @@ static void say(FILE *to, const sizes *x) {
 
 static void try_one(trial *t, const remedy *r) {
   sizes x = r->set;
-  bool less = !x.half || (t->options->kv == SL_F32 && !t->options->lower.numbers.exact);
+  bool less = !x.half || (t->options->kv == SL_STORAGE_F32 && !t->options->lower.numbers.exact);
   for (int i = 0; i < SIZES; i++) less &= !x.of[i] || x.of[i] < t->now.of[i];
   if (!less) return;
   if (r->search == SIZES ? check(t, &x) : !search(t, &x, r->search)) return;

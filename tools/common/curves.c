@@ -6,10 +6,11 @@
 
 #include "graph/cost/cost.h"
 
-/* The document being read, and the arena for the results. */
+/* The document being read, the arena for the results, and the device's peak. */
 typedef struct reading {
   const sli_json *doc;
   sli_arena *arena;
+  double flops; /* per second; 0: not known */
 } reading;
 
 enum { MOST_POINTS = 1 << 20, MOST_ROWS = 1 << 14 };
@@ -95,6 +96,38 @@ static sl_status read_seconds(const reading *r, const cJSON *of, const cJSON *it
   return check_shape(r, item, out, 0);
 }
 
+/* Returns the size of a point along the axes of a product, m n k, and 0 for other curves. */
+static double product_size(const sl_curve *c, size_t point) {
+  double size = 1;
+  unsigned axes = 0;
+  for (int d = c->ndims - 1; d >= 0; d--) {
+    size *= c->at[d][point % (size_t)c->count[d]];
+    point /= (size_t)c->count[d];
+    axes |= 1U << c->axis[d];
+  }
+  return axes == (1U << SL_CURVE_M | 1U << SL_CURVE_N | 1U << SL_CURVE_K) ? size : 0;
+}
+
+/* Corrects products that take less time than their arithmetic at the device's peak: a table and a
+ * peak that contradict each other. */
+static void correct_products(const reading *r, const cJSON *item, const sl_curve *c) {
+  size_t points = 1, wrong = 0, first = 0;
+  double given = 0, least = 0;
+  for (int d = 0; d < c->ndims; d++) points *= (size_t)c->count[d];
+  for (size_t i = 0; i < points && r->flops > 0; i++) {
+    double peak = 2 * product_size(c, i) / r->flops;
+    if (c->seconds[i] >= peak) continue;
+    if (!wrong++) first = i, given = c->seconds[i], least = peak;
+    ((double *)c->seconds)[i] = peak;
+  }
+  if (wrong)
+    sli_log(
+        "note: %s: curves: %s: %zu of its products take less time than their arithmetic at "
+        "flops_per_second (the first, number %zu of seconds, %.3g s instead of %.3g): they "
+        "take that time",
+        r->doc->name, item->string, wrong, first + 1, given, least);
+}
+
 /* Reads {"m": [...], "bytes": [...], "seconds": [[...]]}, with axes in the order given. */
 static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) {
   const cJSON *seconds;
@@ -110,7 +143,9 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
   }
   if (!status && !out->ndims)
     status = sli_json_fail(r->doc, item, "a curve needs at least one axis");
-  return status ? status : read_seconds(r, item, seconds, out);
+  if (!status) status = read_seconds(r, item, seconds, out);
+  if (!status) correct_products(r, item, out);
+  return status;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -122,18 +157,24 @@ static sl_hardware_row *row_of(sl_hardware_row *rows, int *count, const char *op
   return &rows[(*count)++];
 }
 
-/* Reads the curve of an op: a grid, or the name of an earlier row with the same curve. */
-static sl_status read_op_curve(const reading *r, const cJSON *item, sl_hardware_row *rows,
-                               int *count) {
+static const sl_curve *find_curve(const char *op, const sl_hardware_row *rows, int count) {
+  for (int i = 0; i < count; i++)
+    if (!strcmp(rows[i].op, op) && rows[i].curve.seconds) return &rows[i].curve;
+  return NULL;
+}
+
+/* Reads the curve of an op: a grid, or the name of an earlier row with the same curve, of this
+ * document or of one read before. */
+static sl_status read_op_curve(const reading *r, const cJSON *item, const sl_hardware *before,
+                               sl_hardware_row *rows, int *count) {
   const char *other = cJSON_GetStringValue(item);
   sl_hardware_row *row = row_of(rows, count, sli_arena_strdup(r->arena, item->string));
   if (!other) return read_curve(r, item, &row->curve);
-  for (int i = 0; i < *count; i++)
-    if (!strcmp(rows[i].op, other) && rows[i].curve.seconds) {
-      row->curve = rows[i].curve;
-      return SL_OK;
-    }
-  return sli_json_fail(r->doc, item, "%s is no curve before this one", other);
+  const sl_curve *curve = find_curve(other, rows, *count);
+  if (!curve) curve = find_curve(other, before->rows, before->nrows);
+  if (!curve) return sli_json_fail(r->doc, item, "%s is no curve before this one", other);
+  row->curve = *curve;
+  return SL_OK;
 }
 
 static sl_status read_tile(const reading *r, const cJSON *item, sl_hardware_row *row) {
@@ -179,7 +220,7 @@ static sl_status read_rows(const reading *r, const curves_parts *p, double flops
   sl_hardware_row *all = sli_arena_alloc(r->arena, (most + 1) * sizeof *all);
   sl_status status = SL_OK;
   for (const cJSON *at = p->curves ? p->curves->child : NULL; at && !status; at = at->next)
-    status = read_op_curve(r, at, all, &count);
+    status = read_op_curve(r, at, out, all, &count);
   for (const cJSON *at = p->rows ? p->rows->child : NULL; at && !status; at = at->next)
     status = read_row(r, at, flops, row_of(all, &count, sli_arena_strdup(r->arena, at->string)));
   for (int i = 0; i < out->nrows && !status; i++) keep_row(&out->rows[i], all, &count);
@@ -273,7 +314,7 @@ static sl_status read_pairs(const reading *r, const cJSON *list, sl_hardware *ou
 
 sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops,
                       sli_arena *arena, sl_hardware *out) {
-  const reading r = {doc, arena};
+  const reading r = {doc, arena, flops};
   sl_status status = read_rows(&r, parts, flops, out);
   if (!status) status = read_exchange(&r, parts->exchange, out);
   if (!status) status = read_link_curve(&r, parts->process_link, "a link", &out->process_link);

@@ -89,7 +89,7 @@ typedef struct said {
   double spread;
   int64_t devices_per_host;
   curves_parts parts;
-  const cJSON *serving, *energy, *shares;
+  const cJSON *serving, *training, *energy, *shares;
 } said;
 
 /* Checks a rate. 0 means that any number of bytes takes no time. */
@@ -134,6 +134,7 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
       {"links", SLI_JSON_ARRAY, &s->parts.links, 0, 0, false},
       {"energy", SLI_JSON_OBJECT, &s->energy, 0, 0, false},
       {"shares", SLI_JSON_OBJECT, &s->shares, 0, 0, false},
+      {"training", SLI_JSON_OBJECT, &s->training, 0, 0, false},
       {"serving", SLI_JSON_OBJECT, &s->serving, 0, 0, false}};
   return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
 }
@@ -252,11 +253,35 @@ static sl_status read_tables(const sli_json *doc, const cJSON *item, double peak
   return status;
 }
 
-/* Reads the properties of the engine that serves on the machine, and the measured tables of the
- * dtype. They replace those of training. */
+/* Reads the measured tables of the dtype. They replace what the machine file says of their calls.
+ */
+static sl_status read_tables_for(const sli_json *doc, const cJSON *tables, const char *type,
+                                 double peak, sli_arena *arena, sl_hardware *out) {
+  const cJSON *own = NULL;
+  sl_status status = SL_OK;
+  for (const cJSON *at = tables ? tables->child : NULL; at && !status; at = at->next) {
+    status = sli_json_is(doc, at, SLI_JSON_ARRAY);
+    if (!strcmp(at->string, type)) own = at;
+  }
+  for (const cJSON *at = own ? own->child : NULL; at && !status; at = at->next) {
+    status = sli_json_is(doc, at, SLI_JSON_TEXT);
+    if (!status) status = read_tables(doc, at, peak, arena, out);
+  }
+  return status;
+}
+
+static sl_status read_training(const sli_json *doc, const cJSON *from, const char *type,
+                               double peak, sli_arena *arena, sl_hardware *out) {
+  const cJSON *tables = NULL;
+  const sli_json_field fields[] = {{"tables", SLI_JSON_OBJECT, &tables, 0, 0, true}};
+  sl_status status = sli_json_take(doc, from, fields, SLI_COUNT(fields));
+  return status ? status : read_tables_for(doc, tables, type, peak, arena, out);
+}
+
+/* Reads the properties of the engine that serves on the machine, and its tables. */
 static sl_status read_serving(const sli_json *doc, const cJSON *from, const char *type, double peak,
                               sli_arena *arena, sl_hardware *out) {
-  const cJSON *tables = NULL, *own = NULL;
+  const cJSON *tables = NULL;
   const sli_json_field fields[] = {
       {"op_seconds", SLI_JSON_NUMBER, &out->op_seconds, 0, most_seconds, false},
       {"tick_seconds", SLI_JSON_NUMBER, &out->tick_seconds, 0, most_seconds, false},
@@ -268,15 +293,7 @@ static sl_status read_serving(const sli_json *doc, const cJSON *from, const char
       {"tables", SLI_JSON_OBJECT, &tables, 0, 0, false}};
   sl_status status = sli_json_take(doc, from, fields, SLI_COUNT(fields));
   out->half_activations &= strcmp(type, "f32") != 0;
-  for (const cJSON *at = tables ? tables->child : NULL; at && !status; at = at->next) {
-    status = sli_json_is(doc, at, SLI_JSON_ARRAY);
-    if (!strcmp(at->string, type)) own = at;
-  }
-  for (const cJSON *at = own ? own->child : NULL; at && !status; at = at->next) {
-    status = sli_json_is(doc, at, SLI_JSON_TEXT);
-    if (!status) status = read_tables(doc, at, peak, arena, out);
-  }
-  return status;
+  return status ? status : read_tables_for(doc, tables, type, peak, arena, out);
 }
 
 static sl_status read_hardware(const sli_json *doc, const char *type, bool serves, sli_arena *arena,
@@ -292,6 +309,8 @@ static sl_status read_hardware(const sli_json *doc, const char *type, bool serve
   if (!status && s.energy) status = read_energy(doc, s.energy, out);
   if (!status && s.shares) status = read_shares(doc, s.shares, arena, out);
   if (!status && serves && s.serving) status = read_serving(doc, s.serving, type, peak, arena, out);
+  if (!status && !serves && s.training)
+    status = read_training(doc, s.training, type, peak, arena, out);
   return status ? status : hardware_check(doc, out);
 }
 

@@ -30,9 +30,9 @@ static sl_status check_fp8(const settings *s, const char *option) {
                  "--%s fp8: only devices that compute nothing (--devices timed:N) have it", option);
 }
 
-static sl_dtype kv_dtype(const settings *s) {
-  if (is_fp8(s, "kv")) return SL_I32;
-  return strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16;
+static sl_storage kv_storage(const settings *s) {
+  if (is_fp8(s, "kv")) return SL_STORAGE_FP8;
+  return strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_STORAGE_F32 : SL_STORAGE_BF16;
 }
 
 sl_status serving_read(settings *s) {
@@ -69,7 +69,7 @@ sl_session_options serving_options(const settings *s) {
                               .nadapters = s->adapters.count,
                               .adapter_places = (int)sl_arg_int(s->run, "adapter-places"),
                               .adapter_rank = (int)sl_arg_int(s->run, "adapter-rank"),
-                              .kv = kv_dtype(s),
+                              .kv = kv_storage(s),
                               .storage = is_fp8(s, "dtype") ? SL_STORAGE_FP8 : SL_STORAGE_F32,
                               .stored = stored ? settings_text(s, "init") : NULL,
                               .training = s->training.nlora ? &s->training : NULL,

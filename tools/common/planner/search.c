@@ -235,12 +235,13 @@ static double least_error(const planner *p) {
  * until none can be better by more than estimates err, and no more than a fixed number, unless none
  * of them fits. */
 static void lower_best(planner *p) {
-  enum { FEW = 2, MOST = 16, MANY_DEVICES = 64 };
-  size_t wanted = p->devices <= MANY_DEVICES ? (size_t)p->points : FEW;
+  enum { FEW = 2, MOST = 16, LESS = 6, MANY_DEVICES = 64 };
+  bool many = p->devices >= MANY_DEVICES;
+  size_t wanted = many ? FEW : (size_t)p->points, most = many ? LESS : MOST;
   while (p->tried < p->estimated && !planner_stopped(p)) {
     const plan_choice *next = &p->choices[p->tried];
     bool enough =
-        p->tried >= wanted && (p->tried >= MOST || least_error(p) * next->estimate > p->best);
+        p->tried >= wanted && (p->tried >= most || least_error(p) * next->estimate > p->best);
     if (!(next->estimate < INFINITY) || (enough && p->best < INFINITY)) break;
     size_t end = SLI_MIN(p->tried + FEW, p->estimated);
     planner_each(p, p->tried, end, planner_try, p);
