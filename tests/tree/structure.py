@@ -11,7 +11,7 @@ Without CHECK, all checks run:
     faces       a subfolder is entered by the header of its own name
     files       no file is longer than 500 lines (a warning)
     structs     no struct has more than 30 fields (a warning)
-    functions   half of a folder's functions have at most 9 lines, nine of ten at most 20
+    functions   a function has at most 60 lines
     doubles     no sli_ name is defined twice
     enumerators every enumerator is assigned somewhere, not only compared
     exports     every function that a header declares is called from another file, or from its own
@@ -45,7 +45,7 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0"
 COMMENTED = {**dict.fromkeys("c h cu cuh cpp def css js map".split(), "/* %s */"),
              **dict.fromkeys("py sh cmake".split(), "# %s"), "html": "<!-- %s -->"}
 MOST_LINES, MOST_FIELDS = 500, 30
-MEDIAN, P90 = 9, 20
+MOST_FUNCTION_LINES = 60
 WARNINGS = {"files", "structs", "glossary"}
 
 
@@ -314,10 +314,10 @@ def quantile(values, q):
 
 
 def check_functions(tree):
-    for folder, n in lengths(tree).items():
-        if quantile(n, .5) > MEDIAN or quantile(n, .9) > P90:
-            yield folder, "functions of %s/ have %d lines in the median and %d at the 90th percentile" % (
-                folder, quantile(n, .5), quantile(n, .9))
+    for name, code in tree.codes.items():
+        for function, lines in functions(code):
+            if lines > MOST_FUNCTION_LINES:
+                yield function, "function %s in %s has %d lines" % (function, name, lines)
 
 
 def check_doubles(tree):
