@@ -258,7 +258,7 @@ static sl_status load_experts(compilation *c) {
   for (int b = 0; b < c->g->nblocks; b++)
     on_disk[b] =
         sli_home_of(c->in->options, SLI_ROLE_PARAM, c->g->blocks[b].name, true) == SL_SPACE_DISK;
-  return sli_pass_experts(c->g, on_disk);
+  return sli_pass_experts(c->g, on_disk, !sli_home_given(c->in->options, SLI_ROLE_PARAM));
 }
 
 static sl_status store_weights(compilation *c) { return sli_pass_stored(c->g); }

@@ -118,13 +118,21 @@ static void find_ways(levels *x) {
   free(of);
 }
 
+/* True for a node that reads parameters alone, in a graph whose blocks have several tasks because
+ * of their experts: it would otherwise hold its parameters from the beginning of a tick. */
+static bool reads_params_alone(const sl_graph *g, const sli_node *n) {
+  bool alone = g->options.serve && g->options.serve->experts.parts;
+  for (int a = 0; a < n->nin; a++) alone &= !maker(n, a);
+  return alone;
+}
+
 static void find_levels(levels *x) {
   const sl_graph *g = x->l->in->g;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
-    x->early[i] =
-        is_exchange(n) || n->op == &sl_op_slice || n->rematerialized || n->resends || !n->nin;
+    x->early[i] = is_exchange(n) || n->op == &sl_op_slice || n->rematerialized || n->resends ||
+                  !n->nin || reads_params_alone(g, n);
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p || !same_direction(x, p, n)) continue;

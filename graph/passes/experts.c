@@ -44,6 +44,7 @@ static bool find_mixture(const sl_graph *g, sli_node *down, mixture *m) {
   const sli_node *nodes[] = {m->gate, m->up, down};
   for (int i = 0; i < SLI_MATRICES; i++)
     same &= nodes[i]->in[2]->param && reads_once(g, nodes[i]->in[2]);
+  same &= !m->gate->in[2]->shard && !m->up->in[2]->shard && !down->in[2]->shard;
   return same && reads_once(g, m->gate->out[0]) && reads_once(g, m->up->out[0]) &&
          reads_once(g, activation->out[0]);
 }
@@ -167,18 +168,30 @@ static sl_status replace(sl_graph *g, const mixture *m, const sli_expert_loads *
   return SL_OK;
 }
 
-sl_status sli_pass_experts(sl_graph *g, const bool *on_disk) {
+/* Refuses settings of experts that are read from disk if no mixture is. */
+static sl_status refuse_without(const sl_graph *g, bool asked) {
+  static const char why[] =
+      "no experts here can be read as rows want them: the model needs mixtures of gate, up and down "
+      "with SwiGLU, whole on a device (--weights disk reads other weights block by block)";
+  const sl_serving_experts *e = &g->options.serve->experts;
+  if (e->parts) return SL_OK;
+  if (e->most) return sl_fail(SL_E_USAGE, "experts in planes: %s", why);
+  if (e->slots) return sl_fail(SL_E_USAGE, "quota experts=%d: %s", e->slots, why);
+  return asked ? sl_fail(SL_E_USAGE, "home experts=disk: %s", why) : SL_OK;
+}
+
+sl_status sli_pass_experts(sl_graph *g, const bool *on_disk, bool asked) {
   sl_status status = SL_OK;
   for (int i = 0; i < g->nnodes && !status; i++) {
     mixture m;
     if (g->nodes[i]->block < 0 || !on_disk[g->nodes[i]->block]) continue;
     if (!find_mixture(g, g->nodes[i], &m)) continue;
-    bool planes = g->options.serve->experts.most && !m.gate->in[2]->shard;
+    bool planes = g->options.serve->experts.most;
     sli_expert_loads *x = planes ? experts_in_planes(g, &m) : whole_experts(g, &m);
     settle(g, x);
     note(&g->options.serve->experts, x);
     status = replace(g, &m, x);
     i = -1; /* nodes have moved */
   }
-  return status;
+  return status ? status : refuse_without(g, asked);
 }

@@ -82,8 +82,9 @@ sl_status sli_pass_serve(sl_graph *g);
 sl_status sli_pass_serve_rows(sl_graph *g);
 
 /* Serving: reads the weights of experts from disk in the order that a tick's rows want them, in
- * blocks that on_disk[nblocks] names. */
-sl_status sli_pass_experts(sl_graph *g, const bool *on_disk);
+ * blocks that on_disk[nblocks] names. asked: the user gives experts that home, so a graph without
+ * such experts is refused. */
+sl_status sli_pass_experts(sl_graph *g, const bool *on_disk, bool asked);
 
 /* Copies a served graph, after both halves of serving, into the training graph, as passes of one
  * device of each stage that read the training parameters. SL_E_UNSUPPORTED names a parameter or
