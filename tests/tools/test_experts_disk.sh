@@ -83,11 +83,11 @@ for n in 8 13; do
   counted out.json $plane some
 done
 # Blocks of several kinds, whose other weights come block by block.
-next=(qwen3-next "${shape[@]}" --experts 4 --expert-ffn 16)
+next=(qwen3-next --context 64 --layers 4 --width 32 --heads 2 --top-k 2 --experts 4 --expert-ffn 16)
 ends 0 "$actorrun" --quiet --steps 1 --save next.safetensors "${next[@]}" --data "$reference/text.txt" --batch 1
 try memory.json --init next.safetensors "${next[@]}"
 try out.json --weights disk --rows 5 --init next.safetensors "${next[@]}"
-counted out.json $((3 * 24 * 16 * 4)) some
+counted out.json $((3 * 32 * 16 * 4)) some
 ends 2 "$actorserve" --port 0 --weights experts --tensor 2 --devices cpu:2x1 "${model[@]}"
 says "home experts=disk: no experts here can be read as rows want them" err
 ends 2 "$actorserve" --port 0 --experts planes:2..4 "${model[@]}"
