@@ -103,6 +103,9 @@ static const sl_lower_field fields[] = {
          "next block)"),
     FLOAT("look-ahead", schedule.look_ahead, "0", 0, 1e9,
          "seconds a modelled device idles for a better pass that is about to be ready"),
+    INT("ranges", schedule.ranges, "1", 1, 1 << 16,
+         "`N` microbatches that count as one for the schedule: ranges of its rows, one of which "
+         "can exchange while another computes"),
     TEXT("shard", memory.shard, "nothing", WORDS("nothing", "optimizer", "gradients", "parameters"),
          "`WHAT` the parallel.data and parallel.sequence devices shard instead of replicating: "
          "nothing, optimizer, gradients (and optimizer), or parameters (and both)"),

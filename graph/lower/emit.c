@@ -417,7 +417,7 @@ static void set_turn(const sli_lowering *l, const sli_task *task, sl_actor *a) {
  * short one: it fills the pipeline, while a short last group would drain it early. */
 static void set_groups(const sli_lowering *l, sl_actor *a) {
   int ticks = l->in->m * l->in->k;
-  a->rank_group = l->in->p * l->in->k;
+  a->rank_group = l->in->p * sli_lower_counted(l);
   a->rank_stride = l->pick.v;
   a->rank_shift = (a->rank_group - ticks % a->rank_group) % a->rank_group;
 }

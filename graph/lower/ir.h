@@ -263,6 +263,12 @@ static inline int sli_lower_ticks(const sli_lowering *l, sli_pace pace) {
   return (pace == SLI_PACE_EVAL ? l->in->g->evaluated.microbatches : l->in->m) * l->in->k;
 }
 
+/* Returns the number of ticks that count as one microbatch of the schedule: the pieces of its
+ * ranges. */
+static inline int sli_lower_counted(const sli_lowering *l) {
+  return l->in->k * SLI_MAX(SLI_MIN(l->in->options->schedule.ranges, l->in->m), 1);
+}
+
 /* ---- the passes, in this order ---------------------------------------------------------- */
 
 void sli_lower_task(sli_lowering *l);          /* nodes -> tasks */

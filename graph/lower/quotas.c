@@ -31,9 +31,11 @@ static void schedule_credits(sli_lowering *l) {
     sli_at at = sli_lower_at(l, s);
     const sli_schedule *row = l->pick.schedule;
     int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
-    if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
+    int ticks = sli_lower_counted(l) / (row->in_pieces ? l->in->k : 1);
+    b *= ticks, w *= ticks;
     bool own = s < SLI_TUNED_STAGES;
-    int more = l->in->barriers * l->in->k; /* one microbatch for each wait for all stages */
+    int more =
+        l->in->barriers * sli_lower_counted(l); /* one microbatch for each wait for all stages */
     b += more, w += more;
     b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
     w += l->pick.tune.act_w + (own ? l->pick.tune.stage_w[s] : 0);
@@ -265,7 +267,8 @@ static bool has_pool(const sli_lowering *l) {
 }
 
 static int pool_slots(const sli_lowering *l, const sli_at *at) {
-  int slots = l->pick.schedule->pool ? l->pick.schedule->pool(at) * l->in->k : INT32_MAX;
+  int slots =
+      l->pick.schedule->pool ? l->pick.schedule->pool(at) * sli_lower_counted(l) : INT32_MAX;
   if (l->pick.tune.pool_most) slots = SLI_MIN(slots, l->pick.tune.pool_most);
   return slots + l->pick.tune.pool;
 }
@@ -276,7 +279,8 @@ static int watermark(const sli_lowering *l, int device) {
   int slots = given_to_device(l, "watermark", device);
   if (!l->pick.split || slots) return slots ? slots : -1;
   if (!l->pick.schedule->watermark) return -1;
-  return SLI_MAX(l->pick.schedule->watermark(&at) * l->in->k + l->pick.tune.watermark, 0);
+  return SLI_MAX(l->pick.schedule->watermark(&at) * sli_lower_counted(l) + l->pick.tune.watermark,
+                 0);
 }
 
 /* Sets one pool per device, over the activations of its chunks, and the number of lazy W. A

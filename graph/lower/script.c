@@ -19,7 +19,8 @@ static bool is_scripted(const sli_task *task) {
 static bool is_plain(const sli_lowering *l) {
   int *tasks = sli_calloc((size_t)l->stages * SL_CLASS_COUNT, sizeof *tasks);
   const char *placement = l->in->options->parallel.placement;
-  bool plain = l->in->ranks == 1 && !l->routes && !l->in->options->schedule.order &&
+  bool plain = l->in->ranks == 1 && !l->routes && l->in->options->schedule.ranges <= 1 &&
+               !l->in->options->schedule.order &&
                (!placement || !strcmp(placement, l->pick.schedule->placement));
   for (int i = 0; i < l->ntasks && plain; i++)
     if (is_scripted(&l->tasks[i]))

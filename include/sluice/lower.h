@@ -235,6 +235,7 @@ typedef struct sl_schedule_options {
                               with grain layer. Results do not depend on it */
   double look_ahead;       /* seconds that a modelled device may stay idle to wait for a better
                               pass */
+  int ranges; /* N microbatches that count as one for the schedule's slots and groups; 0: 1 */
 } sl_schedule_options;
 
 /* Memory: sharding, recomputation, quotas and homes. */

@@ -77,6 +77,29 @@ assert seen_ops == 6 * 8, (seed, seen_ops)
 END
 python3 check.py "$bin/actortune" "$machine" "$seed" || fail "seed $seed: a column is not its formula's"
 
+# ---- ranges of microbatches -----------------------------------------------------------------------
+# Same bits with any number of ranges; a stage with exchanges is faster on the clock with two.
+tiny=(gpt --layers 2 --width 32 --heads 2 --context 16 --batch 8 --data "$reference/tokens.u16")
+for options in "" "--ranges 2" "--ranges 3 --schedule zb-h1" "--ranges 100" "--ranges 2 -n 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --tensor 2 --microbatches 4 --steps 2 --quiet --report run.json $options "${tiny[@]}"
+  hexes run.json >now.txt
+  [ -f first.txt ] || cp now.txt first.txt
+  cmp -s first.txt now.txt || fail "$options: other losses"
+done
+for options in "--stages 2 --schedule interleaved --chunks 2" "--stages 2 --schedule dualpipev" "--pieces 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --microbatches 8 --ranges 2 --steps 1 --quiet $options gpt --layers 4 --width 32 --heads 2 \
+    --context 16 --batch 8 --data "$reference/tokens.u16"
+done
+for n in 1 2; do
+  ends 0 "$actorrun" --clock virtual --machine h100-sxm-80gb --dtype bf16 --tensor 8 --microbatches 4 --ranges $n \
+    --steps 2 --quiet --report run.json gpt --layers 4 --width 6144 --heads 48 --context 2048 --vocab 51200 --batch 16
+  seconds[n]=$(grep -oE '"step_seconds": *[0-9.e-]+' run.json | head -n 1 | grep -oE '[0-9.e-]+$')
+done
+awk -v a="${seconds[1]}" -v b="${seconds[2]}" 'BEGIN {exit !(b < .97 * a)}' || fail "ranges: ${seconds[*]}"
+ends 2 "$actorrun" --ranges 0 "${tiny[@]}"
+
 # ---- bad input -----------------------------------------------------------------------------------
 refused "a layer has no op qkv, but q+k+v, attention" --devices timed:8 --measured qkv=1 "${big[@]}"
 refused "not a list of seconds" --devices timed:8 --measured down=x "${big[@]}"
