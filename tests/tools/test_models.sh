@@ -89,6 +89,26 @@ for name in qwen3_5_moe_text granitemoehybrid nemotron_h lfm2_moe; do
   rm -r saved
 done
 
+# Older files say the same by other keys.
+# older FAMILY PYTHON: the folder with a changed config trains as the one that was read.
+older() {
+  rm -rf older
+  cp -r "$1" older
+  python3 - "$2" <<'PY'
+import json, sys
+config = json.load(open("older/config.json"))
+exec(sys.argv[1])
+json.dump(config, open("older/config.json", "w"))
+PY
+  run older.report --init older --steps 2 decoder "${train[@]}"
+  cmp <(hexes older.report) <(hexes "$1.plain" | head -2) || fail "$1: an older config.json says the same: $2"
+}
+older exaone4 'config.pop("layer_types"), config.update(sliding_window_pattern="LLLG")'
+older starcoder2 'config.pop("use_bias")'
+older nemotron_h 'config.pop("layers_block_type"), config.update(hybrid_override_pattern="ME*-ME", num_hidden_layers=6)'
+older minimax_m2 'config.pop("rope_parameters"), config.update(rotary_dim=4, rope_theta=50000.0, attn_type_list=[1] * 4)'
+older lfm2 'config.update(num_heads=config.pop("num_attention_heads"))'
+
 # Text models inside of models with images, as their authors publish them.
 python3 - <<'PY'
 import json, os, struct
@@ -198,6 +218,8 @@ edited nemotron_h mlp_hidden_act '"tanh"' 'mlp_hidden_act is tanh, which is not 
 edited nemotron_h hybrid_override_pattern '"M*"' 'hybrid_override_pattern is not a text with a letter per layer'
 edited granitemoehybrid time_step_limit '[0, 2]' time_step_limit
 edited granitemoehybrid mamba_n_heads 5 'not a whole number'
+edited ministral3 rope_parameters null "has no rope_scaling"
+edited nemotron_h mamba_dt_limit "[0, 5]" mamba_dt_limit
 edited olmo clip_qkv 8 clip_qkv
 edited glm4_moe n_group 3 '--expert-groups 3'
 edited cohere2 use_parallel_block false use_parallel_block

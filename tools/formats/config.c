@@ -91,6 +91,7 @@ static sl_status read_field(const config *c, const config_field *f) {
   const char *missing = null ? f->null : f->missing;
   if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
   if (item && f->second) SLI_TRY(set_number(c, f->key, f->second, item));
+  if (!item && f->second_missing) SLI_TRY(config_set(c, f->key, f->second, f->second_missing));
   if (item && f->words) return set_word(c, f, item);
   char *value = item ? config_option_text(item) : sli_strdup(missing);
   sl_status status = value ? config_set(c, f->key, f->option, value)

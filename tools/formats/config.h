@@ -22,6 +22,7 @@ typedef struct config_field {
   const char *null;    /* the option's value if the key is null; NULL: as if absent */
   const cJSON *words;  /* options' values by the key's; NULL: numbers */
   const char *second;  /* another option, which gets the key's number; NULL: none */
+  const char *second_missing; /* its value if the key is absent; NULL: the default */
 } config_field;
 
 /* Returns the value of a key, or NULL if it is absent or null. */

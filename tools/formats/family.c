@@ -74,6 +74,7 @@ static config_field read_field(const cJSON *item) {
     f.also = text_at(item, "also");
     f.words = config_at(item, "words");
     f.second = text_at(item, "and");
+    f.second_missing = text_at(item, "and_missing");
   }
   return f;
 }

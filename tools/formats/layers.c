@@ -156,11 +156,20 @@ static sl_status step_indices(list *l, const char *key, const cJSON *item, const
   return SL_OK;
 }
 
+/* Returns N, or the letters of a text such as "LLLG", whose last one differs from the others. */
+static int interval_of(const cJSON *item) {
+  const char *text = cJSON_IsString(item) ? item->valuestring : "";
+  int n = (int)strlen(text);
+  if (cJSON_IsNumber(item)) return item->valueint;
+  return n > 1 && (int)strspn(text, (char[]){*text, 0}) == n - 1 ? n : -1;
+}
+
 /* Every N-th layer gets words[1]; N 0: none. */
 static sl_status step_every(list *l, const char *key, const cJSON *item, const cJSON *words) {
-  if (!cJSON_IsNumber(item) || item->valueint < 0) return list_fail(l, key, "is not a count");
+  int every = interval_of(item);
+  if (every < 0) return list_fail(l, key, "is not a count");
   for (int i = 0; i < l->layers; i++)
-    put_word(l, i, cJSON_GetArrayItem(words, item->valueint && (i + 1) % item->valueint == 0));
+    put_word(l, i, cJSON_GetArrayItem(words, every && (i + 1) % every == 0));
   return SL_OK;
 }
 
