@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters of a lowered graph: where their values are stored, and access to them. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,8 +185,18 @@ sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *wh
   return SL_OK;
 }
 
+/* Refuses numbers that no planes stand for. */
+static sl_status check_finite(const sl_param_info *p, const float *whole) {
+  for (int64_t i = 0, n = sl_type_elements(&p->type); i < n; i++)
+    if (!isfinite(whole[i]))
+      return sl_fail(SL_E_INPUT, "parameter %s: element %lld is not finite, so it has no planes",
+                     p->name, (long long)i);
+  return SL_OK;
+}
+
 sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
+  if (sli_storage_in_planes(p->storage)) SLI_TRY(check_finite(p, whole));
   if (sli_storage_blocks(p->storage))
     return sl_fail(
         SL_E_UNSUPPORTED,

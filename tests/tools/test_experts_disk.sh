@@ -90,6 +90,16 @@ try out.json --weights disk --rows 5 --init next.safetensors "${next[@]}"
 counted out.json $((3 * 32 * 16 * 4)) some
 ends 2 "$actorserve" --port 0 --weights experts --tensor 2 --devices cpu:2x1 "${model[@]}"
 says "home experts=disk: no experts here can be read as rows want them" err
+python3 - <<'PY'
+import json, struct
+data = bytearray(open("odd.safetensors", "rb").read())
+n = struct.unpack("<Q", data[:8])[0]
+begin = json.loads(data[8:8 + n])["model.layers.1.block_sparse_moe.experts.2.w1.weight"]["data_offsets"][0]
+data[8 + n + begin:8 + n + begin + 4] = struct.pack("<f", float("nan"))
+open("nan.safetensors", "wb").write(data)
+PY
+ends 2 "$actorserve" --port 0 --weights experts --experts planes:2..4 --init nan.safetensors "${odd[@]}"
+says "model.layers.1.block_sparse_moe.experts.*.w1.weight: element 1920 is not finite" err
 ends 2 "$actorserve" --port 0 --experts planes:2..4 "${model[@]}"
 says "--experts planes:2..4: needs --weights experts" err
 for wrong in planes planes:1..4 planes:4..2 planes:2..9 planes:2..; do
