@@ -152,6 +152,8 @@ static inline bool sli_makes_transient(const sli_node *n) {
 typedef struct sli_block {
   const char *name;
   int stage;    /* forced stage, or -1 */
+  int visits;   /* number of earlier visits: the block then runs on the stage of the first one */
+  int first;    /* block of the first visit, if there are earlier ones */
   bool sharded; /* one stage's part of a block sharded over all stages; such blocks come last, and
                    their `stage` counts devices along the pipeline */
   bool swept;   /* if sequences are cut: its calls read earlier pieces one at a time
@@ -344,6 +346,11 @@ static inline int sli_blocks_in_line(const sl_graph *g) {
   int n = g->nblocks;
   while (n && g->blocks[n - 1].sharded) n--;
   return n;
+}
+
+/* Returns the block of the first visit. */
+static inline int sli_block_first(const sl_graph *g, int block) {
+  return g->blocks[block].visits ? g->blocks[block].first : block;
 }
 
 /* Returns the words for the author of a call's op if it is the user's own, else those for a user of

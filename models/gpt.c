@@ -25,6 +25,8 @@ static const sl_option options[] = {
      "its own; 0: all earlier ones", 0, 1 << 28},
     {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document; documents do not see "
      "each other; -1: a row is one document", -1, 1 << 24},
+    {"loop", SL_OPTION_TEXT, "", "`FIRST-LASTxTIMES`: these blocks are visited several times, one "
+     "after another, with the same weights: 1-2x3 gives h.0 h.1 h.2 h.1 h.2 h.1 h.2 h.3", 0, 0},
     {"eps", SL_OPTION_FLOAT, "1e-5", "epsilon of the norms, added to the variance", 0, 1},
     {"vocab", SL_OPTION_INT, "256", "vocabulary size", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
@@ -32,8 +34,14 @@ static const sl_option options[] = {
     {0}};
 /* clang-format on */
 
+/* Blocks that are visited several times. */
+typedef struct loop {
+  int first, last, times; /* times 1: none */
+} loop;
+
 typedef struct shape {
   int layers, heads;
+  loop loop;
   int64_t rows, context, positions, width, vocab;
   float eps;
   sl_attrs attention;
@@ -60,12 +68,14 @@ static const char *part(char out[64], int layer, const char *name) {
   return out;
 }
 
-static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, int layer) {
+static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, int layer,
+                                    bool again) {
   char name[64];
   int64_t C = s->width;
   /* Scales the initial output weights: the residual stream sums 2 * layers outputs. */
   float residual = 0.02f / sqrtf(2.0f * (float)s->layers);
-  sl_block(g, "h.%d", layer);
+  if (again) sl_block_again(g, "h.%d", layer);
+  else sl_block(g, "h.%d", layer);
   sl_tensor *a = norm(g, s, x, part(name, layer, "ln_1"));
   a = dense(g, a, C, 3 * C, 0.02f, part(name, layer, "attn.c_attn")); /* [B, T, 3C] */
   a = sl_attend_packed_within(g, a, s->documents, &s->attention);     /* [B, T, C] */
@@ -88,6 +98,21 @@ static void check_shape(sl_graph *g, const sl_args *args, const shape *s) {
                   (long long)s->positions, (long long)s->context);
 }
 
+static loop read_loop(sl_graph *g, const sl_args *args, int layers) {
+  const char *text = sl_arg_text(args, "loop");
+  loop l = {0, 0, 1};
+  int end = 0;
+  if (!*text) return l;
+  bool read = sscanf(text, "%d-%dx%d%n", &l.first, &l.last, &l.times, &end) == 3 && !text[end];
+  if (!read || l.first < 0 || l.last < l.first || l.last >= layers || l.times < 1 || l.times > 1000)
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "gpt: --loop %s: must be FIRST-LASTxTIMES, with blocks from 0 to %d and 1 to 1000 "
+        "visits",
+        text, layers - 1);
+  return l;
+}
+
 static shape read_shape(sl_graph *g, const sl_args *args) {
   shape s = {.layers = (int)sl_arg_int(args, "layers"),
              .heads = (int)sl_arg_int(args, "heads"),
@@ -99,6 +124,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .eps = (float)sl_arg_float(args, "eps")};
   if (!s.positions) s.positions = s.context;
   int64_t window = sl_arg_int(args, "window");
+  s.loop = read_loop(g, args, s.layers);
   s.attention =
       (sl_attrs){.heads = s.heads, .kv_heads = s.heads, .window = window < s.context ? window : 0};
   check_shape(g, args, &s);
@@ -132,7 +158,11 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_tensor *x = sl_embedding(g, texts.tokens, wte); /* [B, T, C] */
   x = add_positions(g, args, &s, &texts, x);         /* [B, T, C] */
 
-  for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
+  for (int layer = 0, visit = 1; layer < s.layers; layer++) {
+    x = transformer_block(g, &s, x, layer, visit > 1 && layer >= s.loop.first);
+    if (layer == s.loop.last && visit < s.loop.times) layer = s.loop.first - 1, visit++;
+    else if (layer == s.loop.last) visit = 1;
+  }
 
   sl_block(g, "head");
   x = norm(g, &s, x, "transformer.ln_f");

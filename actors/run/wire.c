@@ -84,7 +84,7 @@ static void make_tags(sl_runtime *rt, reg *to, const sl_register *r) {
                             .moved = -1,
                             .from = -1,
                             .to = -1};
-  c->lags = r->initial > 0;
+  c->lags = r->initial > 0 || r->delayed;
   if (!r->aliases) return;
   contents *under = &rt->regs[r->aliases - 1].contents;
   c->owner = under->owner = allot(rt, 1, sizeof *c->owner);

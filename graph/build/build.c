@@ -141,28 +141,58 @@ int64_t sl_microbatch_rows(sl_graph *g, int64_t batch) {
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-static bool block_named(const sl_graph *g, const char *name) {
+/* Returns the block of this name, or -1. */
+static int find_block(const sl_graph *g, const char *name) {
   for (int b = 0; b < g->nblocks; b++)
-    if (!strcmp(g->blocks[b].name, name)) return true;
-  return false;
+    if (!strcmp(g->blocks[b].name, name)) return b;
+  return -1;
+}
+
+/* Opens a block, numbered if the name is taken. */
+static sli_block *open_block(sl_graph *g, const char *given) {
+  const char *name = given;
+  for (int n = 2; find_block(g, name) >= 0; n++)
+    name = sli_arena_format(&g->arena, "%s.%d", given, n);
+  SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
+  int stage = g->nblocks ? g->blocks[g->nblocks - 1].stage : -1;
+  g->blocks[g->nblocks] = (sli_block){.name = name, .stage = stage, .first = g->nblocks};
+  return &g->blocks[g->nblocks++];
 }
 
 void sl_block(sl_graph *g, const char *format, ...) {
   if (g->status) return;
   va_list args;
   va_start(args, format);
-  const char *given = format_list(g, format, args), *name = given;
+  open_block(g, format_list(g, format, args));
   va_end(args);
-  for (int n = 2; block_named(g, name); n++) name = sli_arena_format(&g->arena, "%s.%d", given, n);
-  SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
-  int stage = g->nblocks ? g->blocks[g->nblocks - 1].stage : -1;
-  g->blocks[g->nblocks++] = (sli_block){.name = name, .stage = stage};
+}
+
+void sl_block_again(sl_graph *g, const char *format, ...) {
+  if (g->status) return;
+  va_list args;
+  va_start(args, format);
+  const char *name = format_list(g, format, args);
+  va_end(args);
+  int first = find_block(g, name);
+  if (first < 0) {
+    sl_graph_fail(g, SL_E_USAGE, "block %s: cannot be visited again before it exists", name);
+    return;
+  }
+  first = g->blocks[first].first;
+  sli_block *block = open_block(g, g->blocks[first].name);
+  block->first = first;
+  for (int b = 0; b + 1 < g->nblocks; b++) block->visits += g->blocks[b].first == first;
 }
 
 void sl_block_stage(sl_graph *g, int stage) {
   if (g->status) return;
   if (!g->nblocks) sl_block(g, "main");
   sli_block *block = &g->blocks[g->nblocks - 1];
+  if (block->visits) {
+    sl_graph_fail(g, SL_E_USAGE, "block %s: runs on the stage of block %s, which it visits again",
+                  block->name, g->blocks[block->first].name);
+    return;
+  }
   int before = g->nblocks > 1 ? g->blocks[g->nblocks - 2].stage : -1;
   if (stage < 0 || stage < before) {
     sl_graph_fail(g, SL_E_USAGE, "block %s: invalid stage %d: %s", block->name, stage,
@@ -200,11 +230,26 @@ char *sli_type_text(char *out, const sl_type *type) {
 
 static uint64_t name_hash(const char *name) { return sli_hash(SLI_HASH_SEED, name, strlen(name)); }
 
-static const sl_tensor *find_param(const sl_graph *g, const char *name) {
+static sl_tensor *find_param(const sl_graph *g, const char *name) {
   uint64_t hash = name_hash(name);
   for (int i = 0; i < g->nparams; i++)
     if (g->known.hashes[i] == hash && !strcmp(g->params[i]->name, name)) return g->params[i];
   return NULL;
+}
+
+/* True if the ops that follow visit a block again, whose parameters exist. */
+static bool is_again(const sl_graph *g) { return g->nblocks && g->blocks[g->nblocks - 1].visits; }
+
+static sl_status refuse_shape(sl_graph *g, sl_here at, const sl_type *type,
+                              const sl_tensor *known) {
+  char now[SL_TYPE_TEXT], then[SL_TYPE_TEXT];
+  const sli_block *block = &g->blocks[g->nblocks - 1];
+  return sli_graph_fail_at(
+      g, at, SL_E_SHAPE,
+      "block %s: visit %d needs parameter %s as %s, but it is %s: all visits of a block have the "
+      "same shapes",
+      g->blocks[block->first].name, block->visits + 1, known->name, sl_type_format(now, type),
+      sl_type_format(then, &known->type));
 }
 
 static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_init init,
@@ -221,6 +266,8 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: invalid init rule %d or scale %g",
                              name, (int)init.kind, (double)init.scale);
   const sl_tensor *other = find_param(g, name);
+  if (other && is_again(g))
+    return sl_type_equal(&other->type, type) ? SL_OK : refuse_shape(g, at, type, other);
   if (other && !other->at.file)
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s already exists", name);
   if (other)
@@ -246,6 +293,7 @@ sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, cons
   va_end(args);
   if (frozen) name = sli_arena_format(&g->arena, "%s.%s", g->frozen.word, frozen);
   if (check_param(g, at, &type, init, name)) return NULL;
+  if (find_param(g, name)) return find_param(g, name); /* of a block that is visited again */
   sl_tensor *t = sli_graph_tensor(g, &type, name);
   t->at = at;
   t->param = true;

@@ -5,6 +5,7 @@
 
 #include <sluice/model.h>
 
+#include "graph/build/delay.h"
 #include "graph/build/frames.h"
 #include "graph/graph.h"
 

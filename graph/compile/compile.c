@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is chosen
  * or searched for, and lowering makes a plan from both. */
+#include "graph/build/build.h"
 #include "graph/compile/compile_inner.h"
 #include "graph/search/search.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   const sli_pick *pick = sli_lowering_pick(l);
@@ -48,6 +50,25 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   return status;
 }
 
+/* Rejects what would read a delay in other ticks than those that write it, or in parts. */
+static sl_status check_delays(sl_graph *g, const sli_inputs *in) {
+  const sl_lower_options *o = in->options;
+  const sli_delay *delay = sli_delay_first(g);
+  SLI_TRY(sli_delays_check(g));
+  const char *what = !delay                             ? NULL
+                     : in->k > 1                        ? "--pieces"
+                     : sli_grid_ranks(&in->grid) > 1    ? "several devices per stage"
+                     : sli_evaluates(g)                 ? "evaluations (--eval)"
+                     : o->schedule.paths                ? "--paths"
+                     : o->schedule.skip > 0             ? "--skip"
+                     : o->rollouts.make                 ? "rollouts"
+                     : o->store.every                   ? "checkpoints, which do not hold its slots"
+                     : !strcmp(o->devices.kind, "cuda") ? "cuda devices"
+                                                        : NULL;
+  return what ? sl_fail(SL_E_UNSUPPORTED, "delay %s: not supported with %s", delay->name, what)
+              : SL_OK;
+}
+
 static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
   g->weighed = options->simulation.microbatches;
@@ -58,6 +79,7 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
                    .ranks = 1};
   sli_pick found = {0};
   sl_status status = sli_compile_options(options, &in);
+  if (!status) status = check_delays(g, &in);
   if (!status) status = sli_compile_pick(&in, &found);
   if (status) return status;
   sl_lowered *to = sli_calloc(1, sizeof *to);

@@ -7,6 +7,7 @@
  * same readers at the same rate form one buffer, because they become ready together and are
  * freed together. Parameters, gradient sums and optimizer state follow the same rule; they
  * differ in their rate (a slot lasts a whole step) and in the tasks that write them. */
+#include "graph/build/build.h"
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -26,15 +27,18 @@ typedef struct traits {
   int initial;
   int device;
   int aliases;
-  const sl_tensor *alone; /* tensor with a valid length, which shares no slot; else NULL */
+  const sl_tensor *alone; /* tensor with a valid length, or of a delay, which shares no slot; else
+                             NULL */
 } traits;
 
 /* ---- readers and producers ------------------------------------------------------ */
 
-/* Adds a reader; tasks come in order. The array grows to powers of two. */
+/* Adds a reader; tasks come in order. The array grows to powers of two. The task that writes a
+ * delay reads it as any other. */
 static void add_reader(sli_lowering *l, sli_uses *u, int t, int task) {
   int n = u->count[t];
-  if (u->producer[t] == task || (n && u->tasks[t][n - 1] == task)) return;
+  bool own = u->producer[t] == task && !sli_delay_after(l->in->g->tensors[t]);
+  if (own || (n && u->tasks[t][n - 1] == task)) return;
   if (!(n & (n - 1))) {
     int *more = sli_arena_alloc(&l->arena, (size_t)SLI_MAX(2 * n, 1) * sizeof *more);
     if (n) memcpy(more, u->tasks[t], (size_t)n * sizeof *more);
@@ -65,6 +69,9 @@ static void find_readers(sli_lowering *l, sli_uses *u) {
       const sli_node *n = l->tasks[gi].nodes[i];
       for (int a = 0; a < n->nin; a++) {
         if (!n->in[a]) continue;
+        const sli_delay *delay = sli_delay_before(n->in[a]);
+        if (delay) add_reader(l, u, delay->next->id, gi);
+        if (delay) continue;
         int t = n->in[a]->id;
         const sl_tensor *kept = n->rematerialized ? NULL : n->in[a]->kept;
         if (kept) add_reader(l, u, kept->id, gi);
@@ -110,6 +117,16 @@ static bool leaves_stage(const sli_lowering *l, const traits *t, int stage) {
   return false;
 }
 
+/* True if another visit of the stage reads the buffer, which other stages may run before. */
+static bool leaves_visit(const sli_lowering *l, const traits *t, const sli_task *from) {
+  bool any = false;
+  for (int i = 0; i < t->nconsumers; i++) {
+    const sli_task *to = &l->tasks[t->consumers[i]];
+    any |= to->visit != from->visit && to->backward == from->backward && !to->host;
+  }
+  return any;
+}
+
 /* Returns the role of a buffer per tick. Values between tasks of one pass on one stage are
  * "inner". */
 static sli_role tick_role(const sli_lowering *l, const traits *t) {
@@ -117,7 +134,8 @@ static sli_role tick_role(const sli_lowering *l, const traits *t) {
   if (from->cls == SL_CLASS_L) return SLI_ROLE_LOAD;
   if (any_reader(l, t, is_beside)) return SLI_ROLE_REPORT;
   if (sli_is_sharded_task(l, from) && !leaves_stage(l, t, from->stage)) return SLI_ROLE_SHARDED;
-  if (leaves_stage(l, t, from->stage)) return from->backward ? SLI_ROLE_BWD : SLI_ROLE_FWD;
+  if (leaves_stage(l, t, from->stage) || leaves_visit(l, t, from))
+    return from->backward ? SLI_ROLE_BWD : SLI_ROLE_FWD;
   if (any_reader(l, t, is_weight) && from->cls != SL_CLASS_C)
     return from->backward ? SLI_ROLE_DY : SLI_ROLE_ACT_W;
   return !from->backward && any_reader(l, t, is_backward) ? SLI_ROLE_ACT_B : SLI_ROLE_INNER;
@@ -256,10 +274,12 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
   if (sli_reads_homes(from)) t.rate = SLI_PER_TURN;
   t.pace = tensor->producer->pace;
-  t.alone = tensor->valid_length ? tensor : NULL;
+  t.alone = tensor->valid_length || sli_delay_after(tensor) ? tensor : NULL;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
   if (sli_reads_homes(from)) t.role = u->state[id] ? SLI_ROLE_EXPERTS : SLI_ROLE_LENT;
+  const sli_delay *delay = sli_delay_after(tensor);
+  if (delay) t.role = SLI_ROLE_DELAY, t.initial = delay->ticks;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
   t.aliases = summand_buffer(l, tensor, t.device);
   widen_to_stage(l, &t);
@@ -329,6 +349,20 @@ static void buffer_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   b->bytes += sli_lower_aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);
   b->valid_length = sli_valid_length(l->in->g->tensors[tensor->id]);
+  const sli_delay *delay = sli_delay_after(tensor);
+  if (delay) b->name = sli_arena_format(&l->arena, "delay:%s", delay->name);
+}
+
+/* Puts earlier values where their readers find them: in the slots of the delay. */
+static void place_delayed(sli_lowering *l) {
+  for (int i = 0; i < l->in->g->ntensors; i++) {
+    const sl_tensor *t = l->in->g->tensors[i];
+    const sli_delay *delay = sli_delay_before(t);
+    int at = delay ? l->spots[delay->next->id].buffer : SL_NONE;
+    if (at == SL_NONE) continue;
+    l->spots[i] = (sli_spot){at, SL_NONE, 0};
+    l->buffers[at].delayed = t;
+  }
 }
 
 /* Adds the register that carries a schedule's credits. It exists even if nothing is kept for the
@@ -387,7 +421,8 @@ static void lay_out_workspace(sli_lowering *l, int task, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
       const sl_tensor *t = g->nodes[i]->out[o];
-      if (t && l->spots[t->id].buffer == SL_NONE && u->in_place_of[t->id] == t->id)
+      if (t && l->spots[t->id].buffer == SL_NONE && u->in_place_of[t->id] == t->id &&
+          !sli_delay_before(t))
         all[count++] = (sli_lifetime){t->id, u->first[t->id], u->last[t->id],
                                       sli_lower_aligned(sl_type_bytes(&t->type)), 0};
     }
@@ -521,6 +556,7 @@ void sli_lower_buffer(sli_lowering *l) {
                          : u.producer[i] != SL_NONE && (u.count[i] || u.state[i] || u.summed[i]);
     if (used) buffer_tensor(l, &u, t);
   }
+  place_delayed(l);
   add_credits(l);
   begin_evaluations(l);
   wait_for_deliveries(l);

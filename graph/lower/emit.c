@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes tasks and buffers as a plan. */
+#include "graph/build/build.h"
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -39,8 +40,9 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
 /* Returns the queue of a host thread. `apart`: passes that are only launched never wait for it. */
 static sl_queue host_queue(const sli_lowering *l, bool apart) {
   const sli_kind *kind = l->in->kind;
+  const sl_graph_options *g = &l->in->g->options;
   const sl_queue_ops *served =
-      kind->modelled && l->in->g->options.serve ? &sl_queue_ends : kind->host;
+      kind->modelled && (g->serve || g->generate) ? &sl_queue_ends : kind->host;
   return (sl_queue){.ops = served,
                     .threads = 1,
                     .space = sli_kind_host_space(kind),
@@ -283,6 +285,7 @@ static void add_register(sli_lowering *l, sli_buffer *b) {
           .pool = pooled ? b->device : SL_NONE,
           .kept = pooled ? l->in->k : 0, /* slots of one microbatch */
           .initial = b->held ? 0 : b->initial,
+          .delayed = l->buffers[b->origin].delayed,
           .held = b->held,
           .device = b->device,
           .space = b->home,
@@ -344,6 +347,25 @@ static int32_t versions_ahead(const sli_lowering *l, const sli_task *task, const
   return old ? 0 : ahead;
 }
 
+/* Maps firings to keys of a delay: the writer is ahead by the slots that are full at the start. A
+ * transfer copies all keys. */
+static int32_t delay_map(sli_lowering *l, const sli_task *task, const sli_buffer *b, bool output) {
+  const sli_buffer *origin = &l->buffers[b->origin];
+  const sli_delay *delay = sli_delay_before(origin->delayed);
+  int first = output ? b->initial : 0, count = 0;
+  if (!delay->in) return sl_plan_map_lag(l->plan, 1, first);
+  bool writes = output && !task->transfer;
+  sl_map_entry *entries = sli_calloc((size_t)l->in->m, sizeof *entries);
+  for (int i = 0; i < l->in->m; i++) {
+    bool there = writes ? delay->in->writes[i] : delay->in->reads[i];
+    entries[i] =
+        there ? (sl_map_entry){first + count++, SL_FIRST | SL_LAST} : (sl_map_entry){0, SL_SKIP};
+  }
+  int32_t map = sl_plan_add_map(l->plan, (uint32_t)l->in->m, count, entries);
+  free(entries);
+  return map;
+}
+
 static int32_t port_map(sli_lowering *l, const sli_task *task, const sli_buffer *b, bool output) {
   sl_plan *plan = l->plan;
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
@@ -353,6 +375,7 @@ static int32_t port_map(sli_lowering *l, const sli_task *task, const sli_buffer 
   if (b->role == SLI_ROLE_TURN)
     return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, task) : 1,
                            output && b->initial);
+  if (b->role == SLI_ROLE_DELAY) return delay_map(l, task, b, output);
   if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, task);
   bool updates = b->initial && b->producer == (int)(task - l->tasks);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);

@@ -73,12 +73,12 @@ typedef struct sli_task {
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
   int rank;                 /* rank among the stage's devices */
   int phase;
-  int level, part, axis; /* see task.c */
-  int depth;             /* for an exchange after all ticks: 1 + depth of its inputs; 0: not known
-                            yet (slot_pools.c) */
-  int about;             /* task whose place in the order it takes: itself, its producer or its
-                            reader */
-  bool backward;         /* part of the backward pass */
+  int level, part, visit, axis; /* see task.c */
+  int depth;     /* for an exchange after all ticks: 1 + depth of its inputs; 0: not known
+                    yet (slot_pools.c) */
+  int about;     /* task whose place in the order it takes: itself, its producer or its
+                    reader */
+  bool backward; /* part of the backward pass */
   sli_rate rate;
   int turns; /* firings per tick, if the rate is per turn */
   sli_pace pace;
@@ -138,8 +138,9 @@ typedef struct sli_buffer {
   bool aside;     /* not part of a pass: a loss, a norm, the clip factor */
   double activation;
   size_t bytes, payload_bytes; /* payload_bytes excludes alignment padding between tensors */
-  sl_tensor *valid_length; /* valid length of its only tensor, if not all rows may be valid; else
-                              NULL */
+  sl_tensor *valid_length;  /* valid length of its only tensor, if not all rows may be valid; else
+                               NULL */
+  const sl_tensor *delayed; /* earlier value that readers of a delay get; NULL: not a delay */
   bool frozen; /* parameters that updates pass on unchanged, if they may be offloaded or keep a
                   file's storage format */
   sli_image image;

@@ -28,8 +28,11 @@ static size_t most_lengths(const sli_task *task) {
 }
 
 static sl_tensor *port_length(const sli_lowering *l, const sli_task *task, int port) {
-  return l->buffers[port < task->ninputs ? task->inputs[port] : task->outputs[port - task->ninputs]]
-      .valid_length;
+  bool in = port < task->ninputs;
+  const sli_buffer *b = &l->buffers[in ? task->inputs[port] : task->outputs[port - task->ninputs]];
+  const sl_tensor *delayed = l->buffers[b->origin].delayed;
+  return in && delayed && !task->transfer ? sli_valid_length(l->in->g->tensors[delayed->id])
+                                          : b->valid_length;
 }
 
 static bool forget(sli_lowering *l, const sl_tensor *valid_length) {

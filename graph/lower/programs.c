@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of actors: the calls of a task's nodes, with the place of every operand. */
+#include "graph/build/build.h"
 #include "graph/lower/ir.h"
 
 /* Returns the port of the input that a task's output aliases, or SL_NONE; their places are the
@@ -142,6 +143,7 @@ static size_t count_calls(const sli_lowering *l, const sli_task *task) {
  * NULL when writing these. */
 static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
+  if (n->nout && n->out[0] && sli_delay_before(n->out[0])) return 0; /* its readers have a slot */
   int own = is_checked(l, n), count = own + 1;
   int lengths = SLI_MAX(l->in->g->nvariants, 1);
   if (first) calls[own] = vary_call(&first[own], n, variant % lengths);

@@ -12,6 +12,7 @@
  * becomes K credits, which keeps the schedule's usual memory; the row of seq1f1b counts pieces
  * directly. A backward pass begins with a microbatch's last piece, so every stage needs at least
  * K. */
+#include "graph/build/build.h"
 #include "graph/lower/ir.h"
 
 #include <string.h>
@@ -144,17 +145,20 @@ static int most_credits(const sli_lowering *l) {
   return most;
 }
 
-/* Returns the maximum slots that can be in use in a buffer for other stages. */
+/* Returns the maximum slots that can be in use in a buffer for other stages, or for a later visit
+ * of the same stage: one more, so that the next microbatch can begin before the visit ends. */
 static int crossing(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *from = &l->tasks[b->producer];
   int ahead = l->act_b[from->stage], held = 0;
+  bool again = false;
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
     if (to->stage == SL_NONE) continue;
     ahead = SLI_MAX(ahead, l->act_b[to->stage]);
     if (to->cls == SL_CLASS_W) held = SLI_MAX(held, l->act_w[to->stage]);
+    again |= to->stage == from->stage && to->visit != from->visit;
   }
-  return ahead + held;
+  return ahead + held + again;
 }
 
 /* Returns the maximum number of microbatches for which a stage has run a piece forward but not yet
@@ -191,6 +195,13 @@ static int four(const sli_lowering *l, const sli_buffer *b) {
   return backward ? SLI_MAX(4, l->in->k) : 4;
 }
 static int of_initial(const sli_lowering *l, const sli_buffer *b) { return (void)l, b->initial; }
+/* Returns the slots of a delay. A task that reads an earlier value and writes the next one in one
+ * firing holds both. */
+static int delayed(const sli_lowering *l, const sli_buffer *b) {
+  bool both = false;
+  for (int i = 0; i < b->nconsumers; i++) both |= b->consumers[i] == b->producer;
+  return sli_delay_most(l->in->g, sli_delay_before(b->delayed)) + both;
+}
 static int of_b(const sli_lowering *l, const sli_buffer *b) {
   return clamp(l->act_b[sli_buffer_stage(l, b)], ticks_of(l));
 }
@@ -218,6 +229,7 @@ static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_buff
     [SLI_SLOTS_ONE] = one,
     [SLI_SLOTS_TWO] = two,
     [SLI_SLOTS_FOUR] = four,
+    [SLI_SLOTS_DELAY] = delayed,
     [SLI_SLOTS_INITIAL] = of_initial,
     [SLI_SLOTS_ACT_B] = of_b,
     [SLI_SLOTS_ACT_W] = of_w,
@@ -350,7 +362,7 @@ sl_status sli_lower_versions(sli_lowering *l) {
 static int most_slots(const sli_lowering *l, const sli_buffer *b) {
   const sl_memory_ops *memory = l->in->kind->memory[b->home];
   bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->aliased_by ||
-               b->role == SLI_ROLE_TURN || b->role == SLI_ROLE_BACK;
+               b->role == SLI_ROLE_TURN || b->role == SLI_ROLE_BACK || b->role == SLI_ROLE_DELAY;
   if (fixed || (b->source != SL_NONE && !l->buffers[b->source].quota_most)) return 0;
   if (l->in->p > 128 || (memory && memory->fixed)) return b->quota;
   int step = b->rate == SLI_PER_TICK ? ticks_of(l) : l->in->m;

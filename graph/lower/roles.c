@@ -42,6 +42,7 @@ const sli_role_row sli_roles[SLI_ROLES] = {
     [SLI_ROLE_BACK] = ROW("back", ACTIVATIONS, INITIAL),
     [SLI_ROLE_ROLLED] = ROW("rolled", ACTIVATIONS, ONE),
     [SLI_ROLE_VERSION] = ROW("version", ACTIVATIONS, INITIAL),
+    [SLI_ROLE_DELAY] = ROW("delay", ACTIVATIONS, DELAY),
     [SLI_ROLE_TURN] = ROW("turn", ACTIVATIONS, ONE),
     [SLI_ROLE_H2D] = ROW("h2d", ACTIVATIONS, SOURCE, .follows = true),
     [SLI_ROLE_D2H] = ROW("d2h", ACTIVATIONS, SOURCE, .follows = true),

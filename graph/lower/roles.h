@@ -36,6 +36,7 @@ typedef enum sli_role {
   SLI_ROLE_BACK,     /* no data: data that a source supplied some ticks ago has been delivered */
   SLI_ROLE_ROLLED,   /* no data: the rollouts of a step have been delivered */
   SLI_ROLE_VERSION,  /* no data: the parameters of a step's rollouts have been updated */
+  SLI_ROLE_DELAY,    /* values that later ticks read (sl_delay) */
   SLI_ROLE_TURN,     /* no data: grants the turn in a slot pool */
   SLI_ROLE_H2D,      /* copy into a device's memory */
   SLI_ROLE_D2H,      /* copy out of a device's memory */
@@ -55,6 +56,7 @@ typedef enum sli_slots {
   SLI_SLOTS_ONE,
   SLI_SLOTS_TWO,
   SLI_SLOTS_FOUR,
+  SLI_SLOTS_DELAY,   /* as many as are ready at the start, plus one if the writer reads them too */
   SLI_SLOTS_INITIAL, /* as many as are ready at the start */
   SLI_SLOTS_ACT_B,   /* the stage's credits */
   SLI_SLOTS_ACT_W,

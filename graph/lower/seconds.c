@@ -250,17 +250,37 @@ double sli_lower_copied(const sli_lowering *l, const sli_task *task, int32_t tic
                       : task->seconds;
 }
 
+/* Returns the first rows of a task whose number is known in each tick, or NULL. */
+static const sl_tensor *counted_rows(const sli_task *task) {
+  const sl_tensor *set = NULL;
+  for (int i = 0; i < task->nnodes && !set; i++) {
+    set = sli_lower_set_of(task->nodes[i]);
+    if (set && !sli_op_rows(set->producer->op)->expects) set = NULL;
+  }
+  return set;
+}
+
+/* Returns the given seconds in a tick of a graph that generates: in proportion to its rows. */
+static double given_in_tick(const sli_lowering *l, const sli_task *task, int32_t tick) {
+  const sl_tensor *set = counted_rows(task);
+  double share = set ? (double)sli_lower_expected(set, tick) / (double)set->rows : 1;
+  return share * given_seconds(l, task);
+}
+
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *task,
                                       double slowdown) {
   bool any = task->transfer && task->transfer->kind != SLI_TRANSFER_FLIGHT &&
              l->buffers[task->outputs[0]].valid_length;
   for (int i = 0; i < task->nnodes; i++) any |= sli_lower_set_of(task->nodes[i]) != NULL;
+  bool given = sli_cost_is_given(&l->in->options->simulation.cost);
   if (!any || !l->in->kind->modelled || task->rate != SLI_PER_TICK || task->host ||
-      sli_cost_is_given(&l->in->options->simulation.cost))
+      (given && !l->in->g->options.generate))
     return NULL;
   int32_t ticks = sli_lower_ticks(l, SLI_PACE_TRAINING);
   double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
-    table[t] = task->transfer ? sli_lower_copied(l, task, t) : slowdown * alone(l, task, t);
+    table[t] = task->transfer ? sli_lower_copied(l, task, t)
+               : given        ? given_in_tick(l, task, t)
+                              : slowdown * alone(l, task, t);
   return table;
 }

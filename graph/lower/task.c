@@ -2,7 +2,7 @@
 /* Nodes to tasks: a task becomes one actor.
  *
  * Everything that runs on the same device for the same stage, in the same class and at the same
- * rate, is one task, unless something comes in between. Three things do:
+ * rate, is one task, unless something comes in between. Four things do:
  *
  * - Exchanges. A tensor that other devices must see before a pass can continue cuts the pass
  *   in two. Nodes therefore have levels, which increase by one at each step into an exchange,
@@ -12,6 +12,8 @@
  * results would fill memory.
  * - Sweeps over earlier pieces of the sequence, if these arrive one at a time. Such a task fires
  *   for each of them, and levels separate it as they separate exchanges.
+ * - Visits. A stage whose blocks are visited several times (sl_block_again) has a task for each
+ *   visit if other stages run in between.
  * - The granularity, if it is finer than a stage. Each block is then a separate task, and its
  *   gradients can be exchanged while the backward pass continues with earlier blocks. */
 #include "graph/lower/ir.h"
@@ -49,6 +51,7 @@ static sl_class task_class(const sli_lowering *l, const sli_node *n) {
 
 typedef struct levels {
   const sli_lowering *l;
+  int *visits;    /* [nblocks] earlier visits of the block's stage */
   int *level;     /* [nnodes] */
   bool *backward; /* [nnodes] part of the backward pass, or an exchange of its results */
   bool *early;    /* [nnodes] waits for nothing of its pass: exchanges, slices of a device's own
@@ -168,7 +171,8 @@ typedef struct kin {
   sl_class cls;
   sli_rate rate;
   int stage, rank, phase, level, part;
-  int axis; /* axis of an exchange, if each axis has a queue */
+  int visit; /* number of earlier visits of its stage */
+  int axis;  /* axis of an exchange, if each axis has a queue */
   bool backward;
   /* exchange of sharded parameters, which a pass waits for; or of gradients, which no pass waits
    * for */
@@ -190,6 +194,20 @@ static bool exchanges(const levels *x, const sli_node *n, bool parameters) {
   return is_exchange(n) && sli_makes_transient(n) && x->early[n->id] == parameters;
 }
 
+/* Counts how often each block's stage has been left and entered again before the block. Blocks of
+ * one stage that follow each other, visited again or not, run in one go. */
+static int *find_visits(sli_lowering *l) {
+  const sl_graph *g = l->in->g;
+  int *visits = sli_arena_alloc(&l->arena, (size_t)g->nblocks * sizeof *visits),
+      *entered = sli_arena_alloc(&l->arena, (size_t)l->stages * sizeof *entered);
+  for (int b = 0; b < sli_blocks_in_line(g); b++) {
+    int stage = l->stage_of[b];
+    if (!b || l->stage_of[b - 1] != stage) entered[stage]++;
+    visits[b] = entered[stage] - 1;
+  }
+  return visits;
+}
+
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
   return (kin){.op = is_exchange(n) ? n->op : NULL,
                .cls = task_class(l, n),
@@ -199,6 +217,7 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .phase = n->phase,
                .level = x->level[n->id],
                .part = part_of(l, n),
+               .visit = n->block < 0 || n->per_step ? 0 : x->visits[n->block],
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
                .backward = x->backward[n->id],
                .parameters = exchanges(x, n, true),
@@ -208,7 +227,8 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
 static bool is_kin(const levels *x, const sli_task *task, const kin *k) {
   return task->stage == k->stage && task->rank == k->rank && task->cls == k->cls &&
          task->phase == k->phase && task->rate == k->rate && task->level == k->level &&
-         task->part == k->part && task->axis == k->axis && task->backward == k->backward &&
+         task->part == k->part && task->visit == k->visit && task->axis == k->axis &&
+         task->backward == k->backward &&
          (!k->op ||
           (task->nodes[0]->op == k->op && exchanges(x, task->nodes[0], true) == k->parameters &&
            exchanges(x, task->nodes[0], false) == k->gradients));
@@ -255,6 +275,7 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                     .rank = k->rank,
                     .level = k->level,
                     .part = k->part,
+                    .visit = k->visit,
                     .axis = k->axis,
                     .backward = k->backward || is_backward(n),
                     .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
@@ -305,6 +326,7 @@ void sli_lower_task(sli_lowering *l) {
   sl_graph *g = l->in->g;
   size_t n = (size_t)g->nnodes;
   levels x = {.l = l,
+              .visits = find_visits(l),
               .level = sli_arena_alloc(&l->arena, n * sizeof *x.level),
               .backward = sli_arena_alloc(&l->arena, n),
               .early = sli_arena_alloc(&l->arena, n)};

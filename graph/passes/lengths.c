@@ -173,8 +173,19 @@ static sl_status pass_on(sl_graph *g, const sli_node *n) {
   return status;
 }
 
+/* Checks that an earlier value and its delay agree on which rows may be invalid. */
+static sl_status check_delayed(sl_graph *g, sl_tensor *t) {
+  const sli_delay *delay = sli_delay_before(t);
+  sl_tensor *now = delay ? sli_valid_length(delay->next) : NULL;
+  if (!delay || (delay->rows ? now && now->rows == sli_valid_length(t)->rows : !now)) return SL_OK;
+  return sli_graph_fail_at(g, delay->at, SL_E_USAGE, "delay %s: %s", delay->name,
+                           delay->rows ? "all rows of its value are valid (sl_delayed)"
+                                       : "some rows of its value may be invalid (sl_delayed_rows)");
+}
+
 sl_status sli_pass_valid_lengths(sl_graph *g) {
   sl_status status = SL_OK;
   for (int i = 0; i < g->nnodes && !status; i++) status = pass_on(g, g->nodes[i]);
+  for (int t = 0; t < g->ntensors && !status; t++) status = check_delayed(g, g->tensors[t]);
   return status;
 }

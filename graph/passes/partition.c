@@ -4,7 +4,8 @@
  * Blocks stay whole and in order, so a cut is a list of positions. There are two dynamic programs.
  * The first finds the least possible cost of the most expensive stage, which sets the pipeline's
  * pace. The second finds, among all cuts with that cost, the one with the least sum of squares, so
- * that the other stages are balanced too. Ties go to the earlier cut. */
+ * that the other stages are balanced too. Ties go to the earlier cut. A block that is visited
+ * several times is one block, with the cost of all visits. */
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 
@@ -19,6 +20,7 @@ static double node_seconds(const sl_hardware *h, const sli_node *node) {
  * so stage s ends after one of `ends` blocks, from s on. */
 typedef struct cut {
   const sl_graph *g;
+  const int *blocks; /* [nblocks] first visits */
   int stages, nblocks, ends;
   double *sums;
 } cut;
@@ -38,15 +40,18 @@ double *sli_block_seconds(const sl_graph *g, const sl_hardware *h) {
   return seconds;
 }
 
-static double *cost_sums(const double *seconds, int nblocks) {
-  double *sums = sli_calloc((size_t)nblocks + 1, sizeof *sums);
-  for (int b = 0; b < nblocks; b++) sums[b + 1] = sums[b] + seconds[b];
+static double *cost_sums(const sl_graph *g, const double *seconds, const int *blocks, int count) {
+  double *own = sli_calloc((size_t)g->nblocks + 1, sizeof *own),
+         *sums = sli_calloc((size_t)count + 1, sizeof *sums);
+  for (int b = 0; b < sli_blocks_in_line(g); b++) own[sli_block_first(g, b)] += seconds[b];
+  for (int i = 0; i < count; i++) sums[i + 1] = sums[i] + own[blocks[i]];
+  free(own);
   return sums;
 }
 
 /* True if block b may be on stage s. */
 static bool allowed(const cut *c, int b, int s) {
-  int forced = c->g->blocks[b].stage;
+  int forced = c->g->blocks[c->blocks[b]].stage;
   return forced < 0 || forced == s;
 }
 
@@ -70,44 +75,43 @@ static void solve(const cut *c, double limit, bool squares, double *best, int *f
     }
 }
 
-static char *block_list(const sl_graph *g, int nblocks) {
+static char *block_list(const sl_graph *g, const int *blocks, int nblocks) {
   char *text = sli_strdup("");
   for (int b = 0; b < nblocks; b++) {
     bool skip = nblocks > 12 && b >= 4 && b < nblocks - 1;
     if (skip && b > 4) continue;
-    char *more = sli_format("%s%s%s", text, b ? ", " : "", skip ? "..." : g->blocks[b].name);
+    char *more =
+        sli_format("%s%s%s", text, b ? ", " : "", skip ? "..." : g->blocks[blocks[b]].name);
     free(text);
     text = more;
   }
   return text;
 }
 
-static sl_status check_stages(const sl_graph *g, int stages) {
-  int nblocks = sli_blocks_in_line(g);
+static sl_status check_stages(const sl_graph *g, const int *blocks, int nblocks, int stages) {
   if (stages < 1) return sl_fail(SL_E_USAGE, "%d stages asked for, at least 1 is needed", stages);
   if (stages > nblocks) {
-    char *list = block_list(g, nblocks);
+    char *list = block_list(g, blocks, nblocks);
     sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d block%s (%s)", stages,
             nblocks, nblocks == 1 ? "" : "s", list);
     free(list);
     return SL_E_USAGE;
   }
-  for (int b = 0; b < nblocks; b++)
-    if (g->blocks[b].stage >= stages)
+  for (int i = 0; i < nblocks; i++)
+    if (g->blocks[blocks[i]].stage >= stages)
       return sl_fail(SL_E_USAGE, "the model puts block %s on stage %d, but there are %d stages",
-                     g->blocks[b].name, g->blocks[b].stage, stages);
+                     g->blocks[blocks[i]].name, g->blocks[blocks[i]].stage, stages);
   return SL_OK;
 }
 
-sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages,
-                                int *stage_of) {
-  sl_status status = check_stages(g, stages);
-  if (status) return status;
-  int n = sli_blocks_in_line(g);
-  cut c = {g, stages, n, n - stages + 1, cost_sums(seconds, n)};
+/* Cuts the first visits, blocks[n], into stages. */
+static sl_status cut_line(const sl_graph *g, const double *seconds, const int *blocks, int n,
+                          int stages, int *stage_of) {
+  cut c = {g, blocks, stages, n, n - stages + 1, cost_sums(g, seconds, blocks, n)};
   size_t cells = (size_t)stages * (size_t)c.ends;
   double *best = sli_calloc(cells, sizeof *best);
   int *from = sli_calloc(cells, sizeof *from);
+  sl_status status = SL_OK;
   solve(&c, INFINITY, false, best, from);
   double limit = best[cells - 1];
   if (limit == INFINITY) {
@@ -118,12 +122,24 @@ sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int st
     solve(&c, limit, true, best, from);
     for (int s = stages - 1, e = n; s >= 0; s--) {
       int b = from[cell(&c, s, e)];
-      while (e > b) stage_of[--e] = s;
+      while (e > b) stage_of[blocks[--e]] = s;
     }
   }
   free(c.sums);
   free(best);
   free(from);
+  return status;
+}
+
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages,
+                                int *stage_of) {
+  int all = sli_blocks_in_line(g), n = 0, *blocks = sli_calloc((size_t)all + 1, sizeof *blocks);
+  for (int b = 0; b < all; b++)
+    if (!g->blocks[b].visits) blocks[n++] = b;
+  sl_status status = check_stages(g, blocks, n, stages);
+  if (!status) status = cut_line(g, seconds, blocks, n, stages, stage_of);
+  for (int b = 0; b < all && !status; b++) stage_of[b] = stage_of[sli_block_first(g, b)];
+  free(blocks);
   return status;
 }
 

@@ -3,11 +3,16 @@
  *
  * Nodes are in executable order, so one sweep from last to first knows at each node whether a later
  * node reads it. */
+#include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 
-/* Fills in wanted[tensor] and keep[node]. */
+/* Fills in wanted[tensor] and keep[node]. Later ticks may read a delay. */
 static void mark(const sl_graph *g, bool *wanted, bool *keep) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++)
+      if (g->nodes[i]->out[o] && sli_delay_after(g->nodes[i]->out[o]))
+        wanted[g->nodes[i]->out[o]->id] = true;
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
     for (int o = 0; o < n->nout; o++) keep[i] |= n->out[o] && wanted[n->out[o]->id];
@@ -115,14 +120,23 @@ static void place_sources(sl_graph *g) {
     }
 }
 
+/* Moves a block down. Its first visit is the first that is kept, `heir` plus 1. */
+static void keep_block(sl_graph *g, int block, int kept, int *heir) {
+  int first = sli_block_first(g, block);
+  g->blocks[kept] = g->blocks[block];
+  if (!heir[first]) heir[first] = kept + 1;
+  g->blocks[kept].first = heir[first] - 1;
+  if (heir[first] == kept + 1) g->blocks[kept].visits = 0;
+}
+
 static void drop_empty_blocks(sl_graph *g) {
   int *now = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *now);
   for (int i = 0; i < g->nnodes; i++)
     if (g->nodes[i]->cls == SL_CLASS_F && !g->nodes[i]->pace) now[g->nodes[i]->block] = 1;
-  int kept = 0;
+  int kept = 0, *heir = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *heir);
   for (int b = 0; b < g->nblocks; b++) { /* nodes of evaluations in other blocks move to the block
                                             before */
-    if (now[b]) g->blocks[kept++] = g->blocks[b];
+    if (now[b]) keep_block(g, b, kept++, heir);
     now[b] = SLI_MAX(kept - 1, 0);
   }
   g->nblocks = kept;

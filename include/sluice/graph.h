@@ -142,8 +142,10 @@ typedef struct sl_graph_options {
   sl_serving *serve; /* with `infer`: builds a served graph, whose output "sampled" has one
                         sl_sampled per pick of the batch. Must outlive the graph; NULL: not
                         served */
-  uint64_t shuffle;  /* sl_tokens: seed of the order of sequences, which differs in every epoch; 0:
-                        file order */
+  struct sl_generation *generate; /* with `infer`: builds a graph that generates frames by denoising
+                                     (<sluice/generation.h>). Must outlive the graph; NULL: none */
+  uint64_t shuffle; /* sl_tokens: seed of the order of sequences, which differs in every epoch; 0:
+                       file order */
   /* Evaluation after every eval_every-th step (0: never), while training continues: the loss and
    * the metrics (sl_metric) on held-out data. sl_tokens reads that data from the files named in
    * `eval`, in the syntax of its `paths`; other sources supply it themselves
@@ -196,6 +198,12 @@ int64_t sl_graph_items(const sl_graph *g, const char **word);
  * Ops before the first call form the block "main". A data source belongs to the first block that
  * reads it. A repeated name gets a number appended. */
 void sl_block(sl_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Visits an earlier block again (a loop): the ops that follow run on that block's stage, after
+ * those in between. Parameters with the names of the earlier visit are the same parameters, and
+ * their shapes must be the same. The stage runs the block once per visit and microbatch; gradients
+ * are summed in the order of the visits, as for parameters used several times in one block. The
+ * visit is named as a repeated block ("h.3.2"). */
+void sl_block_again(sl_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Puts this block and the following ones on pipeline stage `stage`, instead of leaving the cut to
  * the balancer, until the next call. Stages must not decrease. */
 void sl_block_stage(sl_graph *g, int stage);

@@ -145,6 +145,7 @@ typedef struct sl_register {
   int32_t kept;           /* slots of the pool reserved for it; 0: 1. The plan must be able to
                              finish with only these */
   int32_t initial;        /* keys 0..initial-1 are ready at the start (a delay edge) */
+  bool delayed;           /* read in later ticks than those that write it; for checks */
   bool held;              /* private state: one slot that its producer never releases */
   int32_t device;         /* device of its slots */
   sl_space space;         /* memory space on that device */

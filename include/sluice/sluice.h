@@ -4,7 +4,9 @@
 #define SLUICE_SLUICE_H
 #include <sluice/attention.h>
 #include <sluice/batch.h>
+#include <sluice/delay.h>
 #include <sluice/frames.h>
+#include <sluice/generation.h>
 #include <sluice/graph.h>
 #include <sluice/job.h>
 #include <sluice/run_status.h>
