@@ -14,6 +14,7 @@
 #include "text/tokens/tokens.h"
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
+#include "tools/actorrun/clips.h"
 #include "tools/actorrun/objective.h"
 #include "tools/actorrun/rl/rl.h"
 
@@ -102,6 +103,17 @@ static const tool_option options[] = {
      "cut, drop or refuse", 0, 0, GROUP_DATA},
     {"show-data", SL_OPTION_FLAG, "0", "print the first three chats of --data with the learned parts "
      "marked, and exit", 0, 0, GROUP_OUTPUT},
+    {"clips", SL_OPTION_TEXT, "", "`CLASS[xFRAMES][@SEED],...` to generate with a model of frames, such as dit, "
+     "and no training; class none: any", 0, 0, GROUP_DATA},
+    {"denoise", SL_OPTION_INT, "8", "denoising steps of a block of --clips", 1, 4096, GROUP_DATA},
+    {"guidance", SL_OPTION_FLOAT, "1", "scale of the class's guidance of --clips; 1: none", 0, 100, GROUP_DATA},
+    {"clip-order", SL_OPTION_TEXT, "queue", "`ORDER` of the blocks of --clips: queue (as many blocks at once as "
+     "--denoise), or stream (one block after another)", 0, 0, GROUP_DATA},
+    {"first-frames", SL_OPTION_INT, "0", "frames of the first block of each of --clips; 0: a whole block", 0, 1e6, GROUP_DATA},
+    {"frame-rate", SL_OPTION_FLOAT, "0", "frames per second at which --clips are shown, for their deadlines and --video; "
+     "0: no deadlines", 0, 1e6, GROUP_DATA},
+    {"frame-wait", SL_OPTION_FLOAT, "0", "seconds from the start until the first frame of --clips is due", 0, 1e9, GROUP_DATA},
+    {"video", SL_OPTION_TEXT, "", "`FILE` (.y4m, or .npy with numbers) for the frames of --clips", 0, 0, GROUP_OUTPUT},
     {"temperature", SL_OPTION_FLOAT, "0.8", "sampling temperature; 0: always the most likely token", 0, 1000, GROUP_DATA},
     {"rl", SL_OPTION_TEXT, "", "`METHOD`[:KEY=N,...]: learn from the model's own answers to "
      "--prompts, --batch of them per step: grpo, by --reward, or distill, from the probabilities of --teacher; "
@@ -176,7 +188,8 @@ static sl_status check_together(const settings *s) {
     return sl_fail(SL_E_USAGE, "--logprobs: %s devices hold no values", s->lower.devices.kind);
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->lower.devices.kind);
-  sl_status status = certify_check(s);
+  sl_status status = clips_check(s);
+  if (!status) status = certify_check(s);
   if (!status) status = rl_check(s);
   return status ? status : chat_check(s);
 }
@@ -255,7 +268,8 @@ static sl_status read_settings(settings *s) {
   if (known) return known;
   s->training.steps = SLI_MAX(sl_arg_int(s->run, "steps"), 1);
   s->lower.schedule.name = sl_arg_text(s->run, "schedule");
-  if (!sl_arg_int(s->run, "steps") && !settings_text(s, "checkpoint"))
+  if (settings_text(s, "clips")) s->use = USE_INFERENCE;
+  else if (!sl_arg_int(s->run, "steps") && !settings_text(s, "checkpoint"))
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
   sl_status status = options_check_word("schedule", s->lower.schedule.name, sl_schedule_names());
   if (!status) status = settings_read_budget(s);
