@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/journal.h"
+#include "tools/actorserve/videos.h"
 #include "tools/actorserve/workload.h"
 
 /* Prints the server's URL. */
@@ -120,6 +121,7 @@ static sl_status serve_here(settings *s) {
   const char *report = settings_text(s, "report");
   sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), true);
   bool measures = settings_text(s, "measure"), bounded = measures || serving_has_arrivals(s);
+  if (!status && videos_given(s)) return videos_serve(s);
   if (!status)
     status = measures ? measure(s, &m) : bounded ? workload_run(s, &m) : model_open(s, &m);
   if (!status && !bounded) status = s->process ? wait_for_first(&m) : serve(s, &m);

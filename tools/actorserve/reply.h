@@ -3,10 +3,9 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_REPLY_H
 #define SLUICE_TOOLS_ACTORSERVE_REPLY_H
 
+#include "tools/actorserve/errors.h"
 #include "tools/actorserve/request.h"
 
-/* Returns {"error": {...}}; param and code may be NULL. */
-char *reply_error(int status, const char *param, const char *code, const char *text);
 /* Returns {"object": "list", "data": [...]}, or only the model with one of the server's names. */
 char *reply_models(const serving *s, const char *model);
 

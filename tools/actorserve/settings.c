@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/actorserve/actorserve.h"
+#include "tools/actorserve/videos.h"
 
 /* clang-format off */
 static const tool_option options[] = {
@@ -35,6 +36,12 @@ static const tool_option options[] = {
      "think (between <think> and </think>), auto (think if the chat template has <think>), or none", 0, 0, GROUP_SERVING},
     {"pooling", SL_OPTION_TEXT, "none", "`HOW` /v1/embeddings pools hidden states: mean (of all "
      "tokens), last (the last token), or none", 0, 0, GROUP_SERVING},
+    {"denoise", SL_OPTION_INT, "0", "serve clips of a model of frames, such as dit, at /v1/videos, in `N` denoising "
+     "steps; 0: serve text", 0, 4096, GROUP_SERVING},
+    {"guidance", SL_OPTION_FLOAT, "1", "with --denoise: scale of the class's guidance; 1: none", 0, 100, GROUP_SERVING},
+    {"clip-order", SL_OPTION_TEXT, "queue", "with --denoise: `ORDER` of a clip's blocks: queue (as many at once as "
+     "steps), or stream (one after another)", 0, 0, GROUP_SERVING},
+    {"clips-waiting", SL_OPTION_INT, "64", "with --denoise: maximum number of clips that wait or run", 1, 1 << 20, GROUP_SERVING},
     {"rows", SL_OPTION_INT, "64", "maximum number of tokens per tick, of prompts and answers "
      "together: more makes prompts faster, but answers slower in ticks with part of a prompt", 1, 1 << 20, GROUP_SERVING},
     {"sequences", SL_OPTION_INT, "0", "maximum number of answers generated concurrently; 0: as many "
@@ -155,6 +162,7 @@ static sl_status check_servers(const settings *s) {
 static sl_status read_settings(settings *s) {
   static const char *const admits[] = {"reserve", "recompute", NULL};
   sl_status status = check_devices(s);
+  if (!status) status = videos_check(s);
   if (!status) status = check_servers(s);
   if (!status) status = homes_check(s);
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);

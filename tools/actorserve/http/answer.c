@@ -19,6 +19,7 @@ static const char *phrase(int status) {
              {408, "Request Timeout"},
              {413, "Content Too Large"},
              {417, "Expectation Failed"},
+             {429, "Too Many Requests"},
              {431, "Request Header Fields Too Large"},
              {500, "Internal Server Error"},
              {501, "Not Implemented"},
