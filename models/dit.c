@@ -36,6 +36,8 @@ static const sl_option options[] = {
     {"heads", SL_OPTION_INT, "4", "attention heads; must divide the width, with an even number of "
      "numbers each", 1, 1 << 10},
     {"decoder", SL_OPTION_INT, "0", "width of the decoder; 0: none", 0, 1 << 16},
+    {"decoder-apart", SL_OPTION_FLAG, "0", "with two stages, clips are decoded on the second, and the "
+     "network is on the first", 0, 0},
     {"batch", SL_OPTION_INT, "64", "clips per step", 1, 1 << 20},
     {"no-class", SL_OPTION_FLOAT, "0.1", "fraction of clips without their class, for guidance", 0, 1},
     SL_OPTIMIZER_OPTIONS,
@@ -50,7 +52,7 @@ typedef struct shape {
   int64_t rows, side, frames, context, width, decoder;
   int64_t seen, patches, tokens; /* frames of a clip with its context, P, T */
   int layers, heads;
-  bool clean;
+  bool clean, apart;
   float no_class;
   sl_generation *generates; /* NULL: trains */
 } shape;
@@ -342,6 +344,7 @@ static sl_tensor *network(sl_graph *g, const shape *s, sl_tensor *x, sl_tensor *
 static sl_tensor *decode(sl_graph *g, const shape *s, sl_tensor *frames) {
   float std = 1 / sqrtf((float)(s->side * s->side));
   sl_block(g, "decoder");
+  if (s->apart && s->generates) sl_block_stage(g, 1);
   sl_tensor *y = sl_gelu(g, dense(g, frames, s->decoder, std, "decoder.0"));
   return dense(g, y, 4 * s->side * s->side, 1 / sqrtf((float)s->decoder), "decoder.1");
 }
@@ -358,6 +361,7 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .decoder = sl_arg_int(args, "decoder"),
              .layers = (int)sl_arg_int(args, "layers"),
              .heads = (int)sl_arg_int(args, "heads"),
+             .apart = sl_arg_flag(args, "decoder-apart"),
              .clean = !strcmp(context, "clean"),
              .no_class = (float)sl_arg_float(args, "no-class"),
              .generates = sl_graph_generation(g)};
@@ -372,6 +376,8 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   if (s.width % (2 * s.heads))
     sl_graph_fail(g, SL_E_USAGE, "dit: --width %lld: must be a multiple of twice --heads %d",
                   (long long)s.width, s.heads);
+  if (s.apart && s.generates && (!s.decoder || sl_graph_stages(g) != 2))
+    sl_graph_fail(g, SL_E_USAGE, "dit: --decoder-apart: needs --decoder and --stages 2");
   if (s.context > s.frames)
     sl_graph_fail(g, SL_E_USAGE, "dit: --context-frames %lld: a block has only --frames %lld",
                   (long long)s.context, (long long)s.frames);
@@ -408,6 +414,7 @@ static void generate(sl_graph *g, const shape *s) {
   how->patch = s->decoder ? 1 : PATCH;
   how->classes = CLASSES;
   sl_block(g, "latents");
+  if (s->apart) sl_block_stage(g, 0);
   sl_generated tick = sl_generate_begin(g);
   sl_tensor *y = network(g, s, tick.rows, tick.features, tick.labels, NULL, &tick);
   sl_tensor *frames = sl_generate_end(g, &tick, sl_generate_guide(g, &tick, y));

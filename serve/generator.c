@@ -36,7 +36,8 @@ struct sl_generator {
   sl_generator_info about;
   sl_generation shape;
   sl_graph *graph;
-  sli_line line;
+  sli_block_line line;
+  int stages;
   int microbatches; /* ticks of a step */
   int64_t taken;    /* delivered ticks */
   int64_t chosen;   /* ticks of which the source knows */
@@ -125,7 +126,7 @@ static tick_record *choose(sl_generator *s) {
     s->capacity = more;
   }
   tick_record *r = &s->records[(size_t)s->chosen++ % s->capacity];
-  r->block = sli_line_next(&s->line, &r->tick);
+  r->block = sli_block_line_next(&s->line, &r->tick);
   if (r->block.clip) r->block.clip->uses++;
   s->stats.ticks++;
   s->stats.empty += !r->block.clip;
@@ -135,7 +136,7 @@ static tick_record *choose(sl_generator *s) {
 static void fill(void *ctx, const sl_tick *tick, sl_generation_tick *out, float *noise) {
   sl_generator *s = ctx;
   pthread_mutex_lock(&s->lock);
-  while (!is_script(s) && !s->closing && !sli_line_busy(&s->line))
+  while (!is_script(s) && !s->closing && !sli_block_line_busy(&s->line))
     pthread_cond_wait(&s->work, &s->lock);
   const tick_record *r = is_script(s) ? &s->records[tick->number] : choose(s);
   *out = r->tick;
@@ -358,6 +359,7 @@ static sl_status build(sl_generator *s) {
   sl_graph_destroy(s->graph);
   s->graph = sl_graph_create(&(sl_graph_options){.microbatches = s->microbatches,
                                                  .pieces = 1,
+                                                 .stages = s->stages,
                                                  .infer = true,
                                                  .feed_tokens = no_tokens,
                                                  .generate = &s->shape});
@@ -379,11 +381,12 @@ static sl_status make_plan(sl_generator *s) {
   int stages = SLI_MAX(p->stages, 1) * SLI_MAX(lower.schedule.chunks, 1);
   s->shape = (sl_generation){
       .ways = s->options.guidance == 1 ? 1 : 2, .fill = fill, .expect = expect, .ctx = s};
-  sli_line_settle(s->options.order, s->options.steps, &s->shape);
+  sli_block_line_settle(s->options.order, s->options.steps, &s->shape);
+  s->stages = stages;
   s->microbatches = SLI_MAX(s->shape.lag, stages + 2);
   if (!is_script(s)) s->shape.behind = stages + 2;
   SLI_TRY(build(s));
-  sli_line_init(&s->line, s->options.order, s->options.steps, s->options.guidance, &s->shape);
+  sli_block_line_init(&s->line, s->options.order, s->options.steps, s->options.guidance, &s->shape);
   if (is_script(s)) {
     SLI_TRY(play_script(s));
     s->microbatches = (int)s->about.ticks;
@@ -508,7 +511,7 @@ sl_status sl_generator_destroy(sl_generator *s) {
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);
-  if (s->line.ring) sli_line_fini(&s->line);
+  if (s->line.ring) sli_block_line_fini(&s->line);
   free(s->records);
   free(s->script);
   free(s->all);

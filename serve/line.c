@@ -93,18 +93,19 @@ void sli_clip_noise(sli_clip *c, int64_t number, float *out) {
 
 /* ---- the line ------------------------------------------------------------------------------ */
 
-void sli_line_settle(sl_clip_order order, int steps, sl_generation *shape) {
+void sli_block_line_settle(sl_clip_order order, int steps, sl_generation *shape) {
+  shape->steps = steps;
   shape->lag = order == SL_CLIPS_QUEUE ? steps + 1 : 1;
   shape->near = order == SL_CLIPS_QUEUE ? steps : 1;
 }
 
-void sli_line_init(sli_line *l, sl_clip_order order, int steps, float guidance,
-                   const sl_generation *shape) {
-  *l = (sli_line){.order = order, .steps = steps, .guidance = guidance, .shape = shape};
+void sli_block_line_init(sli_block_line *l, sl_clip_order order, int steps, float guidance,
+                         const sl_generation *shape) {
+  *l = (sli_block_line){.order = order, .steps = steps, .guidance = guidance, .shape = shape};
   l->ring = sli_calloc((size_t)shape->lag, sizeof *l->ring);
 }
 
-void sli_line_fini(sli_line *l) {
+void sli_block_line_fini(sli_block_line *l) {
   for (int i = 0; l->ring && i < l->shape->lag; i++)
     if (l->ring[i].clip) sli_clip_drop(l->ring[i].clip);
   for (sli_clip *c = l->first, *next; c; c = next) {
@@ -114,18 +115,18 @@ void sli_line_fini(sli_line *l) {
   free(l->ring);
 }
 
-static bool is_wanted(const sli_line *l, const sli_block_at *b) {
+static bool is_wanted(const sli_block_line *l, const sli_block_at *b) {
   return b->clip && !b->clip->cancelled && b->step + 1 < l->steps;
 }
 
-bool sli_line_busy(const sli_line *l) {
+bool sli_block_line_busy(const sli_block_line *l) {
   bool busy = l->first;
   for (int i = 0; i < l->shape->lag && !busy; i++) busy = is_wanted(l, &l->ring[i]);
   return busy;
 }
 
 /* Returns the block that enters, if a clip has one. */
-static sli_block_at enter(sli_line *l) {
+static sli_block_at enter(sli_block_line *l) {
   sli_block_at b = {0};
   while (l->first && (l->first->cancelled || l->first->entered == l->first->blocks)) {
     sli_clip *c = l->first;
@@ -138,12 +139,12 @@ static sli_block_at enter(sli_line *l) {
   return b;
 }
 
-static const sli_block_at *block_before(const sli_line *l, int64_t ticks) {
+static const sli_block_at *block_before(const sli_block_line *l, int64_t ticks) {
   return l->tick < ticks ? NULL : &l->ring[(l->tick - ticks) % l->shape->lag];
 }
 
 /* Returns the block of a tick: the one of `lag` ticks ago, a step further, or one that enters. */
-static sli_block_at choose(sli_line *l) {
+static sli_block_at choose(sli_block_line *l) {
   sli_block_at before = l->ring[l->tick % l->shape->lag], none = {0};
   bool enters = l->order == SL_CLIPS_QUEUE ? l->tick % l->steps == 0 : !is_wanted(l, &before);
   if (before.clip && (enters || !is_wanted(l, &before))) {
@@ -155,13 +156,13 @@ static sli_block_at choose(sli_line *l) {
   return before.clip ? before : none;
 }
 
-static int32_t frames_of(const sli_line *l, const sli_block_at *b) {
+static int32_t frames_of(const sli_block_line *l, const sli_block_at *b) {
   int64_t first;
   return (int32_t)sli_block_frames(&b->clip->clip, l->shape->frames, b->number, &first);
 }
 
 /* Returns the context of a block: the last frames of the one before. */
-static int32_t context_of(const sli_line *l, const sli_block_at *b) {
+static int32_t context_of(const sli_block_line *l, const sli_block_at *b) {
   if (!b->number) return 0;
   const sli_block_at before = {b->clip, b->number - 1, 0};
   return SLI_MIN((int32_t)l->shape->context, frames_of(l, &before));
@@ -171,8 +172,8 @@ static bool is_next_block(const sli_block_at *b, const sli_block_at *other) {
   return other && other->clip == b->clip && other->number == b->number + 1;
 }
 
-static void describe(const sli_line *l, const sli_block_at *b, const sli_block_at *tick_before,
-                     sl_generation_tick *t) {
+static void describe(const sli_block_line *l, const sli_block_at *b,
+                     const sli_block_at *tick_before, sl_generation_tick *t) {
   bool queue = l->order == SL_CLIPS_QUEUE;
   const sli_block_at before = {b->clip, b->number - 1, 0};
   *t = (sl_generation_tick){
@@ -193,7 +194,7 @@ static void describe(const sli_line *l, const sli_block_at *b, const sli_block_a
   sl_generation_features(t->level, t->features);
 }
 
-sli_block_at sli_line_next(sli_line *l, sl_generation_tick *out) {
+sli_block_at sli_block_line_next(sli_block_line *l, sl_generation_tick *out) {
   const sli_block_at none = {0}, *before = block_before(l, 1);
   sli_block_at last = before && l->shape->lag > 1 ? *before : none;
   sli_block_at b = choose(l);

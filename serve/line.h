@@ -28,7 +28,7 @@ typedef struct sli_block_at {
   int step;
 } sli_block_at;
 
-typedef struct sli_line {
+typedef struct sli_block_line {
   sl_clip_order order;
   int steps;
   float guidance;
@@ -37,21 +37,21 @@ typedef struct sli_line {
   sli_block_at *ring; /* [lag] blocks of the latest ticks */
   int64_t active;     /* ticks of the ring with a block whose clip is wanted */
   sli_clip *first;    /* clips that have blocks to enter, in turn */
-} sli_line;
+} sli_block_line;
 
 /* Sets the delays of an order. */
-void sli_line_settle(sl_clip_order order, int steps, sl_generation *shape);
-void sli_line_init(sli_line *l, sl_clip_order order, int steps, float guidance,
-                   const sl_generation *shape);
-void sli_line_fini(sli_line *l);
+void sli_block_line_settle(sl_clip_order order, int steps, sl_generation *shape);
+void sli_block_line_init(sli_block_line *l, sl_clip_order order, int steps, float guidance,
+                         const sl_generation *shape);
+void sli_block_line_fini(sli_block_line *l);
 /* Returns the blocks of a clip, and the frames and the first frame of one of them. */
 int64_t sli_clip_blocks(const sl_clip *clip, int64_t frames);
 int64_t sli_block_frames(const sl_clip *clip, int64_t frames, int64_t number, int64_t *first);
 /* Returns true if the next tick has a block, or a later one will. */
-bool sli_line_busy(const sli_line *l);
+bool sli_block_line_busy(const sli_block_line *l);
 /* Chooses the block of the next tick. `done`: uses of clips that end with the tick, by the caller.
  */
-sli_block_at sli_line_next(sli_line *l, sl_generation_tick *out);
+sli_block_at sli_block_line_next(sli_block_line *l, sl_generation_tick *out);
 /* Draws the noise of a block: each later block of a clip reuses the frames of the one before in
  * another order, so that neighbours begin alike. */
 void sli_clip_noise(sli_clip *clip, int64_t number, float *out);

@@ -9,6 +9,9 @@
 #include "graph/build/frames.h"
 #include "graph/graph.h"
 
+/* Returns true for the frames of blocks that are done, of which most ticks have none. */
+bool sli_is_frames_done(const sl_tensor *t);
+
 /* Returns the loss node of a classifier's logits: the graph's loss, or one of its summands. */
 const sli_node *sli_loss_of_logits(const sl_graph *g);
 

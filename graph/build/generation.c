@@ -188,6 +188,8 @@ static const sl_op frames_op = {
     .rows = &(const sl_op_rows){.fills = 1, .second = 1, .looks = 1, .expects = frames_expects},
     .kernels = SL_CPU_KERNEL(frames_cpu)};
 
+bool sli_is_frames_done(const sl_tensor *t) { return t->producer && t->producer->op == &frames_op; }
+
 /* ---- calls --------------------------------------------------------------------------------- */
 
 static void source_fill(void *ctx, const sl_tick *tick, void *const *out) {

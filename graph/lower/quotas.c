@@ -15,6 +15,8 @@
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
 
+#include <sluice/generation.h>
+
 #include <string.h>
 
 static int clamp(int value, int most) { return SLI_MAX(1, SLI_MIN(value, most)); }
@@ -145,12 +147,18 @@ static int most_credits(const sli_lowering *l) {
   return most;
 }
 
+/* True for frames on their way to a decoder. */
+static bool is_done(const sli_lowering *l, const sli_buffer *b) {
+  return l->in->g->options.generate && b->valid_length && sli_is_frames_done(b->valid_length);
+}
+
 /* Returns the maximum slots that can be in use in a buffer for other stages, or for a later visit
  * of the same stage: one more, so that the next microbatch can begin before the visit ends. */
 static int crossing(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *from = &l->tasks[b->producer];
   int ahead = l->act_b[from->stage], held = 0;
   bool again = false;
+  if (is_done(l, b)) return 2 * l->in->g->options.generate->steps; /* of two blocks */
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
     if (to->stage == SL_NONE) continue;

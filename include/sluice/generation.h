@@ -47,6 +47,7 @@ enum { SL_GENERATION_WORDS = (int)(sizeof(sl_generation_tick) / sizeof(int32_t))
 typedef struct sl_generation {
   int lag, near; /* ticks, at least 1; a block sees the first frames of the block of the tick before
                     if lag > 1 (rows ahead) */
+  int steps;     /* ticks of a block; its frames are done in the last */
   int ways;      /* 2: with and without class, for guidance; 1: with class */
   /* Fills a tick, and the noise of its own frames: [own][patches][channels] of them. */
   void (*fill)(void *ctx, const sl_tick *tick, sl_generation_tick *out, float *noise);

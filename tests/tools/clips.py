@@ -3,6 +3,7 @@
 """References for clips, in plain Python: the passes of a queue on stages, and the frames of a small dit.
 
 clips.py idle TRACE_ROWS N T B ...   checks a trace's passes against a simulation of the queue
+clips.py stream TRACE_ROWS REPORT ...      checks a stream's first frame and its rate against its passes
 clips.py frames WEIGHTS FRAMES.npy OPTION=VALUE ...   computes the frames and compares them"""
 import csv
 import json
@@ -47,6 +48,27 @@ def check_idle(path, stages, steps, blocks, unit):
         gaps = [line[0][0] - begin] + [b[0] - a[1] for a, b in zip(line, line[1:])] + [end - line[-1][1]]
         passes = sum(round(gap / unit) for gap in gaps)
         assert passes == idle, f"device {device} is idle for {passes} passes, not {idle}"
+
+
+# ---- a stream on two devices ---------------------------------------------------------------------
+
+
+def check_stream(path, report, steps, frames, most):
+    """Checks the first frame and the rate against the times of passes: U of the network, V of the decoder."""
+    network, decoder = {}, {}
+    for row in csv.DictReader(open(path), delimiter="\t"):
+        if row["class"] == "F":
+            times = decoder if row["device"].endswith("1") else network
+            block = int(row["microbatch"]) // steps
+            times[block] = times.get(block, 0) + (int(row["end_ns"]) - int(row["start_ns"])) * 1e-9
+    blocks = json.load(open(report))["clips"][0]["blocks"]
+    first, last = blocks[0], blocks[-1]
+    wait = network[0] + decoder[0]
+    pace = frames / max(network[3], decoder[3])
+    rate = (last["frame"] - blocks[3]["frame"]) / (last["seconds"] - blocks[3]["seconds"])
+    assert abs(first["seconds"] / wait - 1) < most, (first, wait)
+    assert abs(rate / pace - 1) < most, (rate, pace)
+    print(f"{wait:.9f} {pace:.9f}")
 
 
 # ---- noise ---------------------------------------------------------------------------------------
@@ -260,6 +282,8 @@ def check_frames(weights, path, words):
 if __name__ == "__main__":
     if sys.argv[1] == "idle":
         check_idle(sys.argv[2], *(int(n) for n in sys.argv[3:6]), float(sys.argv[6]))
+    elif sys.argv[1] == "stream":
+        check_stream(*sys.argv[2:4], *(int(n) for n in sys.argv[4:6]), float(sys.argv[6]))
     elif sys.argv[1] == "passes":
         print(*passes_of(*(int(n) for n in sys.argv[2:6])))
     else:

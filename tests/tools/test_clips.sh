@@ -75,11 +75,43 @@ blocks = json.load(open(sys.argv[1]))["clips"][0]["blocks"]
 assert blocks[0]["seconds"] == float(sys.argv[3]) and blocks[-1]["seconds"] == float(sys.argv[2]), blocks
 P
 done
-if ! sanitized; then
-  ends 0 "$actorrun" --quiet --devices timed:3 --stages 3 --cost F=0.04 --clips 3x8 --denoise 4 --trace r.trace "${still[@]}"
+# The same in a trace of a run, whose passes take 80 ms. A busy machine may start a pass late, so it has three tries.
+for try in 1 2 3; do
+  sanitized && break
+  ends 0 "$actorrun" --quiet --devices timed:3 --stages 3 --cost F=0.08 --clips 3x6 --denoise 3 --trace r.trace "${still[@]}"
   "$bin/actortrace" rows r.trace >rows
-  "${check[@]}" idle rows 3 4 4 4e7 || fail "idle passes on the real clock"
-fi
+  "${check[@]}" idle rows 3 3 3 8e7 2>late && break
+  ((try < 3)) || fail "idle passes on the real clock: $(tail -1 late)"
+done
+
+# A stream on two devices: network and decoder. A short first block shortens the wait, and frames come at the predicted
+# rate and no faster. Steps, frames of a block, of the first, times of the stages.
+stream=(--quiet --clock virtual --devices timed:2 --stages 2 --clip-order stream)
+apart=(dit --layers 2 --width 16 --heads 2 --context-frames 1 --context clean --decoder 32 --decoder-apart)
+every 2 "4 6 2 0.01:0.03" "4 6 6 0.01:0.05" "2 5 1 0.02:0.01" "3 7 3 0.01:0.07"
+for row in "${some[@]}"; do
+  read -r steps frames short times <<<"$row"
+  # with RATE WAIT: plays at a rate, from a moment on
+  with() {
+    ends 0 "$actorrun" "${stream[@]}" --cost "F=$times" --clips "3x$((short + 8 * frames))" --denoise "$steps" \
+      --first-frames "$short" --frame-rate "$1" --frame-wait "$2" --report s.json --trace s.trace "${apart[@]}" \
+      --frames "$frames"
+  }
+  late() { grep -q '"late_frames":.*[1-9]' s.json; }
+  with 0 0
+  "$bin/actortrace" rows s.trace >rows
+  figures=$("${check[@]}" stream rows s.json "$steps" "$frames" 0.01) || fail "a stream of $row"
+  read -r wait pace <<<"$figures"
+  # The player begins when the second block is as late as it can be.
+  begin=$(python3 -c "print($wait + $frames / $pace + $wait)")
+  with "$(python3 -c "print($pace * 0.999)")" "$begin"
+  late && fail "frames of $row are late at the predicted rate"
+  with "$(python3 -c "print($pace * 4)")" "$begin"
+  late || fail "frames of $row keep up with more than the predicted rate"
+done
+
+ends 0 "$actorrun" --dry-run --clips 3x7 --denoise 4 "${dit[@]}"
+says "12 ticks of at most 4 frames; the plan finishes" out
 
 # Bad options.
 refuse() {
@@ -95,6 +127,7 @@ refuse "--save: not with --clips" --clips 3 --save x.safetensors "${dit[@]}"
 refuse "--video: timed devices hold no values" --clips 3 --devices timed:1 --video x.y4m "${dit[@]}"
 refuse "a first block of 4 frames" --clips 3x5 --first-frames 4 "${dit[@]}"
 refuse "does not generate frames" --clips 3 gpt
+refuse "--decoder-apart: needs --decoder and --stages 2" --clips 3 "${apart[@]}"
 refuse "a block has only --frames 3" --clips 3 "${dit[@]}" --context-frames 4
 # A queue deeper than its delay: the proof names the loop.
 ends 3 "$actorrun" --clips 3x9 --denoise 3 --quota delay=2 "${dit[@]}"

@@ -293,21 +293,36 @@ sl_status clips_check(const settings *s) {
   return options_check_word("clip-order", sl_arg_text(s->run, "clip-order"), orders);
 }
 
+/* Proves the plan, and prints its size. */
+static sl_status clips_prove(const sl_generator_options *o) {
+  sl_generator_info about;
+  sl_status status = sl_generator_check(o, &about);
+  if (!status)
+    printf("%lld ticks of at most %lld frames; the plan finishes\n", (long long)about.ticks,
+           (long long)(about.shape.frames + about.shape.context));
+  return status;
+}
+
+static sl_status play(player *p, const sl_generator_options *o) {
+  sl_generator *s = NULL;
+  sl_status status = sl_generator_create(o, &s), ended;
+  if (!status) status = sl_generator_run(s);
+  if (!status) take_events(p, s);
+  if (!status) status = write_outputs(p, s);
+  ended = sl_generator_destroy(s);
+  return status ? status : ended;
+}
+
 sl_status clips_run(job *j) {
   player p = {.settings = j->settings};
-  sl_generator *s = NULL;
-  sl_status status = read_script(&p), ended;
+  sl_status status = read_script(&p);
   if (!status) {
     const sl_generator_options o = options_of(j, &p);
-    status = sl_generator_create(&o, &s);
+    status = sl_arg_flag(j->settings->run, "dry-run") ? clips_prove(&o) : play(&p, &o);
   }
-  if (!status) status = sl_generator_run(s);
-  if (!status) take_events(&p, s);
-  if (!status) status = write_outputs(&p, s);
-  ended = sl_generator_destroy(s);
   free(p.clips);
   free(p.blocks);
   free(p.pixels);
   free(p.first);
-  return status ? status : ended;
+  return status;
 }

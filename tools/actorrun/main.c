@@ -50,7 +50,7 @@ static sl_status do_job(job *j) {
     if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);
     return SL_OK;
   }
-  if (settings_text(s, "clips") && !dry) return clips_run(j);
+  if (settings_text(s, "clips") && !sharing && !prints) return clips_run(j);
   if (!dry) fingerprint_init(&j->fingerprint, s);
   if (!s->process && !sharing && !prints) status = dry ? outputs_check_report(s) : outputs_check(s);
   if (!dry && !status) status = generate_check(s);

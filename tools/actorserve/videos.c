@@ -18,9 +18,11 @@ enum { MOST_BODY = 64 << 10, MOST_UNSENT = 64 << 20, CONNECTIONS = 1024 };
 
 /* Formats of frames. */
 typedef enum format { FORMAT_Y4M, FORMAT_RAW, FORMAT_LINES, FORMATS } format;
-static const char *const format_names[] = {"y4m", "raw", "jsonl"};
-static const char *const format_types[] = {"video/x-yuv4mpeg", "application/octet-stream",
-                                           "application/jsonl"};
+static const struct format_row {
+  const char *name, *type;
+} formats[FORMATS] = {[FORMAT_Y4M] = {"y4m", "video/x-yuv4mpeg"},
+                      [FORMAT_RAW] = {"raw", "application/octet-stream"},
+                      [FORMAT_LINES] = {"jsonl", "application/jsonl"}};
 
 typedef struct answer {
   struct answer *next;
@@ -153,7 +155,7 @@ static bool is_whole(const cJSON *item, double least, double most) {
 
 static bool read_format(const cJSON *item, format *out) {
   for (int f = 0; f < FORMATS; f++)
-    if (cJSON_IsString(item) && !strcmp(item->valuestring, format_names[f])) {
+    if (cJSON_IsString(item) && !strcmp(item->valuestring, formats[f].name)) {
       *out = (format)f;
       return true;
     }
@@ -210,7 +212,7 @@ static void begin_answer(const videos *v, answer *a) {
   http_add_field(a->exchange, "Frame-Width", text);
   snprintf(text, sizeof text, "%lld", (long long)v->shape.height);
   http_add_field(a->exchange, "Frame-Height", text);
-  http_begin(a->exchange, 200, format_types[a->format], NULL);
+  http_begin(a->exchange, 200, formats[a->format].type, NULL);
   int rate = a->rate > 0 ? (int)lrint(a->rate) : 8;
   int n = snprintf(text, sizeof text, "YUV4MPEG2 W%lld H%lld F%d:1 Ip A1:1 Cmono\n",
                    (long long)v->shape.width, (long long)v->shape.height, SLI_MAX(rate, 1));
