@@ -136,7 +136,7 @@ says "the smallest change that breaks it: --quota delay@0=4" err
 
 # A server of clips.
 background "$bin/actorserve" --port 0 --denoise 3 --guidance 2 --devices cpu:2x1 --stages 2 --init w.safetensors "${dit[@]}"
-for _ in $(seq 200); do grep -q http out && break; sleep 0.1; done
+for _ in $(seq 600); do grep -q http out && break; sleep 0.1; done
 url=$(grep -o 'http://[^ ]*' out)
 clips 1 one.npy --clips 3x8@5 --guidance 2
 python3 - "$url" one.npy <<'P' || fail "the server of clips"

@@ -352,7 +352,8 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
 }
 
 static sl_status videos_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
-  sl_status status = pretrained_load(ctx, NULL, lowered, rt);
+  const pretrained p = settings_pretrained(ctx);
+  sl_status status = pretrained_load(&p, NULL, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }
 
