@@ -59,6 +59,17 @@ clips 2 first.npy --clips nonex7@2 --first-frames 1 --clip-order stream
 clips 1 video.y4m --clips 3x2
 (($(wc -c <video.y4m) == 35 + 2 * (6 + 64))) || fail "a video of $(wc -c <video.y4m) bytes"
 
+# The same with convolutions, whose clips are images of several channels.
+unet=(unet --width 8 --frames 3 --context-frames 1)
+ends 0 "$actorrun" --quiet --steps 20 --save u.safetensors --report a.json "${unet[@]}" --batch 8 --lr 0.01 --data "$data"
+ends 0 "$actorrun" --quiet --steps 20 --stages 2 --report b.json "${unet[@]}" --batch 8 --lr 0.01 --data "$data"
+cmp <(hexes a.json) <(hexes b.json) || fail "stages change what unet learns"
+for stages in 1 3; do
+  ends 0 "$actorrun" --quiet --devices "cpu:${stages}x1" --stages $stages --init u.safetensors --denoise 3 --guidance 2 \
+    --clips 3x7@2 --video u$stages.npy "${unet[@]}"
+done
+cmp u1.npy u3.npy || fail "stages change the frames of unet"
+
 # Idle passes: stages, steps, blocks.
 still=(dit --layers 8 --width 16 --heads 2 --frames 2)
 every 3 "2 2 2" "2 5 7" "3 3 3" "3 7 5" "4 8 8" "5 5 6" "7 8 7" "8 8 9"

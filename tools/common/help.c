@@ -146,9 +146,9 @@ static int print_model_names(void) {
 
 static void print_first(const settings *s) {
   print_usage(s);
-  char files[80];
-  int n = snprintf(files, sizeof files, "FILE.so or FILE.c; see %s MODEL --help.", s->tool->name);
-  printf("%c%s\n\nOptions of a first run:\n", print_model_names() + 1 + n > 80 ? '\n' : ' ', files);
+  static const char files[] = "FILE.so or FILE.c; see MODEL --help.";
+  bool fits = print_model_names() + (int)sizeof files <= 80;
+  printf("%c%s\n\nOptions of a first run:\n", fits ? ' ' : '\n', files);
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);
   for (int g = 0; g < OPTION_GROUPS; g++)
