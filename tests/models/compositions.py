@@ -47,7 +47,7 @@ OPTIONS = {
     "sequence-attention": FREE, "sequence-states": FREE, "sequence-layout": FREE, "expert-parallel": FREE,
     "expert-tensor": FREE, "expert-rows": FREE, "tensor": FREE, "layout": FREE, "assign": FREE, "vocab-parallel": FREE,
     "vocab-barriers": FREE, "parallel": FREE, "shard": FREE, "sbp": FREE, "grain": FREE, "exchange": FREE,
-    "recompute": FREE, "optimizer": LEARNED, "lr-schedule": LEARNED, "group": LEARNED, "freeze": LEARNED,
+    "recompute": FREE, "ranges": FREE, "loop": LEARNED, "optimizer": LEARNED, "lr-schedule": LEARNED, "group": LEARNED, "freeze": LEARNED,
     "lora": LEARNED, "microbatches": LEARNED, "pieces": FREE, "cut": FREE, "piece-order": FREE, "schedule": FREE,
     "backward": FREE, "order": FREE, "paths": LEARNED, "skip": FREE, "swap": FREE, "quota": FREE, "home": FREE,
     "offload": FREE, "update": FREE, "host-memory": FREE, "disk": FREE, "memory": FREE, "machine": FREE,
@@ -85,6 +85,9 @@ OPTIONS = {
     "print-after": "learns nothing", "certify": FREE, "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
     "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
     "chat-template": "of chats", "learn": "of chats", "long-chats": "of chats", "show-data": "learns nothing", "temperature": "after what is learned", "version": "", "help": "",
+    "families": "learns nothing",
+    **dict.fromkeys(("clips", "clip-order", "denoise", "first-frames", "frame-rate", "frame-wait", "guidance", "video"),
+                    "it is tried in test_tools_clips"),
     "preferences": "it is tried in test_tools_preferences", "dpo": "as preferences",
     "teacher": "it is tried in test_tools_distill", "distill": "as teacher",
     "config": "options in a file", "print-config": "learns nothing",
@@ -488,6 +491,9 @@ class Draw:
         self.put(r, "backward", 0.2, "fused", "split")
         self.put(r, "grain", 0.2, "pass", "layer")
         self.put(r, "look-ahead", 0.03, 1e-5)
+        self.put(r, "ranges", 0.08, 2, 2, 3)
+        if c.model == "gpt" and self.layers > 1 and not c.has("vocab-parallel"):
+            self.put(c.own, "loop", 0.1, "0-0x2", f"1-{self.layers - 1}x2", "0-1x3")
         places = self.stages * int(c.one("chunks", chunks))
         m = self.microbatches
         if places > 2 and self.often(0.2):
