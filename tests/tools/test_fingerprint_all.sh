@@ -37,7 +37,8 @@ declare -A value=(
   [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [learn]=all [long-chats]=drop [show-data]=- [temperature]=0
   [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [rollout-ahead]=1 [reward-failed]=drop [max-tokens]=4
   [preferences]=$data [dpo]=beta=0.2 [teacher]=. [distill]=kl:top=2
-  [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
+  [ranges]=2 [families]=- [clips]=1 [denoise]=2 [guidance]=2 [clip-order]=stream [first-frames]=1 [frame-rate]=5 [frame-wait]=1
+  [video]=v.y4m [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
 # Options that an option needs beside it to be accepted.
 declare -A beside=(
   [every]='--checkpoint c2' [keep]='--checkpoint c3' [resume]='--checkpoint c4' [resume-with]='--checkpoint c5'
@@ -102,7 +103,7 @@ for option in "${some[@]}"; do
   echo "--$option: ${status[*]}"
   cp err0 err; cp err1 out
   case $option in
-  dry-run | show-sbp | print-after | show-placement | help | version | print-config) ((alone == 1)) || fail "--$option: ${status[*]}" ;;
+  dry-run | show-sbp | print-after | show-placement | help | version | families | print-config) ((alone == 1)) || fail "--$option: ${status[*]}" ;;
   *) (((status[0] == 0) == (status[1] == 0))) || fail "--$option on one process alone: statuses ${status[*]}" ;;
   esac
 done
