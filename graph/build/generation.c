@@ -229,7 +229,7 @@ sl_generated sl_generate_begin(sl_graph *g) {
   if (sl_graph_status(g) || check_settings(g, how)) return none;
   sl_type *types = sl_graph_alloc(g, 4 * sizeof *types);
   types[0] = SL_TYPE(SL_F32, 1, how->frames * how->patches, how->channels);
-  types[1] = SL_TYPE(SL_I32, SL_GENERATION_WORDS);
+  types[1] = SL_TYPE(SL_I32, sizeof(sl_generation_tick) / sizeof(int32_t));
   types[2] = SL_TYPE(SL_F32, 1, SL_GENERATION_FEATURES);
   types[3] = SL_TYPE(SL_I32, how->ways);
   sl_source *source = sl_graph_alloc(g, sizeof *source);

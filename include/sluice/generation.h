@@ -41,7 +41,6 @@ typedef struct sl_generation_tick {
   float guidance;       /* scale: v = none + guidance (class - none) */
   float features[SL_GENERATION_FEATURES]; /* of `level` */
 } sl_generation_tick;
-enum { SL_GENERATION_WORDS = (int)(sizeof(sl_generation_tick) / sizeof(int32_t)) };
 
 /* Settings of a graph that generates. */
 typedef struct sl_generation {
@@ -70,7 +69,7 @@ typedef struct sl_generation {
 /* Tensors of a tick. R: rows of the most frames, context first. */
 typedef struct sl_generated {
   sl_tensor *rows;     /* [1, R, channels], valid: those of the tick */
-  sl_tensor *tick;     /* i32 [SL_GENERATION_WORDS]: sl_generation_tick, for calls */
+  sl_tensor *tick;     /* i32: the words of an sl_generation_tick, for calls */
   sl_tensor *features; /* [1, SL_GENERATION_FEATURES] */
   sl_tensor *labels;   /* i32 [ways]: the class, then none */
   const char *block;   /* block of the latents */
