@@ -141,6 +141,7 @@ static void read_table(void) {
   table.rows = sli_calloc((size_t)cJSON_GetArraySize(rows) + 1, sizeof *table.rows);
   cJSON_ArrayForEach(row, rows) if (!config_at(row, "base")) table.rows[n++] =
       read_row(complete(rows, row));
+  cJSON_Delete(rows); /* rows are completed copies */
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
