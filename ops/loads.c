@@ -4,28 +4,22 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "ops/place.h"
 
 /* ---- memory --------------------------------------------------------------------------------- */
-
-/* Places an array in the memory; NULL memory: only counts its bytes. */
-static void *place(char *memory, size_t *at, int64_t count, size_t each) {
-  size_t begin = *at;
-  *at += ((size_t)count * each + 63) / 64 * 64;
-  return memory ? memory + begin : NULL;
-}
 
 static size_t lay_out(const sli_expert_loads *s, char *memory, sli_part_loads *x) {
   int64_t parts = (int64_t)s->experts * sli_expert_parts(s);
   size_t at = 0;
   x->shape = s;
-  x->state = place(memory, &at, 1, sizeof *x->state);
-  x->slot_of = place(memory, &at, parts, sizeof *x->slot_of);
-  x->part_in = place(memory, &at, s->slots, sizeof *x->part_in);
-  x->lent = place(memory, &at, s->slots, sizeof *x->lent);
-  x->heat = place(memory, &at, parts, sizeof *x->heat);
-  x->rows = place(memory, &at, (int64_t)s->experts * s->levels, sizeof *x->rows);
-  x->most = place(memory, &at, s->experts, sizeof *x->most);
-  x->begun = place(memory, &at, s->experts, sizeof *x->begun);
+  x->state = sli_place(memory, &at, 1, sizeof *x->state);
+  x->slot_of = sli_place(memory, &at, parts, sizeof *x->slot_of);
+  x->part_in = sli_place(memory, &at, s->slots, sizeof *x->part_in);
+  x->lent = sli_place(memory, &at, s->slots, sizeof *x->lent);
+  x->heat = sli_place(memory, &at, parts, sizeof *x->heat);
+  x->rows = sli_place(memory, &at, (int64_t)s->experts * s->levels, sizeof *x->rows);
+  x->most = sli_place(memory, &at, s->experts, sizeof *x->most);
+  x->begun = sli_place(memory, &at, s->experts, sizeof *x->begun);
   return at;
 }
 

@@ -376,6 +376,17 @@ void sli_graph_reorder(sl_graph *g, sli_node *const *nodes) {
   }
 }
 
+void sli_graph_move_before(sl_graph *g, const sli_node *next) {
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
+  int n = 0, count = g->nnodes;
+  last = g->nodes[count - 1];
+  for (int i = 0; i + 1 < count; i++) {
+    if (g->nodes[i] == next) nodes[n++] = last;
+    nodes[n++] = g->nodes[i];
+  }
+  sli_graph_reorder(g, nodes);
+}
+
 void sli_graph_replace_reads(sl_graph *g, int first, const sl_tensor *of, sl_tensor *by) {
   for (int i = first; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)

@@ -24,6 +24,8 @@ sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const s
 void sli_node_own_types(sl_graph *g, sli_node *n);
 /* Reorders the graph's nodes [nnodes] and renumbers them. */
 void sli_graph_reorder(sl_graph *g, sli_node *const *nodes);
+/* Moves the last node before another one. */
+void sli_graph_move_before(sl_graph *g, const sli_node *next);
 /* Makes nodes from number `first` on that read tensor `of` read `by` instead. */
 void sli_graph_replace_reads(sl_graph *g, int first, const sl_tensor *of, sl_tensor *by);
 /* Calls the op's shape rule. The caller names the op in its error. */

@@ -117,17 +117,6 @@ static void note(sl_serving_experts *to, const sli_expert_loads *x) {
   to->part_bytes = (int64_t)x->part_bytes;
 }
 
-static void insert_before(sl_graph *g, const sli_node *next) {
-  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
-  int n = 0, count = g->nnodes;
-  last = g->nodes[count - 1];
-  for (int i = 0; i + 1 < count; i++) {
-    if (g->nodes[i] == next) nodes[n++] = last;
-    nodes[n++] = g->nodes[i];
-  }
-  sli_graph_reorder(g, nodes);
-}
-
 /* Adds the node that loads, and returns what it lends. */
 static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels,
                             const sl_attrs *attrs) {
@@ -141,7 +130,7 @@ static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels,
   for (int o = 0; o < 3; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s.%d", name, o))->rank = n->rank;
   sl_tensor *lent = n->out[0];
-  insert_before(g, m->down);
+  sli_graph_move_before(g, m->down);
   return lent;
 }
 

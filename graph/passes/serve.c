@@ -166,20 +166,7 @@ static void lift_limits(sl_graph *g) {
     }
 }
 
-/* ---- added nodes
- * ----------------------------------------------------------------------------------- */
-
-/* Moves the last node before another one. */
-static void move_before(sl_graph *g, const sli_node *next) {
-  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes), *last;
-  int n = 0, count = g->nnodes;
-  last = g->nodes[count - 1];
-  for (int i = 0; i + 1 < count; i++) {
-    if (g->nodes[i] == next) nodes[n++] = last;
-    nodes[n++] = g->nodes[i];
-  }
-  sli_graph_reorder(g, nodes);
-}
+/* ---- added nodes ----------------------------------------------------------------------------- */
 
 static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
   const sl_attrs attrs = {.count = g->options.serve->picks,
@@ -200,7 +187,7 @@ static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
   sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
   sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, first, tokens) : NULL;
   if (!begun) return g->status;
-  move_before(g, first);
+  sli_graph_move_before(g, first);
   sli_graph_replace_reads(g, begun->producer->id + 1, tokens, begun);
   return SL_OK;
 }
@@ -273,7 +260,7 @@ static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
   if (!picked)
     return g->status ? g->status : serve_refuse(g, product, "it computes logits from two tensors");
   product->in[at] = picked;
-  move_before(g, product);
+  sli_graph_move_before(g, product);
   return infer_again(g, product);
 }
 
@@ -331,7 +318,7 @@ static void allow_tokens(sl_graph *g, sli_node *sample) {
   sl_status status = sli_node_infer(n);
   SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
   sl_tensor *allowed = sli_node_output(g, n, 0, n->name);
-  move_before(g, sample);
+  sli_graph_move_before(g, sample);
   sl_tensor **in = sli_arena_alloc(&g->arena, 3 * sizeof *in);
   sl_type *types = sli_arena_alloc(&g->arena, 3 * sizeof *types);
   memcpy(in, sample->in, 2 * sizeof *in);

@@ -93,6 +93,14 @@ static void states_grow(states *s, size_t count, size_t width) {
   }
 }
 
+/* Moves state `index` to an earlier index. */
+static void states_move(states *s, int index, int earlier, size_t width) {
+  memmove(&s->seen[(size_t)earlier * width], &s->seen[(size_t)index * width],
+          width * sizeof *s->seen);
+  s->weight[earlier] = s->weight[index];
+  s->from[earlier] = s->from[index];
+}
+
 static size_t hash_of(const sli_seen *seen, size_t width) {
   uint64_t hash = SLI_HASH_SEED;
   for (size_t i = 0; i < width; i++) {
@@ -295,13 +303,8 @@ static void drop_dominated(search *s, int k) {
   bool *dropped = sli_calloc((size_t)to->count + 1, sizeof *dropped);
   for (int i = 0; i < to->count; i++)
     for (int c = 0; c < count && !dropped[i]; c++) dropped[i] = dominates(s, k, cheapest[c], i);
-  for (int i = 0; i < to->count; i++) {
-    if (dropped[i]) continue;
-    memmove(&to->seen[(size_t)kept * width], &to->seen[(size_t)i * width],
-            width * sizeof *to->seen);
-    to->weight[kept] = to->weight[i];
-    to->from[kept++] = to->from[i];
-  }
+  for (int i = 0; i < to->count; i++)
+    if (!dropped[i]) states_move(to, i, kept++, width);
   to->count = kept;
   free(dropped);
 }
@@ -328,13 +331,8 @@ static void keep(search *s, int k) {
   drop_dominated(s, k);
   double most = cheapest(s, most_weight(s, k));
   int kept = 0;
-  for (int i = 0; i < to->count; i++) {
-    if (to->weight[i] > most || kept == s->most_states) continue;
-    memmove(&to->seen[(size_t)kept * width], &to->seen[(size_t)i * width],
-            width * sizeof *to->seen);
-    to->weight[kept] = to->weight[i];
-    to->from[kept++] = to->from[i];
-  }
+  for (int i = 0; i < to->count; i++)
+    if (to->weight[i] <= most && kept < s->most_states) states_move(to, i, kept++, width);
   to->count = kept;
   s->layers[k] = sli_calloc((size_t)kept + 1, sizeof **s->layers);
   memcpy(s->layers[k], to->from, (size_t)kept * sizeof **s->layers);

@@ -21,8 +21,8 @@ extern "C" {
 /* Returns the value that a tensor of this type had `ticks` >= 1 ticks ago; zeros in the first
  * ticks. `name` is its name in plans and messages, and is copied. sl_delay() must follow. */
 #define sl_delayed(g, type, ticks, name) sl_delayed_at(SL_HERE, g, type, ticks, false, name)
-/* The same for a tensor of which only the first rows may be valid (sl_op_rows): it comes with the
- * number of valid rows that it had. In the first ticks all rows are valid. */
+/* Like sl_delayed(), for a tensor of which only the first rows may be valid (sl_op_rows): the value
+ * comes with the number of valid rows that it had. In the first ticks all rows are valid. */
 #define sl_delayed_rows(g, type, ticks, name) sl_delayed_at(SL_HERE, g, type, ticks, true, name)
 sl_tensor *sl_delayed_at(sl_here at, sl_graph *g, sl_type type, int ticks, bool rows,
                          const char *name);

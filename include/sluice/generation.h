@@ -26,7 +26,7 @@ extern "C" {
 
 enum { SL_GENERATION_FEATURES = 32 }; /* features of a noise level: cosines and sines */
 
-/* What a tick does, as its source says; counts are frames. */
+/* Work of a tick, as its source says; counts are frames. */
 typedef struct sl_generation_tick {
   int32_t own, context; /* frames of the tick; own 0: nothing */
   int32_t fresh;        /* own frames are noise; else those of `lag` ticks ago */

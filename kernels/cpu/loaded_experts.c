@@ -11,6 +11,7 @@
 #include "kernels/cpu/served.h"
 #include "ops/expert_loads.h"
 #include "ops/grouped.h"
+#include "ops/place.h"
 #include "ops/planes.h"
 
 enum { GATE, UP, DOWN };
@@ -41,24 +42,17 @@ static int64_t width_of(const lending *l, int m) {
   return m == DOWN ? rows_in(l, GATE) : sl_type_last(&l->call->in_type[0]);
 }
 
-/* Places an array in the scratch; if that is NULL, only counts its bytes. */
-static void *place(char *scratch, size_t *at, int64_t count, size_t each) {
-  size_t begin = *at;
-  *at += ((size_t)count * each + 63) / 64 * 64;
-  return scratch ? scratch + begin : NULL;
-}
-
 static size_t lay_out(const sl_call *call, lending *l) {
   const sli_expert_loads *s = call->attrs->user;
   int64_t most = sl_type_elements(&call->in_type[1]), items = (int64_t)s->experts * s->levels;
   size_t at = 0;
-  l->index = place(call->scratch, &at, items, sizeof *l->index);
-  l->order = place(call->scratch, &at, most, sizeof *l->order);
-  l->parts = place(call->scratch, &at, items, sizeof *l->parts);
-  l->x = place(call->scratch, &at, most * sl_type_last(&call->in_type[0]), sizeof(float));
+  l->index = sli_place(call->scratch, &at, items, sizeof *l->index);
+  l->order = sli_place(call->scratch, &at, most, sizeof *l->order);
+  l->parts = sli_place(call->scratch, &at, items, sizeof *l->parts);
+  l->x = sli_place(call->scratch, &at, most * sl_type_last(&call->in_type[0]), sizeof(float));
   for (int m = GATE; m <= UP; m++)
-    l->inner[m] = place(call->scratch, &at, most * s->matrix[m].dim[0], sizeof(float));
-  l->y = place(call->scratch, &at, most * s->matrix[DOWN].dim[0], sizeof(float));
+    l->inner[m] = sli_place(call->scratch, &at, most * s->matrix[m].dim[0], sizeof(float));
+  l->y = sli_place(call->scratch, &at, most * s->matrix[DOWN].dim[0], sizeof(float));
   return at;
 }
 
@@ -129,6 +123,25 @@ static const char *piece_in_slot(const lending *l, const sli_lent_item *item, in
   return slot;
 }
 
+/* Computes a piece of the product of a part's rows with matrix m, or with a part of its rows. */
+static void multiply_piece(const lending *l, const lent_rows *part, int m, const sl_type *weight,
+                           const void *values, float *y, int pieces, int piece) {
+  int64_t k = width_of(l, m);
+  const float *x = m == DOWN ? l->inner[GATE] : l->x;
+  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), *weight},
+                out_type = SL_TYPE(SL_F32, part->count, weight->dim[0]);
+  const void *in[3] = {x + part->begin * k, values};
+  void *out = y;
+  const sl_call call = {.attrs = l->call->attrs,
+                        .nin = 3,
+                        .nout = 1,
+                        .in_type = in_type,
+                        .out_type = &out_type,
+                        .in = in,
+                        .out = &out};
+  sli_cpu()->linear_served(&(sli_served_product){&call, pieces, NULL}, piece);
+}
+
 /* A piece of a product with the numbers that an expert's planes stand for, in f32. */
 static void planes_piece(const lending *l, const lent_rows *part, int m, int piece) {
   int64_t n = rows_in(l, m), k = width_of(l, m);
@@ -141,20 +154,9 @@ static void planes_piece(const lending *l, const lent_rows *part, int m, int pie
   float *w = sli_room(SLI_ROOM_LEFT, (size_t)(count * k) * sizeof *w),
         *to = sli_room(SLI_ROOM_RIGHT, (size_t)(part->count * count) * sizeof *to);
   sli_planes_unpack(planes, l->loads->base, width, k, columns.begin, count, w);
-  const float *x = m == DOWN ? l->inner[GATE] : l->x;
   float *y = (m == DOWN ? l->y : l->inner[m]) + part->begin * n + columns.begin;
-  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), SL_TYPE(SL_F32, count, k)},
-                out_type = SL_TYPE(SL_F32, part->count, count);
-  const void *in[3] = {x + part->begin * k, w};
-  void *out = to;
-  const sl_call call = {.attrs = l->call->attrs,
-                        .nin = 3,
-                        .nout = 1,
-                        .in_type = in_type,
-                        .out_type = &out_type,
-                        .in = in,
-                        .out = &out};
-  sli_cpu()->linear_served(&(sli_served_product){&call, 1, NULL}, 0);
+  const sl_type weight = SL_TYPE(SL_F32, count, k);
+  multiply_piece(l, part, m, &weight, w, to, 1, 0);
   for (int32_t r = 0; r < part->count; r++)
     memcpy(y + r * n, to + r * count, (size_t)count * sizeof *y);
 }
@@ -164,26 +166,14 @@ static void expert_piece(void *arg, int i) {
   const lending *l = arg;
   int piece = i % l->pieces, which = i / l->pieces % l->nproducts, m = l->first + which;
   const lent_rows *part = &l->parts[i / l->pieces / l->nproducts];
-  int64_t n = rows_in(l, m), k = width_of(l, m);
   if (l->loads->planes) {
     planes_piece(l, part, m, piece);
     return;
   }
-  const char *slot = piece_in_slot(l, part->item, 0, m);
-  const float *x = m == DOWN ? l->inner[GATE] : l->x;
-  float *y = m == DOWN ? l->y : l->inner[m];
-  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), l->loads->matrix[m]},
-                out_type = SL_TYPE(SL_F32, part->count, n);
-  const void *in[3] = {x + part->begin * k, slot};
-  void *out = y + part->begin * n;
-  const sl_call call = {.attrs = l->call->attrs,
-                        .nin = 3,
-                        .nout = 1,
-                        .in_type = in_type,
-                        .out_type = &out_type,
-                        .in = in,
-                        .out = &out};
-  if (part->count) sli_cpu()->linear_served(&(sli_served_product){&call, l->pieces, NULL}, piece);
+  float *y = (m == DOWN ? l->y : l->inner[m]) + part->begin * rows_in(l, m);
+  if (part->count)
+    multiply_piece(l, part, m, &l->loads->matrix[m], piece_in_slot(l, part->item, 0, m), y,
+                   l->pieces, piece);
 }
 
 /* Returns the pieces of one expert's product: whole columns for each thread, or a few more. */

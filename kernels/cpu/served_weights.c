@@ -10,6 +10,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
 #include "ops/grouped.h"
+#include "ops/place.h"
 #include "ops/storage.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -101,22 +102,15 @@ typedef struct experts {
   float *x, *y;       /* sorted rows */
 } experts;
 
-/* Places an array in the scratch; if that is NULL, only counts its bytes. */
-static void *place(char *scratch, size_t *at, int64_t count, size_t each) {
-  size_t begin = *at;
-  *at += ((size_t)count * each + 63) / 64 * 64;
-  return scratch ? scratch + begin : NULL;
-}
-
 static size_t lay_out(const sl_call *call, experts *x) {
   const sl_type *ids = &call->in_type[1], *w = &call->in_type[2];
   int64_t most = sl_type_elements(ids), all = w->dim[0];
   size_t at = 0;
-  x->order = place(call->scratch, &at, most, sizeof *x->order);
-  x->ends = place(call->scratch, &at, all + 1, sizeof *x->ends);
-  x->parts = place(call->scratch, &at, SLI_MIN(most, all), sizeof *x->parts);
-  x->x = place(call->scratch, &at, most * w->dim[2], sizeof(float));
-  x->y = place(call->scratch, &at, most * w->dim[1], sizeof(float));
+  x->order = sli_place(call->scratch, &at, most, sizeof *x->order);
+  x->ends = sli_place(call->scratch, &at, all + 1, sizeof *x->ends);
+  x->parts = sli_place(call->scratch, &at, SLI_MIN(most, all), sizeof *x->parts);
+  x->x = sli_place(call->scratch, &at, most * w->dim[2], sizeof(float));
+  x->y = sli_place(call->scratch, &at, most * w->dim[1], sizeof(float));
   return at;
 }
 

@@ -29,7 +29,7 @@ static sli_expert_loads random_shape(void) {
   return s;
 }
 
-/* What the slots hold, and the firing that each was last lent in. */
+/* Contents of the slots, and the firing that each was last lent in. */
 typedef struct memory {
   int32_t *part;
   int64_t *lent;
@@ -105,7 +105,8 @@ static void rows_come_once_from_what_is_held(seeds s) {
          (unsigned long long)s.first);
 }
 
-/* Of each expert's lowest missing level the one that most rows want; ties: the lowest expert. */
+/* Checks that the next load is the most wanted among the experts' lowest missing levels; ties: the
+ * lowest expert. */
 static void levels_are_read_by_rows(void) {
   sli_expert_loads s = {.experts = 3, .levels = 2, .base = 1, .slots = 6};
   const int32_t rows[] = {1, 2, 0, 5, 4, 1}; /* at least level 0 and 1: 3 2, 5 5, 5 1 */

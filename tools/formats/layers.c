@@ -181,7 +181,7 @@ static sl_status step_first(list *l, const char *key, const cJSON *item, const c
   return SL_OK;
 }
 
-/* The same word for all layers, by the value. */
+/* Gives all layers one word, by the value. */
 static sl_status step_value(list *l, const char *key, const cJSON *item, const cJSON *words) {
   char *text = cJSON_IsString(item) ? sli_strdup(item->valuestring) : cJSON_PrintUnformatted(item);
   sl_status status = SL_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a row says beyond fields: lists of layers, and formulas over several keys. */
+/* Parts of a row beyond fields: lists of layers, and formulas over several keys. */
 #ifndef SLUICE_TOOLS_FORMATS_LAYERS_H
 #define SLUICE_TOOLS_FORMATS_LAYERS_H
 

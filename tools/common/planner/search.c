@@ -141,8 +141,8 @@ static int by_estimate(const void *a, const void *b) {
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
-/* What estimates say of a family: the least --shard with which it fits without giving up anything,
- * by recompute mode. More sharding, or recomputation beside it, would only be slower. */
+/* Estimates of a family: the least --shard with which it fits without giving up anything, by
+ * recompute mode. More sharding, or recomputation beside it, would only be slower. */
 typedef struct family {
   int least[PLAN_WORDS];
   size_t round; /* the most recent round with one of its choices */
