@@ -8,6 +8,10 @@
 /* Maximum head width, and keys per tile, on CPUs. */
 enum { SLI_MAX_HEAD_DIM = 256, SLI_KEY_TILE = 64 };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 int sli_kv_heads(const sl_attrs *attrs);
 /* Scale of the scores of heads of width `dim`. */
 float sli_attention_scale(const sl_attrs *attrs, int64_t dim);
@@ -31,5 +35,9 @@ sl_status sli_attention_dual_infer(const sl_attrs *attrs, int nin, const sl_type
 int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

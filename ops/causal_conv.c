@@ -15,6 +15,7 @@
  * Given the positions of tokens within their documents, a row reads only rows of its own
  * document. */
 #include "ops/causal_conv.h"
+#include "ops/ops.h"
 
 static sl_status want_taps(const sl_type *w, const sl_type *x) {
   SLI_TRY(sli_want_array("w", w, SL_F32, -1));

@@ -3,7 +3,7 @@
 #ifndef SLUICE_OPS_CAUSAL_CONV_H
 #define SLUICE_OPS_CAUSAL_CONV_H
 
-#include "ops/ops.h"
+#include <sluice/op.h>
 
 enum { SLI_MOST_TAPS = 16 };
 

@@ -17,6 +17,7 @@
  *   dq_t = scale S_t do_t     dk_t = D_t u_t - S'_t dv_t
  *   dg_t = sum over s >= t of (o_s do_s - v_s dv_s) */
 #include "ops/linear_attention.h"
+#include "ops/ops.h"
 
 static sl_status want_inputs(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));

@@ -15,6 +15,7 @@
  *   dg_t = sum over s >= t of (q_s dq_s - k_s dk_s), per channel; for a head with one gate,
  *          of (o_s do_s - v_s dv_s), which is the same summed over channels */
 #include "ops/linear_attention.h"
+#include "ops/ops.h"
 #include "ops/attention_shape.h"
 
 /* ---- shapes -------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "ops/ops.h"
+#include <sluice/op.h>
 
 /* Heads of each array. Either several query heads read the state of one key head, as in grouped
  * attention, or several states share queries and keys, as in Mamba-2's groups. */
@@ -22,15 +22,11 @@ static inline sli_linear_shape sli_linear_shape_of(const sl_attrs *attrs, const 
   int64_t heads = attrs->heads, few = attrs->kv_heads ? attrs->kv_heads : heads;
   bool shared = few != heads && in[0].dim[2] == in[1].dim[2];
   int64_t q_heads = shared ? few : heads, v_heads = shared ? heads : few;
-  return (sli_linear_shape){.batch = in[0].dim[0],
-                            .positions = in[0].dim[1],
-                            .heads = heads,
-                            .q_heads = q_heads,
-                            .k_heads = few,
-                            .v_heads = v_heads,
-                            .dk = in[0].dim[2] / q_heads,
-                            .dv = in[2].dim[2] / v_heads,
-                            .per_head = shared || in[3].dim[2] != in[1].dim[2]};
+  sli_linear_shape s = {in[0].dim[0], in[0].dim[1], heads, q_heads, few, v_heads, 0, 0, false};
+  s.dk = in[0].dim[2] / q_heads;
+  s.dv = in[2].dim[2] / v_heads;
+  s.per_head = shared || in[3].dim[2] != in[1].dim[2];
+  return s;
 }
 
 /* Number of gates per position. */
@@ -51,6 +47,10 @@ static inline float sli_linear_scale(const sl_attrs *attrs, int64_t dk) {
   return attrs->scale != 0 ? attrs->scale : 1.0f / sqrtf((float)dk);
 }
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Checks q, k, v and the gates. */
 sl_status sli_linear_want(const sl_attrs *attrs, const sl_type *in);
 /* Checks that an input has `width` numbers for each position of q. */
@@ -66,4 +66,7 @@ int sli_linear_signatures(int nin, int nout, int nstates, sl_signature *out);
 void sli_linear_cost(const sl_attrs *attrs, const sl_type *in, int sweeps, double *flops,
                      double *bytes);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -18,6 +18,7 @@
  * If sequences are also cut into pieces, each device receives all records and keeps the state at
  * the end of a piece. */
 #include "ops/linear_attention.h"
+#include "ops/ops.h"
 
 /* ---- shapes -------------------------------------------------------------------------------- */
 

@@ -44,6 +44,10 @@ static inline bool sli_storage_in_planes(sl_storage storage) {
 static inline int sli_storage_base(sl_storage storage) { return (int)storage / 16 % 16; }
 static inline int sli_storage_width(sl_storage storage) { return (int)storage % 16; }
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Return the stored type of values [..., k], and whether the format can hold them: block formats
  * need k to be a multiple of the block. */
 sl_type sli_storage_type(sl_storage storage, const sl_type *values);
@@ -83,6 +87,10 @@ void sli_storage_take(sl_storage storage, const char *type, const sl_type *value
 void sli_storage_group(sl_storage storage, const sl_type *lies, void *rows);
 void sli_storage_ungroup(sl_storage storage, const sl_type *lies, void *groups);
 
+#ifdef __cplusplus
+}
+#endif
+
 /* Offset in bytes of a row's scales. */
 static inline size_t sli_storage_scales_at(sl_storage storage, int64_t k) {
   return (size_t)(storage == SL_STORAGE_Q8_0 ? k : k / 2);
@@ -108,7 +116,7 @@ static inline sli_grouped sli_storage_grouped(const sl_type *lies, const void *w
           left = n - first;
   size_t at = (size_t)first * (size_t)sl_type_last(lies) * sizeof(int32_t);
   return (sli_grouped){(const uint8_t *)weights + at,
-                       left < SLI_STORAGE_GROUP ? left : SLI_STORAGE_GROUP};
+                       left < SLI_STORAGE_GROUP ? left : (int64_t)SLI_STORAGE_GROUP};
 }
 
 /* Copies the row's numbers and scales in block b of its group. The numbers are as in a file, except

@@ -14,6 +14,7 @@
 #include "graph/sharding/expand.h"
 #include "graph/sharding/search.h"
 #include "ops/linear_attention.h"
+#include "ops/ops.h"
 
 static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
 

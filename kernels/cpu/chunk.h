@@ -14,6 +14,7 @@
 
 #include <sluice/op.h>
 
+#include "kernels/walks/walks.h"
 #include "ops/mask.h"
 #include "ops/space.h"
 
@@ -239,54 +240,7 @@ static inline int64_t sli_block_room(int64_t length, int64_t blocks, int64_t dim
   return (length + 64 + blocks * (5 + dim) + dim + 15) / 16 * 16;
 }
 
-/* ---- linear attention and the delta rule, shared by their kernels and chunks ---- */
-
-/* An operand of a walk: rows `row` floats apart, one per position. Head h has `width` numbers from
- * h / group * width on. */
-typedef struct sli_walked {
-  const float *x;
-  int64_t row, group, width;
-} sli_walked;
-
-/* A result of a walk: `factor` times a sum, laid out like an operand. Heads of one group add to the
- * same numbers; with `onto`, they also add to the numbers already stored. */
-typedef struct sli_walk_sum {
-  float *y; /* NULL if not needed */
-  int64_t row, group;
-  float factor;
-  bool onto;
-} sli_walk_sum;
-
-/* Updates that a position makes to a state X [rows, lanes]; vector/linear_attention.h has the
- * formulas. */
-typedef enum sli_walk_kind {
-  SLI_WALK_FORTH,
-  SLI_WALK_BACK,
-  SLI_WALK_DELTA,
-  SLI_WALK_DELTA_BACK,
-  SLI_WALK_DELTA_KEYS,
-  SLI_WALK_DELTA_KEYS_BACK
-} sli_walk_kind;
-
-/* A walk of each head's state along the positions. b, b2 and d have a number for each row of the
- * state, c, c2 and the sums one for each lane, `part` one for each position. The gates g have one
- * for each row or, with by_lane, each lane. FORTH and BACK without d make no y, and go by rows. */
-typedef struct sli_walk {
-  sli_walk_kind kind;
-  int64_t batch, positions, heads, groups, rows, lanes; /* heads of a group are adjacent */
-  bool by_lane, per_head;
-  sli_walked b, c, d, g, b2, c2, part;
-  sli_walk_sum y, z;
-  /* initial and final states; NULL: zeros, or not needed. A sequence has `states` of them,
-   * `state_gap` numbers apart, and `state_rest` other numbers. state_group heads share one state;
-   * in the backward direction it holds their sum. Strides are within a state. */
-  float *from, *to;
-  int64_t states, state_group, state_gap, state_rest, state_row, state_lane;
-} sli_walk;
-
-static inline bool sli_walks_back(sli_walk_kind kind) {
-  return kind == SLI_WALK_BACK || kind == SLI_WALK_DELTA_BACK || kind == SLI_WALK_DELTA_KEYS_BACK;
-}
+/* ---- linear attention and the delta rule ---- */
 
 enum { SLI_WALK_LANES = 32 }; /* lanes per chunk */
 

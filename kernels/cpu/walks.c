@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks of states: their settings, gradients of gates, and walks of a tick's sequences. */
+/* Walks of states on CPUs: gradients of gates, the engine, and walks of a tick's sequences. */
 #include "kernels/cpu/walks.h"
 
 #include <string.h>
@@ -7,54 +7,6 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
-
-/* ---- settings ------------------------------------------------------------------------------ */
-
-sli_walked sli_walk_array(const sli_linear_shape *s, const float *x, int64_t heads, int64_t width) {
-  return (sli_walked){x, heads * width, s->heads / heads, width};
-}
-
-sli_walk_sum sli_walk_sum_of(const sli_linear_shape *s, float *y, int64_t heads, int64_t width) {
-  return (sli_walk_sum){.y = y, .row = heads * width, .group = s->heads / heads, .factor = 1};
-}
-
-sli_walked sli_walk_input(const sl_call *call, const sli_linear_shape *s, int i) {
-  const int64_t heads[] = {s->q_heads, s->k_heads, s->v_heads, s->v_heads};
-  return sli_walk_array(s, call->in[i], heads[i], call->in_type[i].dim[2] / heads[i]);
-}
-
-sli_walk sli_walk_of(const sl_call *call, const sli_linear_shape *s, sli_walk_kind kind) {
-  return (sli_walk){.kind = kind,
-                    .batch = s->batch,
-                    .positions = s->positions,
-                    .heads = s->heads,
-                    .groups = s->k_heads,
-                    .per_head = s->per_head,
-                    .g = sli_walk_input(call, s, SLI_WALK_GATES),
-                    .states = s->v_heads,
-                    .state_group = s->heads / s->v_heads};
-}
-
-sli_walk sli_walk_back_of(const sl_call *call, const sli_linear_shape *s, sli_walk_kind kind) {
-  sli_walk w = sli_walk_of(call, s, kind);
-  w.states = s->heads;
-  w.state_group = 1;
-  w.state_rest = 2 * sli_linear_gates(s);
-  return w;
-}
-
-void sli_walk_values(const sl_call *call, const sli_linear_shape *s, sli_walk *w) {
-  w->rows = s->dk, w->lanes = s->dv;
-  w->state_row = s->dv, w->state_lane = 1;
-  sl_team_for(call->team, sli_walk_chunks(w), sli_cpu()->linear_attention, w);
-}
-
-void sli_walk_keys(const sl_call *call, const sli_linear_shape *s, sli_walk *w) {
-  w->rows = s->dv, w->lanes = s->dk;
-  w->state_row = 1, w->state_lane = s->dv;
-  w->by_lane = true;
-  sl_team_for(call->team, sli_walk_chunks(w), sli_cpu()->linear_attention, w);
-}
 
 /* ---- gradients of gates ---------------------------------------------------------------------- */
 
@@ -124,8 +76,67 @@ static void gates_chunk(void *arg, int i) {
   if (carry) memcpy(carry, sum, (size_t)n * sizeof *sum);
 }
 
-void sli_gate_gradients_run(const sli_gate_gradients *g) {
-  sl_team_for(g->call->team, (int)(g->shape.batch * g->shape.v_heads), gates_chunk, (void *)g);
+/* ---- the engine ------------------------------------------------------------------------------ */
+
+/* Runs chunk i, a position: fills in u and the scaled gradient of o. */
+static void first_chunk(void *arg, int i) {
+  const sli_delta_parts *p = arg;
+  int64_t n = p->heads * p->dv_width;
+  for (int64_t at = i * n, j = 0; j < n; j++, at++) {
+    p->u[at] = p->part[i * p->heads + j / p->dv_width] * p->e[at];
+    p->scaled[at] = p->dout[at] * p->scale;
+  }
+}
+
+/* Runs chunk i, a position: turns du into dv and the gradient of b. */
+static void last_chunk(void *arg, int i) {
+  const sli_delta_parts *p = arg;
+  for (int64_t h = i * p->heads; h < (i + 1) * p->heads; h++) {
+    const float *e = p->e + h * p->dv_width;
+    float *dv = p->dv + h * p->dv_width;
+    double sum = 0;
+    for (int64_t j = 0; j < p->dv_width; j++) {
+      sum += (double)dv[j] * (double)e[j];
+      dv[j] *= p->part[h];
+    }
+    if (p->dpart) p->dpart[h] = (float)sum;
+  }
+}
+
+static void run_walk(const sli_walk_engine *e, const sli_walk *w) {
+  sl_team_for(e->on, sli_walk_chunks(w), sli_cpu()->linear_attention, (void *)w);
+}
+
+static void run_gates(const sli_walk_engine *e, const sli_gate_gradients *g) {
+  sl_team_for(e->on, (int)(g->shape.batch * g->shape.v_heads), gates_chunk, (void *)g);
+}
+
+static void run_first(const sli_walk_engine *e, const sli_delta_parts *p) {
+  sl_team_for(e->on, (int)p->positions, first_chunk, (void *)p);
+}
+
+static void run_last(const sli_walk_engine *e, const sli_delta_parts *p) {
+  sl_team_for(e->on, (int)p->positions, last_chunk, (void *)p);
+}
+
+static void clear(const sli_walk_engine *e, void *to, size_t bytes) {
+  (void)e;
+  memset(to, 0, bytes);
+}
+
+static void copy(const sli_walk_engine *e, void *to, const void *from, size_t bytes) {
+  (void)e;
+  memcpy(to, from, bytes);
+}
+
+void sli_walk_on_cpu(const sl_call *call, sli_walk_run *run) {
+  const sli_walk_engine e = {run_walk, run_gates, run_first, run_last, clear, copy, call->team};
+  run(call, &e);
+}
+
+void sli_walk_values(const sl_call *call, const sli_linear_shape *s, sli_walk *w) {
+  sli_walk_by_values(s, w);
+  sl_team_for(call->team, sli_walk_chunks(w), sli_cpu()->linear_attention, w);
 }
 
 /* ---- serving ------------------------------------------------------------------------------- */
@@ -176,8 +187,6 @@ void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
     const sl_batch_sequence *own = &sl_batch_settings(batch)[sequence[row]];
     walk->to = (float *)(void *)(w.states + (size_t)own->slot * w.bytes);
     walk->from = own->from < 0 ? NULL : (float *)(void *)(w.states + (size_t)own->from * w.bytes);
-    walk->rows = s.dk, walk->lanes = s.dv;
-    walk->state_row = s.dv, walk->state_lane = 1;
   }
   if (!count) return;
   w.chunks = sli_walk_chunks(&w.items[0]);

@@ -2,11 +2,14 @@
 /* The table of GPU kernels. */
 #include "kernels/cuda/ops.h"
 
+#include <sluice/attention.h>
 #include <sluice/functions.h>
 #include <sluice/ops.h>
 
-#include "ops/ops.h"
+#include "kernels/walks/walks.h"
 #include "ops/crowded.h"
+#include "ops/ops.h"
+#include "ops/splice.h"
 
 static sl_status parts_prepare(const sl_call *call, void **state) {
   *state = NULL;
@@ -17,7 +20,10 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 
 #define CUDA_OP(name, ...) {.op = &sl_op_##name, .launch = sli_cuda_##name, __VA_ARGS__},
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
+#define STATES(name) .scratch = sli_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
+#define SINKS .prepare = sli_cuda_attention_sinks_prepare
+#define FIRST_KEYS .first_keys = true
 #define SWEEP \
   .prepare = sli_cuda_attention_sweep_prepare, .release = sli_cuda_attention_sweep_release
 #define ROTARY \

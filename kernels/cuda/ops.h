@@ -27,6 +27,7 @@ typedef struct sli_cuda_op {
    * reports it. Otherwise its kernels write it to call->out_rows, which is accessible to host and
    * device. */
   bool knows_rows;
+  bool first_keys; /* masks may show the first keys (attrs.shown) */
   /* Fails with a message that `rows` exceed the output's capacity. May be NULL. */
   sl_status (*crowded)(const sl_call *call, int64_t rows);
 } sli_cuda_op;
@@ -55,6 +56,12 @@ size_t sli_cuda_embedding_bag_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_attention_step_scratch(const sl_call *call);
+size_t sli_cuda_attention_served_scratch(const sl_call *call); /* all that attend to pages */
+size_t sli_cuda_attention_latent_served_scratch(const sl_call *call);
+size_t sli_cuda_attention_sinks_scratch(const sl_call *call);
+size_t sli_cuda_attention_sinks_b_scratch(const sl_call *call);
+size_t sli_cuda_sample_scratch(const sl_call *call);
+size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);  /* all three products */
 size_t sli_cuda_grouped_scratch(const sl_call *call); /* all three ops */
 size_t sli_cuda_expert_limit_scratch(const sl_call *call);
@@ -72,6 +79,7 @@ sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_attention_sinks_prepare(const sl_call *call, void **state); /* also _b */
 sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* also _b */
 void sli_cuda_attention_sweep_release(void *state);
 sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* also conv_b and conv_w */

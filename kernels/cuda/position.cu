@@ -4,23 +4,32 @@
 
 #include <sluice/cuda.h>
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/served.cuh"
 #include "ops/layout.h"
 
 namespace {
 
 using namespace sli;
 
+/* Positions of rows: in turn, or in served graphs those of the batch. */
+struct positions {
+  int64_t first, length;
+  const sl_batch *batch;
+  __device__ int64_t of_row(int64_t r) const {
+    return batch ? sl_batch_position(batch)[r] : first + r % length;
+  }
+};
+
 /* ---- positions ------------------------------------------------ */
 
-/* One block per row of x [B, T, C]; `table` begins at the piece's first row. */
+/* One block per row of x [B, T, C]. */
 template <typename T, int N>
-__global__ void add_position(const T *x, const float *table, T *y, int64_t length, int64_t width) {
+__global__ void add_position(const T *x, const float *table, T *y, positions at, int64_t width) {
   int64_t r = blockIdx.x;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float v[N], t[N];
     load<N>(v, x + r * width + c);
-    load<N>(t, table + r % length * width + c);
+    load<N>(t, table + at.of_row(r) * width + c);
 #pragma unroll
     for (int n = 0; n < N; n++) v[n] += t[n];
     store<N>(y + r * width + c, v);
@@ -56,10 +65,9 @@ struct angles {
 
 /* One block per row of x [B, T, H*D]: rotates the pairs in the first numbers of each head. The rest
  * stay unchanged. */
-template <typename T, int N> __global__ void turn(const T *x, T *y, angles a, int64_t first,
-                                                  int64_t length, int64_t width, int64_t head,
-                                                  float direction) {
-  int64_t r = blockIdx.x, at = (first + r % length) * a.pairs, rest = head - 2 * a.pairs;
+template <typename T, int N> __global__ void turn(const T *x, T *y, angles a, positions by,
+                                                  int64_t width, int64_t head, float direction) {
+  int64_t r = blockIdx.x, at = by.of_row(r) * a.pairs, rest = head - 2 * a.pairs;
   for (int64_t i = (int64_t)threadIdx.x * N; x != y && rest && i < width / head * rest;
        i += (int64_t)blockDim.x * N) {
     int64_t from = r * width + i / rest * head + 2 * a.pairs + i % rest;
@@ -85,18 +93,40 @@ template <typename T, int N> __global__ void turn(const T *x, T *y, angles a, in
   }
 }
 
-void turn_all(const sl_call *call, void *stream, float direction) {
+void turn_rows(const sl_call *call, int64_t rows, positions at, float direction, void *stream) {
   const sl_type *x = &call->in_type[0];
   const angles *a = (const angles *)call->state;
+  if (!rows) return;
   with_elements(x->dtype, [&](auto element) {
     using T = decltype(element);
     int64_t head = x->dim[2] / call->attrs->heads;
     /* packs are a power of two, which divides both numbers if it divides their bitwise or */
     with_packs<T>(a->pairs | head, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      launch(stream, grid_of(sl_type_rows(x)), threads_for(x->dim[2] / 2 / N), 0, turn<T, N>,
-             (const T *)call->in[0], (T *)call->out[0], *a, first_position(call), x->dim[1],
-             x->dim[2], head, direction);
+      launch(stream, grid_of(rows), threads_for(x->dim[2] / 2 / N), 0, turn<T, N>,
+             (const T *)call->in[0], (T *)call->out[0], *a, at, x->dim[2], head, direction);
+    });
+  });
+}
+
+positions positions_of(const sl_call *call) {
+  return {first_position(call), call->in_type[0].dim[1], nullptr};
+}
+
+void turn_all(const sl_call *call, void *stream, float direction) {
+  turn_rows(call, sl_type_rows(&call->in_type[0]), positions_of(call), direction, stream);
+}
+
+void add_positions(const sl_call *call, int64_t rows, positions at, void *stream) {
+  const sl_type *x = &call->in_type[0];
+  int64_t width = x->dim[2];
+  if (!rows) return;
+  with_elements(x->dtype, [&](auto element) {
+    using T = decltype(element);
+    with_packs<T>(width, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      launch(stream, grid_of(rows), threads_for(width / N), 0, add_position<T, N>,
+             (const T *)call->in[0], (const float *)call->in[1], (T *)call->out[0], at, width);
     });
   });
 }
@@ -104,17 +134,11 @@ void turn_all(const sl_call *call, void *stream, float direction) {
 } // namespace
 
 void sli_cuda_position(const sl_call *call, void *stream) {
-  const sl_type *x = &call->in_type[0];
-  int64_t width = x->dim[2];
-  with_elements(x->dtype, [&](auto element) {
-    using T = decltype(element);
-    with_packs<T>(width, [&](auto n) {
-      constexpr int N = decltype(n)::value;
-      launch(stream, grid_of(sl_type_rows(x)), threads_for(width / N), 0, add_position<T, N>,
-             (const T *)call->in[0], (const float *)call->in[1] + first_position(call) * width,
-             (T *)call->out[0], x->dim[1], width);
-    });
-  });
+  add_positions(call, sl_type_rows(&call->in_type[0]), positions_of(call), stream);
+}
+
+void sli_cuda_position_served(const sl_call *call, void *stream) {
+  add_positions(call, served_rows(call), {0, 0, batch_of(call)}, stream);
 }
 
 void sli_cuda_position_w(const sl_call *call, void *stream) {
@@ -135,17 +159,19 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
 
 namespace {
 
-/* Fills cosines[positions, pairs] and the sines after them; returns false if memory runs out. */
-bool fill_angles(const sl_attrs *attrs, int64_t positions, int64_t pairs, float *cosines) {
+/* Fills cosines[count, pairs] and the sines after them; returns false if memory runs out. */
+bool fill_angles(const sl_attrs *attrs, int64_t count, int64_t pairs, float *cosines) {
   double *frequency = (double *)malloc((size_t)pairs * sizeof *frequency);
   if (!frequency) return false;
   double scale = sli_rope_frequencies(attrs, pairs, frequency);
-  float *sines = cosines + positions * pairs;
-  for (int64_t p = 0; p < positions; p++)
+  float *sines = cosines + count * pairs;
+  for (int64_t p = 0; p < count; p++) {
+    double at = (double)sli_rope_position(attrs, p), by = scale * sli_rope_sharpness(attrs, p);
     for (int64_t j = 0; j < pairs; j++) {
-      cosines[p * pairs + j] = (float)(scale * cos((double)p * frequency[j]));
-      sines[p * pairs + j] = (float)(scale * sin((double)p * frequency[j]));
+      cosines[p * pairs + j] = (float)(by * cos(at * frequency[j]));
+      sines[p * pairs + j] = (float)(by * sin(at * frequency[j]));
     }
+  }
   free(frequency);
   return true;
 }
@@ -161,12 +187,12 @@ void sli_cuda_rotary_release(void *state) {
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
   int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
-  int64_t positions = call->attrs->first + length;
+  int64_t rows = call->attrs->first + length;
   int64_t pairs = sli_rotary_turned(call->attrs, x->dim[2] / call->attrs->heads) / 2;
-  size_t count = (size_t)(positions * pairs), bytes = 2 * count * sizeof(float);
+  size_t count = (size_t)(rows * pairs), bytes = 2 * count * sizeof(float);
   angles *a = (angles *)malloc(sizeof *a);
   float *host = (float *)malloc(bytes);
-  if (!a || !host || !fill_angles(call->attrs, positions, pairs, host) ||
+  if (!a || !host || !fill_angles(call->attrs, rows, pairs, host) ||
       cudaMalloc((void **)&a->cos, bytes)) {
     free(a);
     free(host);
@@ -182,4 +208,7 @@ sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
 }
 
 void sli_cuda_rotary(const sl_call *call, void *stream) { turn_all(call, stream, 1); }
+void sli_cuda_rotary_served(const sl_call *call, void *stream) {
+  turn_rows(call, served_rows(call), {0, 0, batch_of(call)}, 1, stream);
+}
 void sli_cuda_rotary_b(const sl_call *call, void *stream) { turn_all(call, stream, -1); }

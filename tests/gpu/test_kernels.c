@@ -10,10 +10,13 @@
  * of a block. */
 #include <unistd.h>
 
+#include <sluice/attention.h>
+
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/ops.h"
 #include "ops/ops.h"
+#include "ops/splice.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/claims.h"
 #include "tests/support/seeds.h"

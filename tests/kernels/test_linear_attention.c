@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "kernels/cpu/team.h"
 #include "ops/linear_attention.h"
+#include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"

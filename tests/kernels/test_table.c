@@ -21,9 +21,37 @@ static const struct {
 #include "kernels/cuda/ops.def"
 };
 
+/* Ops without a GPU kernel, each with the reason. */
+static const struct {
+  const char *name, *how, *why;
+} elsewhere[] = {
+    {"source", "host", "calls a function of the program, which prepares data"},
+    {"report", "host", "calls a function of the program, which takes results"},
+    {"allow", "host", "calls the grammars of the answers, while the tick computes"},
+    {"loaded_experts", "host", "multiplies experts as the disk's queue lends them"},
+    {"linear_attention_share", "-", "shares of a sequence on several devices"},
+    {"linear_attention_share_b", "-", "the same"},
+    {"linear_attention_join", "-", "the same"},
+    {"attention_dual", "-", "training with dual chunk attention"},
+    {"attention_dual_b", "-", "the same"},
+    {"attention_blocks", "-", "training with chosen blocks of keys"},
+    {"attention_blocks_b", "-", "the same"},
+    {"choose_blocks", "-", "the same"},
+    {"spikes", "-", "spiking layers"},
+    {"quantize", "-", "the same"},
+    {"linear_stored", "-", "training on frozen weights in blocks"},
+    {"linear_b_stored", "-", "the same"},
+    {"embedding_stored", "-", "the same"},
+    {"own_leaves", "-", "exact sums, which GPUs do not have"},
+    {"muon", "-", "the optimizer Muon"},
+};
+
 static const char *on_gpu(const sl_op *op) {
   for (size_t i = 0; i < SLI_COUNT(on_gpus); i++)
     if (!strcmp(on_gpus[i].name, op->name)) return on_gpus[i].how;
+  for (size_t i = 0; i < SLI_COUNT(elsewhere); i++)
+    if (!strcmp(elsewhere[i].name, op->name)) return elsewhere[i].how;
+  CHECK(false, "op %s has neither a GPU kernel nor a reason", op->name);
   return "";
 }
 
@@ -41,7 +69,9 @@ static const char head[] =
     "gradient passed on as it is. *Cut*: the dims along which sequences are cut in pieces, and forward ops\n"
     "are split by rows and columns over devices. *any* is any dim; *rows*, all dims but the last; *positions*,\n"
     "dim 1; *says*, the dims of its signatures; *own*, further signatures of the op. *GPU*: a kernel, or\n"
-    "the library of products. *bf16*: tensors that flow through it may be bf16.\n"
+    "the library of products; *host*: it stays on the host by design; `-`: it has no kernel yet, and a\n"
+    "model that needs it runs on CPUs only. The reasons follow the table. *bf16*: tensors that flow\n"
+    "through it may be bf16.\n"
     "\n"
     "| op | inputs | outputs | gradient | cut | GPU | bf16 |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n";
@@ -88,6 +118,10 @@ static char *made(void) {
   FILE *out = open_memstream(&text, &bytes);
   fputs(head, out);
   for (int i = 0; sl_ops[i]; i++) print_row(sl_ops[i], out);
+  fputs("\n| without a GPU kernel | | what it does, or what needs it |\n| --- | --- | --- |\n",
+        out);
+  for (size_t i = 0; i < SLI_COUNT(elsewhere); i++)
+    fprintf(out, "| %s | %s | %s |\n", elsewhere[i].name, elsewhere[i].how, elsewhere[i].why);
   fclose(out);
   return text;
 }
@@ -115,6 +149,22 @@ static void check_same(const char *is, const char *wanted) {
   }
 }
 
+static bool is_named(const char *name) {
+  for (int i = 0; sl_ops[i]; i++)
+    if (!strcmp(sl_ops[i]->name, name)) return true;
+  return false;
+}
+
+/* Each op has a GPU kernel or a reason, not both. */
+static void check_reasons(void) {
+  for (size_t i = 0; i < SLI_COUNT(elsewhere); i++) {
+    CHECK(is_named(elsewhere[i].name), "there is no op %s", elsewhere[i].name);
+    for (size_t g = 0; g < SLI_COUNT(on_gpus); g++)
+      CHECK(strcmp(on_gpus[g].name, elsewhere[i].name), "op %s has a GPU kernel and a reason",
+            elsewhere[i].name);
+  }
+}
+
 int main(int argc, char **argv) {
   const char *source = getenv("SLUICE_SOURCE");
   if (!source) {
@@ -127,6 +177,7 @@ int main(int argc, char **argv) {
     CHECK(f && fputs(text, f) >= 0 && !fclose(f), "%s cannot be written", path);
   }
   char *is = read_all(path);
+  RUN(check_reasons);
   RUN(check_same, is, text);
   free(is);
   free(text);

@@ -4,6 +4,7 @@
 #define SLUICE_TESTS_SUPPORT_SESSION_H
 
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sluice/sluice.h>
@@ -38,6 +39,12 @@ static inline void served_model(served *s, const char *model, char *const *words
     CHECK(!sl_args_take(s->args, words[1] ? 2 : 1, words, &used) && used, "option %s", *words);
 }
 
+/* Returns the kind of devices that sessions run on: "cpu", or what SLUICE_TEST_DEVICES says. */
+static inline const char *served_devices(void) {
+  const char *kind = getenv("SLUICE_TEST_DEVICES");
+  return kind ? kind : "cpu";
+}
+
 static inline sl_session_options served_options(const served *s) {
   return (sl_session_options){
       .model = s->model,
@@ -45,7 +52,8 @@ static inline sl_session_options served_options(const served *s) {
       .load = served_load,
       .hash = true,
       .kv = s->kv,
-      .lower = {.parallel.stages = 1, .numbers.dtype = s->dtype, .devices = {.kind = "cpu"}}};
+      .lower = {
+          .parallel.stages = 1, .numbers.dtype = s->dtype, .devices = {.kind = served_devices()}}};
 }
 
 static inline void served_open(served *s, const sl_session_options *options) {

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of a tick's rows over the pages of their sequences (the KV cache).
+ *
+ * A block attends for a run of adjacent rows of one sequence, and for the query heads of one KV
+ * head, to a stretch of pages. Stretches are cut by position alone, and a second kernel joins their
+ * sums in order. Each query's sums go page by page, so a row has the same bits alone, in any batch,
+ * and in any chunk of a prompt. Hidden positions may hold anything: their values are never
+ * added. */
+#include "kernels/cuda/served.cuh"
+
+#include "ops/attention_shape.h"
+
+namespace {
+
+using namespace sli;
+
+constexpr int THREADS = 128, WARPS = THREADS / WARP, HALVES = THREADS / SL_PAGE;
+constexpr int QUERIES = 16;          /* most queries of a block */
+constexpr int STRETCHES = 32;        /* most stretches of a sequence */
+constexpr int64_t STRETCH_PAGES = 8; /* least pages of a stretch */
+constexpr int FORMS = 3;             /* forms of a query by chunk (attention_dual) */
+
+struct attention {
+  const sl_batch *batch;
+  const float *q[FORMS], *k, *v, *sinks; /* row 0 of each; sinks [rows, heads] or NULL */
+  int64_t q_row, kv_row, o_row;          /* row strides */
+  int64_t heads, kv_heads, dim, values;  /* numbers of a key and of a value */
+  int64_t key_row, key_step;             /* strides of a page's keys and of a key's numbers */
+  int64_t values_at, value_row;          /* where a page's values begin, and their stride */
+  int64_t page;                          /* numbers of a page of one KV head */
+  int64_t behind, shown; /* keys before the query in its mask; first keys in every mask */
+  int64_t chunk;         /* positions per chunk; 0: q is for all keys */
+  float scale;
+  float *out;
+  void *pages;
+  int run;         /* rows of a run */
+  int group;       /* query heads of a block */
+  int64_t stretch; /* pages of a stretch */
+  int stretches;   /* of the longest sequence */
+  float *parts;    /* [rows, heads, stretches] x (top, total, sums[dim]) */
+};
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+__device__ inline int64_t page_at(const attention &a, int64_t row, int64_t position, int64_t kv) {
+  return (page_of(a.batch, row, position) * a.kv_heads + kv) * a.page;
+}
+
+/* Writes a row's key and value to its page, one block per row. */
+template <typename P> __global__ void keep(attention a) {
+  int64_t row = blockIdx.x, position = sl_batch_position(a.batch)[row], at = position % SL_PAGE;
+  for (int64_t i = threadIdx.x; i < a.kv_heads * a.dim; i += blockDim.x) {
+    int64_t kv = i / a.dim, d = i % a.dim;
+    P *page = (P *)a.pages + page_at(a, row, position, kv);
+    assign(page[at * a.key_row + d * a.key_step], a.k[row * a.kv_row + i]);
+    assign(page[a.values_at + at * a.value_row + d], a.v[row * a.kv_row + i]);
+  }
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Rows that a block attends for. */
+struct run {
+  int64_t row, position; /* the first */
+  int rows;
+};
+
+/* Returns the run that begins at a row: rows of one sequence up to the next multiple of a.run
+ * positions. If no run begins there, it has no rows. */
+__device__ inline run run_at(const attention &a, int64_t row) {
+  const int32_t *sequence = sl_batch_sequence_of(a.batch), *position = sl_batch_position(a.batch);
+  run r = {row, position[row], 0};
+  if (row && sequence[row - 1] == sequence[row] && r.position % a.run) return r;
+  int most = a.run - (int)(r.position % a.run);
+  while (r.rows < most && row + r.rows < a.batch->rows && sequence[row + r.rows] == sequence[row])
+    r.rows++;
+  return r;
+}
+
+/* ---- one page -------------------------------------------------------------------------------- */
+
+/* Numbers of a block's queries. */
+struct queries {
+  float *q, *sums;           /* [QUERIES][dim] */
+  float (*p)[SL_PAGE];       /* scores, then weights of keys */
+  float (*half)[SL_PAGE];    /* scores over the second half of the dims */
+  float *top, *total, *fade; /* [QUERIES] */
+  int form[QUERIES];
+};
+
+__device__ inline queries lay_out(unsigned char *shared, const attention &a, int n) {
+  float *at = (float *)shared;
+  queries x;
+  x.q = at, at += n * a.dim;
+  x.sums = at, at += n * a.values;
+  x.p = (float(*)[SL_PAGE])at, at += n * SL_PAGE;
+  x.half = (float(*)[SL_PAGE])at, at += n * SL_PAGE;
+  x.top = at, at += n;
+  x.total = at, at += n;
+  x.fade = at;
+  return x;
+}
+
+size_t shared_bytes(const attention &a, int n) {
+  return sizeof(float) * (size_t)n * (size_t)(a.dim + a.values + 2 * SL_PAGE + 3);
+}
+
+/* Computes the scores of N queries with a page's keys. Half of the threads take half of the dims
+ * each. */
+template <typename P, int N>
+__device__ inline void score(const attention &a, const queries &x, int n, const P *keys) {
+  int key = (int)threadIdx.x % SL_PAGE, half = (int)threadIdx.x / SL_PAGE;
+  int64_t middle = (a.dim + 1) / HALVES, end = half ? a.dim : middle;
+  float s[N] = {};
+  for (int64_t d = half ? middle : 0; d < end; d++) {
+    float k = to_float(keys[key * a.key_row + d * a.key_step]);
+#pragma unroll
+    for (int i = 0; i < N; i++) s[i] += x.q[(i < n ? i : 0) * a.dim + d] * k;
+  }
+#pragma unroll
+  for (int i = 0; i < N; i++)
+    if (i < n) (half ? x.half : x.p)[i][key] = s[i];
+}
+
+/* Turns the scores of query i into weights and rescales its total. A warp does this; `position` is
+ * the query's, `first` that of the page. */
+__device__ inline void weigh(const attention &a, const queries &x, int i, int64_t position,
+                             int64_t first) {
+  constexpr int EACH = SL_PAGE / WARP;
+  int lane = (int)threadIdx.x % WARP;
+  float s[EACH], top = x.top[i], before = top, sum = 0;
+  bool seen[EACH];
+  for (int e = 0; e < EACH; e++) {
+    int64_t key = first + lane + e * WARP;
+    seen[e] = key <= position && (key >= position - a.behind || key < a.shown);
+    s[e] = x.p[i][lane + e * WARP] + x.half[i][lane + e * WARP];
+    top = seen[e] && s[e] > top ? s[e] : top;
+  }
+#pragma unroll
+  for (int k = WARP / 2; k; k /= 2) {
+    float other = __shfl_xor_sync(ALL, top, k);
+    top = other > top ? other : top;
+  }
+  for (int e = 0; e < EACH; e++) {
+    s[e] = seen[e] ? expf(s[e] - top) : 0.0f;
+    sum += s[e];
+    x.p[i][lane + e * WARP] = s[e];
+  }
+  sum = warp_sum(sum);
+  if (lane) return;
+  float fade = expf(before - top);
+  x.total[i] = x.total[i] * fade + sum;
+  x.fade[i] = fade;
+  x.top[i] = top;
+}
+
+/* Adds a page's values, weighted. Keys whose weight is 0 are left out. */
+template <typename P, int N> __device__ inline void add_values(const attention &a, const queries &x,
+                                                               int n, const P *values, int keys) {
+  for (int64_t d = threadIdx.x; d < a.values; d += THREADS) {
+    float sum[N];
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      sum[i] = x.sums[(i < n ? i : 0) * a.values + d] * x.fade[i < n ? i : 0];
+    for (int j = 0; j < keys; j++) {
+      float v = to_float(values[j * a.value_row + d]);
+#pragma unroll
+      for (int i = 0; i < N; i++) {
+        float p = x.p[i < n ? i : 0][j];
+        sum[i] = p == 0 ? sum[i] : sum[i] + p * v;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      if (i < n) x.sums[i * a.values + d] = sum[i];
+  }
+}
+
+/* Loads the forms of the queries for a page's keys, where they differ from the current ones. */
+__device__ inline void turn_forms(const attention &a, queries *x, const run &r, int64_t head, int n,
+                                  int64_t page) {
+  for (int i = 0; i < n; i++) {
+    int64_t position = r.position + i / a.group, between = 0;
+    if (a.chunk) between = position / a.chunk - page / a.chunk;
+    int form = between < 0 ? 0 : between < FORMS ? (int)between : FORMS - 1;
+    if (form == x->form[i]) continue;
+    x->form[i] = form;
+    const float *q = a.q[form] + (r.row + i / a.group) * a.q_row + (head + i % a.group) * a.dim;
+    for (int64_t d = threadIdx.x; d < a.dim; d += THREADS) x->q[i * a.dim + d] = q[d] * a.scale;
+  }
+}
+
+/* ---- a stretch of pages ---------------------------------------------------------------------- */
+
+/* Attends to the pages of a stretch that any of the run's rows sees. */
+template <typename P, int N> __device__ inline void see_pages(const attention &a, queries *x,
+                                                              const run &r, int64_t head, int n,
+                                                              int64_t stretch) {
+  int64_t last = r.position + r.rows - 1, begin = r.position - a.behind,
+          kv = head / (a.heads / a.kv_heads);
+  for (int64_t page = stretch * a.stretch; page < (stretch + 1) * a.stretch; page++) {
+    int64_t first = page * SL_PAGE;
+    if (first > last) break;
+    if (first + SL_PAGE <= begin && first >= a.shown) continue;
+    int keys = (int)(last + 1 - first < SL_PAGE ? last + 1 - first : (int64_t)SL_PAGE);
+    const P *data = (const P *)a.pages + page_at(a, r.row, first, kv);
+    turn_forms(a, x, r, head, n, first);
+    __syncthreads();
+    score<P, N>(a, *x, n, data);
+    __syncthreads();
+    for (int i = (int)threadIdx.x / WARP; i < n; i += WARPS)
+      weigh(a, *x, i, r.position + i / a.group, first);
+    __syncthreads();
+    add_values<P, N>(a, *x, n, data + a.values_at, keys);
+  }
+  __syncthreads();
+}
+
+/* Writes the sums of a stretch. */
+__device__ inline void write_parts(const attention &a, const queries &x, const run &r, int64_t head,
+                                   int n, int64_t stretch) {
+  for (int i = 0; i < n; i++) {
+    int64_t row = r.row + i / a.group, h = head + i % a.group;
+    float *to = a.parts + ((row * a.heads + h) * a.stretches + stretch) * (a.values + 2);
+    for (int64_t d = threadIdx.x; d < a.values; d += THREADS) to[2 + d] = x.sums[i * a.values + d];
+    if (!threadIdx.x) to[0] = x.top[i], to[1] = x.total[i];
+  }
+}
+
+/* Block (row, part of the query heads, stretch). */
+template <typename P> __global__ void attend(attention a) {
+  SLI_SHARED(shared);
+  run r = run_at(a, blockIdx.x);
+  int64_t head = (int64_t)blockIdx.y * a.group, stretch = blockIdx.z;
+  if (!r.rows || stretch * a.stretch * SL_PAGE > r.position + r.rows - 1) return;
+  int n = r.rows * a.group;
+  queries x = lay_out(shared, a, n);
+  for (int i = 0; i < n; i++) x.form[i] = -1;
+  for (int64_t i = threadIdx.x; i < n * a.values; i += THREADS) x.sums[i] = 0;
+  for (int i = (int)threadIdx.x; i < n; i += THREADS) x.top[i] = SLI_LOWEST, x.total[i] = 0;
+  __syncthreads();
+  if (n == 1) see_pages<P, 1>(a, &x, r, head, n, stretch);
+  else if (n == 2) see_pages<P, 2>(a, &x, r, head, n, stretch);
+  else if (n <= 4) see_pages<P, 4>(a, &x, r, head, n, stretch);
+  else if (n <= 8) see_pages<P, 8>(a, &x, r, head, n, stretch);
+  else see_pages<P, QUERIES>(a, &x, r, head, n, stretch);
+  write_parts(a, x, r, head, n, stretch);
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+/* Joins the stretches of a row's head in order, one block per row and head. */
+__global__ void join_stretches(attention a) {
+  int64_t row = blockIdx.x, head = blockIdx.y, position = sl_batch_position(a.batch)[row];
+  int64_t count = position / SL_PAGE / a.stretch + 1;
+  const float *from = a.parts + (row * a.heads + head) * a.stretches * (a.values + 2);
+  sli_soft all = {SLI_LOWEST, 0};
+  for (int64_t s = 0; s < count; s++)
+    all = sli_soft_join(all, {from[s * (a.values + 2)], from[s * (a.values + 2) + 1]});
+  float sunk = a.sinks ? a.sinks[row * a.heads + head] : 0.0f;
+  float by = 1 / all.total;
+  if (a.sinks) by *= sli_sigmoid(all.top + logf(all.total) - sunk);
+  for (int64_t d = threadIdx.x; d < a.values; d += THREADS) {
+    float sum = 0;
+    for (int64_t s = 0; s < count; s++) {
+      const float *part = from + s * (a.values + 2);
+      if (part[1] != 0) sum += part[2 + d] * expf(part[0] - all.top);
+    }
+    a.out[row * a.o_row + head * a.values + d] = sum * by;
+  }
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+/* Returns the pages of a stretch: the same for all sequences of a graph. */
+int64_t stretch_pages(const sl_attrs *attrs) {
+  int64_t pages = chunks(attrs->length > 0 ? attrs->length : 1, SL_PAGE);
+  int64_t most = chunks(pages, STRETCHES);
+  return most > STRETCH_PAGES ? most : STRETCH_PAGES;
+}
+
+int stretches_of(const sl_attrs *attrs) {
+  int64_t pages = chunks(attrs->length > 0 ? attrs->length : 1, SL_PAGE);
+  return (int)chunks(pages, stretch_pages(attrs));
+}
+
+constexpr size_t SHARED_BYTES = 96 << 10; /* of a block, on every device */
+
+/* Sets the query heads of a block, a divisor of those of a KV head, and the rows of a run. */
+void set_queries(attention *a) {
+  int64_t each = a->heads / a->kv_heads;
+  int most = QUERIES;
+  while (most > 1 && shared_bytes(*a, most) > SHARED_BYTES) most /= 2;
+  a->group = (int)(each < most ? each : most);
+  while (each % a->group) a->group--;
+  a->run = most / a->group;
+}
+
+/* Attends to pages, which have the rows' keys and values already. */
+template <typename P> void attend_pages(const attention &a, int64_t rows, void *stream) {
+  size_t shared = shared_bytes(a, a.run * a.group);
+  allow(attend<P>, shared);
+  launch(stream, dim3((unsigned)rows, (unsigned)(a.heads / a.group), (unsigned)a.stretches),
+         THREADS, shared, attend<P>, a);
+  launch(stream, dim3((unsigned)rows, (unsigned)a.heads), THREADS, 0, join_stretches, a);
+}
+
+/* Sets what all kinds of pages share. */
+void set_up(const sl_call *call, attention *a) {
+  const sl_attrs *attrs = call->attrs;
+  a->batch = batch_of(call);
+  a->heads = attrs->heads;
+  a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
+  a->shown = attrs->shown;
+  a->stretch = stretch_pages(attrs);
+  a->stretches = stretches_of(attrs);
+  a->parts = (float *)call->scratch;
+  set_queries(a);
+}
+
+/* Attends with a's queries, keys and values. */
+void attend_all(const sl_call *call, attention a, void *stream) {
+  const sl_attrs *attrs = call->attrs;
+  int64_t rows = served_rows(call);
+  a.kv_heads = sli_kv_heads(attrs);
+  a.o_row = call->out_type[0].dim[2];
+  a.dim = a.values = a.value_row = a.o_row / attrs->heads;
+  a.key_row = 1, a.key_step = SL_PAGE;
+  a.values_at = SL_PAGE * a.dim;
+  a.page = 2 * SL_PAGE * a.dim;
+  a.scale = sli_attention_scale(attrs, a.dim);
+  a.out = (float *)call->out[0];
+  a.pages = call->out[2];
+  set_up(call, &a);
+  if (!rows) return;
+  if (attrs->bf16) {
+    launch(stream, grid_of(rows), THREADS, 0, keep<bf16>, a);
+    attend_pages<bf16>(a, rows, stream);
+  } else {
+    launch(stream, grid_of(rows), THREADS, 0, keep<float>, a);
+    attend_pages<float>(a, rows, stream);
+  }
+}
+
+attention attention_of(const sl_call *call) {
+  attention a = {};
+  a.q[0] = (const float *)call->in[0];
+  a.k = (const float *)call->in[1];
+  a.v = (const float *)call->in[2];
+  a.q_row = call->in_type[0].dim[2];
+  a.kv_row = call->in_type[1].dim[2];
+  return a;
+}
+
+} // namespace
+
+/* ---- latents ---------------------------------------------------------------------------------
+ *
+ * Pages are [SL_PAGE][rank + rope], latents and rotated keys; all heads share them. A query is
+ * mapped into the latent space first, and the sums are mapped to its values at last. A head has
+ * nope + values rows of w [heads (nope + values), rank]. */
+
+namespace {
+
+struct latents {
+  const float *q, *c, *k, *w;
+  float *latent, *sums, *out; /* [rows, heads, rank + rope], [rows, heads, rank], the result */
+  int64_t nope, rope, rank, values;
+  float scale;
+};
+
+/* Writes a row's latent and rotated key to its page, one block per row. */
+template <typename P> __global__ void keep_latent(attention a, latents l) {
+  int64_t row = blockIdx.x, position = sl_batch_position(a.batch)[row];
+  P *page = (P *)a.pages + page_at(a, row, position, 0) + position % SL_PAGE * a.key_row;
+  for (int64_t d = threadIdx.x; d < a.dim; d += blockDim.x)
+    assign(page[d], d < l.rank ? l.c[row * l.rank + d] : l.k[row * l.rope + d - l.rank]);
+}
+
+/* Block (row, head). */
+__global__ void map_query(attention a, latents l) {
+  int64_t row = blockIdx.x, h = blockIdx.y, at = row * a.heads + h;
+  const float *q = l.q + at * (l.nope + l.rope), *w = l.w + h * (l.nope + l.values) * l.rank;
+  float *to = l.latent + at * a.dim;
+  for (int64_t r = threadIdx.x; r < l.rank; r += blockDim.x) {
+    float sum = 0;
+    for (int64_t d = 0; d < l.nope; d++) sum += q[d] * l.scale * w[d * l.rank + r];
+    to[r] = sum;
+  }
+  for (int64_t d = threadIdx.x; d < l.rope; d += blockDim.x)
+    to[l.rank + d] = q[l.nope + d] * l.scale;
+}
+
+/* Block (row, head): a warp computes a number. */
+__global__ void map_values(attention a, latents l) {
+  int64_t at = blockIdx.x * a.heads + blockIdx.y;
+  const float *sums = l.sums + at * l.rank;
+  const float *w = l.w + (blockIdx.y * (l.nope + l.values) + l.nope) * l.rank;
+  for (int64_t d = threadIdx.x / WARP; d < l.values; d += WARPS) {
+    float sum = 0;
+    for (int64_t r = threadIdx.x % WARP; r < l.rank; r += WARP) sum += sums[r] * w[d * l.rank + r];
+    sum = warp_sum(sum);
+    if (threadIdx.x % WARP == 0) l.out[at * l.values + d] = sum;
+  }
+}
+
+template <typename P>
+void attend_latents(const attention &a, const latents &l, int64_t rows, void *stream) {
+  dim3 heads((unsigned)rows, (unsigned)a.heads);
+  launch(stream, grid_of(rows), THREADS, 0, keep_latent<P>, a, l);
+  launch(stream, heads, THREADS, 0, map_query, a, l);
+  attend_pages<P>(a, rows, stream);
+  launch(stream, heads, THREADS, 0, map_values, a, l);
+}
+
+int64_t heads_of(const sl_call *call) {
+  return sl_type_rows(&call->in_type[0]) * call->attrs->heads;
+}
+
+} // namespace
+
+size_t sli_cuda_attention_latent_served_scratch(const sl_call *call) {
+  int64_t rank = call->in_type[1].dim[2], width = rank + call->in_type[2].dim[2];
+  int64_t parts = stretches_of(call->attrs) * (rank + 2);
+  return sizeof(float) * (size_t)(heads_of(call) * (parts + width + rank));
+}
+
+void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
+  const sl_attrs *attrs = call->attrs;
+  int64_t rope = call->in_type[2].dim[2], rank = call->in_type[1].dim[2], rows = served_rows(call);
+  int64_t query = call->in_type[0].dim[2] / attrs->heads, nope = query - rope;
+  attention a = {};
+  a.kv_heads = 1;
+  a.dim = a.key_row = a.value_row = rank + rope;
+  a.values = rank;
+  a.key_step = 1;
+  a.page = SL_PAGE * a.dim;
+  a.scale = 1;
+  a.pages = call->out[1];
+  a.q_row = attrs->heads * a.dim;
+  a.o_row = attrs->heads * rank;
+  set_up(call, &a);
+  latents l = {(const float *)call->in[0],
+               (const float *)call->in[1],
+               (const float *)call->in[2],
+               (const float *)call->in[3],
+               nullptr,
+               nullptr,
+               (float *)call->out[0],
+               nope,
+               rope,
+               rank,
+               call->in_type[3].dim[0] / attrs->heads - nope,
+               sli_attention_scale(attrs, query)};
+  l.latent = a.parts + heads_of(call) * a.stretches * (rank + 2);
+  l.sums = l.latent + heads_of(call) * a.dim;
+  a.q[0] = l.latent;
+  a.out = l.sums;
+  if (!rows) return;
+  if (attrs->bf16) attend_latents<bf16>(a, l, rows, stream);
+  else attend_latents<float>(a, l, rows, stream);
+}
+
+size_t sli_cuda_attention_served_scratch(const sl_call *call) {
+  const sl_type *o = &call->out_type[0];
+  int64_t heads = sl_type_rows(o) * call->attrs->heads;
+  int64_t dim = o->dim[2] / call->attrs->heads;
+  return sizeof(float) * (size_t)(heads * stretches_of(call->attrs) * (dim + 2));
+}
+
+void sli_cuda_attention_served(const sl_call *call, void *stream) {
+  attend_all(call, attention_of(call), stream);
+}
+
+void sli_cuda_attention_packed_served(const sl_call *call, void *stream) {
+  int64_t q = call->out_type[0].dim[2], row = call->in_type[0].dim[2];
+  attention a = {};
+  a.q[0] = (const float *)call->in[0];
+  a.k = a.q[0] + q;
+  a.v = a.k + (row - q) / 2;
+  a.q_row = a.kv_row = row;
+  attend_all(call, a, stream);
+}
+
+void sli_cuda_attention_sinks_served(const sl_call *call, void *stream) {
+  attention a = attention_of(call);
+  a.sinks = (const float *)call->in[3];
+  attend_all(call, a, stream);
+}
+
+void sli_cuda_attention_dual_served(const sl_call *call, void *stream) {
+  attention a = attention_of(call);
+  a.q[1] = (const float *)call->in[3];
+  a.q[2] = (const float *)call->in[4];
+  a.chunk = call->attrs->chunk;
+  attend_all(call, a, stream);
+}
