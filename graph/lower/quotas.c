@@ -152,12 +152,13 @@ static bool is_done(const sli_lowering *l, const sli_buffer *b) {
   return l->in->g->options.generate && b->valid_length && sli_is_frames_done(b->valid_length);
 }
 
-/* Returns the maximum slots that can be in use in a buffer for other stages, or for a later visit
- * of the same stage: one more, so that the next microbatch can begin before the visit ends. */
+/* Returns the maximum slots that can be in use in a buffer for other stages. There is one more for
+ * a later visit of the same stage, so that the next microbatch can begin before the visit ends, and
+ * in graphs that generate, whose passes are shorter in some ticks than in others. */
 static int crossing(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *from = &l->tasks[b->producer];
   int ahead = l->act_b[from->stage], held = 0;
-  bool again = false;
+  bool again = l->in->g->options.generate;
   if (is_done(l, b)) return 2 * l->in->g->options.generate->steps; /* of two blocks */
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
