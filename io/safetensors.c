@@ -303,7 +303,8 @@ static char *make_header(const sli_tensor_data *tensors, int count) {
   size_t offset = 0;
   for (int i = 0; i < count; i++) {
     cJSON *entry = cJSON_AddObjectToObject(header, tensors[i].name);
-    cJSON_AddStringToObject(entry, "dtype", "F32");
+    const char *dtype = tensors[i].dtype ? tensors[i].dtype : "F32";
+    cJSON_AddStringToObject(entry, "dtype", dtype);
     cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
     for (int d = 0; d < tensors[i].ndim; d++)
       cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensors[i].dim[d]));

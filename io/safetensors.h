@@ -52,12 +52,13 @@ const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int c
 /* Formats "F32[384, 64]"; returns `out`, at least 256 bytes. */
 char *sli_stored_format(char *out, const sli_stored_tensor *tensor);
 
-/* One f32 tensor to write. */
+/* One tensor of four-byte elements to write. */
 typedef struct sli_tensor_data {
   const char *name;
   int ndim;
   const int64_t *dim;
   const float *data;
+  const char *dtype; /* NULL: F32 */
 } sli_tensor_data;
 
 /* Writes tensors in the given order; the file appears complete or not at all. SL_E_IO names the

@@ -154,6 +154,20 @@ sl_status sli_param_set_blocks(const sl_lowered *l, sl_runtime *rt, int index,
   return status;
 }
 
+sl_status sli_param_set_stored(const sl_lowered *l, sl_runtime *rt, int index, const void *stored) {
+  const sl_param_info *p = param_at(l, index);
+  sl_status status = SL_OK;
+  for (int i = 0; i < p->nplaces && !status; i++) {
+    const sl_param_place *place = &p->places[i];
+    SLI_CHECK(!place->shard, "%s is cut", p->name);
+    int32_t slot = sl_runtime_newest_slot(rt, place->reg);
+    if (is_here(place, rt))
+      status = sl_runtime_write(rt, place->reg, slot, place->offset, sl_type_bytes(&place->type),
+                                stored);
+  }
+  return status;
+}
+
 /* ---- values ---------------------------------------------------------------------------- */
 
 bool sl_param_here(const sl_lowered *l, sl_runtime *rt, int index) {

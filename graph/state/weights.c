@@ -19,6 +19,7 @@
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
 #include "graph/state/state.h"
+#include "graph/state/stored_planes.h"
 #include "graph/state/weights.h"
 
 /* Finds a tensor of a model that is part of one with images, whose names begin otherwise. */
@@ -324,11 +325,21 @@ static sl_status read_stored(loading *l, int file, const sli_stored_tensor *t, c
   return status || strcmp(t->dtype, "F8_E4M3") ? status : scale_blocks(l, t, type, values);
 }
 
+/* Loads a matrix that the file has in planes. */
+static sl_status load_unpacked(loading *l, const sli_stored_planes *planes, const sl_type *type,
+                               float *values) {
+  mark_found(l, planes->file, planes->tensor);
+  return values ? sli_stored_planes_values(l->from, planes, type, values)
+                : sli_stored_planes_check(l->from, planes, type);
+}
+
 /* Loads one tensor of a parameter, which must exist in the file. values NULL: another process loads
  * it. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
   int file;
   const sli_stored_tensor *t = weights_find(l->from, name, &file);
+  const sli_stored_planes planes = sli_stored_planes_find(l->from, name);
+  if (!t && planes.tensor) return load_unpacked(l, &planes, type, values);
   bool dense = !t && (t = find_dense(l, name, &file));
   sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
   if (status) return status;
@@ -476,6 +487,40 @@ static sl_status try_fused(loading *l, const char *name, const sl_type *type, fl
   return *done ? load_fused(l, &f, type, values) : SL_OK;
 }
 
+/* Returns whether the file has the planes in which a parameter's experts are stored. */
+static bool has_planes(const loading *l, const sl_param_info *p) {
+  if (!sli_storage_in_planes(p->storage)) return false;
+  char *name = member_name(name_in_files(p), 0);
+  bool has = sli_stored_planes_find(l->from, name).tensor;
+  free(name);
+  return has;
+}
+
+/* Loads the planes of experts [experts, out, in] as they are in the file. */
+static sl_status load_planes(loading *l, int index, const sl_param_info *p) {
+  int base = sli_storage_base(p->storage), width = sli_storage_width(p->storage);
+  const sl_type matrix = member_type(p);
+  sl_type each = sli_storage_type(p->storage, &p->type);
+  size_t bytes = sl_type_bytes(&each) / (size_t)p->type.dim[0];
+  char *all = sli_calloc(1, sl_type_bytes(&each));
+  sl_status status = SL_OK;
+  for (int m = 0; m < members_of(p) && !status; m++) {
+    char *name = member_name(name_in_files(p), m);
+    const sli_stored_planes planes = sli_stored_planes_find(l->from, name);
+    if (!planes.tensor)
+      status = sl_fail(SL_E_INPUT, "%s: no planes of %s, but of other experts", l->path, name);
+    else {
+      mark_found(l, planes.file, planes.tensor);
+      status =
+          sli_stored_planes_read(l->from, &planes, &matrix, base, width, all + (size_t)m * bytes);
+    }
+    free(name);
+  }
+  if (!status) status = sli_param_set_stored(l->lowered, l->rt, index, all);
+  free(all);
+  return status;
+}
+
 static sl_status load_param(loading *l, int index) {
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
@@ -483,6 +528,7 @@ static sl_status load_param(loading *l, int index) {
   if (is_of_teacher(p) != (l->what == TEACHER) || is_left_out(l, p)) return SL_OK;
   if (l->what == STORED && !p->storage) return SL_OK;
   if (stays(l, p)) return load_blocks(l, index, p);
+  if (has_planes(l, p)) return load_planes(l, index, p);
   bool here = sl_param_here(l->lowered, l->rt, index);
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
   if (here && !values) values = scratch_take(&l->room, &p->type);

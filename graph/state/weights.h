@@ -33,5 +33,8 @@ typedef struct sli_file_blocks {
 /* Sets a parameter that keeps the file's blocks (sl_param_info.storage). */
 sl_status sli_param_set_blocks(const sl_lowered *lowered, sl_runtime *rt, int index,
                                const sli_file_blocks *from);
+/* Sets a parameter from all its values in its storage format. */
+sl_status sli_param_set_stored(const sl_lowered *lowered, sl_runtime *rt, int index,
+                               const void *stored);
 
 #endif

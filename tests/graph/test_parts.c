@@ -95,7 +95,8 @@ static sli_checkpoint *store(const stored *s, const float *whole) {
     sl_shard_take(&s->shards[i], whole, part);
     char *name = sli_part_format("w", &s->shards[i]);
     /* A neighbour whose name starts with the same letters. */
-    sli_tensor_data tensors[] = {{name, type.ndim, type.dim, part}, {"w[0]", 0, NULL, whole}};
+    sli_tensor_data tensors[] = {{name, type.ndim, type.dim, part, NULL},
+                                 {"w[0]", 0, NULL, whole, NULL}};
     CHECK(!sli_checkpoints_write(c, 1, 0, i, tensors, 2, &files[i]), "%s", sl_detail());
     list[i] = &files[i];
     free(name);

@@ -25,7 +25,7 @@ static sli_shard_file write_shard(sli_checkpoints *c, int64_t step, int stage) {
   sli_tensor_data tensors[2];
   for (int t = 0; t < 2; t++) {
     for (int i = 0; i < 6; i++) values[t][i] = (float)(step * 100 + stage * 10 + t * 3 + i);
-    tensors[t] = (sli_tensor_data){names[t], 2, shape, values[t]};
+    tensors[t] = (sli_tensor_data){names[t], 2, shape, values[t], NULL};
   }
   sli_shard_file shard;
   CHECK(!sli_checkpoints_write(c, step, stage, -1, tensors, 2, &shard), "%s", sl_detail());

@@ -17,7 +17,7 @@ static void write_weights(const char *name, const char *tensor, float value) {
   char *path = sli_tempdir_path(&place, name);
   const int64_t dim[] = {3};
   const float data[] = {value, value, value};
-  CHECK(!sli_safetensors_write(path, &(sli_tensor_data){tensor, 1, dim, data}, 1), "%s",
+  CHECK(!sli_safetensors_write(path, &(sli_tensor_data){tensor, 1, dim, data, NULL}, 1), "%s",
         sl_detail());
   free(path);
 }

@@ -58,6 +58,7 @@ OPTIONS = {
     **dict.fromkeys(("rl", "rollout-ahead", "prompts", "reward", "reward-seconds", "reward-failed", "max-tokens", "stop", "answers"),
                     "they are tried in test_tools_rl"),
     "logprobs": "it is tried in test_tools_exact_served",
+    "planes": "it changes a file alone; it is tried in test_tools_experts_disk",
     "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",
     # options of models
     "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,

@@ -82,6 +82,53 @@ for n in 8 13; do
   try out.json --weights experts --experts planes:2..4 --quota experts=$n "${model[@]}"
   counted out.json $plane some
 done
+# A file in planes has the bits of planes made when the weights are loaded, also for fewer planes; its base is fixed.
+write=("$actorrun" --quiet --steps 0 --init odd.safetensors "${odd[@]}" --data "$reference/text.txt")
+ends 0 "${write[@]:0:6}" --planes 2..4 --save planes.safetensors "${write[@]:6}"
+planes=(--weights experts --init planes.safetensors "${odd[@]}")
+try out.json --experts planes:2..4 --quota experts=9 "${planes[@]}"
+counted out.json $plane some
+try memory.json --weights experts --experts planes:2..3 --quota experts=1000 "${model[@]}"
+try out.json --experts planes:2..3 --quota experts=8 --rows 3 "${planes[@]}"
+counted out.json $plane some
+ends 0 "$actorrun" --quiet --steps 1 --init planes.safetensors --save again.safetensors "${odd[@]}" --data "$reference/text.txt"
+for wrong in 3..4:base 2..5:planes; do
+  ends 2 "$actorserve" --port 0 --experts "planes:${wrong%:*}" "${planes[@]}"
+  says "w1.weight.planes2 has" err
+  says "planes:2..4" err
+done
+# damage WORDS CODE: edits the header h and the bytes d of the file, which is then refused with these words.
+damage() {
+  python3 - "$2" <<'PY'
+import json, struct, sys
+data = open("planes.safetensors", "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+h, d = json.loads(data[8:8 + n]), bytearray(data[8 + n:])
+name = "model.layers.1.block_sparse_moe.experts.2.w2.weight.planes2"
+at = h[name]["data_offsets"][0]
+exec(sys.argv[1])
+head = json.dumps(h).encode()
+open("bad.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + d)
+PY
+  ends 2 timeout 60 "$actorserve" --port 0 --weights experts --experts planes:2..4 --init bad.safetensors "${odd[@]}"
+  says "$1" err
+  says "experts.2.w2.weight" err
+}
+damage "number 0 of row 3 of plane 2 is nan" 'at += ((2 * 24 + 3) * 3 + 2) * 4; d[at:at+4] = struct.pack("<f", float("nan"))'
+damage "must be U32[2 to 8, 24, 3]" 'h[name]["shape"] = [4, 12, 6]'
+damage "must be U32[2 to 8, 24, 3]" 'h[name]["dtype"] = "F32"'
+damage "no planes of model.layers.1.block_sparse_moe.experts.2.w2.weight" 'h["x"] = h.pop(name)'
+refuse_planes() {
+  ends 2 "${write[@]:0:6}" "${@:2}" "${write[@]:6}"
+  says "$1" err
+}
+refuse_planes "--planes 2..9: must be A..B, or B, with 2 <= A <= B <= 8" --planes 2..9 --save x.safetensors
+refuse_planes "--planes 2: needs --save FILE" --planes 2
+refuse_planes "must be a safetensors file, not GGUF or a folder" --planes 2 --save x.gguf
+refuse_planes "must be a safetensors file, not GGUF or a folder" --planes 2 --save x/
+ends 2 "$actorrun" --quiet --steps 0 --planes 2..4 --save x.safetensors gpt --data "$reference/text.txt"
+says "--planes: the model has no matrices of experts" err
+
 # Blocks of several kinds, whose other weights come block by block.
 next=(qwen3-next --context 64 --layers 4 --width 32 --heads 2 --top-k 2 --experts 4 --expert-ffn 16)
 ends 0 "$actorrun" --quiet --steps 1 --save next.safetensors "${next[@]}" --data "$reference/text.txt" --batch 1

@@ -38,7 +38,7 @@ declare -A value=(
   [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [rollout-ahead]=1 [reward-failed]=drop [max-tokens]=4
   [preferences]=$data [dpo]=beta=0.2 [teacher]=. [distill]=kl:top=2
   [ranges]=2 [families]=- [clips]=1 [denoise]=2 [guidance]=2 [clip-order]=stream [first-frames]=1 [frame-rate]=5 [frame-wait]=1
-  [video]=v.y4m [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
+  [video]=v.y4m [planes]=2..4 [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
 # Options that an option needs beside it to be accepted.
 declare -A beside=(
   [every]='--checkpoint c2' [keep]='--checkpoint c3' [resume]='--checkpoint c4' [resume-with]='--checkpoint c5'

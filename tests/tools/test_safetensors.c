@@ -46,9 +46,9 @@ static void check_refused(const char *what, const char *word) {
 
 static void what_is_written_is_read_back(void) {
   float a[6] = {1, -2, 3.5f, 0, INFINITY, 1e-40f}, b = 7;
-  sli_tensor_data tensors[] = {{"first.weight", 2, (int64_t[]){2, 3}, a},
-                               {"a \"quoted\" name", 0, NULL, &b},
-                               {"empty", 1, (int64_t[]){0}, NULL}};
+  sli_tensor_data tensors[] = {{"first.weight", 2, (int64_t[]){2, 3}, a, NULL},
+                               {"a \"quoted\" name", 0, NULL, &b, NULL},
+                               {"empty", 1, (int64_t[]){0}, NULL, NULL}};
   CHECK(!sli_safetensors_write(path, tensors, 3), "writing: %s", sl_detail());
   FILE *raw = fopen(path, "rb");
   unsigned char head[9] = {0};
@@ -70,8 +70,8 @@ static void what_is_written_is_read_back(void) {
 /* ---- values that arrive one after another ---------------------------------------------- */
 
 static const float pair[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
-static const sli_tensor_data two[] = {{"a", 1, (int64_t[]){4}, pair[0]},
-                                      {"b", 2, (int64_t[]){2, 2}, pair[1]}};
+static const sli_tensor_data two[] = {{"a", 1, (int64_t[]){4}, pair[0], NULL},
+                                      {"b", 2, (int64_t[]){2, 2}, pair[1], NULL}};
 
 static sl_status give(void *ctx, int index, const float **out) {
   *out = pair[index];
@@ -202,8 +202,8 @@ static void each_damage_has_its_message(void) {
 /* Random bytes yield either a file or an error message. */
 static void random_damage_never_crashes(void) {
   float values[64] = {0};
-  sli_tensor_data tensors[] = {{"a", 2, (int64_t[]){4, 8}, values},
-                               {"b.c", 1, (int64_t[]){32}, values}};
+  sli_tensor_data tensors[] = {{"a", 2, (int64_t[]){4, 8}, values, NULL},
+                               {"b.c", 1, (int64_t[]){32}, values, NULL}};
   CHECK(!sli_safetensors_write(path, tensors, 2), "writing: %s", sl_detail());
   unsigned char good[2048], bad[2048];
   FILE *raw = fopen(path, "rb");
@@ -234,8 +234,8 @@ static void random_damage_never_crashes(void) {
 static void a_full_disk_leaves_the_old_file(void) {
   float small[4] = {1, 2, 3, 4};
   static float large[1 << 16];
-  sli_tensor_data old = {"old", 1, (int64_t[]){4}, small};
-  sli_tensor_data new = {"new", 1, (int64_t[]){1 << 16}, large};
+  sli_tensor_data old = {"old", 1, (int64_t[]){4}, small, NULL};
+  sli_tensor_data new = {"new", 1, (int64_t[]){1 << 16}, large, NULL};
   CHECK(!sli_safetensors_write(path, &old, 1), "writing: %s", sl_detail());
   struct rlimit limit, none;
   getrlimit(RLIMIT_FSIZE, &none);
@@ -263,7 +263,7 @@ static void a_full_disk_leaves_the_old_file(void) {
 
 static void links_and_modes_are_kept(void) {
   float value = 1;
-  sli_tensor_data t = {"t", 1, (int64_t[]){1}, &value};
+  sli_tensor_data t = {"t", 1, (int64_t[]){1}, &value, NULL};
   char link[96];
   snprintf(link, sizeof link, "%s.link", path);
   CHECK(!sli_safetensors_write(path, &t, 1) && chmod(path, 0640) == 0, "writing");

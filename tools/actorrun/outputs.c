@@ -77,6 +77,21 @@ static sl_status check_save(const settings *s, const char *path) {
   return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
 }
 
+/* Checks --planes, which only a safetensors file of one process can have. */
+static sl_status check_planes(const settings *s, const char *save) {
+  const char *planes = settings_text(s, "planes");
+  if (!planes) return SL_OK;
+  SLI_TRY(planes_read(planes, &(int){0}, &(int){0}));
+  if (!save) return sl_fail(SL_E_USAGE, "--planes %s: needs --save FILE", planes);
+  if (gguf_is_wanted(save) || huggingface_is_folder(save))
+    return sl_fail(SL_E_USAGE,
+                   "--planes %s: --save %s must be a safetensors file, not GGUF or a folder",
+                   planes, save);
+  if (s->lower.parallel.processes > 1)
+    return sl_fail(SL_E_USAGE, "--planes %s: only a run of one process can write planes", planes);
+  return SL_OK;
+}
+
 /* Checks before any work that the outputs can be written. */
 sl_status outputs_check(const settings *s) {
   static const output written[] = {{"save-adapter", output_in_folder},
@@ -88,6 +103,7 @@ sl_status outputs_check(const settings *s) {
                                    {"logprobs", NULL},
                                    {"log", log_is_folder}};
   const char *save = settings_text(s, "save");
+  SLI_TRY(check_planes(s, save));
   sl_status status = save ? check_save(s, save) : SL_OK;
   return status ? status : outputs_try(s->run, written, SLI_COUNT(written), false);
 }
@@ -128,6 +144,12 @@ static sl_status save_model(const job *j, const char *save) {
   if (huggingface_is_folder(save))
     return pretrained_save(&p, save, j->lowered, j->rt, j->processes);
   if (gguf_is_wanted(save)) return gguf_save(save, &p, j->lowered, j->rt);
+  const char *planes = settings_text(j->settings, "planes");
+  int base, width;
+  if (planes) {
+    SLI_TRY(planes_read(planes, &base, &width));
+    return planes_save(save, base, width, j->lowered, j->rt);
+  }
   return sl_weights_save(save, j->lowered, j->rt, j->processes);
 }
 

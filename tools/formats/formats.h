@@ -6,6 +6,7 @@
 #include "tools/formats/gguf.h"
 #include "tools/formats/gguf_save.h"
 #include "tools/formats/huggingface.h"
+#include "tools/formats/planes_save.h"
 #include "tools/formats/pretrained.h"
 
 #endif

@@ -394,7 +394,7 @@ static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int co
     all[i] = tensors[i];
     tied &= strcmp(tensors[i].name, "lm_head.weight") != 0;
   }
-  all[count] = (sli_tensor_data){"rope_freqs.weight", 1, &v->pairs, v->factors};
+  all[count] = (sli_tensor_data){"rope_freqs.weight", 1, &v->pairs, v->factors, NULL};
   const sli_gguf_content content = {
       .keys = v->keys,
       .type = v->type,
