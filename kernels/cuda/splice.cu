@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Embeddings of tokens replaced by encoder rows (ops/splice.c). */
-#include <sluice/frames.h>
-
 #include "kernels/cuda/served.cuh"
 
 namespace {

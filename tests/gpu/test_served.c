@@ -181,6 +181,22 @@ static void check_products(void) {
   check_product(SL_STORAGE_F32, 9, 64, 5, true, false);
 }
 
+/* Experts: some places have none. */
+static void check_experts(bool own, bool bf16) {
+  enum { TOKENS = 9, EACH = 3, EXPERTS = 4, WIDTH = 40, COLUMNS = 37 };
+  const sl_type values = F32(EXPERTS, COLUMNS, WIDTH);
+  sl_storage storage = bf16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
+  const sl_type in[] = {own ? F32(1, TOKENS, EACH, WIDTH) : F32(1, TOKENS, WIDTH),
+                        I32(1, TOKENS, EACH), sli_storage_type(storage, &values), I32(8)};
+  kernel k = kernel_create(&sl_op_grouped_linear_served, (sl_attrs){0}, 4, in, 1);
+  array_random(k.in[0], &in[0], 0);
+  fill_weights(storage, &values, k.in[2]);
+  for (int i = 0; i < TOKENS * EACH; i++)
+    ((int32_t *)k.in[1])[i] = (int32_t)random_below(EXPERTS) - (i % 7 == 3);
+  check_call(&k, 2e-5, 0);
+  kernel_destroy(&k);
+}
+
 static void check_table(sl_storage storage, int64_t first, bool partial) {
   sl_type values = F32(21, 64), lies = sli_storage_type(storage, &values);
   const sl_type in[] = {I32(1, 30), lies, I32(8)};
@@ -337,6 +353,26 @@ static void check_all_attention(void) {
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) check_attention(&shapes[i]);
 }
 
+/* Latent attention: a prompt of each sequence in one tick, then one more row of each. */
+static void check_latents(bool bf16) {
+  enum { HEADS = 3, NOPE = 12, ROPE = 8, RANK = 24, VALUES = 10 };
+  const int64_t begin[2][SEQUENCES] = {{0}, {70, 5, 1}},
+                rows[2][SEQUENCES] = {{70, 5, 1}, {1, 1, 1}};
+  kernel k[2];
+  for (int t = 0; t < 2; t++) {
+    int64_t all = rows[t][0] + rows[t][1] + rows[t][2];
+    const sl_type in[] = {F32(1, all, HEADS * (NOPE + ROPE)), F32(1, all, RANK), F32(1, all, ROPE),
+                          F32(HEADS * (NOPE + VALUES), RANK), I32(batch_ints(all))};
+    const sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE, .bf16 = bf16};
+    k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 5, in, 2);
+    for (int i = 0; i < 4; i++) array_random(k[t].in[i], &in[i], 0);
+    fill_batch(k[t].in[4], begin[t], rows[t]);
+    if (t) memcpy(k[1].out[1], k[0].out[1], sl_type_bytes(&k[1].out_type[1]));
+    check_call(&k[t], 2e-5, 2);
+  }
+  for (int t = 0; t < 2; t++) kernel_destroy(&k[t]);
+}
+
 /* ---- sampling -------------------------------------------------------------------------------- */
 
 enum { PICKS = 12, VOCABULARY = 333, WORDS = 11, EDITS = 3 };
@@ -424,6 +460,8 @@ int main(int argc, char **argv) {
     RUN(check_table, SL_STORAGE_Q4_1, 0, false);
     RUN(check_positions);
     RUN(check_all_attention);
+    for (int i = 0; i < 2; i++) RUN(check_latents, i);
+    for (int i = 0; i < 4; i++) RUN(check_experts, i & 1, i & 2);
     for (int i = 0; i < 6; i++) RUN(check_sample);
   }
   return 0;

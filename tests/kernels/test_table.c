@@ -37,8 +37,6 @@ static const struct {
     {"attention_blocks", "-", "training with chosen blocks of keys"},
     {"attention_blocks_b", "-", "the same"},
     {"choose_blocks", "-", "the same"},
-    {"spikes", "-", "spiking layers"},
-    {"quantize", "-", "the same"},
     {"linear_stored", "-", "training on frozen weights in blocks"},
     {"linear_b_stored", "-", "the same"},
     {"embedding_stored", "-", "the same"},

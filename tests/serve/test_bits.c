@@ -33,6 +33,9 @@ static void ask(const served *s, const setting *x, random_request *q, const toke
   shared += stats.rows_shared;
 }
 
+/* Emulated GPUs are slow. */
+static int settings_count(void) { return strcmp(served_devices(), "cpu") ? 2 : SETTINGS; }
+
 static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {
   served s = {0};
   random_request q[REQUESTS];
@@ -45,7 +48,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   served_model(&s, model, words);
   for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);
-  for (int n = 0; n < SETTINGS; n++) {
+  for (int n = 0; n < settings_count(); n++) {
     setting x = batches_draw(&s, &d);
     if (!n) batches_short_of_pages(&x.options);
     if (!stateful) batches_draft(&s, &x.options, &d);
@@ -120,27 +123,24 @@ static void a_log_is_followed(const char *model, char *const *words, uint64_t se
   sl_args_destroy(s.args);
 }
 
+/* A case for each model: --only MODEL. */
+#define BITS(model, words, seed) RUN_AS(model, each_batch_gives_the_same_bits(model, words, seed))
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama",
-        seed % 2 ? batches_gpt : batches_llama, seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "hybrid", hybrids[seed % SLI_COUNT(hybrids)], seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "mamba2", batches_mamba2, seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "qwen-moe", seed % 2 ? batches_experts : batches_dropping,
-        seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "qwen3-next",
-        seed % 2 ? batches_qwen3_next : batches_qwen3_next_dense, seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt-oss" : "deepseek",
-        seed % 2 ? batches_gpt_oss : batches_deepseek, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++) {
+    if (seed % 2) BITS("gpt", batches_gpt, seed);
+    else BITS("llama", batches_llama, seed);
+    BITS("hybrid", hybrids[seed % SLI_COUNT(hybrids)], seed);
+    BITS("mamba2", batches_mamba2, seed);
+    BITS("qwen-moe", seed % 2 ? batches_experts : batches_dropping, seed);
+    BITS("qwen3-next", seed % 2 ? batches_qwen3_next : batches_qwen3_next_dense, seed);
+    if (seed % 2) BITS("gpt-oss", batches_gpt_oss, seed);
+    else BITS("deepseek", batches_deepseek, seed);
+  }
   RUN(no_row_is_dropped);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "llama", families[seed % SLI_COUNT(families)], seed);
+    BITS("llama", families[seed % SLI_COUNT(families)], seed);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(a_log_is_followed, seed % 2 ? "llama" : "hybrid", seed % 2 ? batches_llama : batches_hybrid,
         seed);
