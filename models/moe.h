@@ -19,7 +19,7 @@
     {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16}, \
     DECODER_QK_NORM, MOE_ROUTING_OPTIONS(normed)
 #define MOE_ROUTING_OPTIONS(normed) \
-    {"top-k", SL_OPTION_INT, "2", "experts per token", 1, 1 << 16}, \
+    {"top-k", SL_OPTION_INT, "2", "experts per token", 0, 1 << 16}, \
     {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, rounded " \
      "up to a multiple of 64", 0, 1 << 24}, \
     {"shared-ffn", SL_OPTION_INT, "0", "inner width of the shared expert, which all tokens " \
@@ -284,6 +284,7 @@ static inline moe moe_of(sl_graph *g, const sl_args *args, const decoder *d, moe
   if (m.experts && m.k > m.experts)
     sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", d->model, m.k,
                   m.experts);
+  if (m.k < 1) sl_graph_fail(g, SL_E_USAGE, "%s: --top-k 0: must be at least 1", d->model);
   if (m.shared && !names.shared)
     sl_graph_fail(
         g, SL_E_USAGE,

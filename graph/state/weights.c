@@ -2,7 +2,8 @@
 /* Weight files: maps names in a file to parameters in a runtime, and back. A parameter with a star
  * in its name is stored as one tensor per index of dim 0, with the index in place of the star. A
  * parameter whose name ends with a prime is stored with its last two dims transposed, or
- * untransposed in MXFP4 blocks. */
+ * untransposed in MXFP4 blocks. A file with a tensor of that very name, star or prime included,
+ * holds the whole parameter as it is. */
 #include <sluice/state.h>
 
 #include <fnmatch.h>
@@ -141,6 +142,7 @@ static bool is_harmless(const char *name) {
                                       "*position_ids",
                                       "lm_head.weight",
                                       "rope_freqs.weight",
+                                      "blk.*.nextn.*",
                                       "blk.*.attn_rot_embd.weight",
                                       "score.weight",
                                       "v_head.*",
@@ -416,6 +418,8 @@ static bool is_packed(const sli_shards *from, const char *param) {
 sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
   sl_storage storage = SL_STORAGE_F32;
   bool star = strchr(param, '*'), more = true, same = true;
+  const sli_stored_tensor *whole = weights_find(from, param, &(int){0});
+  if (whole) return sli_storage_named(whole->dtype);
   if (is_packed(from, param)) return SL_STORAGE_BF16;
   for (int m = 0; more && same; m++) {
     char *name = member_name(param, m);
@@ -521,6 +525,12 @@ static sl_status load_planes(loading *l, int index, const sl_param_info *p) {
   return status;
 }
 
+/* Loads a parameter from the tensor of its name. values NULL: another process loads it. */
+static sl_status load_whole(loading *l, int index, const sl_param_info *p, float *values) {
+  sl_status status = load_member(l, name_in_files(p), &p->type, values);
+  return status || !values ? status : sl_param_set(l->lowered, l->rt, index, values);
+}
+
 static sl_status load_param(loading *l, int index) {
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
@@ -533,6 +543,7 @@ static sl_status load_param(loading *l, int index) {
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
   if (here && !values) values = scratch_take(&l->room, &p->type);
   sl_type type = member_type(p);
+  if (weights_find(l->from, name_in_files(p), &(int){0})) return load_whole(l, index, p, values);
   bool done = false;
   sl_status status = try_fused(l, name_in_files(p), &p->type, values, &done);
   for (int m = 0; m < members_of(p) && !status && !done; m++) {

@@ -16,17 +16,6 @@
 
 enum { MOST_DIMS = 4, USUAL_ALIGNMENT = 32, MOST_ALIGNMENT = 1 << 20 };
 
-struct sli_gguf {
-  char *path;
-  void *map;
-  size_t map_bytes;
-  gguf_metadata metadata;
-  const unsigned char *data;
-  size_t data_bytes;
-  int count;
-  sli_stored_tensor *tensors; /* sorted by name; owns the names */
-};
-
 bool sli_gguf_is(const char *path) {
   char magic[4] = {0};
   return sli_file_begin(path, magic, 4) == 4 && !memcmp(magic, "GGUF", 4);
@@ -92,7 +81,7 @@ static sl_status read_tensor(sli_gguf *file, cursor *c) {
   uint64_t offset;
   sl_status status = sli_gguf_take_text(c, file->path, "a tensor's name", &name);
   if (status) return status;
-  sli_stored_tensor *t = &file->tensors[file->count++];
+  sli_stored_tensor *t = &file->sources[file->count++].own;
   *t = (sli_stored_tensor){.name = name};
   status = read_shape(file, c, t);
   if (!status) status = read_type(file, c, t);
@@ -107,7 +96,7 @@ static sl_status read_tensors(sli_gguf *file, cursor *c, uint64_t count) {
   if (count > c->left / LEAST_BYTES)
     return sl_fail(SL_E_INPUT, "%s is truncated: it has %llu tensors, and %zu bytes are left",
                    file->path, (unsigned long long)count, c->left);
-  file->tensors = sli_calloc((size_t)count, sizeof *file->tensors);
+  file->sources = sli_calloc((size_t)count, sizeof *file->sources);
   sl_status status = SL_OK;
   for (uint64_t i = 0; i < count && !status; i++) status = read_tensor(file, c);
   return status;
@@ -128,15 +117,15 @@ static sl_status find_data(sli_gguf *file, const cursor *c, size_t *alignment) {
 }
 
 static int by_offset(const void *a, const void *b) {
-  const sli_stored_tensor *x = a, *y = b;
-  return (x->offset > y->offset) - (x->offset < y->offset);
+  const sli_gguf_source *x = a, *y = b;
+  return (x->own.offset > y->own.offset) - (x->own.offset < y->own.offset);
 }
 
 /* Checks that each tensor is within the data, aligned, and does not overlap its predecessor. */
 static sl_status check_places(const sli_gguf *file, size_t alignment) {
   size_t done = 0;
   for (int i = 0; i < file->count; i++) {
-    const sli_stored_tensor *t = &file->tensors[i];
+    const sli_stored_tensor *t = &file->sources[i].own;
     if (t->offset > file->data_bytes || t->bytes > file->data_bytes - t->offset)
       return sl_fail(SL_E_INPUT,
                      "%s is truncated: tensor %s, of %zu bytes, begins at data byte %zu of %zu",
@@ -147,20 +136,10 @@ static sl_status check_places(const sli_gguf *file, size_t alignment) {
                      file->path, t->name, t->offset, alignment);
     if (t->offset < done)
       return sl_fail(SL_E_INPUT, "%s: tensors %s and %s overlap", file->path,
-                     file->tensors[i - 1].name, t->name);
+                     file->sources[i - 1].own.name, t->name);
     done = t->offset + t->bytes;
   }
   return SL_OK;
-}
-
-/* Renames the tensors to their Hugging Face names. */
-static sl_status rename_tensors(sli_gguf *file) {
-  for (int i = 0; i < file->count; i++) {
-    char *own = (char *)file->tensors[i].name;
-    file->tensors[i].name = sli_gguf_name(file->metadata.values, own);
-    free(own);
-  }
-  return sli_stored_sort(file->path, file->tensors, file->count);
 }
 
 static sl_status read_all(sli_gguf *file) {
@@ -172,9 +151,9 @@ static sl_status read_all(sli_gguf *file) {
   if (!status) status = read_tensors(file, &c, tensors);
   if (!status) status = find_data(file, &c, &alignment);
   if (status) return status;
-  qsort(file->tensors, (size_t)file->count, sizeof *file->tensors, by_offset);
+  qsort(file->sources, (size_t)file->count, sizeof *file->sources, by_offset);
   status = check_places(file, alignment);
-  return status ? status : rename_tensors(file);
+  return status ? status : sli_gguf_make_tensors(file);
 }
 
 sl_status sli_gguf_open(const char *path, sli_gguf **out) {
@@ -189,7 +168,11 @@ sl_status sli_gguf_open(const char *path, sli_gguf **out) {
 
 void sli_gguf_close(sli_gguf *file) {
   if (!file) return;
-  for (int i = 0; i < file->count; i++) free((char *)file->tensors[i].name);
+  for (int i = 0; i < file->count; i++) {
+    free((char *)file->sources[i].own.name);
+    free(file->sources[i].place.name);
+  }
+  free(file->sources);
   free(file->tensors);
   sli_gguf_metadata_fini(&file->metadata);
   if (file->map) munmap(file->map, file->map_bytes);
@@ -212,59 +195,13 @@ cJSON *sli_gguf_array(const sli_gguf *file, const char *key) {
   return NULL;
 }
 
-int sli_gguf_count(const sli_gguf *file) { return file->count; }
+int sli_gguf_count(const sli_gguf *file) { return file->ntensors; }
 
 const sli_stored_tensor *sli_gguf_at(const sli_gguf *file, int index) {
-  SLI_CHECK(index >= 0 && index < file->count, "tensor %d of %d", index, file->count);
+  SLI_CHECK(index >= 0 && index < file->ntensors, "tensor %d of %d", index, file->ntensors);
   return &file->tensors[index];
 }
 
 const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
-  return sli_stored_find(file->tensors, file->count, name);
-}
-
-/* Returns the row's index in Hugging Face's order. Within a head, the file interleaves the rows of
- * both halves: the first of each, the second of each, and so on. Hugging Face stores one half after
- * the other. */
-size_t sli_gguf_place_of(size_t r, size_t head) {
-  size_t within = head ? r % head : 0;
-  return r - within + within / 2 + (within % 2 ? head / 2 : 0);
-}
-
-/* Sets *head to the number of rows per head, or to 0 if rows are in Hugging Face's order. */
-static sl_status find_head(const sli_gguf *file, const sli_stored_tensor *t, size_t *head) {
-  size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name), rows = (size_t)t->dim[0];
-  *head = heads ? rows / heads : 0;
-  if (heads && (rows % (2 * heads) || (t->ndim == 1 && sli_gguf_type_named(t->dtype)->numbers > 1)))
-    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which do not form pairs of %zu heads",
-                   file->path, t->name, rows, heads);
-  return SL_OK;
-}
-
-sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float *out) {
-  const sli_gguf_type *type = sli_gguf_type_named(t->dtype);
-  const unsigned char *from = file->data + t->offset;
-  char names[160];
-  if (!type->unpack)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; supported types: %s", file->path, t->name,
-                   t->dtype, sli_gguf_type_names(names, sizeof names));
-  size_t head, rows = (size_t)t->dim[0], row = t->elements / rows;
-  sl_status status = find_head(file, t, &head);
-  if (!status && !head) type->unpack(from, t->elements / (size_t)type->numbers, out);
-  for (size_t r = 0; r < rows && head && !status; r++)
-    type->unpack(from + r * (t->bytes / rows), row / (size_t)type->numbers,
-                 out + sli_gguf_place_of(r, head) * row);
-  for (size_t i = 0;
-       i < t->elements && !status && sli_gguf_plus_one(file->metadata.values, t->name); i++)
-    out[i] -= 1;
-  return status;
-}
-
-sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *t, void *out) {
-  size_t head, rows = (size_t)t->dim[0], bytes = t->bytes / rows;
-  sl_status status = find_head(file, t, &head);
-  for (size_t r = 0; r < rows && !status; r++)
-    memcpy((char *)out + sli_gguf_place_of(r, head) * bytes, file->data + t->offset + r * bytes,
-           bytes);
-  return status;
+  return sli_stored_find(file->tensors, file->ntensors, name);
 }

@@ -41,6 +41,10 @@ void sli_gguf_unpack(const char *type, const void *blocks, size_t elements, floa
 /* Copies a tensor's quantized blocks to out[tensor->bytes], with rows in Hugging Face's order. */
 sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *tensor, void *out);
 
+/* Returns the row of an architecture in architectures.json, or NULL; and all rows. */
+const cJSON *sli_gguf_architecture(const char *name);
+const cJSON *sli_gguf_architectures(void);
+
 /* ---- writing ------------------------------------------------------------------------------ */
 
 /* Keys with their values, in insertion order. */

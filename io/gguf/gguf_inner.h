@@ -20,18 +20,34 @@ uint32_t sli_gguf_type_number(const sli_gguf_type *type);
 /* Lists the supported types, "F32, F16, ...", as far as they fit. Returns `out`. */
 char *sli_gguf_type_names(char *out, size_t size);
 
-/* Returns the Hugging Face name of a tensor, or its own name if unknown. The caller frees it. */
-char *sli_gguf_name(const cJSON *metadata, const char *name);
+/* ---- names and layouts (names.c) ---------------------------------------------------------------
+ */
+
+/* Order of rows or of columns. From `first` on, runs of `width` lie in the file in the order
+ * [each][groups], and in Hugging Face's order [groups][each]. groups 0: as in Hugging Face's. */
+typedef struct sli_gguf_runs {
+  size_t first, groups, each, width;
+} sli_gguf_runs;
+/* Returns the index in Hugging Face's order of row or column r of the file. */
+size_t sli_gguf_row_of(const sli_gguf_runs *runs, size_t r);
+
+/* Place of a file's tensor among Hugging Face's. */
+typedef struct sli_gguf_place {
+  char *name; /* of the whole tensor; owned */
+  sli_gguf_runs rows, columns;
+  int part, parts; /* the tensor is one of several parts */
+  bool woven;      /* rows of the parts take turns; otherwise the parts follow each other */
+  bool turned;     /* the file has the last two dims exchanged */
+  bool plus_one, minus_exp; /* the file has x + 1, or -exp(x) */
+  bool uneven;              /* the rows are not whole runs */
+  const char *shape;        /* "flat" [n], "row" [1, n], "channels" [c, 1, k], "joined" [a b, c] */
+} sli_gguf_place;
+/* Finds the place of a tensor with so many rows. Unknown tensors keep their name. */
+sli_gguf_place sli_gguf_place_of(const char *path, const cJSON *metadata, const char *name,
+                                 size_t rows);
 /* Returns the GGUF name, in an architecture, of a tensor given by its Hugging Face name, or the
  * same name if unknown. The caller frees it. */
 char *sli_gguf_own_name(const cJSON *metadata, const char *name);
-/* Returns the index in Hugging Face's order of a row of the file. Heads have `head` rows. */
-size_t sli_gguf_place_of(size_t r, size_t head);
-/* Returns whether a tensor of this Hugging Face name is stored with 1 added. */
-bool sli_gguf_plus_one(const cJSON *metadata, const char *name);
-/* Returns the number of heads whose rows are interleaved for rotary pairs in the tensor of this
- * Hugging Face name. Returns 0 if rows are in Hugging Face's order. */
-int64_t sli_gguf_heads(const cJSON *metadata, const char *name);
 
 /* ---- blocks (pack.c) --------------------------------------------------------------------------
  */
@@ -72,5 +88,28 @@ typedef struct gguf_metadata {
 sl_status sli_gguf_metadata_read(const char *path, cursor *c, uint64_t count, gguf_metadata *out);
 void sli_gguf_metadata_fini(gguf_metadata *m);
 cJSON *sli_gguf_array_json(const gguf_array *array);
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* A tensor of the file, or a part of one of Hugging Face's. */
+typedef struct sli_gguf_source {
+  sli_stored_tensor own; /* name, shape and place in the file; owns the name */
+  sli_gguf_place place;
+  size_t begin, rows; /* first row within the whole tensor's matrices, and the rows of these */
+} sli_gguf_source;
+
+struct sli_gguf {
+  char *path;
+  void *map;
+  size_t map_bytes;
+  gguf_metadata metadata;
+  const unsigned char *data;
+  size_t data_bytes;
+  int count, ntensors;
+  sli_gguf_source *sources;   /* [count] */
+  sli_stored_tensor *tensors; /* sorted by name; `offset` is the index of the first source */
+};
+/* Makes Hugging Face's tensors of the sources (tensors.c). */
+sl_status sli_gguf_make_tensors(sli_gguf *file);
 
 #endif

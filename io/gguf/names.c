@@ -1,145 +1,199 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of an architecture's tensors, in GGUF and in Hugging Face's format. */
+/* Names and layouts of an architecture's tensors, in GGUF and in Hugging Face's format: the rows of
+ * architectures.json. Member `tensors` of a row maps names without ".weight" or ".bias", or with
+ * it, to Hugging Face's. Names of a layer follow "blk.N." and, there, "model.layers.N." or what
+ * `layers` says. A tensor is given as a name or as an object:
+ *
+ *   to      its name
+ *   pairs   heads, the first of these formulas that has a value: numbers that rotate together are
+ *           adjacent in each
+ *   head    likewise, with the numbers of a head
+ *   rows, columns   {first, groups, each, width}: see sli_gguf_runs
+ *   part    this is part [i, n] of the rows of a tensor; "woven": rows of the parts take turns
+ *   turned  the last two dims are exchanged
+ *   is      values: "plus one", or "minus exp" */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "io/gguf/gguf_inner.h"
+#include "io/rows.h"
 
-typedef struct name {
-  const char *ours, *theirs; /* without ".weight" or ".bias"; names of a layer follow "blk.N." */
-} name;
+extern const char architectures_json[]; /* architectures.json */
 
-typedef struct architecture {
-  const char *type;
-  const name *layer, *norms; /* names of a layer's weights, and of its norms */
-  bool neighbours;           /* q and k rows of a rotary pair are adjacent */
-  bool plus_one;             /* norm gains are stored with the 1 that the model adds to them */
-} architecture;
+static struct {
+  pthread_once_t once;
+  cJSON *rows;
+} table = {.once = PTHREAD_ONCE_INIT};
 
-static const name whole[] = {{"token_embd", "model.embed_tokens"},
-                             {"output_norm", "model.norm"},
-                             {"output", "lm_head"},
-                             {0}};
+static void read_table(void) {
+  table.rows = sli_rows_parse(architectures_json, "name", (const char *const[]){NULL});
+}
 
-static const name llama_layer[] = {
-    {"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
-    {"ffn_gate", "mlp.gate_proj"},  {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},  {0}};
+static const cJSON *member(const cJSON *from, const char *key) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
+  return item && !cJSON_IsNull(item) ? item : NULL;
+}
 
-static const name phi3_layer[] = {{"attn_qkv", "self_attn.qkv_proj"},
-                                  {"attn_output", "self_attn.o_proj"},
-                                  {"ffn_up", "mlp.gate_up_proj"},
-                                  {"ffn_down", "mlp.down_proj"},
-                                  {0}};
+static const char *text_at(const cJSON *from, const char *key) {
+  const cJSON *item = member(from, key);
+  return cJSON_IsString(item) ? item->valuestring : NULL;
+}
 
-static const name llama_norms[] = {
-    {"attn_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"}, {0}};
-
-static const name qwen3_norms[] = {{"attn_norm", "input_layernorm"},
-                                   {"attn_q_norm", "self_attn.q_norm"},
-                                   {"attn_k_norm", "self_attn.k_norm"},
-                                   {"ffn_norm", "post_attention_layernorm"},
-                                   {0}};
-
-static const name olmo2_norms[] = {{"attn_q_norm", "self_attn.q_norm"},
-                                   {"attn_k_norm", "self_attn.k_norm"},
-                                   {"post_attention_norm", "post_attention_layernorm"},
-                                   {"post_ffw_norm", "post_feedforward_layernorm"},
-                                   {0}};
-
-static const name gemma3_norms[] = {{"attn_norm", "input_layernorm"},
-                                    {"attn_q_norm", "self_attn.q_norm"},
-                                    {"attn_k_norm", "self_attn.k_norm"},
-                                    {"post_attention_norm", "post_attention_layernorm"},
-                                    {"ffn_norm", "pre_feedforward_layernorm"},
-                                    {"post_ffw_norm", "post_feedforward_layernorm"},
-                                    {0}};
-
-static const architecture architectures[] = {
-    {.type = "gemma3", .layer = llama_layer, .norms = gemma3_norms, .plus_one = true},
-    {.type = "llama", .layer = llama_layer, .norms = llama_norms, .neighbours = true},
-    {.type = "olmo2", .layer = llama_layer, .norms = olmo2_norms},
-    {.type = "phi3", .layer = phi3_layer, .norms = llama_norms},
-    {.type = "qwen2", .layer = llama_layer, .norms = llama_norms},
-    {.type = "qwen3", .layer = llama_layer, .norms = qwen3_norms}};
-
-static const architecture *find_architecture(const cJSON *metadata) {
-  const cJSON *type = cJSON_GetObjectItemCaseSensitive(metadata, "general.architecture");
-  for (size_t i = 0; i < SLI_COUNT(architectures); i++)
-    if (cJSON_IsString(type) && !strcmp(architectures[i].type, type->valuestring))
-      return &architectures[i];
+const cJSON *sli_gguf_architecture(const char *name) {
+  const cJSON *row;
+  pthread_once(&table.once, read_table);
+  cJSON_ArrayForEach(row, table.rows) if (name && !strcmp(text_at(row, "name"), name)) return row;
   return NULL;
 }
 
-/* Looks up a name of `bytes` bytes. Returns NULL if it is unknown. */
-static const char *look_up(const name *names, const char *ours, size_t bytes) {
-  for (const name *n = names; n->ours; n++)
-    if (strlen(n->ours) == bytes && !strncmp(n->ours, ours, bytes)) return n->theirs;
-  return NULL;
+const cJSON *sli_gguf_architectures(void) {
+  pthread_once(&table.once, read_table);
+  return table.rows;
 }
 
-char *sli_gguf_name(const cJSON *metadata, const char *name) {
-  const architecture *a = find_architecture(metadata);
-  const char *at = name, *dot = strrchr(name, '.');
-  if (!a || !dot || (strcmp(dot, ".weight") && strcmp(dot, ".bias"))) return sli_strdup(name);
-  size_t digits = strncmp(at, "blk.", 4) ? 0 : strspn(at + 4, "0123456789");
-  bool layer = digits && at[4 + digits] == '.' && at + 4 + digits < dot;
-  if (layer) at += 4 + digits + 1;
-  size_t bytes = (size_t)(dot - at);
-  const char *theirs = look_up(layer ? a->layer : whole, at, bytes);
-  if (!theirs && layer) theirs = look_up(a->norms, at, bytes);
-  if (!theirs) return sli_strdup(name);
-  return layer ? sli_format("model.layers.%.*s.%s%s", (int)digits, name + 4, theirs, dot)
-               : sli_format("%s%s", theirs, dot);
+static const cJSON *architecture_of(const cJSON *metadata) {
+  return sli_gguf_architecture(text_at(metadata, "general.architecture"));
 }
 
-/* Looks up a Hugging Face name of `bytes` bytes. Returns NULL if it is unknown. */
-static const char *look_back(const name *names, const char *theirs, size_t bytes) {
-  for (const name *n = names; n->ours; n++)
-    if (strlen(n->theirs) == bytes && !strncmp(n->theirs, theirs, bytes)) return n->ours;
-  return NULL;
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Returns the Hugging Face name of an entry. */
+static const char *target_of(const cJSON *entry) {
+  return cJSON_IsString(entry) ? entry->valuestring : text_at(entry, "to");
+}
+
+static const char *layers_of(const cJSON *row) {
+  const char *layers = text_at(row, "layers");
+  return layers ? layers : "model.layers";
+}
+
+/* Returns the length of ".weight" or ".bias" at the end of a name, or 0. */
+static size_t suffix_of(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot && (!strcmp(dot, ".weight") || !strcmp(dot, ".bias")) ? strlen(dot) : 0;
+}
+
+/* Splits "PREFIX.N.rest". Returns the rest, or NULL if the name is no layer's. */
+static const char *split_layer(const char *name, const char *prefix, const char **number,
+                               int *digits) {
+  size_t n = strlen(prefix);
+  if (strncmp(name, prefix, n) || name[n] != '.') return NULL;
+  *number = name + n + 1;
+  *digits = (int)strspn(*number, "0123456789");
+  return *digits && (*number)[*digits] == '.' ? *number + *digits + 1 : NULL;
+}
+
+/* Finds the entry of a name, whole or without its suffix. */
+static const cJSON *entry_of(const cJSON *row, const char *name, size_t *suffix) {
+  const cJSON *tensors = member(row, "tensors"), *entry = member(tensors, name);
+  *suffix = 0;
+  if (entry) return entry;
+  *suffix = suffix_of(name);
+  char *stem = sli_format("%.*s", (int)(strlen(name) - *suffix), name);
+  entry = *suffix ? member(tensors, stem) : NULL;
+  free(stem);
+  return entry;
 }
 
 char *sli_gguf_own_name(const cJSON *metadata, const char *name) {
-  static const char layers[] = "model.layers.";
-  const architecture *a = find_architecture(metadata);
-  const char *at = name, *dot = strrchr(name, '.');
-  if (!a || !dot) return sli_strdup(name);
-  size_t begin = strlen(layers),
-         digits = strncmp(at, layers, begin) ? 0 : strspn(at + begin, "0123456789");
-  if (digits) at += begin + digits + 1;
-  size_t bytes = (size_t)(dot - at);
-  const char *ours = look_back(digits ? a->layer : whole, at, bytes);
-  if (!ours && digits) ours = look_back(a->norms, at, bytes);
-  if (!ours) return sli_strdup(name);
-  return digits ? sli_format("blk.%.*s.%s%s", (int)digits, name + begin, ours, dot)
-                : sli_format("%s%s", ours, dot);
+  const cJSON *row = architecture_of(metadata), *entry;
+  const char *number = "",
+             *rest = row ? split_layer(name, layers_of(row), &number, &(int){0}) : NULL,
+             *at = rest ? rest : name;
+  size_t suffix = suffix_of(at), stem = strlen(at) - suffix;
+  cJSON_ArrayForEach(entry, member(row, "tensors")) {
+    const char *to = target_of(entry);
+    if (!to || strlen(to) != stem || strncmp(to, at, stem)) continue;
+    return rest ? sli_format("blk.%.*s.%s%s", (int)(rest - 1 - number), number, entry->string,
+                             at + stem)
+                : sli_format("%s%s", entry->string, at + stem);
+  }
+  return sli_strdup(name);
 }
 
-static int64_t count_heads(const cJSON *metadata, const architecture *a, const char *which) {
-  char *key = sli_format("%s.attention.%s", a->type, which);
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(metadata, key);
-  free(key);
-  return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble < 1 << 24
-             ? (int64_t)item->valuedouble
-             : 0;
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Returns the value of the first formula of a list, or of one formula, that has one; else 0. */
+static size_t first_of(const sli_formula_keys *keys, const cJSON *formulas) {
+  const cJSON *item = cJSON_IsArray(formulas) ? formulas->child : formulas;
+  for (; item; item = cJSON_IsArray(formulas) ? item->next : NULL) {
+    double value = 0;
+    if (cJSON_IsNumber(item)) value = item->valuedouble;
+    else if (sli_formula(keys, item->valuestring, &value)) continue;
+    if (value >= 1 && value < 1 << 30) return (size_t)value;
+  }
+  return 0;
 }
 
-bool sli_gguf_plus_one(const cJSON *metadata, const char *name) {
-  static const char end[] = "norm.weight";
-  const architecture *a = find_architecture(metadata);
-  size_t n = strlen(name);
-  return a && a->plus_one && n > strlen(end) && !strcmp(name + n - strlen(end), end);
+static sli_gguf_runs runs_of(const sli_formula_keys *keys, const cJSON *from) {
+  return (sli_gguf_runs){.first = first_of(keys, member(from, "first")),
+                         .groups = first_of(keys, member(from, "groups")),
+                         .each = first_of(keys, member(from, "each")),
+                         .width = first_of(keys, member(from, "width"))};
 }
 
-int64_t sli_gguf_heads(const cJSON *metadata, const char *name) {
-  const architecture *a = find_architecture(metadata);
-  if (!a || !a->neighbours) return 0;
-  bool q = strstr(name, ".self_attn.q_proj."), k = strstr(name, ".self_attn.k_proj.");
-  if (!q && !k) return 0;
-  int64_t heads = count_heads(metadata, a, "head_count"),
-          kv = count_heads(metadata, a, "head_count_kv");
-  return k && kv ? kv : heads;
+/* Returns the order of rows: heads of `head` rows, in which rotating pairs are adjacent. */
+static sli_gguf_runs pairs_of(size_t head) {
+  return (sli_gguf_runs){.groups = head ? 2 : 0, .each = head / 2, .width = 1};
+}
+
+static void place_rows(const sli_formula_keys *keys, const cJSON *entry, size_t rows,
+                       sli_gguf_place *out) {
+  size_t heads = first_of(keys, member(entry, "pairs")),
+         head = first_of(keys, member(entry, "head"));
+  out->rows = runs_of(keys, member(entry, "rows"));
+  if (heads) out->rows = pairs_of(rows % heads ? 1 : rows / heads), head = rows / heads;
+  else if (head) out->rows = pairs_of(head);
+  size_t period = out->rows.groups * out->rows.each * out->rows.width;
+  out->uneven = (heads || head) && (!head || head % 2);
+  if (out->rows.groups)
+    out->uneven |= !period || rows < out->rows.first || (rows - out->rows.first) % period;
+}
+
+static void describe(const sli_formula_keys *keys, const cJSON *entry, size_t rows,
+                     sli_gguf_place *out) {
+  const cJSON *part = member(entry, "part");
+  const char *is = text_at(entry, "is"), *shape = text_at(entry, "shape");
+  place_rows(keys, entry, rows, out);
+  out->columns = runs_of(keys, member(entry, "columns"));
+  out->part = part ? cJSON_GetArrayItem(part, 0)->valueint : 0;
+  out->parts = part ? cJSON_GetArrayItem(part, 1)->valueint : 1;
+  out->woven = cJSON_IsTrue(member(entry, "woven"));
+  out->turned = cJSON_IsTrue(member(entry, "turned"));
+  out->plus_one = is && !strcmp(is, "plus one");
+  out->minus_exp = is && !strcmp(is, "minus exp");
+  out->shape = shape ? shape : "";
+}
+
+sli_gguf_place sli_gguf_place_of(const char *path, const cJSON *metadata, const char *name,
+                                 size_t rows) {
+  const cJSON *row = architecture_of(metadata);
+  const char *number = "", *rest = split_layer(name, "blk", &number, &(int){0});
+  sli_gguf_place out = {.parts = 1, .shape = ""};
+  size_t suffix;
+  const cJSON *entry = row ? entry_of(row, rest ? rest : name, &suffix) : NULL;
+  const char *to = entry ? target_of(entry) : NULL;
+  if (!to) {
+    out.name = sli_strdup(name);
+    return out;
+  }
+  const char *end = name + strlen(name) - suffix;
+  out.name =
+      rest ? sli_format("%s.%.*s.%s%s", layers_of(row), (int)(rest - 1 - number), number, to, end)
+           : sli_format("%s%s", to, end);
+  char *prefix = sli_format("%s.", text_at(row, "name"));
+  if (cJSON_IsObject(entry))
+    describe(&(sli_formula_keys){path, metadata, prefix}, entry, rows, &out);
+  free(prefix);
+  return out;
+}
+
+size_t sli_gguf_row_of(const sli_gguf_runs *runs, size_t r) {
+  size_t period = runs->groups * runs->each * runs->width;
+  if (!period || r < runs->first) return r;
+  size_t n = (r - runs->first) % period, each = n / (runs->groups * runs->width),
+         group = n / runs->width % runs->groups;
+  return r - n + (group * runs->each + each) * runs->width + n % runs->width;
 }

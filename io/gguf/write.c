@@ -162,20 +162,22 @@ static void put_rows(const writing *w, int i, const float *values) {
   const sli_gguf_content *c = w->content;
   const sli_tensor_data *t = &c->tensors[i];
   const sli_gguf_type *type = w->types[i];
-  bool plus = sli_gguf_plus_one(c->keys->named, t->name);
-  int64_t heads = sli_gguf_heads(c->keys->named, t->name);
-  size_t rows = t->ndim > 1 || heads ? (size_t)t->dim[0] : 1, row = elements(t) / rows,
+  char *name = sli_gguf_own_name(c->keys->named, t->name);
+  sli_gguf_place place = sli_gguf_place_of("", c->keys->named, name, (size_t)t->dim[0]);
+  size_t rows = t->ndim > 1 || place.rows.groups ? (size_t)t->dim[0] : 1, row = elements(t) / rows,
          bytes = row / (size_t)type->numbers * (size_t)type->bytes;
   unsigned char *packed = sli_calloc(1, bytes);
   float *raised = sli_calloc(row, sizeof *raised);
   for (size_t r = 0; r < rows; r++) {
-    const float *from = values + sli_gguf_place_of(r, heads ? rows / (size_t)heads : 0) * row;
-    for (size_t e = 0; e < row; e++) raised[e] = from[e] + (plus ? 1 : 0);
+    const float *from = values + sli_gguf_row_of(&place.rows, r) * row;
+    for (size_t e = 0; e < row; e++) raised[e] = from[e] + (place.plus_one ? 1 : 0);
     type->pack(raised, row / (size_t)type->numbers, packed);
     put(w->file.stream, packed, bytes);
   }
   free(raised);
   free(packed);
+  free(place.name);
+  free(name);
 }
 
 static sl_status put_tensors(const writing *w) {

@@ -18,6 +18,12 @@ const cJSON *config_at(const cJSON *from, const char *key) {
   return item && !cJSON_IsNull(item) ? item : NULL;
 }
 
+/* Returns what a key is called in the file. */
+static const char *name_of(const config *c, const char *key) {
+  const cJSON *name = config_at(c->names, key);
+  return name ? name->valuestring : key;
+}
+
 static char *number_text(double value) {
   if (value == floor(value) && fabs(value) < 1e15) return sli_format("%.0f", value);
   char *text = sli_format("%.15g", value);
@@ -61,7 +67,7 @@ sl_status config_set(const config *c, const char *key, const char *option, const
   if (!given) return blame(c, sl_args_set(c->target->args, option, value));
   if (same_value(option, given, value)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path,
-                 value, key);
+                 value, name_of(c, key));
 }
 
 static sl_status set_number(const config *c, const char *key, const char *option,
@@ -89,7 +95,7 @@ static sl_status read_field(const config *c, const config_field *f) {
   if (!item && f->also) item = config_at(c->root, f->also);
   bool null = f->null && !item && cJSON_GetObjectItemCaseSensitive(c->root, f->key);
   const char *missing = null ? f->null : f->missing;
-  if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, f->key);
+  if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, name_of(c, f->key));
   if (item && f->second) SLI_TRY(set_number(c, f->key, f->second, item));
   if (!item && f->second_missing) SLI_TRY(config_set(c, f->key, f->second, f->second_missing));
   if (item && f->words) return set_word(c, f, item);

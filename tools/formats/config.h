@@ -13,6 +13,7 @@ typedef struct config {
   const char *path;  /* the file's path, for messages */
   const cJSON *root; /* the file's contents, by key */
   const pretrained *target;
+  const cJSON *names; /* what keys are called in the file, if otherwise; NULL: as in `root` */
 } config;
 
 typedef struct config_field {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/rows.h"
 #include "models/models.h"
 
 extern const char families_json[]; /* families.json */
@@ -22,40 +23,11 @@ static const char *text_at(const cJSON *from, const char *key) {
   return item ? config_option_text(item) : NULL;
 }
 
-/* Adds the members of a base row that a row lacks. Objects are merged member by member. */
-static cJSON *merge(const cJSON *base, const cJSON *row) {
-  cJSON *out = cJSON_Duplicate(base, true);
-  const cJSON *item;
-  cJSON_ArrayForEach(item, row) {
-    const cJSON *old = cJSON_GetObjectItemCaseSensitive(out, item->string);
-    bool inner = cJSON_IsObject(old) && cJSON_IsObject(item);
-    cJSON *value = inner ? merge(old, item) : cJSON_Duplicate(item, true);
-    if (old) cJSON_ReplaceItemInObjectCaseSensitive(out, item->string, value);
-    else cJSON_AddItemToObject(out, item->string, value);
-  }
-  return out;
-}
-
-static const cJSON *row_named(const cJSON *rows, const char *type) {
-  const cJSON *row;
-  cJSON_ArrayForEach(row, rows) if (!strcmp(text_at(row, "type"), type)) return row;
-  SLI_CHECK(0, "families.json has no row %s", type);
-  return NULL;
-}
-
-/* Completes a row by those that it is like. */
-static cJSON *complete(const cJSON *rows, const cJSON *row) {
-  const cJSON *like = cJSON_GetObjectItemCaseSensitive(row, "like");
-  if (!like) return cJSON_Duplicate(row, true);
-  cJSON *base = complete(rows, row_named(rows, like->valuestring));
-  static const char *const own[] = {"base", "other", "also"};
-  for (size_t i = 0; i < SLI_COUNT(own); i++) cJSON_DeleteItemFromObjectCaseSensitive(base, own[i]);
-  cJSON *out = merge(base, row);
+/* Removes the keys that a row lacks. */
+static void remove_keys(cJSON *row) {
   const cJSON *key;
   cJSON_ArrayForEach(key, config_at(row, "without"))
-      cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItem(out, "keys"), key->valuestring);
-  cJSON_Delete(base);
-  return out;
+      cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItem(row, "keys"), key->valuestring);
 }
 
 /* A field is "option", ["option", missing, null], or an object with these keys. */
@@ -134,14 +106,15 @@ static family read_row(const cJSON *row) {
 }
 
 static void read_table(void) {
-  cJSON *rows = cJSON_Parse(families_json);
-  SLI_CHECK(rows, "families.json: not JSON near: %.60s", cJSON_GetErrorPtr());
-  const cJSON *row;
+  static const char *const own[] = {"other", "also", NULL};
+  cJSON *rows = sli_rows_parse(families_json, "type", own), *row;
   int n = 0;
   table.rows = sli_calloc((size_t)cJSON_GetArraySize(rows) + 1, sizeof *table.rows);
-  cJSON_ArrayForEach(row, rows) if (!config_at(row, "base")) table.rows[n++] =
-      read_row(complete(rows, row));
-  cJSON_Delete(rows); /* rows are completed copies */
+  while ((row = cJSON_DetachItemFromArray(rows, 0))) {
+    remove_keys(row);
+    table.rows[n++] = read_row(row);
+  }
+  cJSON_Delete(rows);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

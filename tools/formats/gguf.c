@@ -11,6 +11,7 @@
 #include "ops/layout.h"
 #include "tools/formats/config.h"
 #include "tools/formats/config_keys.h"
+#include "tools/formats/gguf_config.h"
 #include "tools/formats/huggingface.h"
 
 /* An architecture, whose name is the prefix of its keys. */
@@ -228,7 +229,7 @@ static sl_status check_keys(const reading *r, const config_field *named) {
   cJSON_ArrayForEach(
       item, r->config.root) if (is_own(r, item->string) || !strncmp(item->string, "general.", 8))
       cJSON_AddItemToObject(own, item->string, cJSON_Duplicate(item, false));
-  const config c = {r->config.path, own, r->config.target};
+  const config c = {r->config.path, own, r->config.target, NULL};
   sl_status status =
       config_check_keys(&c, named, (const sli_key *const[]){gguf_keys_common, named_keys(r), NULL});
   cJSON_Delete(own);
@@ -319,6 +320,20 @@ static sl_status check_whole(const reading *r) {
       r->config.path, files->valueint);
 }
 
+static sl_status unknown_architecture(const reading *r, const char *name) {
+  char *known = sli_strdup("");
+  const cJSON *row;
+  cJSON_ArrayForEach(row, sli_gguf_architectures()) {
+    char *more =
+        sli_format("%s%s%s", known, *known ? ", " : "", config_at(row, "name")->valuestring);
+    free(known);
+    known = more;
+  }
+  sl_fail(SL_E_INPUT, "%s: unknown architecture \"%.40s\"; known: %s", r->config.path, name, known);
+  free(known);
+  return SL_E_INPUT;
+}
+
 /* Maps keys to options. A user's own model is not checked, because it reads tensors by name. */
 static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
@@ -327,11 +342,7 @@ static sl_status match(reading *r) {
   if (!config_is_shipped(r->config.target->model)) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
     if (!strcmp(architectures[i].name, name)) r->known = &architectures[i];
-  if (!r->known)
-    return sl_fail(
-        SL_E_INPUT,
-        "%s: unknown architecture \"%.40s\"; known: gemma3, llama, olmo2, phi3, qwen2 and qwen3",
-        r->config.path, name);
+  if (!r->known) return unknown_architecture(r, name);
   r->architecture = r->known->name;
   if (strcmp(model, "llama"))
     return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s",
@@ -339,17 +350,42 @@ static sl_status match(reading *r) {
   return gguf_apply(r);
 }
 
+/* Reads the file as its family, if its architecture has a row that names one. */
+static sl_status match_family(const reading *r, bool *done) {
+  cJSON *root = NULL, *names = NULL;
+  const pretrained *p = r->config.target;
+  *done = false;
+  if (!config_is_shipped(p->model)) return SL_OK;
+  SLI_TRY(gguf_config(r->config.path, r->file, &root, &names));
+  *done = root;
+  sl_status status = root ? huggingface_read_config(r->config.path, root, names, p) : SL_OK;
+  cJSON_Delete(names);
+  cJSON_Delete(root);
+  return status;
+}
+
 sl_status gguf_read(const char *path, pretrained *p) {
   sli_gguf *file;
   sl_status status = sli_gguf_open(path, &file);
   if (status) return status;
   const cJSON *keys = sli_gguf_metadata(file);
-  reading r = {.config = {path, keys, p}, .file = file};
+  reading r = {.config = {path, keys, p, NULL}, .file = file};
+  bool done = false;
   status = check_whole(&r);
-  if (!status) status = match(&r);
+  if (!status) status = match_family(&r, &done);
+  if (!status && !done) status = match(&r);
   if (!p->tokenizer && config_at(keys, "tokenizer.ggml.model"))
     p->tokenizer = sli_arena_strdup(p->arena, path);
   sli_gguf_close(file);
+  return status;
+}
+
+sl_status gguf_model(const char *path, const char **out) {
+  cJSON *root;
+  SLI_TRY(gguf_config_of(path, &root));
+  *out = "llama"; /* the model of the architectures in the tables above */
+  sl_status status = root ? huggingface_model_of(path, root, out) : SL_OK;
+  cJSON_Delete(root);
   return status;
 }
 

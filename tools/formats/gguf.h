@@ -12,6 +12,9 @@ struct config_field;
  * huggingface_read(). */
 sl_status gguf_read(const char *path, pretrained *p);
 
+/* Returns the shipped model of a file. SL_E_INPUT names what is unknown. */
+sl_status gguf_model(const char *path, const char **out);
+
 /* Returns the GGUF architecture of a model_type and its two tables of keys, shared and specific,
  * which end with {0}. Returns NULL if there is none. */
 const char *gguf_architecture(const char *model_type, const struct config_field *tables[2]);

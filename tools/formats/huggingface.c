@@ -12,6 +12,7 @@
 #include "io/atomic.h"
 #include "io/file.h"
 #include "tools/formats/config.h"
+#include "tools/formats/gguf_config.h"
 #include "tools/formats/reading.h"
 #include "tools/formats/writing.h"
 
@@ -127,21 +128,31 @@ sl_status huggingface_read(const char *folder, const pretrained *p) {
   sl_status status = SL_OK;
   if (!access(path, F_OK)) {
     status = parse(path, false, &root);
-    if (!status) status = match(&(config){path, root, p});
+    if (!status) status = match(&(config){path, root, p, NULL});
     cJSON_Delete(root);
   }
   free(path);
   return status;
 }
 
+sl_status huggingface_read_config(const char *path, const cJSON *root, const cJSON *names,
+                                  const pretrained *p) {
+  return match(&(config){path, root, p, names});
+}
+
+sl_status huggingface_model_of(const char *path, const cJSON *root, const char **out) {
+  const family *f = NULL;
+  SLI_TRY(find_family(path, root, &f, &(const cJSON *){NULL}));
+  if (!f) return unknown_type(path, type_of(root));
+  *out = f->model;
+  return SL_OK;
+}
+
 sl_status huggingface_model(const char *folder, const char **out) {
   char *path = huggingface_file(folder, "config.json");
   cJSON *root = NULL;
   sl_status status = parse(path, false, &root);
-  const family *f = NULL;
-  if (!status) status = find_family(path, root, &f, &(const cJSON *){NULL});
-  if (!status && !f) status = unknown_type(path, type_of(root));
-  if (!status) *out = f->model;
+  if (!status) status = huggingface_model_of(path, root, out);
   cJSON_Delete(root);
   free(path);
   return status;
@@ -161,9 +172,18 @@ static bool begins_other(const char *folder, const pretrained *p) {
   return known && strcmp(model, p->model->name) != 0;
 }
 
+/* Returns whether the initial weights are a GGUF file whose keys are a config.json. */
+static bool has_gguf_config(const char *init) {
+  cJSON *root = NULL;
+  bool has = init && !gguf_config_of(init, &root) && root;
+  cJSON_Delete(root);
+  return has;
+}
+
 /* Returns whether a config.json can be written, for a family or as a copy of the initial one. */
 static bool has_config(const pretrained *p) {
   const char *init = p->init;
+  if (has_gguf_config(init)) return true;
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
   bool has = family_written(p) || (path && !access(path, F_OK) && !begins_other(init, p));
   free(path);
@@ -268,7 +288,8 @@ sl_status huggingface_save(const char *folder, const char *from, const pretraine
   cJSON *root = NULL;
   sl_status status = SL_OK;
   if (old && !access(old, F_OK)) status = edit_config(old, &root);
-  else if (f) root = family_write(f, p, lowered);
+  else if (!from && p->init) status = gguf_config_of(p->init, &root);
+  if (!root && f) root = family_write(f, p, lowered);
   if (root && !status) status = config_write(path, root);
   cJSON_Delete(root);
   if (!status && from) status = copy_rest(folder, from);

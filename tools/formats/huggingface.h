@@ -3,6 +3,8 @@
 #ifndef SLUICE_TOOLS_FORMATS_HUGGINGFACE_H
 #define SLUICE_TOOLS_FORMATS_HUGGINGFACE_H
 
+#include <cjson/cJSON.h>
+
 #include "tools/formats/pretrained.h"
 
 struct config; /* of config.h */
@@ -22,6 +24,13 @@ sl_status huggingface_model(const char *folder, const char **out);
  * SL_E_USAGE names an option for which the user gave another value, and both values. SL_E_INPUT
  * names what is unsupported. */
 sl_status huggingface_read(const char *folder, const pretrained *p);
+
+/* The same for a config.json in memory, made of the keys of the file `path`: `names` has the file's
+ * keys by those of config.json. */
+sl_status huggingface_read_config(const char *path, const cJSON *root, const cJSON *names,
+                                  const pretrained *p);
+/* Returns the shipped model that a config.json in memory describes. */
+sl_status huggingface_model_of(const char *path, const cJSON *root, const char **out);
 
 /* Sets the options that distinguish a family from others of its model, by model_type. `key` is the
  * key that names the family in the file. Errors are those of huggingface_read(). */

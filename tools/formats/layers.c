@@ -1,62 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/formats/layers.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/rows.h"
+
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-/* A formula is factors joined by * and /, computed from left to right. A factor is a number, KEY,
- * or KEY:NUMBER with the value of an absent or null key, or #KEY, the length of a list. */
-
-/* Reads "#KEY|KEY", the number of items or letters of the first key that the file has. */
-static sl_status read_count(const config *c, const char **at, double *out) {
-  char key[64] = "";
-  const char *next = *at;
-  *at += strcspn(*at, " ");
-  while (next < *at) {
-    size_t n = strcspn(next + 1, " |");
-    snprintf(key, sizeof key, "%.*s", (int)n, next + 1);
-    const cJSON *item = config_at(c->root, key);
-    next += n + 1;
-    *out = cJSON_IsString(item) ? (double)strlen(item->valuestring) : cJSON_GetArraySize(item);
-    if (item && *out > 0) return SL_OK;
-  }
-  return sl_fail(SL_E_INPUT, "%s has no %s", c->path, key);
-}
-
-/* Reads a factor's key at *at, and moves on to what follows. */
-static sl_status read_key(const config *c, const char **at, double *out) {
-  char key[64];
-  if (**at == '#') return read_count(c, at, out);
-  size_t n = strcspn(*at, " :");
-  snprintf(key, sizeof key, "%.*s", (int)n, *at);
-  const cJSON *item = config_at(c->root, key);
-  bool missing = (*at)[n] == ':';
-  *at += n;
-  if (missing) *out = strtod(*at + 1, (char **)at);
-  if (item) *out = item->valuedouble;
-  if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, key);
-  return !item || cJSON_IsNumber(item)
-             ? SL_OK
-             : sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, key);
-}
-
 static sl_status evaluate(const config *c, const char *formula, double *out) {
-  char sign = '*';
-  *out = 1;
-  for (const char *at = formula; *at && sign != '=';) {
-    double value = 0;
-    at += strspn(at, " ");
-    if (isdigit(*at)) value = strtod(at, (char **)&at);
-    else SLI_TRY(read_key(c, &at, &value));
-    *out = sign == '*' ? *out * value : *out / value;
-    at += strspn(at, " ");
-    sign = *at ? *at++ : '=';
-  }
-  return SL_OK;
+  return sli_formula(&(sli_formula_keys){c->path, c->root, ""}, formula, out);
 }
 
 static sl_status set_formula(const config *c, const char *option, const char *formula) {

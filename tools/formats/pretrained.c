@@ -30,8 +30,8 @@ static sl_status check_pointer(const char *path) {
 sl_status pretrained_model(const char *path, const char **out) {
   *out = NULL;
   if (huggingface_is_folder(path)) return huggingface_model(path, out);
-  if (sli_gguf_is(path)) *out = "llama"; /* only LLaMA-like architectures are supported */
-  return *out ? SL_OK : check_pointer(path);
+  if (sli_gguf_is(path)) return gguf_model(path, out);
+  return check_pointer(path);
 }
 
 sl_status pretrained_load(const pretrained *p, const sli_weights_lacks *lacks,

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/formats/gguf_config.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/rows.h"
+#include "tools/formats/config.h"
+
+typedef struct making {
+  const char *path, *prefix; /* prefix: the architecture and a dot */
+  const sli_gguf *file;
+  const cJSON *row;
+  cJSON *own;   /* the architecture's keys without the prefix, with arrays */
+  cJSON *out;   /* config.json */
+  cJSON *names; /* the file's keys by those of config.json */
+} making;
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* Collects the architecture's keys. */
+static void collect(making *m) {
+  size_t n = strlen(m->prefix);
+  const cJSON *item;
+  const char *key;
+  cJSON_ArrayForEach(item, sli_gguf_metadata(m->file)) if (!strncmp(item->string, m->prefix, n))
+      cJSON_AddItemToObject(m->own, item->string + n, cJSON_Duplicate(item, true));
+  for (size_t i = 0; (key = sli_gguf_array_key(m->file, i)); i++)
+    if (!strncmp(key, m->prefix, n))
+      cJSON_AddItemToObject(m->own, key + n, sli_gguf_array(m->file, key));
+}
+
+/* Puts a value at a key of config.json, or at "KEY.KEY" inside of an object. Takes ownership. */
+static void put_at(making *m, const char *key, cJSON *value) {
+  const char *dot = strchr(key, '.');
+  if (!dot) {
+    config_put(m->out, key, value);
+    return;
+  }
+  char *outer = sli_format("%.*s", (int)(dot - key), key);
+  cJSON *object = cJSON_GetObjectItemCaseSensitive(m->out, outer);
+  if (!object) object = cJSON_AddObjectToObject(m->out, outer);
+  config_put(object, dot + 1, value);
+  free(outer);
+}
+
+static void put(making *m, const char *key, const char *own, cJSON *value) {
+  char *name = sli_format("%s%s", m->prefix, own);
+  const char *last = strrchr(key, '.');
+  put_at(m, key, value);
+  config_put(m->names, last ? last + 1 : key, cJSON_CreateString(name));
+  free(name);
+}
+
+/* Returns the text by which a value is listed among words. */
+static char *text_of(const cJSON *value) {
+  return cJSON_IsString(value) ? sli_strdup(value->valuestring) : cJSON_PrintUnformatted(value);
+}
+
+static sl_status unsupported(const making *m, const cJSON *item) {
+  char *text = cJSON_IsArray(item) ? sli_strdup("an array") : text_of(item);
+  sl_fail(SL_E_INPUT, "%s: %s%s is %.80s, which is not supported", m->path, m->prefix, item->string,
+          text);
+  free(text);
+  return SL_E_INPUT;
+}
+
+/* Returns the one number other than 0 of a list by layers. NULL: there are several. */
+static const cJSON *only_of(const cJSON *list) {
+  const cJSON *item, *found = list->child;
+  cJSON_ArrayForEach(item, list) {
+    if (!cJSON_IsNumber(item)) return NULL;
+    if (found->valuedouble == 0) found = item;
+    if (item->valuedouble != 0 && item->valuedouble != found->valuedouble) return NULL;
+  }
+  return found;
+}
+
+static sl_status check_value(const making *m, const cJSON *item, const cJSON *accepted) {
+  const cJSON *value;
+  if (!accepted->child) return SL_OK;
+  cJSON_ArrayForEach(value, accepted) if (cJSON_Compare(item, value, true)) return SL_OK;
+  return unsupported(m, item);
+}
+
+/* Puts the word that stands for a value. */
+static sl_status put_word(making *m, const cJSON *item, const cJSON *entry) {
+  char *text = text_of(item);
+  const cJSON *word = config_at(config_at(entry, "words"), text);
+  free(text);
+  if (!word) return unsupported(m, item);
+  put(m, config_at(entry, "to")->valuestring, item->string, cJSON_Duplicate(word, false));
+  return SL_OK;
+}
+
+static sl_status take_key(making *m, const cJSON *item) {
+  const cJSON *entry = config_at(config_at(m->row, "keys"), item->string);
+  if (!entry && sli_key_off(item)) return SL_OK;
+  if (!entry)
+    return sl_fail(SL_E_INPUT, "%s: %s%s is not understood", m->path, m->prefix, item->string);
+  if (cJSON_IsArray(entry)) return check_value(m, item, entry);
+  if (cJSON_IsObject(entry)) return put_word(m, item, entry);
+  const cJSON *value = cJSON_IsArray(item) ? only_of(item) : item;
+  if (!value) return unsupported(m, item);
+  put(m, entry->valuestring, item->string, cJSON_Duplicate(value, true));
+  return SL_OK;
+}
+
+/* ---- what no single key says ----------------------------------------------------------------- */
+
+static sl_status formula(const making *m, const char *text, double *out) {
+  return sli_formula(&(sli_formula_keys){m->path, m->own, ""}, text, out);
+}
+
+/* Puts the value of the first formula whose keys are there. */
+static void take_formula(making *m, const cJSON *entry) {
+  const cJSON *item = cJSON_IsArray(entry) ? entry->child : entry;
+  for (; item; item = cJSON_IsArray(entry) ? item->next : NULL) {
+    double value = 0;
+    if (formula(m, item->valuestring, &value)) continue;
+    put(m, entry->string, item->valuestring, cJSON_CreateNumber(value));
+    return;
+  }
+}
+
+/* Checks an equation whose keys are there. */
+static sl_status check_equation(const making *m, const char *equation) {
+  double left = 0, right = 0;
+  if (formula(m, equation, &left) || formula(m, strchr(equation, '=') + 1, &right) || left == right)
+    return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: %s%s is required, and %g is not %g", m->path, m->prefix, equation,
+                 left, right);
+}
+
+static bool has_tensor(const making *m, const char *pattern) {
+  for (int i = 0; i < sli_gguf_count(m->file); i++)
+    if (!fnmatch(pattern, sli_gguf_at(m->file, i)->name, 0)) return true;
+  return false;
+}
+
+/* Gives layers a word. Words by values of an array that are null change nothing. */
+static sl_status run_step(const making *m, const cJSON *step, int layers, cJSON *list) {
+  const cJSON *all = config_at(step, "all"), *key = config_at(step, "key"),
+              *words = config_at(step, "words");
+  for (int i = 0; i < layers && all; i++) cJSON_AddItemToArray(list, cJSON_Duplicate(all, false));
+  if (!key) return SL_OK;
+  const cJSON *values = config_at(m->own, key->valuestring);
+  if (!values) return sl_fail(SL_E_INPUT, "%s has no %s%s", m->path, m->prefix, key->valuestring);
+  if (cJSON_IsArray(values) && cJSON_GetArraySize(values) < layers) return unsupported(m, values);
+  for (int i = 0; i < layers; i++) {
+    const cJSON *value = cJSON_IsArray(values) ? cJSON_GetArrayItem(values, i) : values;
+    char *text = text_of(value);
+    const cJSON *word = cJSON_GetObjectItemCaseSensitive(words, text);
+    if (!word) word = cJSON_GetObjectItemCaseSensitive(words, "*");
+    if (cJSON_IsString(word)) cJSON_ReplaceItemInArray(list, i, cJSON_Duplicate(word, false));
+    free(text);
+  }
+  return SL_OK;
+}
+
+static sl_status take_list(making *m, const cJSON *steps) {
+  double layers = 0;
+  const cJSON *step;
+  SLI_TRY(formula(m, "block_count - nextn_predict_layers:0", &layers));
+  if (layers < 0 || layers > 1 << 16)
+    return sl_fail(SL_E_INPUT, "%s: %sblock_count is %g", m->path, m->prefix, layers);
+  cJSON *list = cJSON_CreateArray();
+  config_put(m->out, steps->string, list);
+  cJSON_ArrayForEach(step, steps) SLI_TRY(run_step(m, step, (int)layers, list));
+  return SL_OK;
+}
+
+/* Adds what is the same in all families: the size of the vocabulary, and whether the classifier has
+ * a table of its own. */
+static sl_status take_tables(making *m) {
+  const sli_stored_tensor *t = NULL;
+  for (int i = 0; i < sli_gguf_count(m->file) && !t; i++)
+    if (!fnmatch("*.embed*", sli_gguf_at(m->file, i)->name, 0)) t = sli_gguf_at(m->file, i);
+  if (!t || !strstr(t->name, ".weight"))
+    return sl_fail(SL_E_INPUT, "%s has no tensor token_embd.weight", m->path);
+  put(m, "vocab_size", "vocab_size", cJSON_CreateNumber((double)t->dim[0]));
+  put(m, "tie_word_embeddings", "output.weight",
+      cJSON_CreateBool(!sli_gguf_find(m->file, "lm_head.weight")));
+  return SL_OK;
+}
+
+/* ---- the whole file -------------------------------------------------------------------------- */
+
+static sl_status check_required(const making *m) {
+  const cJSON *item;
+  cJSON_ArrayForEach(
+      item,
+      config_at(m->row,
+                "required")) if (!config_at(m->own,
+                                            item->valuestring)) return sl_fail(SL_E_INPUT,
+                                                                               "%s has no %s%s",
+                                                                               m->path, m->prefix,
+                                                                               item->valuestring);
+  cJSON_ArrayForEach(item, config_at(m->row, "checks"))
+      SLI_TRY(check_equation(m, item->valuestring));
+  return SL_OK;
+}
+
+/* Refuses what general.type and factors of rotary angles say, which no row knows. */
+static sl_status check_general(const making *m) {
+  const cJSON *type = config_at(sli_gguf_metadata(m->file), "general.type");
+  if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "model")))
+    return sl_fail(SL_E_INPUT, "%s: general.type is not \"model\"", m->path);
+  if (sli_gguf_find(m->file, "rope_freqs.weight"))
+    return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %.*s", m->path,
+                   (int)strlen(m->prefix) - 1, m->prefix);
+  return SL_OK;
+}
+
+static sl_status make(making *m) {
+  const cJSON *item;
+  collect(m);
+  SLI_TRY(check_general(m));
+  SLI_TRY(check_required(m));
+  cJSON_AddItemToArray(cJSON_AddArrayToObject(m->out, "architectures"),
+                       cJSON_CreateString(config_at(m->row, "class")->valuestring));
+  config_put(m->out, "model_type", cJSON_Duplicate(config_at(m->row, "type"), false));
+  cJSON_ArrayForEach(item, config_at(m->row, "values")) if (!cJSON_IsNull(item))
+      put_at(m, item->string, cJSON_Duplicate(item, true));
+  cJSON_ArrayForEach(item, m->own) SLI_TRY(take_key(m, item));
+  cJSON_ArrayForEach(item, config_at(m->row, "formulas")) take_formula(m, item);
+  cJSON_ArrayForEach(item, config_at(m->row, "said"))
+      put_at(m, item->string, cJSON_CreateBool(has_tensor(m, item->valuestring)));
+  cJSON_ArrayForEach(item, config_at(m->row, "lists")) SLI_TRY(take_list(m, item));
+  return take_tables(m);
+}
+
+sl_status gguf_config(const char *path, const sli_gguf *file, cJSON **out, cJSON **names) {
+  const cJSON *name = config_at(sli_gguf_metadata(file), "general.architecture");
+  making m = {.path = path, .file = file};
+  m.row = cJSON_IsString(name) ? sli_gguf_architecture(name->valuestring) : NULL;
+  *out = NULL;
+  if (names) *names = NULL;
+  if (!config_at(m.row, "type")) return SL_OK;
+  char *prefix = sli_format("%s.", name->valuestring);
+  m.prefix = prefix;
+  m.own = cJSON_CreateObject(), m.out = cJSON_CreateObject(), m.names = cJSON_CreateObject();
+  sl_status status = make(&m);
+  if (status) cJSON_Delete(m.out), m.out = NULL;
+  *out = m.out;
+  if (names && !status) *names = m.names;
+  else cJSON_Delete(m.names);
+  cJSON_Delete(m.own);
+  free(prefix);
+  return status;
+}
+
+sl_status gguf_config_of(const char *path, cJSON **out) {
+  sli_gguf *file;
+  *out = NULL;
+  if (!sli_gguf_is(path)) return SL_OK;
+  SLI_TRY(sli_gguf_open(path, &file));
+  sl_status status = gguf_config(path, file, out, NULL);
+  sli_gguf_close(file);
+  return status;
+}

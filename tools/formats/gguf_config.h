@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of a GGUF file as the config.json of its family. */
+#ifndef SLUICE_TOOLS_FORMATS_GGUF_CONFIG_H
+#define SLUICE_TOOLS_FORMATS_GGUF_CONFIG_H
+
+#include <cjson/cJSON.h>
+
+#include "io/gguf/gguf.h"
+
+/* Makes config.json by the row of the file's architecture in architectures.json, of which
+ * docs/families.md describes the members. *out is NULL if the row names no family, or if there is
+ * no row. `names` gets the file's keys by those of config.json, if not NULL. SL_E_INPUT names a key
+ * that is unknown, missing, or has an unsupported value. The caller frees both. */
+sl_status gguf_config(const char *path, const sli_gguf *file, cJSON **out, cJSON **names);
+/* Opens a file and does the same. *out is NULL for files in other formats. */
+sl_status gguf_config_of(const char *path, cJSON **out);
+
+#endif
