@@ -156,14 +156,6 @@ struct stored_q4_1 {
   }
 };
 
-/* Calls f with the reader of a format. */
-template <typename F> void with_stored(sl_storage storage, F f) {
-  if (storage == SL_STORAGE_BF16) f(stored_rows<bf16, 8>());
-  else if (storage == SL_STORAGE_Q8_0) f(stored_q8_0());
-  else if (storage == SL_STORAGE_Q4_1) f(stored_q4_1());
-  else f(stored_rows<float, 4>());
-}
-
 /* Returns number c of a row of weights. */
 __device__ inline float stored_number(sl_storage storage, const stored &w, int64_t row, int64_t c) {
   if (storage == SL_STORAGE_BF16) return to_float(((const bf16 *)w.data)[row * w.k + c]);
@@ -179,6 +171,14 @@ __device__ inline float stored_number(sl_storage storage, const stored &w, int64
   const uint16_t *d = (const uint16_t *)(s.data + s.wide * 16) + at;
   int byte = s.data[(i % 16 / 4 * s.wide + at) * 4 + i % 4], q = i < 16 ? byte & 15 : byte >> 4;
   return (float)q * half_to_float(d[0]) + half_to_float(d[s.wide]);
+}
+
+/* Calls f with the reader of a format that served graphs read. */
+template <typename F> void with_stored(sl_storage storage, F f) {
+  if (storage == SL_STORAGE_BF16) f(stored_rows<bf16, 8>());
+  else if (storage == SL_STORAGE_Q8_0) f(stored_q8_0());
+  else if (storage == SL_STORAGE_Q4_1) f(stored_q4_1());
+  else f(stored_rows<float, 4>());
 }
 
 } // namespace sli

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of served graphs give on a GPU the results of the CPU's kernels, within the precision of
  * sums. A row has the same bits alone and in any batch, and so has a prompt in any chunks. Sampled
- * tokens are the CPU's.
+ * tokens are the CPU's. So do ops on frozen weights as they are stored.
  *
  *   test_served [SEED] */
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "ops/storage.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/seeds.h"
+#include "tests/support/stored_weight.h"
 
 #ifdef SLUICE_EMULATED
 extern int emulated_backwards;
@@ -206,6 +207,23 @@ static void check_table(sl_storage storage, int64_t first, bool partial) {
   fill_weights(storage, &values, k.in[1]);
   check_call(&k, 1e-6, 0);
   kernel_destroy(&k);
+}
+
+/* Products, gradients and tables of frozen weights in training. */
+static void check_frozen(const struct form *f, int64_t m, int64_t n) {
+  weight w = make_weight(f, n, 256);
+  const sl_op *const ops[] = {&sl_op_linear_stored, &sl_op_linear_b_stored,
+                              &sl_op_embedding_stored};
+  for (int i = 0; i < 3; i++) {
+    const sl_type in[] = {i == 2 ? I32(1, m) : F32(1, m, i ? n : 256), w.lies, F32(n)};
+    kernel k = kernel_create(ops[i], attrs_of(&w, false), i ? 2 : 3, in, 1);
+    array_random(k.in[0], &in[0], (int)n);
+    memcpy(k.in[1], w.stored, sl_type_bytes(&in[1]));
+    if (!i) array_random(k.in[2], &in[2], 0);
+    check_call(&k, 2e-4, 0);
+    kernel_destroy(&k);
+  }
+  free_weight(&w);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -458,6 +476,7 @@ int main(int argc, char **argv) {
     RUN(check_table, SL_STORAGE_BF16, 0, false);
     RUN(check_table, SL_STORAGE_Q8_0, 2, true);
     RUN(check_table, SL_STORAGE_Q4_1, 0, false);
+    for (size_t i = 0; i < SLI_COUNT(forms); i++) RUN(check_frozen, &forms[i], 3 + 6 * (i % 2), 19);
     RUN(check_positions);
     RUN(check_all_attention);
     for (int i = 0; i < 2; i++) RUN(check_latents, i);

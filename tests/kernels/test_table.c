@@ -37,9 +37,6 @@ static const struct {
     {"attention_blocks", "-", "training with chosen blocks of keys"},
     {"attention_blocks_b", "-", "the same"},
     {"choose_blocks", "-", "the same"},
-    {"linear_stored", "-", "training on frozen weights in blocks"},
-    {"linear_b_stored", "-", "the same"},
-    {"embedding_stored", "-", "the same"},
     {"own_leaves", "-", "exact sums, which GPUs do not have"},
     {"muon", "-", "the optimizer Muon"},
 };

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers of blocks that are stored as in GGUF files (io/gguf/types.c). */
+#ifndef SLUICE_CUDA_STORED_BLOCKS_CUH
+#define SLUICE_CUDA_STORED_BLOCKS_CUH
+
+#include "kernels/cuda/stored.cuh"
+
+namespace sli {
+
+__device__ inline float half_at(const uint8_t *from) {
+  return half_to_float((uint16_t)(from[0] | from[1] << 8));
+}
+
+/* Returns number n of 32 with four bits each. */
+__device__ inline int four_bits(const uint8_t *from, int n) {
+  return n < 16 ? from[n] & 15 : from[n - 16] >> 4;
+}
+
+/* Returns number n of 256 with two bits each. */
+__device__ inline int two_bits(const uint8_t *from, int n) {
+  return from[n / 128 * 32 + n % 32] >> n / 32 % 4 * 2 & 3;
+}
+
+/* Returns place i of the table of IQ4_NL and IQ4_XS, or of MXFP4's doubled values. */
+__device__ inline float uneven_number(int i) {
+  const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                            1,    13,   25,  38,  53,  69,  89,  113};
+  return (float)table[i];
+}
+__device__ inline float doubled_number(int i) {
+  const int8_t table[8] = {0, 1, 2, 3, 4, 6, 8, 12};
+  return i < 8 ? (float)table[i] : -(float)table[i - 8];
+}
+
+__device__ inline float q5_1_number(const uint8_t *b, int n) {
+  int fifth = b[4 + n / 8] >> n % 8 & 1;
+  return (float)(four_bits(b + 8, n) | fifth << 4) * half_at(b) + half_at(b + 2);
+}
+
+__device__ inline float mxfp4_number(const uint8_t *b, int n) {
+  uint32_t bits = b[0] < 2 ? UINT32_C(0x00200000) << b[0] : (uint32_t)(b[0] - 1) << 23;
+  float scale;
+  memcpy(&scale, &bits, sizeof scale);
+  return scale * doubled_number(four_bits(b + 1, n));
+}
+
+/* Q4_K, and Q5_K with a fifth bit: parts of 32 with a scale and a minimum of six bits each. */
+__device__ inline float part_number(const uint8_t *b, const uint8_t *fifth, const uint8_t *numbers,
+                                    int n) {
+  const uint8_t *scales = b + 4;
+  int j = n / 32, k = n % 32, scale, less;
+  if (j < 4) scale = scales[j] & 63, less = scales[j + 4] & 63;
+  else {
+    scale = (scales[j + 4] & 15) | scales[j - 4] >> 6 << 4;
+    less = scales[j + 4] >> 4 | scales[j] >> 6 << 4;
+  }
+  int number = numbers[j / 2 * 32 + k] >> j % 2 * 4 & 15;
+  if (fifth) number |= (fifth[k] >> j & 1) << 4;
+  return half_at(b) * (float)scale * (float)number - half_at(b + 2) * (float)less;
+}
+
+__device__ inline float q6_k_number(const uint8_t *b, int n) {
+  int half = n / 128, quarter = n / 32 % 4, k = n % 32;
+  int lower = b[half * 64 + quarter % 2 * 32 + k] >> quarter / 2 * 4 & 15;
+  int upper = b[128 + half * 32 + k] >> quarter * 2 & 3;
+  return half_at(b + 208) * (float)(int8_t)b[192 + n / 16] * (float)((lower | upper << 4) - 32);
+}
+
+__device__ inline float q2_k_number(const uint8_t *b, int n) {
+  float scale = half_at(b + 80) * (float)(b[n / 16] & 15);
+  return scale * (float)two_bits(b + 16, n) - half_at(b + 82) * (float)(b[n / 16] >> 4);
+}
+
+__device__ inline float q3_k_number(const uint8_t *b, int n) {
+  int p = n / 16, lower = b[96 + p % 8] >> p / 8 * 4 & 15, upper = b[104 + p % 4] >> p / 4 * 2 & 3;
+  int third = b[n % 32] >> n / 32 & 1;
+  float scale = half_at(b + 108) * (float)((lower | upper << 4) - 32);
+  return scale * (float)((two_bits(b + 32, n) | third << 2) - 4);
+}
+
+__device__ inline float iq4_xs_number(const uint8_t *b, int n) {
+  int j = n / 32, lower = b[4 + j / 2] >> j % 2 * 4 & 15;
+  int upper = (b[2] | b[3] << 8) >> 2 * j & 3;
+  float scale = half_at(b) * (float)((lower | upper << 4) - 32);
+  return scale * uneven_number(four_bits(b + 8 + 16 * j, n % 32));
+}
+
+/* Numbers and bytes of a block, and its number n. */
+template <sl_storage STORAGE> struct file_block;
+#define FILE_BLOCK(storage, numbers, bytes_, number)                                \
+  template <> struct file_block<storage> {                                          \
+    static constexpr int NUMBERS = numbers, BYTES = bytes_;                         \
+    __device__ static float at(const uint8_t *b, int n) { return (void)n, number; } \
+  };
+FILE_BLOCK(SL_STORAGE_F16, 1, 2, half_at(b))
+FILE_BLOCK(SL_STORAGE_Q5_1, 32, 24, q5_1_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q2_K, 256, 84, q2_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q3_K, 256, 110, q3_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q4_K, 256, 144, part_number(b, nullptr, b + 16, n))
+FILE_BLOCK(SL_STORAGE_Q5_K, 256, 176, part_number(b, b + 16, b + 48, n))
+FILE_BLOCK(SL_STORAGE_Q6_K, 256, 210, q6_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_IQ4_NL, 32, 18, half_at(b) * uneven_number(four_bits(b + 2, n)))
+FILE_BLOCK(SL_STORAGE_IQ4_XS, 256, 136, iq4_xs_number(b, n))
+FILE_BLOCK(SL_STORAGE_MXFP4, 32, 17, mxfp4_number(b, n))
+#undef FILE_BLOCK
+
+/* Rows of such blocks; each begins at a multiple of four bytes. */
+template <sl_storage STORAGE> struct stored_file {
+  using block = file_block<STORAGE>;
+  static constexpr int E = 4, SPAN = QUADS * E, BYTES = 0;
+  __device__ static int64_t column(int64_t span, int) { return span * SPAN + quad_of_lane() * E; }
+  __device__ static float number(const stored &w, int64_t row, int64_t c) {
+    int64_t bytes = (w.k / block::NUMBERS * block::BYTES + 3) / 4 * 4;
+    const uint8_t *from = (const uint8_t *)w.data + row * bytes;
+    return block::at(from + c / block::NUMBERS * block::BYTES, (int)(c % block::NUMBERS));
+  }
+  __device__ static void read(const stored &w, int64_t row, int64_t span,
+                              float (&to)[LANE_ROWS][E]) {
+    int64_t c = column(span, 0);
+    for (int r = 0; r < LANE_ROWS; r++) {
+      int64_t at = row + first_row_of_lane() + r;
+      for (int e = 0; e < E; e++)
+        to[r][e] = c + e < w.k ? number(w, at < w.n ? at : w.n - 1, c + e) : 0.0f;
+    }
+  }
+};
+
+/* Calls f with the reader of a format, of those that served graphs read and of the others. */
+template <typename F> void with_any_stored(sl_storage storage, F f) {
+  switch (storage) {
+  case SL_STORAGE_F16: return f(stored_file<SL_STORAGE_F16>());
+  case SL_STORAGE_Q5_1: return f(stored_file<SL_STORAGE_Q5_1>());
+  case SL_STORAGE_Q2_K: return f(stored_file<SL_STORAGE_Q2_K>());
+  case SL_STORAGE_Q3_K: return f(stored_file<SL_STORAGE_Q3_K>());
+  case SL_STORAGE_Q4_K: return f(stored_file<SL_STORAGE_Q4_K>());
+  case SL_STORAGE_Q5_K: return f(stored_file<SL_STORAGE_Q5_K>());
+  case SL_STORAGE_Q6_K: return f(stored_file<SL_STORAGE_Q6_K>());
+  case SL_STORAGE_IQ4_NL: return f(stored_file<SL_STORAGE_IQ4_NL>());
+  case SL_STORAGE_IQ4_XS: return f(stored_file<SL_STORAGE_IQ4_XS>());
+  case SL_STORAGE_MXFP4: return f(stored_file<SL_STORAGE_MXFP4>());
+  default: return with_stored(storage, f);
+  }
+}
+
+} // namespace sli
+
+#endif
