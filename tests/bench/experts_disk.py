@@ -3,11 +3,14 @@
 prediction, and loads by rows beside loads by number.
 
     tests/bench/experts_disk.py [--bin build/release/bin] [--rate BYTES] [--streams N] [--planes A..B]
+                                [--model FILE] [--tokens N] [--half]
 
-Trains a small Mixtral on the source of this repository, serves it with its experts in memory and then
-on a disk limited to --rate bytes per second (SLUICE_DISK=rate=N). The prediction of a tick is that of
-the same tick in memory, plus the time in which the disk reads what the tick wanted and did not hold,
-less what overlaps with it: the products of the experts that were held."""
+Trains a small Mixtral on the documents of this repository, or takes the one that an earlier run left in
+--model, serves it with its experts in memory and then on a disk limited to --rate bytes per second
+(SLUICE_DISK=rate=N). The prediction is the time of the same ticks with all experts held, and a time for each
+part that is read, of which the first row is the measurement. Planes are read in the order HEBF and expert by
+expert.
+--half gives the server half the memory that the model's file takes, on the disk as it is."""
 import argparse
 import json
 import os
@@ -22,7 +25,7 @@ import urllib.request
 SHAPE = ["--context", "192", "--layers", "4", "--width", "128", "--heads", "4", "--experts", "16",
          "--top-k", "2", "--expert-ffn", "512"]
 EXPERT = 3 * 128 * 512 * 4
-LAYERS, EXPERTS, TOKENS = 4, 16, 96
+LAYERS, EXPERTS = 4, 16
 
 
 class Server:
@@ -31,11 +34,12 @@ class Server:
         if rate:
             env["SLUICE_DISK"] = f"rate={rate}"
         command = [options.bin / "actorserve", "--port", "0", *words, "--init", options.model, "mixtral", *SHAPE]
+        self.tokens = options.tokens
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         self.url = self.process.stdout.readline().split()[-1]
 
     def ask(self, prompt):
-        body = {"prompt": prompt, "max_tokens": TOKENS, "temperature": 0}
+        body = {"prompt": prompt, "max_tokens": self.tokens, "temperature": 0}
         with urllib.request.urlopen(self.url + "/completions", json.dumps(body).encode()) as answer:
             return json.load(answer)["choices"][0]["text"]
 
@@ -74,6 +78,32 @@ def measure(options, words, rate, prompts):
     return min(runs, key=lambda run: run[1])
 
 
+def make_model(options, folder):
+    text = pathlib.Path(folder) / "text.txt"
+    text.write_text("".join(path.read_text() for path in sorted(pathlib.Path("docs").glob("*.md"))))
+    subprocess.run([options.bin / "actorrun", "--quiet", "--steps", str(options.steps), "--save", options.model,
+                    "mixtral", *SHAPE, "--data", text, "--batch", "4", "--lr", "2e-3"], check=True)
+
+
+class Prediction:
+    """Seconds of a run: those of its ticks with all experts held, and those of the parts that it read."""
+
+    def __init__(self, memory, held, options):
+        self.memory, (_, self.base, whole), self.options = memory, held, options
+        self.ticks, self.part = whole["ticks"], None
+
+    def show(self, name, run):
+        _, seconds, n = run
+        base, reads = self.base * n["ticks"] / self.ticks, n["experts_read"]
+        first = self.part is None
+        if first:
+            self.part = (seconds - base) / reads
+        predicted, tokens = base + reads * self.part, self.options.streams * self.options.tokens
+        error = f"{self.part * 1e3:.2f} ms a part" if first else f"{100 * (seconds / predicted - 1):+.1f} %"
+        print(f"{name}\t{100 * n['experts_held'] / n['experts_wanted']:.1f} %\t{n['expert_bytes_read'] / 1e6:.1f}\t"
+              f"{tokens / seconds:.1f}\t{self.memory / seconds:.2f}\t{tokens / predicted:.1f}\t{error}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/release/bin"))
@@ -81,33 +111,39 @@ def main():
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--held", default="2,4,6,8,12,14,16")
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--planes")
+    parser.add_argument("--model")
+    parser.add_argument("--half", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        options.model = os.path.join(folder, "model.safetensors")
         os.environ["TMPDIR"] = folder
-        text = pathlib.Path(folder) / "text.txt"
-        text.write_text("".join(path.read_text() for path in sorted(pathlib.Path("docs").glob("*.md"))))
-        subprocess.run([options.bin / "actorrun", "--quiet", "--steps", str(options.steps), "--save", options.model,
-                        "mixtral", *SHAPE, "--data", text, "--batch", "4", "--lr", "2e-3"], check=True)
+        options.model = options.model or os.path.join(folder, "model.safetensors")
+        if not os.path.exists(options.model):
+            make_model(options, folder)
         prompts = [f"The {word} of " for word in
                    "plan device layer tick page tensor weight disk queue actor register quota slot key map span".split()]
         prompts = prompts[:options.streams]
+        orders = ["", ",ascending"] if options.planes else [""]
         planes = ["--experts", f"planes:{options.planes}"] if options.planes else []
         most = ["--weights", "experts", *planes, "--quota", "experts=1000000"]
-        answers, memory, whole = measure(options, most if planes else [], 0, prompts)
-        print(f"in memory: {options.streams * TOKENS / memory:.1f} tokens/s")
+        held = measure(options, most, 0, prompts)
+        answers, memory, _ = held if planes else measure(options, [], 0, prompts)
+        tokens = options.streams * options.tokens
+        print(f"in memory: {tokens / memory:.1f} tokens/s; all held: {tokens / held[1]:.1f}")
         print("held\twanted and held\tMB read\ttokens/s\tof memory\tpredicted\terror")
-        for held in map(int, options.held.split(",")):
-            words = ["--weights", "experts", *planes, "--quota", f"experts={held}"]
-            got, seconds, n = measure(options, words, options.rate, prompts)
-            assert got == answers, "answers differ"
-            reading = n["expert_bytes_read"] / options.rate
-            predicted = memory * n["ticks"] / whole["ticks"] + reading
-            tokens = options.streams * TOKENS
-            print(f"{held}\t{100 * n['experts_held'] / n['experts_wanted']:.1f} %\t{n['expert_bytes_read'] / 1e6:.1f}\t"
-                  f"{tokens / seconds:.1f}\t{memory / seconds:.2f}\t{tokens / predicted:.1f}\t"
-                  f"{100 * (seconds / predicted - 1):+.1f} %", flush=True)
+        limited = Prediction(memory, held, options)
+        for slots in map(int, options.held.split(",") if options.held else []):
+            for order in orders:
+                how = ["--experts", f"planes:{options.planes}{order}"] if planes else []
+                run = measure(options, ["--weights", "experts", *how, "--quota", f"experts={slots}"], options.rate, prompts)
+                assert run[0] == answers, "answers differ"
+                limited.show(f"{slots}{order}", run)
+        if options.half:
+            budget = os.path.getsize(options.model) // 2
+            run = measure(options, ["--weights", "experts", *planes, "--quota", "kv=16", "--memory", str(budget)], 0, prompts)
+            assert run[0] == answers, "answers differ"
+            Prediction(memory, held, options).show(f"{budget / 1e6:.1f} MB of {2 * budget / 1e6:.1f}", run)
 
 
 main()

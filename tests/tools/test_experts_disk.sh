@@ -78,8 +78,8 @@ counted out.json $bytes some
 # Planes: the same bits with few slots and with all; a part has a plane of each matrix.
 plane=$(((2 * 40 * (1 + 1) + 24 * (2 + 1)) * 4))
 try memory.json --weights experts --experts planes:2..4 --quota experts=1000 "${model[@]}"
-for n in 8 13; do
-  try out.json --weights experts --experts planes:2..4 --quota experts=$n "${model[@]}"
+for how in "planes:2..4 8" "planes:2..4 13" "planes:2..4,ascending 9"; do
+  try out.json --weights experts --experts "${how% *}" --quota "experts=${how#* }" "${model[@]}"
   counted out.json $plane some
 done
 # A file in planes has the bits of planes made when the weights are loaded, also for fewer planes; its base is fixed.
@@ -149,7 +149,7 @@ ends 2 "$actorserve" --port 0 --weights experts --experts planes:2..4 --init nan
 says "model.layers.1.block_sparse_moe.experts.*.w1.weight: element 1920 is not finite" err
 ends 2 "$actorserve" --port 0 --experts planes:2..4 "${model[@]}"
 says "--experts planes:2..4: needs --weights experts" err
-for wrong in planes planes:1..4 planes:4..2 planes:2..9 planes:2..; do
+for wrong in planes planes:1..4 planes:4..2 planes:2..9 planes:2.. planes:2..4, planes:2..4,x; do
   ends 2 "$actorserve" --port 0 --weights experts --experts $wrong "${model[@]}"
   says "--experts $wrong: must be whole, or planes:A..B" err
 done

@@ -31,30 +31,32 @@ static sl_status check_quota(const settings *s, const sl_quota *q) {
   return SL_OK;
 }
 
-/* Reads --experts planes:A..B, or planes:B for A = B. */
-static sl_status read_planes(const settings *s, int32_t *least, int32_t *most) {
-  const char *text = sl_arg_text(s->run, "experts");
-  int a = 0, b = 0, one = -1, two = -1;
-  *least = *most = 0;
+/* Reads --experts planes:A..B, or planes:B for A = B, and the order of loads. */
+static sl_status read_planes(const settings *s, sl_serving_experts *out) {
+  const char *text = sl_arg_text(s->run, "experts"), *comma = strchr(text, ',');
+  int a = 0, b = 0, one = -1, two = -1, end = comma ? (int)(comma - text) : (int)strlen(text);
+  out->least = out->most = 0;
   if (!strcmp(text, "whole")) return SL_OK;
   sscanf(text, "planes:%d%n..%d%n", &a, &one, &b, &two);
-  if (one > 0 && !text[one]) b = a, two = one;
-  bool fine = two > 0 && !text[two] && a >= SLI_PLANES_LEAST && a <= b && b <= SLI_PLANES_MOST;
-  if (!fine)
+  if (one == end) b = a, two = one;
+  out->ascending = comma && !strcmp(comma, ",ascending");
+  bool fine = two == end && a >= SLI_PLANES_LEAST && a <= b && b <= SLI_PLANES_MOST;
+  if (!fine || (comma && !out->ascending))
     return sl_fail(SL_E_USAGE,
-                   "--experts %s: must be whole, or planes:A..B with %d <= A <= B <= %d", text,
-                   SLI_PLANES_LEAST, SLI_PLANES_MOST);
+                   "--experts %s: must be whole, or planes:A..B with %d <= A <= B <= %d, or "
+                   "planes:A..B,ascending",
+                   text, SLI_PLANES_LEAST, SLI_PLANES_MOST);
   if (!weights_move(s))
     return sl_fail(SL_E_USAGE, "--experts %s: needs --weights experts or --weights disk", text);
-  *least = a;
-  *most = b;
+  out->least = a;
+  out->most = b;
   return SL_OK;
 }
 
 sl_status homes_check(const settings *s) {
   static const char *const places[] = {"memory", "disk", "experts", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
-  if (!status) status = read_planes(s, &(int32_t){0}, &(int32_t){0});
+  if (!status) status = read_planes(s, &(sl_serving_experts){0});
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
@@ -78,7 +80,7 @@ sl_serving_experts homes_experts(const settings *s) {
   sl_serving_experts experts = {0};
   for (int i = 0; i < s->lower.memory.nquotas; i++)
     if (is_experts(&s->lower.memory.quotas[i])) experts.slots = s->lower.memory.quotas[i].slots;
-  read_planes(s, &experts.least, &experts.most);
+  read_planes(s, &experts);
   return experts;
 }
 

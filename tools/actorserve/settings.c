@@ -56,7 +56,8 @@ static const tool_option options[] = {
      "experts on disk, except --quota experts=N of each layer; all others in memory); or disk (a few blocks, --quota weights=N, and the token tables stay in memory; --disk names the disk, --home "
      "weights@BLOCK=device the blocks that stay too)", 0, 0, GROUP_MEMORY},
     {"experts", SL_OPTION_TEXT, "whole", "`HOW` experts on disk are read: whole, or planes:A..B, in planes of one "
-     "bit, of which a token's most probable expert takes B and its least probable A (2 to 8)", 0, 0, GROUP_MEMORY},
+     "bit, of which a token's most probable expert takes B and its least probable A (2 to 8); with ,ascending expert by "
+     "expert, and not those first that most rows want", 0, 0, GROUP_MEMORY},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is admitted: reserve (when pages for "
      "its whole answer are free) or recompute (when pages for its prompt are free; if pages run out, the youngest "
      "request gives up its pages and is recomputed)", 0, 0, GROUP_SERVING},
