@@ -80,6 +80,7 @@ sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_sinks_prepare(const sl_call *call, void **state); /* also _b */
+sl_status sli_cuda_linear_attention_join_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* also _b */
 void sli_cuda_attention_sweep_release(void *state);
 sl_status sli_cuda_conv_prepare(const sl_call *call, void **state); /* also conv_b and conv_w */

@@ -366,7 +366,96 @@ void walk_tick(const sl_call *call, const sli_linear_shape &s, const sli_walk &w
   launch_walk(w, t, served_rows(call), stream);
 }
 
+/* ---- shares of positions (ops/linear_attention_share.c) ----------------------------------------
+ */
+
+/* Block (sequence, state): sums the logarithms of a share's gates behind the state in its record.
+ */
+__global__ void sum_logarithms(sli_linear_shape s, const float *gates, float *records) {
+  int64_t b = blockIdx.x, h = blockIdx.y, n = s.per_head ? 1 : s.dk, state = s.dk * s.dv;
+  int64_t c = threadIdx.x;
+  double sum = 0;
+  if (c >= n) return;
+  for (int64_t t = 0; t < s.positions; t++)
+    sum += (double)gates[((b * s.positions + t) * s.v_heads + h) * n + c];
+  records[(b * s.v_heads + h) * (state + n) + state + c] = (float)sum;
+}
+
+void make_record(const sl_call *call, const sli_linear_shape &s, sli_walk *w, void *stream) {
+  float *record = (float *)call->out[0];
+  sli_walk_by_values(&s, w);
+  w->to = record;
+  w->state_gap = sli_linear_gap(&s);
+  launch_walk(*w, tick{}, w->batch, stream);
+  launch(stream, dim3((unsigned)s.batch, (unsigned)s.v_heads), BLOCK, 0, sum_logarithms, s,
+         (const float *)call->in[SLI_WALK_GATES], record);
+}
+
+constexpr int RECORDS = 64; /* most records that are joined */
+
+struct joining {
+  const float *records[RECORDS]; /* [states, all] */
+  int count, first;              /* first: records before the device's own */
+  int64_t all, gates, states;
+  float *state, *end; /* end: states after all records, for pieces; NULL: none */
+  bool starts;        /* end begins with zeros */
+};
+
+/* One thread per number of the states. */
+__global__ void join_records(joining j) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x, n = j.all - j.gates;
+  if (i >= j.states * n) return;
+  int64_t at = i / n * j.all, number = i % n, gate = at + n + number / (n / j.gates);
+  float x = j.end && !j.starts ? j.end[i] : 0.0f;
+  for (int r = 0; r < (j.end ? j.count : j.first); r++) {
+    if (r == j.first) j.state[i] = x;
+    x = expf(j.records[r][gate]) * x + j.records[r][at + number];
+  }
+  if (!j.end || j.first == j.count) j.state[i] = x;
+  if (j.end) j.end[i] = x;
+}
+
 } // namespace
+
+void sli_cuda_linear_attention_share(const sl_call *call, void *stream) {
+  sli_linear_shape s = sli_linear_shape_of(call->attrs, call->in_type);
+  s.heads = s.v_heads;
+  sli_walk w = sli_walk_of(call, &s, SLI_WALK_FORTH);
+  w.b = sli_walk_input(call, &s, SLI_WALK_K);
+  w.c = sli_walk_input(call, &s, SLI_WALK_V);
+  make_record(call, s, &w, stream);
+}
+
+void sli_cuda_linear_attention_share_b(const sl_call *call, void *stream) {
+  sli_linear_shape s = sli_linear_shape_of(call->attrs, call->in_type);
+  sli_walk w = sli_walk_of(call, &s, SLI_WALK_BACK);
+  w.b = sli_walk_input(call, &s, SLI_WALK_Q);
+  w.c = sli_walk_array(&s, (const float *)call->in[SLI_WALK_GATES + 1], s.heads, s.dv);
+  make_record(call, s, &w, stream);
+}
+
+sl_status sli_cuda_linear_attention_join_prepare(const sl_call *call, void **state) {
+  *state = NULL;
+  if (call->nin <= RECORDS) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED, "a GPU can join the states of at most %d devices, not %d",
+                 RECORDS, call->nin);
+}
+
+void sli_cuda_linear_attention_join(const sl_call *call, void *stream) {
+  const sl_type *record = &call->in_type[0], *state = &call->out_type[0];
+  const sl_attrs *attrs = call->attrs;
+  joining j = {};
+  for (int r = 0; r < call->nin; r++) j.records[r] = (const float *)call->in[r];
+  j.count = call->nin;
+  j.first = (int)attrs->first;
+  j.all = record->dim[2];
+  j.gates = attrs->count;
+  j.states = state->dim[0] * state->dim[1];
+  j.state = (float *)call->out[0];
+  j.end = attrs->length ? (float *)call->out[1] : nullptr;
+  j.starts = attrs->reverse ? call->tick.row + call->tick.rows == attrs->length : !call->tick.row;
+  launch(stream, grid_of(chunks(j.states * (j.all - j.gates), BLOCK)), BLOCK, 0, join_records, j);
+}
 
 #define WALK(name)                                          \
   void sli_cuda_##name(const sl_call *call, void *stream) { \

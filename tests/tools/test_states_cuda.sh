@@ -31,3 +31,7 @@ alike deepseek --layers 2 --width 32 --heads 4 --latent 24 --nope-dim 12 --rope-
 alike hybrid --layers 2 --width 48 "${heads[@]}" --spikes 3
 alike --pieces 2 "${hybrid[@]}"
 alike --pieces 2 "${next[@]}"
+# Two GPUs share the positions.
+run cpu --sequence 2 "${hybrid[@]}"
+SLUICE_EMULATED_GPUS=2 run gpu --devices cuda --sequence 2 "${hybrid[@]}"
+near cpu gpu 1e-6
