@@ -57,8 +57,8 @@ static const sl_option options[] = {
     /* experts */
     {"experts", SL_OPTION_INT, "0", "experts per block that has them", 0, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
-    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, or corrected "
-     "(sigmoid, with a correction per expert)", 0, 0},
+    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, corrected "
+     "(sigmoid, with a correction per expert), or softmax-corrected", 0, 0},
     {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups "
      "first", 1, 1 << 16},
     {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are "
@@ -253,9 +253,12 @@ static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
 }
 
 static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
-  enum { SOFTMAX, SIGMOID, CORRECTED };
-  static const word routers[] = {
-      {"softmax", SOFTMAX}, {"sigmoid", SIGMOID}, {"corrected", CORRECTED}, {0}};
+  enum { SOFTMAX, SIGMOID, CORRECTED, SOFTMAX_CORRECTED };
+  static const word routers[] = {{"softmax", SOFTMAX},
+                                 {"sigmoid", SIGMOID},
+                                 {"corrected", CORRECTED},
+                                 {"softmax-corrected", SOFTMAX_CORRECTED},
+                                 {0}};
   int router = word_of(g, args, "router", routers);
   moe_names names = moe_qwen;
   names.both = sl_arg_flag(args, "packed-experts") ? "mlp.experts.gate_up_proj" : NULL;
@@ -267,13 +270,14 @@ static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
     m.sigmoid = (moe_sigmoid){.groups = (int)sl_arg_int(args, "expert-groups"),
                               .kept = (int)sl_arg_int(args, "top-groups"),
                               .uncorrected = router == SIGMOID,
+                              .softmax = router == SOFTMAX_CORRECTED,
                               .least = (float)sl_arg_float(args, "weight-eps"),
                               .factor = (float)sl_arg_float(args, "routed-scale"),
                               .rate = (float)sl_arg_float(args, "correction-rate")};
   else if (sl_arg_int(args, "expert-groups") > 1 || sl_arg_float(args, "routed-scale") != 1)
     sl_graph_fail(g, SL_E_USAGE,
-                  "decoder: --expert-groups and --routed-scale: only with --router sigmoid or "
-                  "corrected");
+                  "decoder: --expert-groups and --routed-scale: only with --router sigmoid, "
+                  "corrected or softmax-corrected");
   moe_check_groups(g, d, &m);
   return m;
 }

@@ -53,6 +53,7 @@ static const moe_names moe_qwen = {.router = "mlp.gate",
 typedef struct moe_sigmoid {
   int groups, kept; /* groups 0: experts are chosen by a softmax */
   bool uncorrected; /* experts have no corrections */
+  bool softmax;     /* scores are a softmax's; corrections are a row [1, E] */
   float least;      /* added to the sum that the weights are divided by */
   float factor;     /* scales the weights of a token's experts */
   float rate;       /* step of a correction towards an even load; 0: corrections are fixed */
@@ -164,7 +165,9 @@ static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_te
   sl_tensor *load = sl_expert_load(g, ids, m->experts);
   sl_tensor *all = sl_sum(g, load, SL_DIM(0), true);
   sl_tensor *less = sl_sub(g, all, sl_scale(g, load, (float)m->experts));
-  sl_running(g, bias, sl_scale(g, sl_clamp(g, less, -1, 1), m->sigmoid.rate), 0);
+  less = sl_scale(g, sl_clamp(g, less, -1, 1), m->sigmoid.rate);
+  if (m->sigmoid.softmax) less = sl_reshape(g, less, 1, m->experts);
+  sl_running(g, bias, less, 0);
 }
 
 /* Routes tokens by sigmoid scores. */
@@ -172,12 +175,15 @@ static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, 
                                    int layer) {
   char name[96];
   snprintf(name, sizeof name, "%s.e_score_correction_bias", m->names.router);
-  sl_tensor *bias = m->sigmoid.uncorrected ? NULL
-                                           : decoder_param(g, d, SL_TYPE(SL_F32, m->experts),
-                                                           SL_CONSTANT(0), layer, name);
-  sl_tensor *scores = sl_sigmoid(g, logits);
-  sl_routing r = {.probabilities = sl_div(g, scores, sl_sum(g, scores, SL_DIM(2), true))};
-  sl_tensor *choice = sl_detach(g, bias ? sl_add(g, scores, bias) : scores);
+  bool softmax = m->sigmoid.softmax;
+  sl_type type = softmax ? SL_TYPE(SL_F32, 1, m->experts) : SL_TYPE(SL_F32, m->experts);
+  sl_tensor *bias =
+      m->sigmoid.uncorrected ? NULL : decoder_param(g, d, type, SL_CONSTANT(0), layer, name);
+  sl_tensor *scores = softmax ? sl_softmax(g, logits, 2) : sl_sigmoid(g, logits);
+  sl_routing r = {.probabilities =
+                      softmax ? scores : sl_div(g, scores, sl_sum(g, scores, SL_DIM(2), true))};
+  sl_tensor *flat = bias && softmax ? sl_reshape(g, bias, m->experts) : bias;
+  sl_tensor *choice = sl_detach(g, bias ? sl_add(g, scores, flat) : scores);
   if (m->sigmoid.groups > 1) choice = moe_of_groups(g, d, m, choice);
   sl_top_k(g, choice, -1, m->k, &r.ids);
   r.weights = sl_gather(g, scores, -1, r.ids); /* [B, T, k] */

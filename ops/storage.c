@@ -12,11 +12,13 @@
 #include "io/half.h"
 #include "ops/planes.h"
 #include "ops/spikes.h"
+#include "ops/stored_products.h"
 
 static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_mxfp4(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 
 /* Names in files, bytes per block, and the conversion of a block (NULL: blocks stay as they
  * are). */
@@ -25,14 +27,15 @@ static const struct {
   sl_storage storage;
   int bytes;
   void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
-} forms[] = {{"F32", SL_STORAGE_F32, 4, NULL},         {"BF16", SL_STORAGE_BF16, 2, NULL},
-             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same}, {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
-             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1}, {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0},
-             {"F16", SL_STORAGE_F16, 2, NULL},         {"Q5_1", SL_STORAGE_Q5_1, 24, NULL},
-             {"Q2_K", SL_STORAGE_Q2_K, 84, NULL},      {"Q3_K", SL_STORAGE_Q3_K, 110, NULL},
-             {"Q4_K", SL_STORAGE_Q4_K, 144, NULL},     {"Q5_K", SL_STORAGE_Q5_K, 176, NULL},
-             {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},     {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
-             {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL}, {"MXFP4", SL_STORAGE_MXFP4, 17, NULL}};
+} forms[] = {{"F32", SL_STORAGE_F32, 4, NULL},          {"BF16", SL_STORAGE_BF16, 2, NULL},
+             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same},  {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
+             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1},  {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0},
+             {"F16", SL_STORAGE_F16, 2, NULL},          {"Q5_1", SL_STORAGE_Q5_1, 24, NULL},
+             {"Q2_K", SL_STORAGE_Q2_K, 84, NULL},       {"Q3_K", SL_STORAGE_Q3_K, 110, NULL},
+             {"Q4_K", SL_STORAGE_Q4_K, 144, NULL},      {"Q5_K", SL_STORAGE_Q5_K, 176, NULL},
+             {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},      {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
+             {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL},  {"MXFP4", SL_STORAGE_MXFP4, 17, NULL},
+             {"MXFP4", SL_STORAGE_Q8_0, 17, take_mxfp4}};
 
 /* Names, and numbers and bytes of a block in memory. */
 static const struct {
@@ -65,6 +68,10 @@ int64_t sli_storage_block_bytes(sl_storage storage) { return blocks_of[storage].
 bool sli_storage_blocks(sl_storage storage) {
   return !sli_storage_in_planes(storage) && storage != SL_STORAGE_F32 &&
          storage != SL_STORAGE_BF16 && storage != SL_STORAGE_INT8;
+}
+
+sl_storage sli_storage_for_products(sl_storage storage) {
+  return storage == SL_STORAGE_MXFP4 ? SL_STORAGE_Q8_0 : storage;
 }
 
 bool sli_storage_served(sl_storage storage) {
@@ -262,6 +269,17 @@ static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 4, 16);
 }
 
+/* Doubles the numbers of MXFP4, which are then whole, and halves the scale, a power of two. A half
+ * rounds scales below 2^-24. */
+static void take_mxfp4(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  *scales = sli_float_to_half(ldexpf(1, block[0] - 128));
+  for (int i = 0; i < 16; i++) {
+    numbers[i] = (unsigned char)doubled[block[1 + i] & 15];
+    numbers[i + 16] = (unsigned char)doubled[block[1 + i] >> 4];
+  }
+}
+
 /* Expands q4_0: m is -8 d, which a half can hold. */
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
   memcpy(scales, block, 2);
@@ -272,7 +290,9 @@ static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16
 void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from,
                       void *out) {
   size_t f = 0;
-  while (strcmp(forms[f].type, type)) f++;
+  while (strcmp(forms[f].type, type) ||
+         (forms[f].storage != storage && forms[f].storage == SL_STORAGE_MXFP4))
+    f++;
   int64_t k = sl_type_last(values), blocks = k / blocks_of[storage].numbers,
           each = storage == SL_STORAGE_Q8_0 ? 32 : 16;
   const unsigned char *block = from;

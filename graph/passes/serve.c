@@ -17,6 +17,7 @@
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
+#include "ops/stored_products.h"
 
 static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be served: %s", n->name,
@@ -42,7 +43,7 @@ static void settle_weights(sl_graph *g) {
   const sl_serving *s = g->options.serve;
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
-    sl_storage storage = s->storage(s->ctx, p->name);
+    sl_storage storage = sli_storage_for_products(s->storage(s->ctx, p->name));
     if (!p->storage && sli_storage_served(storage) && can_be_stored(g, p)) sli_store(p, storage);
   }
 }
@@ -136,13 +137,20 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   return SL_OK;
 }
 
+/* True if the node reads parameters and nothing else: its result has no positions. */
+static bool reads_parameters(const sli_node *n) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && !n->in[i]->param) return false;
+  return n->nin > 0;
+}
+
 static sl_status serve_node(sl_graph *g, sli_node *n) {
   if (n->cls == SL_CLASS_L)
     return n == g->batch->producer ? SL_OK
                                    : serve_refuse(g, n, "a served model can read tokens only");
   if (n->op->serve) return exchange(g, n);
   const sl_serving *s = g->options.serve;
-  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
+  return reads_parameters(n) || sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
              ? SL_OK
              : serve_refuse(
                    g, n,

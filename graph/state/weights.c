@@ -17,6 +17,7 @@
 #include "io/shards/shards.h"
 #include "ops/layout.h"
 #include "ops/storage.h"
+#include "ops/stored_products.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
 #include "graph/state/state.h"
@@ -395,7 +396,8 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   sl_status status = load_member(l, name_in_files(p), &p->type, NULL);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &file);
-  if (sli_storage_named(t->dtype) != p->storage)
+  sl_storage stored = sli_storage_named(t->dtype);
+  if (stored != p->storage && sli_storage_for_products(stored) != p->storage)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, not the format it had when the plan was made",
                    l->path, t->name, t->dtype);
   void *blocks = sli_calloc(1, t->bytes);

@@ -123,6 +123,30 @@ cmp <(hexes qwen3_5_moe_text.report) <(hexes ahead.json) || fail "a head that pr
 ends 0 "$actorrun" --quiet --init qwen3_5_moe_text.gguf --steps 0 --generate 4 --prompt ab
 [[ -s out ]] || fail "no answer"
 
+# Experts in MXFP4 are served in blocks of 8 bits, with the same answers as in fp32, in less memory.
+for type in stored fp32; do
+  background "$bin/actorserve" --port 0 --dtype $type --report $type.json --context 64 blocks.gguf
+  until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+  url=$(<out)
+  python3 - "${url##* }" >$type.answer <<'PY'
+import json, sys, urllib.request
+body = {"prompt": [84, 104, 101, 32], "max_tokens": 24, "temperature": 0, "logprobs": 1}
+with urllib.request.urlopen(urllib.request.Request(sys.argv[1] + "/completions", json.dumps(body).encode())) as reply:
+    found = json.load(reply)["choices"][0]
+print(json.dumps([found["text"], found["logprobs"]["token_logprobs"]]))
+PY
+  kill -INT "$pid"
+  wait "$pid" || fail "the server ends badly"
+done
+python3 - <<'PY' || fail "experts in blocks are served otherwise"
+import json
+(text, a), (other, b) = (json.load(open(t + ".answer")) for t in ("stored", "fp32"))
+less, more = (json.load(open(t + ".json"))["devices"][0]["peak_bytes"]["parameters"] for t in ("stored", "fp32"))
+worst = max(abs(x - y) for x, y in zip(a, b))
+print(text == other, worst, less, more)
+raise SystemExit(text != other or not worst < 1e-3 or not less < 0.75 * more)
+PY
+
 for file in bad.*.gguf; do
   word=${file#bad.}
   refused "${word%.gguf}" --init "$file" --steps 1 "$([[ $file =~ scoring|gating|attn_k_b ]] && echo deepseek || echo decoder)" "${data[@]}"

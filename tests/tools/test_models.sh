@@ -226,6 +226,11 @@ edited cohere2 use_parallel_block false use_parallel_block
 edited stablelm qk_layernorm true qk_layernorm
 edited minimax_m2 num_experts_per_tok 9 '--top-k 9'
 edited lfm2 layer_types '["conv", "conv", "attention", "conv"]' 'layer_types: "attention" is not supported'
+edited granite embedding_multiplier null 'embedding_multiplier is null'
+edited lfm2_moe routed_scaling_factor null 'routed_scaling_factor is null'
+edited cohere2 logit_scale null 'logit_scale is null'
+edited ernie4_5_moe moe_layer_end_index 2 moe_layer_end_index
+edited ernie4_5_moe moe_layer_interval 2 moe_layer_interval
 edited exaone4 hidden_act '"relu"' hidden_act
 edited ministral3 rope_parameters '{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}' \
   llama_4_scaling_beta

@@ -90,11 +90,22 @@ static sl_status set_word(const config *c, const config_field *f, const cJSON *i
   return status;
 }
 
+/* Returns the option's value for a key that is null: what the row says, or off. Returns NULL if
+ * neither is known. */
+static const char *value_of_null(const config *c, const config_field *f) {
+  if (f->null) return f->null;
+  const sl_option *o = sl_options_find(c->target->model->options, f->option);
+  bool off = (o && o->kind == SL_OPTION_FLAG) || (f->missing && !strcmp(f->missing, "0"));
+  return off ? "0" : NULL;
+}
+
 static sl_status read_field(const config *c, const config_field *f) {
   const cJSON *item = config_at(c->root, f->key);
   if (!item && f->also) item = config_at(c->root, f->also);
-  bool null = f->null && !item && cJSON_GetObjectItemCaseSensitive(c->root, f->key);
-  const char *missing = null ? f->null : f->missing;
+  bool null = f->missing && !item && cJSON_GetObjectItemCaseSensitive(c->root, f->key);
+  const char *missing = null ? value_of_null(c, f) : f->missing;
+  if (null && !missing)
+    return sl_fail(SL_E_INPUT, "%s: %s is null, which is not supported", c->path, f->key);
   if (!item && !missing) return sl_fail(SL_E_INPUT, "%s has no %s", c->path, name_of(c, f->key));
   if (item && f->second) SLI_TRY(set_number(c, f->key, f->second, item));
   if (!item && f->second_missing) SLI_TRY(config_set(c, f->key, f->second, f->second_missing));

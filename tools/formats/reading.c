@@ -348,6 +348,17 @@ static sl_status check_quantized(const config *c, const family *f) {
                  c->path, method);
 }
 
+/* Refuses layers without experts behind those with them. */
+static sl_status read_ernie(const config *c, const family *f) {
+  (void)f;
+  const cJSON *end = config_at(c->root, "moe_layer_end_index");
+  double last = (double)sl_arg_int(c->target->args, "layers") - 1;
+  if (!end || end->valuedouble == -1 || end->valuedouble == last) return SL_OK;
+  return sl_fail(SL_E_INPUT,
+                 "%s: moe_layer_end_index is %g; only -1 and the last layer, %g, are supported",
+                 c->path, end->valuedouble, last);
+}
+
 static sl_status read_nothing(const config *c, const family *f) {
   (void)c, (void)f;
   return SL_OK;
@@ -377,7 +388,8 @@ static const struct reader {
                {"time-limit", read_time_limit},
                {"scaled-queries", read_scaled_queries},
                {"ones", read_ones},
-               {"lfm2", read_lfm2}};
+               {"lfm2", read_lfm2},
+               {"ernie", read_ernie}};
 
 static const struct reader *reader_named(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(readers); i++)
