@@ -28,7 +28,7 @@ static const struct {
     {"source", "host", "calls a function of the program, which prepares data"},
     {"report", "host", "calls a function of the program, which takes results"},
     {"allow", "host", "calls the grammars of the answers, while the tick computes"},
-    {"loaded_experts", "host", "multiplies experts as the disk's queue lends them"},
+    {"loaded_experts", "-", "experts on disk (`actorserve --weights experts`)"},
     {"attention_dual", "-", "training with dual chunk attention"},
     {"attention_dual_b", "-", "the same"},
     {"attention_blocks", "-", "training with chosen blocks of keys"},
