@@ -21,7 +21,7 @@ import csv
 import os
 import subprocess
 
-from serving_published import MODELS, known
+from serving_published import MODELS, known, kv_of, machine_of, memory_of, pages
 
 
 def rate(prompt, answer, clients, tensor, ttft, tpot):
@@ -30,17 +30,30 @@ def rate(prompt, answer, clients, tensor, ttft, tpot):
 
 def search(args, key, choices, dtype, limit):
     """Returns {choice: (tokens per second and device, time per token)} of the servers that the search shows."""
+    found = {}
+    for tensor in sorted({c[1] for c in choices if c[0] == dtype}):
+        found.update(search_devices(args, key, choices, dtype, tensor, limit))
+    return found
+
+
+def search_devices(args, key, choices, dtype, tensor, limit):
+    """Searches the servers on `tensor` devices, with what serving_published.py states about their engine."""
     model, prompt, answer = key
-    some = [c for c in choices if c[0] == dtype]
+    some = [c for c in choices if c[:2] == (dtype, tensor)]
+    engine, system = choices[some[0]][2:]
     context = max(prompt + answer, 8192)
-    clients = max(c[2] for c in some) + 1
-    tensor, sequences = (sorted({c[i] for c in some}) for i in (1, 2))
-    command = [os.path.join(args.bin, "actortune"), "serve", "--machine", args.machine, "--devices",
-               "timed:%d" % max(tensor), "--slo", "tpot@50=%gms" % limit, "--dtype", dtype, "--kv", "bf16",
-               "--stages", "1", "--replicas", "1", "--prefill", "0", "--rows", "8192",
-               "--tensor", ",".join(map(str, tensor)), "--sequences", ",".join(map(str, sequences)),
-               "--quota", "kv=%d" % (clients * (-(-int(1.1 * answer + prompt) // 64) + 1)), "--memory", "100000G",
-               "--concurrency", str(clients), "--lengths", "%d,%d,0.1" % (prompt, answer),
+    sequences = sorted(c[2] for c in some)
+    clients = max(sequences) + 1
+    kv, machine = kv_of(dtype, engine), machine_of(args, system, engine)
+    row = {"weights": dtype, "tensor": tensor, "backend": engine}
+    need = clients * (-(-(prompt + answer) // 64) + 1)
+    room = min(need, pages(args, row, MODELS[known(MODELS, model)], memory_of(args, machine), kv))
+    command = [os.path.join(args.bin, "actortune"), "serve", "--machine", machine, "--devices",
+               "timed:%d" % tensor, "--slo", "tpot@50=%gms" % limit, "--dtype", dtype, "--kv", kv,
+               "--stages", "1", "--replicas", "1", "--prefill", "0", "--rows", str(prompt + clients),
+               "--tensor", str(tensor), "--sequences", ",".join(map(str, sequences)),
+               "--quota", "kv=%d" % room, "--memory", "100000G",
+               "--concurrency", str(clients), "--lengths", "%d,%d" % (prompt, answer),
                "--requests", str(args.times * clients), "--points", "1000", "--exhaustive",
                *MODELS[known(MODELS, model)].split(), "--context", str(context)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -57,7 +70,7 @@ def search(args, key, choices, dtype, limit):
             break
         elif head and words and words[0].isdigit():
             cells = dict(zip(head, merge(words)))
-            choice = dtype, int(cells.get("tensor", 1)), int(cells["sequences"])
+            choice = dtype, tensor, int(cells.get("sequences", sequences[0]))
             found[choice] = float(cells["per-device"]), cells["tpot@50"]
     return {c: (v[0], seconds(v[1])) for c, v in found.items()}
 
@@ -98,7 +111,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--data", default="tests/bench/serving_measured.csv")
-    parser.add_argument("--machine", default="h100-sxm-80gb")
+    parser.add_argument("--machine", help="a machine file in place of that of the row's system")
+    parser.add_argument("--machines", default="machines", help="folder of the machine files")
     parser.add_argument("--types", default="bf16,fp8")
     parser.add_argument("--times", type=int, default=4, help="requests for each client")
     parser.add_argument("--rows", action="store_true", help="print each question")
@@ -113,7 +127,7 @@ def main():
             ttft, tpot = float(r["ttft_ms"]), float(r["tpot_ms"])
             if r["weights"] in args.types.split(","):
                 groups[r["model_path"], prompt, answer][r["weights"], tensor, clients] = (
-                    rate(prompt, answer, clients, tensor, ttft, tpot), tpot)
+                    rate(prompt, answer, clients, tensor, ttft, tpot), tpot, r["backend"], r["system"])
     well, asked, best_ones, total, free = 0, 0, 0, 0, 0
     for key, measured in sorted(groups.items()):
         if len(measured) < 2 or args.only not in str(key):

@@ -83,13 +83,22 @@ def memory_of(args, machine):
         return json.load(f)["memory_bytes"]
 
 
+def kv_of(weights, engine):
+    """The storage format of keys and values."""
+    return "fp8" if weights == "fp8" and engine == "trtllm" else "bf16"
+
+
+def machine_of(args, system, engine):
+    """The machine file of a system, or that of an engine on it."""
+    machine = args.machine or MACHINES[system]
+    own = "%s-%s" % (machine, engine)
+    return own if os.path.exists(os.path.join(args.machines, own + ".json")) else machine
+
+
 def command_of(args, row, report):
     prompt, answer, clients, tensor = (int(float(row[k])) for k in ("prompt", "answer", "concurrency", "tensor"))
     model = MODELS[known(MODELS, row["model_path"])]
-    kv = "fp8" if row["weights"] == "fp8" and row["backend"] == "trtllm" else "bf16"
-    machine = args.machine or MACHINES[row["system"]]
-    own = "%s-%s" % (machine, row["backend"])
-    machine = own if os.path.exists(os.path.join(args.machines, own + ".json")) else machine
+    kv, machine = kv_of(row["weights"], row["backend"]), machine_of(args, row["system"], row["backend"])
     need = clients * (-(-(prompt + answer) // 64) + 1)
     room = min(need, pages(args, row, model, memory_of(args, machine), kv))
     waits = any(w in row["model_path"] for w in WAITS) and row["backend"] == "trtllm"

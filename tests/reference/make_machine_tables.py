@@ -12,7 +12,7 @@ Apache-2.0; TensorRT-LLM 1.3.0rc10 and 1.0.0, NCCL 2.29.2 and 2.27.3): GPU_gemm.
 GPU_attention_prompt.csv, GPU_nccl.csv, GPU_allreduce_custom.csv and GPU_moe.csv.
 
 Products are kept at fewer row counts, and every n and k. A missing n and k takes the mean of those around it, each
-weighted by its nearness and scaled by the longer of arithmetic and traffic. --check packs a half of the measured
+weighted by its nearness and scaled by FLOOR and the longer of arithmetic and traffic. --check packs a half of the measured
 points, or of the measured n and k, and prints the error at the others.
 
 Products in FP8 were measured with the launches of a host: the smallest takes 12.4 us, where one in bf16 takes 2.6. The
@@ -43,6 +43,7 @@ import os
 
 PEAK = {"h100": {"bf16": 989e12, "fp8": 1979e12, "bytes": 3.35e12}, "a100": {"bf16": 312e12, "bytes": 2.039e12}}
 LAUNCH = {"bf16": 0, "fp8": 9.8e-6}
+FLOOR = {"bf16": 2e-6, "fp8": 1e-6}  # seconds of the smallest product, beside arithmetic and traffic
 SUSTAINED = {"h100": {"bf16": 0.1, "fp8": 0.35}, "a100": {"bf16": 0}}
 FUSED = ["rmsnorm", "layernorm"]  # engines compute a norm where they add to the residual
 ROWS = [1, 4, 8, 16, 32, 64, 128, 192, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768]
@@ -63,7 +64,7 @@ def rounded(seconds):
 
 
 class Line:
-    """Times over one axis, interpolated on logarithms and extended by a bound."""
+    """Times over one axis. Their ratio to a bound is interpolated on logarithms, and kept beyond the ends."""
 
     def __init__(self, points):
         self.x = sorted(points)
@@ -76,7 +77,8 @@ class Line:
             return self.y[-1] * bound(x) / bound(self.x[-1])
         i = bisect.bisect_right(self.x, x) - 1
         share = math.log(x / self.x[i]) / math.log(self.x[i + 1] / self.x[i])
-        return math.exp((1 - share) * math.log(self.y[i]) + share * math.log(self.y[i + 1]))
+        low, high = (math.log(self.y[j] / bound(self.x[j])) for j in (i, i + 1))
+        return bound(x) * math.exp((1 - share) * low + share * high)
 
 
 # ---- products ------------------------------------------------------------------------------------
@@ -104,18 +106,21 @@ def products(folder, gpu, dtype, keeps=lambda m, n, k: True):
             lines.setdefault(key, {})[m] = product_seconds(gpu, dtype, m, *key, measured)
     ns, ks = sorted({n for n, _ in lines}), sorted({k for _, k in lines})
 
+    def bound(m, n, k):
+        return FLOOR[dtype] + product_bound(peak, dtype, m, n, k)
+
     drawn = {nk: Line(line) for nk, line in lines.items()}
+
+    def ratio(m, n, k):
+        return drawn[n, k].at(m, lambda x: bound(x, n, k)) / bound(m, n, k)
 
     def at(m, n, k):
         if (n, k) in lines:
-            return drawn[n, k].at(m, lambda x: product_bound(peak, dtype, x, n, k))
-        around = sorted(drawn, key=lambda nk: math.log(nk[0] / n) ** 2 + math.log(nk[1] / k) ** 2)[:4]
-        sums = [0, 0]
-        for nk in around:
-            weight = 1 / (math.log(nk[0] / n) ** 2 + math.log(nk[1] / k) ** 2)
-            ratio = drawn[nk].at(m, lambda x: product_bound(peak, dtype, x, *nk)) / product_bound(peak, dtype, m, *nk)
-            sums = [sums[0] + weight * math.log(ratio), sums[1] + weight]
-        return product_bound(peak, dtype, m, n, k) * math.exp(sums[0] / sums[1])
+            return bound(m, n, k) * ratio(m, n, k)
+        far = {nk: math.log(nk[0] / n) ** 2 + math.log(nk[1] / k) ** 2 for nk in drawn}
+        around = sorted(far, key=far.get)[:4]
+        mean = sum(math.log(ratio(m, *nk)) / far[nk] for nk in around) / sum(1 / far[nk] for nk in around)
+        return bound(m, n, k) * math.exp(mean)
 
     seconds = [rounded(at(m, n, k)) for m in ROWS for n in ns for k in ks]
     return {"m": ROWS, "n": ns, "k": ks, "seconds": seconds}
