@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "ops/ops.h"
+#include "ops/storage.h"
 
 /* Default core with conservative rates; memory traffic does not overlap with arithmetic. */
 const sl_hardware sli_default_core = {
@@ -68,8 +69,11 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
 
 /* ---- row of a call -------------------------------------------------------------------------- */
 
-const char *const sli_traits[SLI_TRAITS] = {
-    [SLI_TRAIT_TRANSPOSED] = "transposed", [SLI_TRAIT_PAGES] = "pages"};
+const char *const sli_traits[SLI_TRAITS] = {[SLI_TRAIT_TRANSPOSED] = "transposed",
+                                            [SLI_TRAIT_PAGES] = "pages",
+                                            [SLI_TRAIT_BF16] = "bf16",
+                                            [SLI_TRAIT_Q8_0] = "Q8_0",
+                                            [SLI_TRAIT_Q4_1] = "Q4_1"};
 
 static bool has_whole_pages(const sli_work *w) {
   enum { PAGE = 4096 };
@@ -81,8 +85,21 @@ static bool has_whole_pages(const sli_work *w) {
   return any;
 }
 
+/* Returns true if a served product's weights have the format. */
+static bool is_stored(const sli_work *w, sl_storage storage) {
+  return w->op == &sl_op_linear_served &&
+         sli_storage_of(&w->in[1], sl_type_last(&w->in[0])) == storage;
+}
+
 bool sli_work_has(const sli_work *w, sli_trait trait) {
-  return trait == SLI_TRAIT_TRANSPOSED ? w->attrs->transposed != 0 : has_whole_pages(w);
+  switch (trait) {
+  case SLI_TRAIT_TRANSPOSED: return w->attrs->transposed != 0;
+  case SLI_TRAIT_PAGES: return has_whole_pages(w);
+  case SLI_TRAIT_BF16: return is_stored(w, SL_STORAGE_BF16);
+  case SLI_TRAIT_Q8_0: return is_stored(w, SL_STORAGE_Q8_0);
+  case SLI_TRAIT_Q4_1: return is_stored(w, SL_STORAGE_Q4_1);
+  default: return false;
+  }
 }
 
 /* Returns whether the call has the trait that the row is restricted to. */

@@ -42,8 +42,15 @@ double sli_call_seconds(const sl_hardware *h, const sli_node *node, const sl_typ
                         const sl_type *out);
 /* Traits that restrict a row of a machine file, written after the op's name. "linear.transposed":
  * weights stored [in, out]. "linear_w.pages": inputs whose rows are whole pages, which fall on the
- * same sets of a cache. */
-typedef enum sli_trait { SLI_TRAIT_TRANSPOSED, SLI_TRAIT_PAGES, SLI_TRAITS } sli_trait;
+ * same sets of a cache. "linear_served.Q4_1": the storage format of a served product's weights. */
+typedef enum sli_trait {
+  SLI_TRAIT_TRANSPOSED,
+  SLI_TRAIT_PAGES,
+  SLI_TRAIT_BF16,
+  SLI_TRAIT_Q8_0,
+  SLI_TRAIT_Q4_1,
+  SLI_TRAITS
+} sli_trait;
 extern const char *const sli_traits[SLI_TRAITS];
 bool sli_work_has(const sli_work *w, sli_trait trait);
 /* Returns the seconds of a program's call, averaged over the pieces if the program has pieces. */

@@ -9,7 +9,7 @@ set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 
 timeout -s KILL 200 "$bin/actortune" machine --devices cpu:2x1 --seconds 1 -o box.json >out 2>err || fail "actortune machine"
-says "measures 2 devices of 1 core for 1 s: products, attention, vocabularies, firings, wakes, messages" err
+says "measures 2 devices of 1 core for 1 s: products, attention, vocabularies, served calls, firings, wakes, messages" err
 says "box.json: a device multiplies at up to " err
 says "(spread " err
 python3 - <<'P' || fail "the file is not as it should be"
@@ -22,6 +22,20 @@ for row in "linear linear.transposed linear_b linear_w gelu adamw layernorm rmsn
 linear = curves["linear"]
 assert linear["devices"] == [1, 2], linear["devices"]
 assert len(linear["seconds"]) == len(linear["m"]) and box["firing_seconds"] > 0 and box["wake_seconds"] > 0
+for row in "linear_served linear_served.bf16 linear_served.Q8_0 linear_served.Q4_1".split():
+    served = curves[row]
+    sizes = [len(served[axis]) for axis in ("m", "n", "k", "devices")]
+    assert len(served["seconds"]) == sizes[0] * sizes[1] * sizes[2] * sizes[3] and sizes[3] == 2, (row, sizes)
+    pairs = list(zip(served["seconds"][::2], served["seconds"][1::2]))
+    assert all(0 < one <= 1.001 * both for one, both in pairs), row
+    many, one = served["seconds"][-2], served["seconds"][2 * sizes[1] * sizes[2] - 2]
+    assert many > one, (row, one, many)  # 256 rows, and one
+for row in ("attention_served", "attention_served.prompt"):
+    seconds = curves[row]["seconds"]
+    assert min(seconds) > 0 and seconds[-1] > seconds[0], row
+rate = max(2 * m * n * k / linear["seconds"][i][j][l][1] for i, m in enumerate(linear["m"])
+           for j, n in enumerate(linear["n"]) for l, k in enumerate(linear["k"]))
+assert rate < 1.5 * box["flops_per_second"]["f32"], rate
 assert box["devices_per_host"] == 2 and box["spread"] >= 0, box["spread"]
 assert ("kept the machine busy" in said) == (box["spread"] > 0.25), said
 link = box["process_link"]

@@ -5,8 +5,8 @@
  * their calls. Measured calls therefore have the chunks, forms and cache states of real runs.
  * Models too small for anything else show the overhead between calls. Many firings in a row give
  * the cost of a firing. A pipeline in which one device always waits for the other gives the cost of
- * a wake. The devices of a machine belong to one process and share memory, so links between them
- * take no additional time. */
+ * a wake. Calls of servers are timed one by one (served.h). The devices of a machine belong to one
+ * process and share memory, so links between them take no additional time. */
 #include "tools/actortune/machine/machine.h"
 
 #include <limits.h>
@@ -24,8 +24,12 @@
 #include "tools/actortune/machine/grid.h"
 #include "tools/actortune/machine/links.h"
 #include "tools/actortune/machine/probe.h"
+#include "tools/actortune/machine/served.h"
 
 enum { STEPS = 3, TURNS = 4 };
+
+/* The part of the time for calls of servers. */
+#define SERVED 0.3
 
 /* clang-format off */
 static const tool_option options[] = {
@@ -89,6 +93,8 @@ typedef struct measuring {
   double begun, until; /* start and deadline, in seconds of the clock */
   bool progress;
   samples samples;
+  double served_seconds; /* time for calls of servers */
+  cJSON *served;         /* their curves */
   double firing, wake;
   bool linked;                 /* `links` was measured */
   double links[LINK_SIZES][2]; /* seconds, idle and with all devices busy */
@@ -240,14 +246,15 @@ static const sample *alone(const samples *one, const sample *s) {
 
 /* Corrects the samples of many devices. The fastest time of a call there comes from a step in which
  * the other devices happened to be idle. It is therefore replaced by the fastest time on one
- * device, times the ratio of quiet steps on many devices and on one. The median is scaled by the
- * same factor, so that the spread stays as observed. */
+ * device, times the ratio of quiet steps on many devices and on one, which is at least 1: other
+ * programs may have slowed the one. The median is scaled by the same factor, so that the spread
+ * stays as observed. */
 static void slow_down(tried *t) {
   for (size_t i = 0; i < t->seen[1].count; i++) {
     sample *s = &t->seen[1].items[i];
     const sample *one = alone(&t->seen[0], s);
     if (!one) continue;
-    double seconds = one->seconds * s->quiet / one->quiet;
+    double seconds = one->seconds * fmax(s->quiet / one->quiet, 1);
     s->median *= seconds / s->seconds;
     s->seconds = seconds;
   }
@@ -287,14 +294,22 @@ static sl_status run_small(measuring *m, int microbatches, int stages, probe_tim
   return status;
 }
 
-/* Measures the cost of a firing: how much longer additional firings take than their calls. */
+/* Measures the cost of a firing: how much longer additional firings take than their calls. Other
+ * programs may hide it; then a usual one is taken. */
 static sl_status measure_firings(measuring *m) {
+  enum { TRIES = 5 };
+  const double usual = 1e-7;
   probe_times few, many;
-  sl_status status = run_small(m, 2, 1, &few);
-  if (!status) status = run_small(m, 64, 1, &many);
-  if (status) return status;
-  double more = (many.step_seconds - many.call_seconds) - (few.step_seconds - few.call_seconds);
-  m->firing = SLI_MAX(more / (double)(many.firings - few.firings), 1e-9);
+  for (int i = 0; i < TRIES && m->firing <= 0; i++) {
+    sl_status status = run_small(m, 2, 1, &few);
+    if (!status) status = run_small(m, 64, 1, &many);
+    if (status) return status;
+    double more = (many.step_seconds - many.call_seconds) - (few.step_seconds - few.call_seconds);
+    m->firing = more / (double)(many.firings - few.firings);
+  }
+  if (m->firing > 0) return SL_OK;
+  m->firing = usual;
+  sli_log("note: the cost of a firing is lost among other programs' work: 100 ns are taken");
   return SL_OK;
 }
 
@@ -328,6 +343,8 @@ static sl_status measure_all(measuring *m) {
   if (!status) status = measure_wakes(m);
   if (!status) status = run_probes(m, &all);
   collect(m, &all);
+  m->served = cJSON_CreateObject();
+  if (!status) status = served_measure(m->settings, m->devices, m->served_seconds, m->served);
   free(all.items);
   if (m->progress) bar_clear();
   return !status && interrupted() ? sl_fail(SL_E_STOPPED, "stopped before the machine was measured")
@@ -336,11 +353,14 @@ static sl_status measure_all(measuring *m) {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Returns the highest rate at which an op's calls compute or move data. */
+/* Returns the highest rate at which an op's calls compute or move data on one device. */
 static double best_rate(const samples *s, const char *row, sl_curve_axis what) {
   double best = 1;
-  for (size_t i = 0; i < s->count; i++)
-    if (!strcmp(s->items[i].op, row)) best = fmax(best, s->items[i].at[what] / s->items[i].seconds);
+  for (size_t i = 0; i < s->count; i++) {
+    const sample *at = &s->items[i];
+    if (!strcmp(at->op, row) && at->at[SL_CURVE_DEVICES] < 2)
+      best = fmax(best, at->at[what] / at->seconds);
+  }
   return best;
 }
 
@@ -391,7 +411,12 @@ static cJSON *machine_main_describe(const measuring *m) {
   for (size_t i = 0; i < SLI_COUNT(numbers); i++)
     cJSON_AddNumberToObject(root, numbers[i].name, numbers[i].value);
   if (m->linked) cJSON_AddItemToObject(root, "process_link", link_curve(m));
-  cJSON_AddItemToObject(root, "curves", grid_curves(&m->samples));
+  cJSON *curves = grid_curves(&m->samples);
+  while (m->served->child) {
+    cJSON *curve = cJSON_DetachItemViaPointer(m->served, m->served->child);
+    cJSON_AddItemToObject(curves, curve->string, curve);
+  }
+  cJSON_AddItemToObject(root, "curves", curves);
   return root;
 }
 
@@ -415,10 +440,10 @@ static sl_status write_machine(const measuring *m) {
 
 static void say_begin(const measuring *m) {
   sli_log(
-      "measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, firings%s; nothing else should "
+      "measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, served calls, firings%s; nothing else should "
       "run meanwhile",
       m->devices, m->devices == 1 ? "" : "s", cores_of(m), cores_of(m) == 1 ? "" : "s",
-      m->until - m->begun,
+      m->until - m->begun + m->served_seconds,
       m->devices > 1 ? ", wakes, messages between processes, of one device and of all at once"
                      : "");
 }
@@ -450,7 +475,8 @@ static sl_status measure_into(const settings *s, const char *path, double second
   measuring m = {.settings = s,
                  .devices = SLI_MAX(s->lower.devices.count, 1),
                  .begun = begun,
-                 .until = begun + seconds,
+                 .until = begun + seconds * (1 - SERVED),
+                 .served_seconds = seconds * SERVED,
                  .progress = isatty(STDERR_FILENO)};
   snprintf(m.path, sizeof m.path, "%s", path);
   say_begin(&m);
@@ -458,6 +484,7 @@ static sl_status measure_into(const settings *s, const char *path, double second
   if (!status) status = write_machine(&m);
   if (!status) say_end(&m);
   free(m.samples.items);
+  cJSON_Delete(m.served);
   return status;
 }
 
