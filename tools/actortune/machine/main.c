@@ -411,6 +411,7 @@ static cJSON *machine_main_describe(const measuring *m) {
   for (size_t i = 0; i < SLI_COUNT(numbers); i++)
     cJSON_AddNumberToObject(root, numbers[i].name, numbers[i].value);
   if (m->linked) cJSON_AddItemToObject(root, "process_link", link_curve(m));
+  cJSON_AddTrueToObject(cJSON_AddObjectToObject(root, "serving"), "joins_products");
   cJSON *curves = grid_curves(&m->samples);
   while (m->served->child) {
     cJSON *curve = cJSON_DetachItemViaPointer(m->served, m->served->child);

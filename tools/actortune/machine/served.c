@@ -179,8 +179,8 @@ static sl_status time_call(timed_call *t, int busy, double *seconds) {
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-static const double product_m[] = {1, 2, 4, 16, 64, 256}, product_n[] = {192, 768, 3072, 24576},
-                    product_k[] = {256, 1024, 4096};
+static const double product_m[] = {1, 2, 4, 8, 16, 32, 64, 256},
+                    product_n[] = {192, 768, 3072, 24576}, product_k[] = {256, 1024, 4096};
 enum { MS = SLI_COUNT(product_m), NS = SLI_COUNT(product_n), KS = SLI_COUNT(product_k) };
 
 static const struct stored {
