@@ -113,6 +113,7 @@ struct sli_node {
   bool whole;          /* runs on whole microbatches, on every device and for every piece */
   bool rematerialized; /* forward call recomputed for the backward pass */
   bool repeats;        /* exchange that recomputation may repeat */
+  bool arrives;        /* gathers what another stage sent in parts; never repeated */
   bool rereads;        /* node of the backward pass that may read recomputed tensors */
   bool resends;        /* copy of a forward exchange's input, for exchanges of the backward pass */
   bool beside;         /* its calls, or the second halves of two-part calls, overlap with

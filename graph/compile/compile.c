@@ -82,6 +82,11 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
   if (!status) status = check_delays(g, &in);
   if (!status) status = sli_compile_pick(&in, &found);
   if (status) return status;
+  if (found.schedule) {
+    const char *placement = options->parallel.placement;
+    in.stages = in.p * found.v;
+    in.placement = placement ? placement : found.schedule->placement;
+  }
   sl_lowered *to = sli_calloc(1, sizeof *to);
   to->fingerprints = sli_graph_fingerprints(g, &to->arena);
   to->g = g;

@@ -52,6 +52,10 @@ static const sl_lower_field fields[] = {
          "`WHERE` the devices of a stage exchange data within a pass: beside (they run other "
          "microbatches meanwhile) or inline (a pass keeps its device until it is done); beside "
          "if not given"),
+    TEXT("boundary", parallel.boundary, "", WORDS("whole", "scattered"),
+         "`HOW` a tensor that all parallel.tensor devices have crosses to the next stage: whole "
+         "(each sends all of it) or scattered (each sends a part, and the receivers gather the "
+         "parts); whole if not given"),
     READ("processes", parallel.processes),
     READ("sbp", parallel.given),
     INT("expert-parallel", experts.parallel, "1", 1, 1 << 16,

@@ -107,6 +107,22 @@ static sl_status find_exchange(const char *how, bool *in_line) {
   return sl_fail(SL_E_USAGE, "unknown exchange '%s': must be inline or beside", how);
 }
 
+static sl_status find_boundary(const sli_inputs *in, bool *scattered) {
+  const char *how = in->options->parallel.boundary;
+  *scattered = how && !strcmp(how, "scattered");
+  if (how && !*scattered && strcmp(how, "whole"))
+    return sl_fail(SL_E_USAGE, "unknown boundary '%s': must be whole or scattered", how);
+  if (*scattered && (in->paths || in->options->schedule.skip > 0))
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "boundary scattered: not supported with --paths or --skip, where a stage does "
+                   "not always follow the same one");
+  if (*scattered && sli_compile_searches(in->options))
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "boundary scattered: not supported with schedule auto, which searches for the "
+                   "number of stages; name a schedule");
+  return SL_OK;
+}
+
 /* Requires tasks by block, for the given reason. */
 static sl_status want_blocks(sli_inputs *in, const char *why) {
   const char *grain = in->options->schedule.grain;
@@ -217,6 +233,7 @@ sl_status sli_compile_grid(sli_inputs *in) {
   status = read_sequence(in);
   if (!status) status = find_sharding(o->memory.shard, &in->sharding);
   if (!status) status = find_exchange(o->parallel.exchange, &in->in_line);
+  if (!status) status = find_boundary(in, &in->scattered);
   /* exchanges start block by block */
   in->by_block = sli_grid_size(&in->grid, sli_grid_rows()) > 1;
   if (!status && o->schedule.grain) status = find_grain(o->schedule.grain, &in->by_block);

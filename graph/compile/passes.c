@@ -69,15 +69,19 @@ static sl_status encode(compilation *c) {
   return sli_pass_encode(c->g, sli_grid_ranks(&c->in->grid));
 }
 
-/* Measures blocks on one device, so that a path skips the same blocks on every grid. */
-static sl_status cut_paths(compilation *c) {
-  sli_inputs *in = c->in;
-  in->g->skips = true;
-  double *seconds = sli_block_seconds(in->g, NULL);
+/* Measures blocks before they are sharded, so that the stages are known from then on. */
+static void measure_blocks(sli_inputs *in, const sl_hardware *hardware) {
+  double *seconds = sli_block_seconds(in->g, hardware);
   size_t n = (size_t)sli_blocks_in_line(in->g) + 1;
   in->block_seconds =
       memcpy(sli_arena_alloc(&in->g->arena, n * sizeof *seconds), seconds, n * sizeof *seconds);
   free(seconds);
+}
+
+/* Measures blocks on one device, so that a path skips the same blocks on every grid. */
+static sl_status cut_paths(compilation *c) {
+  c->in->g->skips = true;
+  measure_blocks(c->in, NULL);
   return SL_OK;
 }
 
@@ -225,10 +229,24 @@ static sl_status add_up_flops(compilation *c) {
   return SL_OK;
 }
 
+/* Cuts the model into stages before it is sharded, for tensors that cross in parts. */
+static sl_status find_stages(sli_inputs *in) {
+  sli_arena *arena = &in->g->arena;
+  int *place = sli_arena_alloc(arena, (size_t)in->g->nblocks * sizeof *place);
+  int device_of[in->stages], chunk_of[in->stages];
+  measure_blocks(in, in->options->simulation.hardware);
+  SLI_TRY(sli_place_stages(in->placement, in->p, in->stages / in->p, device_of, chunk_of));
+  SLI_TRY(sli_pass_partition_by(in->g, in->block_seconds, in->stages, place));
+  for (int b = 0; b < sli_blocks_in_line(in->g); b++) place[b] = device_of[place[b]];
+  in->grid.place_of = place;
+  return SL_OK;
+}
+
 /* Shards the graph. Marks bf16 tensors first, since their size determines the cost of exchanging
  * them. */
 static sl_status shard(compilation *c) {
   if (c->in->narrow) sli_narrow_mark(c->g);
+  if (c->in->scattered) SLI_TRY(find_stages(c->in));
   return sli_lower_share_out(c->in);
 }
 

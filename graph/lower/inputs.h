@@ -32,14 +32,18 @@ typedef struct sli_inputs {
   sli_grid grid;          /* devices of each stage */
   bool by_heads, by_ring; /* allowed methods of attention across devices */
   bool states_by_heads, states_by_exchange; /* allowed methods for states of linear attention */
-  const char *other;  /* text for reports: the cost of the method that was not chosen; NULL: not
-                         computed */
-  int barriers;       /* how often a microbatch waits for all stages if the vocabulary's tables are
-                         sharded over them; 0: not sharded */
-  bool in_line;       /* exchanges that passes wait for take turns on the passes' queue */
-  bool by_axis;       /* exchanges along one axis of the grid do not wait for those along
-                         another */
-  int ranks, devices; /* planned devices of each stage, and of all stages: p * ranks */
+  const char *other; /* text for reports: the cost of the method that was not chosen; NULL: not
+                        computed */
+  int barriers;      /* how often a microbatch waits for all stages if the vocabulary's tables are
+                        sharded over them; 0: not sharded */
+  bool in_line;      /* exchanges that passes wait for take turns on the passes' queue */
+  bool scattered;    /* tensors that all devices of the tensor axis have cross to the next stage
+                        in parts */
+  int stages;        /* stages along the model, chunks included; 0: still to be searched for */
+  const char *placement; /* of the stages, if they are known */
+  bool by_axis;          /* exchanges along one axis of the grid do not wait for those along
+                            another */
+  int ranks, devices;    /* planned devices of each stage, and of all stages: p * ranks */
   sli_numbering layout;
   int *device_at, *place_of; /* [devices] device by place (along * ranks + rank), and the
                                 inverse; layout.c */
@@ -48,9 +52,9 @@ typedef struct sli_inputs {
   bool layers;            /* all pieces of a microbatch go through a block before the next block */
   int m, k;               /* microbatches, pieces */
   const sli_paths *paths; /* given paths; NULL: all microbatches go through all stages */
-  const double *block_seconds; /* with paths: seconds of the model's blocks on one device, by which
-                                  they are cut into stages on any grid and machine; NULL: cut by
-                                  cost on the actual devices */
+  const double *block_seconds; /* with paths or scattered boundaries: seconds of the model's blocks
+                                  on one device, by which they are cut into stages on any grid;
+                                  NULL: cut by cost on the actual devices */
   int update_every;            /* N: the device updates the parameters of every N-th block and the
                                   host all others; 0: the host updates all */
   int leaving;                 /* number of pieces of a microbatch whose activations are offloaded;

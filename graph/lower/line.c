@@ -17,7 +17,7 @@
  * has arrived.
  *
  * Exchanges that no pass waits for, such as gradient sums and prefetches, still overlap with
- * passes. */
+ * passes, and so do those that gather what another stage sent in parts (--boundary scattered). */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -27,11 +27,13 @@ static bool is_of_pass(const sli_task *task) {
          task->rate == SLI_PER_TICK && task->stage != SL_NONE;
 }
 
-/* True if a pass waits for a task's results of a tick. */
+/* True if a pass that has begun waits for a task's results of a tick. What another stage sent in
+ * parts is gathered before the pass begins. */
 static bool is_awaited(const sli_task *task) {
   bool awaited = false;
   for (int i = 0; i < task->nnodes; i++)
-    awaited |= !task->nodes[i]->accumulate_span && !sli_makes_transient(task->nodes[i]);
+    awaited |= !task->nodes[i]->accumulate_span && !sli_makes_transient(task->nodes[i]) &&
+               !task->nodes[i]->arrives;
   return awaited;
 }
 

@@ -132,6 +132,7 @@ static void find_backward(pass *p) {
 /* True for an exchange that its block may recompute. */
 static bool is_exchanged_again(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
+  if (n->arrives) return false;
   return (n->repeats && (most == FULL || most == WHOLE)) || (p->forth[n->id] && most == WHOLE);
 }
 

@@ -178,9 +178,14 @@ static sl_status box_sum_whole(sli_boxing *b) {
 }
 
 /* Joins parts along `dim` (-1: equal numbers of elements) on all devices. */
-static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *on) {
+static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *sent) {
   sli_expansion *x = b->x;
+  sl_tensor *arrived[x->ranks], *const *on = sent;
   sl_status status = SL_OK;
+  if (b->to->gathered || sli_box_crosses(b)) {
+    status = sli_box_arrive(b, sent, arrived);
+    on = arrived;
+  }
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     const sl_part *parts[b->members];
@@ -199,6 +204,16 @@ static sl_status box_all_reduce(sli_boxing *b) {
   sl_status status = sum_parts(b, -1, sums);
   return status ? status : join_all(b, -1, sums);
 }
+
+sl_status sli_box_flat_slice(sli_boxing *b, int rank, sl_tensor **out) {
+  sl_class cls = b->from->made.cls;
+  int member = sli_rank_share(b->x->grid, rank, b->along);
+  const char *what = sli_arena_format(&b->x->g->arena, "slice%d", member);
+  return add_node(b, &sl_op_slice, what, cls, true, rank, 1, &b->from->on[rank],
+                  part_attrs(b, rank, -1, member), NULL, out);
+}
+
+sl_status sli_box_gather(sli_boxing *b, sl_tensor *const *parts) { return join_all(b, -1, parts); }
 
 /* Converts parts along one dim to parts along another. The dims differ, so every device cuts the
  * same ranges of its part for the members. */
@@ -546,6 +561,7 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
                   sli_array **out) {
   sli_array *have = x->arrays[t->id];
   SLI_CHECK(have, "tensor %s is read before it is made", t->name);
+  if (sli_is_scattered(x, t, &want, &at)) return sli_box_scattered(x, t, want, at, out);
   for (*out = sli_array_find(x, t, &want, &at); !*out; *out = sli_array_find(x, t, &want, &at)) {
     sli_along along;
     sli_layout next = next_step(x, t, &have->layout, &want, &along);

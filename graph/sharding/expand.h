@@ -36,6 +36,7 @@ typedef struct sli_array {
   bool transient;  /* see sl_tensor */
   bool sharded;    /* each stage has its own tensors; else one stage's tensors represent all
                       stages */
+  bool gathered;   /* whole on both sides of a stage boundary, which it crossed in parts */
   bool kept;       /* boxed in the forward pass and also read by the backward pass */
   sl_tensor **on;  /* [ranks] */
 } sli_array;
@@ -203,6 +204,14 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
  * earlier boxed array if possible, else boxes it now. */
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
                   sli_array **out);
+
+/* True for a tensor that devices of another stage all have, and that crosses to these readers in
+ * parts (boundary.c). */
+bool sli_is_scattered(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
+                      const sli_moment *at);
+/* Returns the tensor as the readers' stage gathers it from the parts. */
+sl_status sli_box_scattered(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
+                            sli_array **out);
 
 /* Returns the leaf numbers of rows at their experts; `lies` is the layout of the ids. */
 sl_status sli_box_leaves(sli_expansion *x, const sl_tensor *ids, sli_layout lies, sli_moment at,

@@ -110,6 +110,8 @@ typedef struct sli_grid {
                              0: room for all rows */
   const sli_loads *loads; /* on devices without values: number of rows per expert; NULL: equal
                              numbers */
+  const int *place_of;    /* [blocks of the model] places along the pipeline, if tensors that a
+                             stage's devices all have cross to the next in parts; NULL: whole */
   bool alike;             /* only rank 0 exists and represents all ranks; see expand.c */
 } sli_grid;
 

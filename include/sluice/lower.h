@@ -176,6 +176,9 @@ typedef struct sl_parallel_options {
   const char *exchange; /* communication among the devices of a stage within a pass: "beside"
                            (NULL), overlapped with passes of other microbatches; or "inline", which
                            occupies the device until it is done */
+  const char *boundary; /* tensors that all devices of the tensor axis have and the next stage
+                           reads: "whole" (NULL), each device sends all of it; or "scattered", each
+                           sends a part and the receivers gather the parts */
   int processes;        /* number of processes, each driving the same number of devices if possible
                            [1] */
   int ngiven;           /* number of distributions in `given`, requested by the user */

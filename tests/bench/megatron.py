@@ -13,7 +13,8 @@ forward pass for recomputation:
     F = 96 B s l h^2 (1 + s/6h + V/16lh)
 
 The plans do what those runs did: they recompute blocks, do not overlap tensor-parallel communication
-with the passes, and sum gradients once, after the last microbatch. Three numbers in
+with the passes, send each device's part of a tensor to the next stage (4.1 of the paper), and sum
+gradients once, after the last microbatch. Three numbers in
 tests/bench/megatron.json are fitted to three of the rows; no number is set per row. Exits with 1 if
 one of the other seven rows is more than 7 % off.
 
@@ -58,6 +59,7 @@ def command(row, report, more):
             "--report", report, "--stages", str(pipeline), "--tensor", str(tensor),
             "--data-parallel", str(data), "--microbatches", str(batch // data // rows), *schedule,
             "--recompute", "whole", "--exchange", "inline", "--grain", "pass",
+            *(["--boundary", "scattered"] if tensor > 1 else []),
             *(["--sbp", "layernorm.*=-,B", "--sbp", "add.*=-,B"] if tensor > 1 else []), *more,
             "gpt", "--layers", str(layers), "--width", str(hidden), "--heads", str(heads),
             "--context", str(SEQUENCE), "--vocab", str(VOCABULARY), "--batch", str(batch)]

@@ -47,6 +47,7 @@ OPTIONS = {
     "sequence-attention": FREE, "sequence-states": FREE, "sequence-layout": FREE, "expert-parallel": FREE,
     "expert-tensor": FREE, "expert-rows": FREE, "tensor": FREE, "layout": FREE, "assign": FREE, "vocab-parallel": FREE,
     "vocab-barriers": FREE, "parallel": FREE, "shard": FREE, "sbp": FREE, "grain": FREE, "exchange": FREE,
+    "boundary": FREE,
     "recompute": FREE, "ranges": FREE, "loop": LEARNED, "optimizer": LEARNED, "lr-schedule": LEARNED, "group": LEARNED, "freeze": LEARNED,
     "lora": LEARNED, "microbatches": LEARNED, "pieces": FREE, "cut": FREE, "piece-order": FREE, "schedule": FREE,
     "backward": FREE, "order": FREE, "paths": LEARNED, "skip": FREE, "swap": FREE, "quota": FREE, "home": FREE,
@@ -462,6 +463,7 @@ class Draw:
             if self.on_stage > 1 or self.often(0.05):
                 self.put(r, "shard", 0.5, "nothing", "optimizer", "gradients", "parameters", "parameters")
             self.put(r, "exchange", 0.25, "beside", "inline")
+            self.put(r, "boundary", 0.4 if tensor > 1 else 0.05, "whole", "scattered", "scattered")
             axes = ["tensor", "sequence", "expert", "data", "stage"]
             self.rng.shuffle(axes)
             self.put(r, "layout", 0.15, ",".join(axes))

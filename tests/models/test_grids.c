@@ -258,16 +258,51 @@ static int same_over_processes(void) {
   return cases;
 }
 
+/* Tensors that cross to the next stage in parts are the same tensors. */
+static int same_over_boundaries(void) {
+  static const grid crossings[] = {
+      {.tensor = 2, .stages = 2},
+      {.tensor = 3, .stages = 2, .schedule = "interleaved", .recompute = "full"},
+      {.tensor = 2, .stages = 3, .schedule = "zb-h1", .recompute = "whole"},
+      {.tensor = 2, .stages = 2, .schedule = "zb-v", .processes = 4},
+      {.tensor = 2, .data = 2, .stages = 2, .shard = "parameters", .processes = 3},
+      {.tensor = 3, .stages = 2, .recompute = "selective", .grain = "layer", .processes = 2},
+      {.tensor = 2, .sequence = 2, .stages = 2, .shard = "gradients"},
+      {.tensor = 2, .stages = 2, .barriers = 2, .recompute = "whole", .processes = 2},
+  };
+  static gpt_lying whole, split;
+  int cases = 0;
+  gpt_lie_in_pairs(&whole, (sl_sbp){SL_BROADCAST, 0});
+  gpt_lie_in_pairs(&split, (sl_sbp){SL_SPLIT, 1});
+  for (size_t i = 0; i < 2 * SLI_COUNT(crossings); i++) {
+    grid_model m = models[i % 2].model;
+    grid g = crossings[i / 2];
+    const gpt_lying *l = i % 4 == 2 ? &split : &whole;
+    g.given = g.barriers ? NULL : l->all;
+    g.ngiven = g.barriers ? 0 : l->n;
+    m.pieces = g.barriers || g.recompute ? 1 : 1 + (int)(i % 3);
+    g.steps = FEW_STEPS;
+    grid_losses want = grid_train(&m, &g);
+    g.boundary = "scattered";
+    g.jitter_seed = i;
+    same_bits(&m, &g, &want);
+    cases++;
+  }
+  return cases;
+}
+
 int main(void) {
+  int crossed = 0;
   int close = 0, schedules = 0, pieces = 0, processes = 0;
   RUN_AS("close_to_one_device", close += close_to_one_device());
   RUN_AS("close_as_given", close += close_as_given());
   RUN_AS("same_in_every_schedule", schedules = same_in_every_schedule());
   RUN_AS("same_in_pieces", pieces = same_in_pieces());
   RUN_AS("same_over_processes", processes = same_over_processes());
+  RUN_AS("same_over_boundaries", crossed = same_over_boundaries());
   printf(
       "%d grids within %.1e of one device; the same bits in %d other schedules, %d with pieces, "
-      "%d over processes\n",
-      close, furthest, schedules, pieces, processes);
+      "%d over processes, %d over boundaries\n",
+      close, furthest, schedules, pieces, processes, crossed);
   return 0;
 }

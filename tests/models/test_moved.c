@@ -192,10 +192,33 @@ static void pipelines_pass_activations_on(void) {
   }
 }
 
+/* A stage's input and its gradient, of `each` bytes, cross once and are then gathered, instead of
+ * crossing once for each device. Links between processes carry a part in each slot. */
+static void boundaries_are_crossed_in_parts(void) {
+  static gpt_lying l;
+  gpt_lie_in_pairs(&l, (sl_sbp){SL_BROADCAST, 0});
+  for (size_t i = 0; i < SLI_COUNT(shapes); i++)
+    for (int c = 0; c < 4; c++) {
+      const gpt_shape *s = &shapes[i];
+      int ranks = 2 + c / 2, processes = c % 2 ? 2 * ranks : 1;
+      uint64_t each = s->batch / MICROBATCHES * s->context * s->width * sizeof(float);
+      grid g = {.data = 1, .tensor = ranks, .stages = 2, .processes = processes, .given = l.all};
+      g.ngiven = l.n;
+      uint64_t pipeline = moved(s, &g, SL_TRAFFIC_PIPELINE),
+               tensor = moved(s, &g, SL_TRAFFIC_TENSOR);
+      g.boundary = "scattered";
+      check("crossing", s, &g, SL_TRAFFIC_PIPELINE,
+            pipeline - MICROBATCHES * 2 * (uint64_t)(ranks - 1) * each);
+      check("gathering", s, &g, SL_TRAFFIC_TENSOR,
+            tensor + MICROBATCHES * 2 * all_gather((uint64_t)ranks, each));
+    }
+}
+
 int main(void) {
   RUN(data_moves_gradients_and_parameters);
   RUN(tensors_move_activations);
   RUN(processes_send_what_is_moved);
   RUN(pipelines_pass_activations_on);
+  RUN(boundaries_are_crossed_in_parts);
   return 0;
 }

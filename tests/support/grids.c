@@ -13,6 +13,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->grain) snprintf(more, sizeof more, ", grain %s", g->grain);
   if (g->recompute) snprintf(more, sizeof more, ", recompute %s", g->recompute);
   if (g->given) strcat(more, ", tensors as given");
+  if (g->boundary)
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", boundary %s", g->boundary);
   if (g->piece_order)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %s first", g->piece_order);
   if (g->homes.count)
@@ -77,6 +79,7 @@ static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, gri
                               .parallel.sequence_layout = g->positions,
                               .parallel.sequence_states = g->states,
                               .parallel.tensor = g->tensor,
+                              .parallel.boundary = g->boundary,
                               .experts.parallel = g->experts,
                               .experts.tensor = g->expert_tensor,
                               .memory.shard = g->shard,

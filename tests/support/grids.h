@@ -38,7 +38,7 @@ typedef struct grid {
   int stages;
   /* waits per microbatch if the vocabulary is split over all stages, else 0 */
   int barriers;
-  const char *schedule, *grain, *recompute, *piece_order;
+  const char *schedule, *grain, *recompute, *piece_order, *boundary;
   int workers;
   uint64_t jitter_seed;
   sl_home_options homes;

@@ -24,7 +24,7 @@ declare -A value=(
   [devices]=cpu:1 [nccl]=off [stages]=3 [chunks]=2 [placement]=loop [data-parallel]=2 [sequence]=2
   [sequence-attention]=ring [sequence-states]=exchange [sequence-layout]=zigzag [expert-parallel]=2 [expert-tensor]=1 [routing]=balanced
   [expert-rows]=2 [tensor]=2 [layout]=data,tensor [assign]=1,0 [vocab-parallel]=- [vocab-barriers]=1 [parallel]=2
-  [shard]=optimizer [sbp]=h.0.attn.c_attn.weight=B,B [grain]=layer [exchange]=inline [recompute]=full [optimizer]=sgd
+  [shard]=optimizer [sbp]=h.0.attn.c_attn.weight=B,B [grain]=layer [exchange]=inline [boundary]=scattered [recompute]=full [optimizer]=sgd
   [lr-schedule]=constant [group]='h.*:lr=0.1' [freeze]='wpe*' [frozen]=fp32 [lora]='*c_proj*=2' [adapter]=adapter
   [microbatches]=1 [pieces]=2 [cut]=balanced [piece-order]=layers [schedule]=gpipe [backward]=split [order]=order
   [paths]=paths [skip]=0.2 [swap]=- [look-ahead]=1 [quota]=act=2 [home]=act=disk [offload]=activations=0
