@@ -145,21 +145,29 @@ static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device,
   return at.queue;
 }
 
-/* True for host updates that use modelled host memory: they share it with the transfers through it,
- * which have priority. */
-static bool passes_memory(const sli_lowering *l, const sli_task *task) {
-  return sli_updates_on_host(task) && sli_lower_host_rate(l->in) > 0;
+/* True for host updates whose time is modelled. */
+static bool takes_host(const sli_lowering *l, const sli_task *task) {
+  return sli_updates_on_host(task) &&
+         (sli_lower_host_rate(l->in) > 0 || sli_lower_update_rate(l->in) > 0);
+}
+
+/* Returns the queue of modelled updates on the host: its cores, or its memory if nothing is known
+ * of the cores. Transfers through the memory have priority there. */
+static int32_t update_queue(sli_lowering *l, transfer_queues *x, const sli_task *task) {
+  bool cores = sli_lower_update_rate(l->in) > 0;
+  const sli_transfer_task at = {.kind = cores ? SLI_TRANSFER_CORES : SLI_TRANSFER_MEMORY,
+                                .to = task->device};
+  return transfer_queue(l, x, task->device, &at);
 }
 
 static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *task) {
   const sli_queues *q = &l->queues;
-  const sli_transfer_task memory = {.kind = SLI_TRANSFER_MEMORY, .to = task->device};
   const sli_transfer_task fill = {
       .kind = SLI_TRANSFER_FILL, .to = task->device, .home = SL_SPACE_DISK};
   if (sli_reads_homes(task)) return transfer_queue(l, x, task->device, &fill);
   if (task->transfer && !sli_lower_is_in_line(l, task))
     return transfer_queue(l, x, task->device, task->transfer);
-  if (passes_memory(l, task)) return transfer_queue(l, x, task->device, &memory);
+  if (takes_host(l, task)) return update_queue(l, x, task);
   if (sli_waits(l, task)) return task->own_queue;
   if (task->rate == SLI_PER_STORE) return q->store[task->device];
   if (sli_lower_is_in_line(l, task)) return q->pass[task->device];

@@ -33,6 +33,7 @@ typedef enum sli_transfer_kind {
   SLI_TRANSFER_WIRE,   /* modelled: transfers one at a time */
   SLI_TRANSFER_FLIGHT, /* modelled: takes time, but transfers overlap */
   SLI_TRANSFER_MEMORY, /* modelled: through host memory, one at a time */
+  SLI_TRANSFER_CORES,  /* modelled: no transfer, but the queue of the host's cores */
   SLI_TRANSFER_H2D,    /* copy from host to device */
   SLI_TRANSFER_D2H,    /* copy from device to host */
   SLI_TRANSFER_D2D,    /* copy from device to device */
@@ -132,6 +133,7 @@ typedef struct sli_buffer {
   int quota, quota_most;
   bool transient; /* need not exist for the whole step: may be in a slot pool (slot_pools.c) */
   sli_slot_pool slot_pool;
+  bool pooled;    /* its slot pool has been chosen by the time of its use */
   int aliases;    /* earlier buffer whose memory it can reuse, or SL_NONE */
   int aliased_by; /* 1 + the buffer that aliases it, 0: none known */
   bool credit;    /* counts as an activation of its stage */
@@ -414,6 +416,9 @@ bool sli_lower_reads_leaving(const sli_task *task);
 
 /* Returns a task's section; zeros if blocks do not take turns. */
 sli_section sli_lower_section(const sli_lowering *l, int task);
+/* Returns the block of a task's nodes, or for a transfer that of its `about` task; SL_NONE if
+ * none. */
+int sli_block_of_task(const sli_lowering *l, const sli_task *task);
 /* Returns the role that an offloaded buffer has in the memory where it is written. */
 sli_role sli_staging_role(const sli_lowering *l, const sli_buffer *b);
 /* True if another block reads it within the same pass. */
@@ -534,6 +539,8 @@ bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);
 /* Returns the bytes per second of modelled host memory available to one device, for its copies
  * and for updates on the host; 0: unlimited. */
 double sli_lower_host_rate(const sli_inputs *in);
+/* Returns the parameters per second that the host's cores update for one device; 0: unlimited. */
+double sli_lower_update_rate(const sli_inputs *in);
 /* True if the host updates parameters in this task. */
 bool sli_updates_on_host(const sli_task *task);
 /* ---- checkpoints ---------------------------------------------------------------------------- */

@@ -17,9 +17,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Returns the block of a task's nodes, or for a transfer that of its `about` task; SL_NONE if
- * none. */
-static int block_of(const sli_lowering *l, const sli_task *task) {
+int sli_block_of_task(const sli_lowering *l, const sli_task *task) {
   if (task->transfer) task = &l->tasks[task->about];
   return task->nnodes ? task->nodes[0]->block : SL_NONE;
 }
@@ -31,11 +29,11 @@ enum { WAYS = 5 };
 
 static int route_of(const sli_lowering *l, const sli_task *task) {
   int way = task->pace ? 1 + (int)task->pace : task->backward;
-  return (block_of(l, task) * l->in->ranks + task->rank) * WAYS + way;
+  return (sli_block_of_task(l, task) * l->in->ranks + task->rank) * WAYS + way;
 }
 
 static bool has_section(const sli_lowering *l, const sli_task *task) {
-  return block_of(l, task) >= 0 && task->rate < SLI_PER_STEP && !task->host;
+  return sli_block_of_task(l, task) >= 0 && task->rate < SLI_PER_STEP && !task->host;
 }
 
 /* Finds the first and last levels of each kind of pass of each block: [ways]. */
@@ -77,13 +75,14 @@ bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
-    if (to->backward == from->backward && block_of(l, to) != block_of(l, from)) return true;
+    if (to->backward == from->backward && sli_block_of_task(l, to) != sli_block_of_task(l, from))
+      return true;
   }
   return false;
 }
 
 void sli_lower_rank(const sli_lowering *l, const sli_task *task, sl_actor *a) {
-  int blocks = l->in->g->nblocks, block = block_of(l, task);
+  int blocks = l->in->g->nblocks, block = sli_block_of_task(l, task);
   int place = task->backward ? blocks - 1 - block : block;
   if (a->rank_group) { /* the schedule groups ticks: blocks take turns within each group */
     a->rank = a->rank * blocks + place;

@@ -84,10 +84,24 @@ double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t byt
   return sli_process_link_seconds(h, (double)bytes);
 }
 
-double sli_lower_host_rate(const sli_inputs *in) {
+/* Returns a device's share of what all devices of a modelled host have. */
+static double host_share(const sli_inputs *in, double of_host) {
   const sl_hardware *h = in->options->simulation.hardware;
-  if (!in->kind->modelled || !h) return 0;
-  return h->host_memory_bytes_per_second / SLI_MIN(per_host(h), in->p * sli_grid_ranks(&in->grid));
+  return of_host / SLI_MIN(per_host(h), in->p * sli_grid_ranks(&in->grid));
+}
+
+static bool has_host(const sli_inputs *in) {
+  return in->kind->modelled && in->options->simulation.hardware;
+}
+
+double sli_lower_host_rate(const sli_inputs *in) {
+  if (!has_host(in)) return 0;
+  return host_share(in, in->options->simulation.hardware->host_memory_bytes_per_second);
+}
+
+double sli_lower_update_rate(const sli_inputs *in) {
+  if (!has_host(in)) return 0;
+  return host_share(in, in->options->simulation.hardware->host_updates_per_second);
 }
 
 double sli_lower_crossing(const sli_inputs *in) {

@@ -149,16 +149,18 @@ bool sli_updates_on_host(const sli_task *task) {
   return task->host && task->phase == SLI_PHASE_UPDATE && task->stage != SL_NONE;
 }
 
-/* Returns the seconds of an update on the host, which is bound by memory bandwidth. */
+/* Returns the seconds of an update on the host, which is bound by its memory or by its cores. */
 static double host_update_seconds(const sli_lowering *l, const sli_task *task) {
-  double rate = sli_lower_host_rate(l->in), sum = 0;
+  double memory = sli_lower_host_rate(l->in), cores = sli_lower_update_rate(l->in);
+  double sum = 0, parameters = 0;
   for (int i = 0; i < task->nnodes; i++) {
+    const sli_node *n = task->nodes[i];
     double flops, bytes;
-    sli_call_cost(task->nodes[i], task->nodes[i]->in_type, task->nodes[i]->out_type, &flops,
-                  &bytes);
+    sli_call_cost(n, n->in_type, n->out_type, &flops, &bytes);
     sum += bytes;
+    parameters += (double)sl_type_elements(&n->out_type[0]);
   }
-  return rate > 0 ? sum / rate : 0;
+  return SLI_MAX(memory > 0 ? sum / memory : 0, cores > 0 ? parameters / cores : 0);
 }
 
 /* Returns the fixed seconds of a step. Each device counts them once, with the updates of its

@@ -466,18 +466,78 @@ static void close_passed(sli_lowering *l, const passed *list, int n) {
   for (int i = 0; i < n; i++) {
     int at = list[i].buffer;
     l->buffers[at].slot_pool = (sli_slot_pool){at == leader ? SL_NONE : leader, n > 1};
+    l->buffers[at].pooled = true;
     if (n > 1) add_turn_once(l, list[i].task, list[(i + 1) % n].task, i + 1 == n);
+  }
+}
+
+static void close_pools(sli_lowering *l, passed *list, int count) {
+  choose_pools(l, list, count);
+  for (int i = 0, end; i < count; i = end) {
+    for (end = i + 1; end < count && list[end].pool == list[i].pool;) end++;
+    close_passed(l, &list[i], end - i);
   }
 }
 
 static void close_passed_pools(sli_lowering *l, const int *tasks, int n) {
   passed *list;
   int count = list_passed(l, tasks, n, &list);
-  choose_pools(l, list, count);
-  for (int i = 0, end; i < count; i = end) {
-    for (end = i + 1; end < count && list[end].pool == list[i].pool;) end++;
-    close_passed(l, &list[i], end - i);
+  close_pools(l, list, count);
+  free(list);
+}
+
+/* ---- blocks that come one after another -------------------------------------------------------
+ *
+ * If all pieces of a microbatch go through a block before the next block, and a stage has one
+ * microbatch at a time, then no two blocks need their whole tensors at once, neither in one
+ * direction nor in both. With one slot for each (--quota gather=1, reduce=1), buffers of all blocks
+ * and of both directions choose their pools by size: the largest of each block share a slot. */
+
+static bool has_single_slots(const sli_lowering *l, const sli_task *task, sli_role role) {
+  bool sharded = role == SLI_ROLE_GATHER || role == SLI_ROLE_REDUCE;
+  return l->in->layers && sharded && !l->pick.split && !task->pace && task->stage != SL_NONE &&
+         task->rate < SLI_PER_STEP && l->act_b[task->stage] <= l->in->k &&
+         sli_lower_given(l, role, task->stage) == 1;
+}
+
+/* Extends the time of a buffer to all passes of its block in the same direction, which each piece
+ * runs anew. */
+static void cover_block(const sli_lowering *l, passed *p) {
+  const sli_task *from = &l->tasks[p->task];
+  for (int i = *sli_newest_on(l, from->stage, from->rank); i != SL_NONE; i = l->tasks[i].before) {
+    const sli_task *g = &l->tasks[i];
+    if (i >= l->ncomputing || g->cls == SL_CLASS_C || g->backward != from->backward || g->pace ||
+        g->rate >= SLI_PER_STEP || sli_block_of_task(l, g) != sli_block_of_task(l, from))
+      continue;
+    p->from = SLI_MIN(p->from, l->places[i]);
+    p->until = SLI_MAX(p->until, l->places[i]);
   }
+}
+
+/* True if a device runs both tasks on one queue. */
+static bool are_on_one_queue(const sli_task *a, const sli_task *b) {
+  bool exchanges = a->cls == SL_CLASS_C;
+  return a->host == b->host && exchanges == (b->cls == SL_CLASS_C) &&
+         (!exchanges || a->axis == b->axis);
+}
+
+/* Makes the pools of the tasks on the queue of task `first`. */
+static void close_block_pools(sli_lowering *l, int first, sli_role role) {
+  const sli_task *of = &l->tasks[first];
+  size_t count = 0, capacity = 0;
+  passed *list = NULL;
+  int at = nth_transient(l, first, role, 0);
+  if (at == SL_NONE || l->buffers[at].pooled || !has_single_slots(l, of, role)) return;
+  for (int i = *sli_newest_on(l, of->stage, of->rank); i != SL_NONE; i = l->tasks[i].before) {
+    const sli_task *g = &l->tasks[i];
+    if (i >= l->ncomputing || !has_single_slots(l, g, role) || !are_on_one_queue(of, g)) continue;
+    for (int nth = 0; (at = nth_transient(l, i, role, nth)) != SL_NONE; nth++) {
+      SLI_GROW(list, count, capacity);
+      list[count] = (passed){at, i, l->places[i], l->places[i], 0};
+      cover_block(l, &list[count++]);
+    }
+  }
+  close_pools(l, list, (int)count);
   free(list);
 }
 
@@ -503,7 +563,8 @@ static lists list_tasks(const sli_lowering *l, int begin, int end, sli_role role
   x.slot_pool = sli_calloc(n, sizeof *x.slot_pool);
   for (uint32_t h = 0; h <= x.mask; h++) x.head[h] = SL_NONE;
   for (int i = end - 1; i >= begin; i--) {
-    x.done[i] = nth_transient(l, i, role, 0) == SL_NONE;
+    int at = nth_transient(l, i, role, 0);
+    x.done[i] = at == SL_NONE || l->buffers[at].pooled;
     if (x.done[i]) continue;
     int *head = &x.head[hash_slot_pool(l, &l->tasks[i]) & x.mask];
     x.next[i] = *head;
@@ -551,7 +612,10 @@ void sli_lower_slot_pools(sli_lowering *l) {
     sli_buffer *b = &l->buffers[i];
     if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);
   }
-  for (size_t r = 0; r < SLI_COUNT(made); r++) close_slot_pools(l, 0, l->ncomputing, made[r]);
+  for (size_t r = 0; r < SLI_COUNT(made); r++) {
+    for (int i = 0; i < l->ncomputing; i++) close_block_pools(l, i, made[r]);
+    close_slot_pools(l, 0, l->ncomputing, made[r]);
+  }
   for (int i = 0; i < l->nbuffers; i++) {
     sli_buffer *b = &l->buffers[i];
     bool fetched = b->source != SL_NONE && l->tasks[b->producer].transfer->reader != SL_NONE;

@@ -188,6 +188,52 @@ static void devices_keep_what_blocks_begin_with(void) {
   CHECK(!more, "3 blocks pass on %zu bytes more", more);
 }
 
+/* Returns the slots with a quota name on device 0. */
+static int own_slots(const sl_plan *plan, const char *name) {
+  int sum = 0;
+  for (int32_t i = 0; i < plan->nregs; i++) {
+    const sl_register *r = &plan->regs[i];
+    if (!r->device && !strcmp(r->quota_name, name) && !r->shares) sum += r->quota;
+  }
+  return sum;
+}
+
+/* Blocks that come one after another take the same slot for whole parameters, forward and backward,
+ * and the same slots for whole gradients, of which the head has two. The numbers learned are those
+ * with slots of their own. */
+static void one_block_at_a_time_is_whole(void) {
+  static const grid cases[] = {
+      {.data = 2},
+      {.data = 3, .recompute = "full", .processes = 3},
+      {.sequence = 2, .recompute = "full", .attention = "heads"},
+      {.data = 2, .sequence = 2, .recompute = "selective", .processes = 2},
+      {.data = 2, .tensor = 2, .recompute = "full", .processes = 4},
+  };
+  for (size_t i = 0; i < 2 * SLI_COUNT(cases); i++) {
+    const grid_model m = {i % 2 ? "gpt" : "llama", i % 2 ? small_gpt : small_llama, 1,
+                          3 + (int)i % 3};
+    char name[GRID_TEXT];
+    grid g = cases[i / 2];
+    g.shard = "parameters";
+    g.piece_order = "layers";
+    g.steps = 3;
+    grid_losses own = grid_train(&m, &g);
+    g.nquotas = 2;
+    g.quotas[0] = (sl_quota){"gather", SL_NONE, 1};
+    g.quotas[1] = (sl_quota){"reduce", SL_NONE, 1};
+    g.jitter_seed = i;
+    grid_losses shared = grid_train(&m, &g);
+    grid_same_bits(&m, &g, &own, &shared);
+    if (g.tensor > 1 || g.sequence > 1 || g.processes > 1) continue;
+    lowered_model x;
+    grid_lower(&x, &m, &g, NULL);
+    CHECK(own_slots(x.plan, "gather") == 1 && own_slots(x.plan, "reduce") <= 2,
+          "%s: %d slots for whole parameters, %d for whole gradients", grid_format(name, &m, &g),
+          own_slots(x.plan, "gather"), own_slots(x.plan, "reduce"));
+    lowered_model_fini(&x);
+  }
+}
+
 /* ---- bytes ------------------------------------------------------------------------------ */
 
 static char *const model_t[] = {"--layers", "2",          "--width", "64",        "--heads",
@@ -288,6 +334,7 @@ int main(int argc, char **argv) {
   RUN(as_much_is_computed);
   RUN(blocks_take_turns_with_their_records);
   RUN(devices_keep_what_blocks_begin_with);
+  RUN(one_block_at_a_time_is_whole);
   RUN(all_pieces_go_through_a_block_before_the_next);
   RUN(no_schedule_changes_a_bit);
   RUN(whatever_else_is_asked_for, seeds_of(argc, argv, 1, SEEDS));

@@ -288,12 +288,14 @@ static void rates_of_homes_are_read(void) {
   char *text = machine_with("flops_efficiency",
                             "1, \"copy_bytes_per_second\": 25e9, "
                             "\"host_memory_bytes_per_second\": 4e11, "
+                            "\"host_updates_per_second\": 2e9, "
                             "\"disk_read_bytes_per_second\": 3e9, "
                             "\"disk_write_bytes_per_second\": 0");
   write_file(text);
   CHECK(!hardware_read(path, "f32", false, &arena, &h, &spread), "%s", sl_detail());
   CHECK(h.copy_bytes_per_second == 25e9 && h.host_memory_bytes_per_second == 4e11 &&
-            h.disk_read_bytes_per_second == 3e9 && h.disk_write_bytes_per_second == 0,
+            h.host_updates_per_second == 2e9 && h.disk_read_bytes_per_second == 3e9 &&
+            h.disk_write_bytes_per_second == 0,
         "the rates are %g, %g, %g and %g", h.copy_bytes_per_second, h.host_memory_bytes_per_second,
         h.disk_read_bytes_per_second, h.disk_write_bytes_per_second);
   free(text);

@@ -116,6 +116,8 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
       {"copy_bytes_per_second", SLI_JSON_NUMBER, &out->copy_bytes_per_second, 0, most_rate, false},
       {"host_memory_bytes_per_second", SLI_JSON_NUMBER, &out->host_memory_bytes_per_second, 0,
        most_rate, false},
+      {"host_updates_per_second", SLI_JSON_NUMBER, &out->host_updates_per_second, 0, most_rate,
+       false},
       {"disk_read_bytes_per_second", SLI_JSON_NUMBER, &out->disk_read_bytes_per_second, 0,
        most_rate, false},
       {"disk_write_bytes_per_second", SLI_JSON_NUMBER, &out->disk_write_bytes_per_second, 0,
@@ -172,6 +174,9 @@ static sl_status hardware_check(const sli_json *doc, const sl_hardware *h) {
     if (is_too_slow(homes[i].rate))
       return sl_fail(SL_E_INPUT, "%s: %s is less than one byte per second", doc->name,
                      homes[i].name);
+  if (is_too_slow(h->host_updates_per_second))
+    return sl_fail(SL_E_INPUT, "%s: host_updates_per_second is less than one parameter per second",
+                   doc->name);
   if (h->flops_per_second < 1 || h->bytes_per_second < 1)
     return sl_fail(SL_E_INPUT, "%s: the device computes nothing or moves nothing", doc->name);
   if (is_too_slow(h->link.bytes_per_second) || is_too_slow(h->host_link.bytes_per_second))
