@@ -82,6 +82,10 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
   if (!status) status = check_delays(g, &in);
   if (!status) status = sli_compile_pick(&in, &found);
   if (status) return status;
+  if (in.scattered && !found.schedule)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "boundary scattered: not supported with schedule auto, which searches for the "
+                   "number of stages; name a schedule");
   if (found.schedule) {
     const char *placement = options->parallel.placement;
     in.stages = in.p * found.v;

@@ -116,10 +116,6 @@ static sl_status find_boundary(const sli_inputs *in, bool *scattered) {
     return sl_fail(SL_E_UNSUPPORTED,
                    "boundary scattered: not supported with --paths or --skip, where a stage does "
                    "not always follow the same one");
-  if (*scattered && sli_compile_searches(in->options))
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "boundary scattered: not supported with schedule auto, which searches for the "
-                   "number of stages; name a schedule");
   return SL_OK;
 }
 

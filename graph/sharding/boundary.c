@@ -44,8 +44,7 @@ bool sli_is_scattered(const sli_expansion *x, const sl_tensor *t, const sli_layo
          sl_type_bytes(sli_expand_type(x, have->on[0], 0)) > SMALL_BYTES;
 }
 
-/* Returns the tensor as gathered for earlier readers of the stage, or NULL. */
-static sli_array *find_gathered(const sli_expansion *x, const sl_tensor *t, const sli_moment *at) {
+sli_array *sli_find_gathered(const sli_expansion *x, const sl_tensor *t, const sli_moment *at) {
   for (sli_array *a = x->arrays[t->id]->next; a; a = a->next)
     if (a->gathered && place_at(x, &a->made) == place_at(x, at) &&
         (a->kept || is_forward(a->made.cls) == is_forward(at->cls)))
@@ -62,24 +61,5 @@ sl_status sli_box_arrive(sli_boxing *b, sl_tensor *const *sent, sl_tensor **out)
     SLI_TRY(sli_box_node(b, &m, &n, &out[r]));
     n->arrives = true;
   }
-  return SL_OK;
-}
-
-sl_status sli_box_scattered(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
-                            sli_array **out) {
-  *out = find_gathered(x, t, &at);
-  if (*out) return SL_OK;
-  sli_array *to = sli_array_add(x, t, want, at);
-  to->gathered = true;
-  to->kept = is_forward(at.cls);
-  sli_along along = sli_axis_factors(SLI_AXIS_TENSOR);
-  sli_boxing b = {x, x->arrays[t->id], to, along, sli_grid_size(x->grid, along), x->own};
-  sl_tensor **parts = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *parts);
-  x->nboxes++;
-  for (int r = 0; r < b.ranks; r++) SLI_TRY(sli_box_flat_slice(&b, r, &parts[r]));
-  SLI_TRY(sli_box_gather(&b, parts));
-  for (int r = 0; r < b.ranks; r++) to->on[r]->producer->arrives = true;
-  sli_stand_for_all(x, to);
-  *out = to;
   return SL_OK;
 }

@@ -46,10 +46,6 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
 bool sli_box_crosses(const sli_boxing *b);
 /* Copies each device's part where it arrives. */
 sl_status sli_box_arrive(sli_boxing *b, sl_tensor *const *sent, sl_tensor **out);
-/* Makes a device's share of a tensor that all have, with the pass that makes the tensor. */
-sl_status sli_box_flat_slice(sli_boxing *b, int rank, sl_tensor **out);
-/* Joins such shares on all devices. */
-sl_status sli_box_gather(sli_boxing *b, sl_tensor *const *parts);
 
 /* ---- dispatch of rows to experts, and back: dispatch.c -------------------------------- */
 

@@ -205,15 +205,13 @@ static sl_status box_all_reduce(sli_boxing *b) {
   return status ? status : join_all(b, -1, sums);
 }
 
-sl_status sli_box_flat_slice(sli_boxing *b, int rank, sl_tensor **out) {
-  sl_class cls = b->from->made.cls;
+/* Makes a device's share of a tensor that all have, with the pass that makes the tensor. */
+static sl_status share_out(sli_boxing *b, int rank, sl_tensor **out) {
   int member = sli_rank_share(b->x->grid, rank, b->along);
   const char *what = sli_arena_format(&b->x->g->arena, "slice%d", member);
-  return add_node(b, &sl_op_slice, what, cls, true, rank, 1, &b->from->on[rank],
+  return add_node(b, &sl_op_slice, what, b->from->made.cls, true, rank, 1, &b->from->on[rank],
                   part_attrs(b, rank, -1, member), NULL, out);
 }
-
-sl_status sli_box_gather(sli_boxing *b, sl_tensor *const *parts) { return join_all(b, -1, parts); }
 
 /* Converts parts along one dim to parts along another. The dims differ, so every device cuts the
  * same ranges of its part for the members. */
@@ -557,11 +555,31 @@ static void move_to_b(const sl_tensor *t) {
   for (int i = 0; i < n->nin; i++) move_to_b(n->in[i]);
 }
 
+/* Returns a tensor of another stage as the readers' stage gathers it from parts. */
+static sl_status box_scattered(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
+                               sli_array **out) {
+  *out = sli_find_gathered(x, t, &at);
+  if (*out) return SL_OK;
+  sli_array *to = sli_array_add(x, t, want, at);
+  to->gathered = true;
+  to->kept = is_forward(at.cls);
+  sli_along along = sli_axis_factors(SLI_AXIS_TENSOR);
+  sli_boxing b = {x, x->arrays[t->id], to, along, sli_grid_size(x->grid, along), x->own};
+  sl_tensor *parts[x->ranks];
+  x->nboxes++;
+  for (int r = 0; r < b.ranks; r++) SLI_TRY(share_out(&b, r, &parts[r]));
+  SLI_TRY(join_all(&b, -1, parts));
+  for (int r = 0; r < b.ranks; r++) to->on[r]->producer->arrives = true;
+  sli_stand_for_all(x, to);
+  *out = to;
+  return SL_OK;
+}
+
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
                   sli_array **out) {
   sli_array *have = x->arrays[t->id];
   SLI_CHECK(have, "tensor %s is read before it is made", t->name);
-  if (sli_is_scattered(x, t, &want, &at)) return sli_box_scattered(x, t, want, at, out);
+  if (sli_is_scattered(x, t, &want, &at)) return box_scattered(x, t, want, at, out);
   for (*out = sli_array_find(x, t, &want, &at); !*out; *out = sli_array_find(x, t, &want, &at)) {
     sli_along along;
     sli_layout next = next_step(x, t, &have->layout, &want, &along);

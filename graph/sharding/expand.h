@@ -209,9 +209,8 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
  * parts (boundary.c). */
 bool sli_is_scattered(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
                       const sli_moment *at);
-/* Returns the tensor as the readers' stage gathers it from the parts. */
-sl_status sli_box_scattered(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
-                            sli_array **out);
+/* Returns such a tensor as gathered for earlier readers of the stage, or NULL. */
+sli_array *sli_find_gathered(const sli_expansion *x, const sl_tensor *t, const sli_moment *at);
 
 /* Returns the leaf numbers of rows at their experts; `lies` is the layout of the ids. */
 sl_status sli_box_leaves(sli_expansion *x, const sl_tensor *ids, sli_layout lies, sli_moment at,

@@ -129,8 +129,8 @@ typedef struct sl_hardware {
                                    and for host and disk below: takes no time */
   double host_memory_bytes_per_second; /* memory bandwidth of a host, shared by all copies and
                                           updates on it */
-  double host_updates_per_second; /* parameters that the cores of a host update per second; 0:
-                                     updates are limited by the host's memory alone */
+  double host_updates_per_second;      /* parameters that the cores of a host update per second; 0:
+                                          updates are limited by the host's memory alone */
   /* bandwidths of each device's disk */
   double disk_read_bytes_per_second, disk_write_bytes_per_second;
   bool in_turn; /* arithmetic and traffic do not overlap */
