@@ -166,6 +166,12 @@ static void frames_are_encoded_once(void) {
   check(&(setting){100, 8, false}, e * 13 + p + 3 * GROUP * p / 8 + GROUP * g_seconds);
 }
 
+/* Devices without a frame wait for those of the others. */
+static void fewer_frames_than_devices_are_shared_out(void) {
+  for (int frames = 1; frames < 8; frames++)
+    check(&(setting){frames, 8, false}, e + p + 3 * GROUP * p / 8 + GROUP * g_seconds);
+}
+
 static void or_for_each_that_reads_them(void) {
   for (int frames = 64; frames <= MOST_FRAMES; frames *= 4)
     check(&(setting){frames, 1, true},
@@ -175,6 +181,7 @@ static void or_for_each_that_reads_them(void) {
 int main(void) {
   write_frames("video.npy");
   RUN(frames_are_encoded_once);
+  RUN(fewer_frames_than_devices_are_shared_out);
   RUN(or_for_each_that_reads_them);
   return 0;
 }

@@ -39,7 +39,7 @@ assert rows and all(float(row["frames"]) == float(sys.argv[2]) for row in rows),
 assert all(float(row["ratio_off"]) == 0 for row in rows), rows' "$1" "$2" || fail "$1: not $2 frames"
 }
 frames rl.csv 12
-for grid in "--stages 2" "--microbatches 4 --stages 2" "--data-parallel 2" "--recompute full --jitter 50" "-n 2 --stages 2"; do
+for grid in "--stages 2" "--microbatches 4 --stages 2" "--data-parallel 2" "--data-parallel 4" "--recompute full --jitter 50" "-n 2 --stages 2"; do
   # shellcheck disable=SC2086
   ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck rl.jsonl --answers other.jsonl --log other.csv "${model[@]}"
   cmp -s rl.answers.jsonl other.jsonl || fail "$grid: other answers"

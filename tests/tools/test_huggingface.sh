@@ -93,7 +93,7 @@ assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, (a, b)
 PY
 # Within one chunk, dual chunk attention equals plain positions bit for bit; beyond one chunk it
 # differs.
-sed 's/"chunk_size": 80/"chunk_size": 272/; s/"original_max[^,}]*": 70/"sparse_attention_enabled": true/' chunked/config.json >one_chunk.json
+sed 's/"chunk_size": 80/"chunk_size": 272/; s/"original_max[^,}]*": 70/"sparse_attention_enabled": false/' chunked/config.json >one_chunk.json
 cp -r chunked one_chunk && cp one_chunk.json one_chunk/config.json
 cp -r chunked no_chunk
 python3 -c 'import json; c = json.load(open("chunked/config.json")); del c["dual_chunk_attention_config"]; json.dump(c, open("no_chunk/config.json", "w"))'
@@ -104,6 +104,9 @@ if cmp -s chunks.losses apart.losses; then fail "chunks make no difference"; fi
 sed 's/"local_size": 16/"local_size": 15/' chunked/config.json >one_chunk/config.json
 ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'chunk_size=80 - local_size=15 must be a positive multiple of 64' err
+sed 's/"local_size": 16/"local_size": 16, "sparse_attention_enabled": true/' chunked/config.json >one_chunk/config.json
+ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
+says 'sparse_attention_enabled is true; only false is supported' err
 sed 's/"local_size": 16/"local_size": 16, "stride": 2/' chunked/config.json >one_chunk/config.json
 ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'stride' err

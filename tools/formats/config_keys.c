@@ -106,12 +106,11 @@ const sli_key config_keys_common[] = {
     {"layer_types", {0}},
     {0}};
 
-/* The last two keys describe sparse attention for long prompts, which is optional: full attention
- * is computed instead. */
+/* The last two keys describe sparse attention for long prompts, whose answers would differ. */
 const sli_key config_keys_dual_chunk[] = {{"chunk_size", {0}},
                                           {"local_size", {0}},
                                           {"original_max_position_embeddings", {0}},
-                                          {"sparse_attention_enabled", {"true"}},
+                                          {"sparse_attention_enabled", {"false"}},
                                           {"sparse_attention_threshold", {0}},
                                           {0}};
 
