@@ -533,7 +533,8 @@ static int bring(transfers *x, int buffer, int task) {
     return transfers_fill(x, buffer, task);
   if (b.producer == SL_NONE) return stand_in(x, buffer, device);
   bool real = between_processes(l, b.device, device);
-  bool copied = !reaches(l, device, space, &b) && b.device != device;
+  bool far = !reaches(l, device, space, &b);
+  bool copied = far && (b.device != device || sli_is_fetched(l, &b, &l->tasks[task]));
   trip t = real || copied ? trip_away(l, buffer, task) : trip_for_all(buffer);
   t.oldest = b.role == SLI_ROLE_PARAM && b.initial > 1 && sli_lower_ahead(l) &&
              l->tasks[task].pace == SLI_PACE_ROLLOUT;

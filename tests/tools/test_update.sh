@@ -76,6 +76,15 @@ report=host run --update host
 python3 -c "import sys; sys.exit(not $(figure host.json step_seconds) >= .99 * $(seconds 28))" ||
   fail "updates are faster than the host's memory"
 
+# ---- shards on the host -----------------------------------------------------------------------
+# A device fetches the shards of a block when it gathers them: more blocks need no more memory.
+fetched() { # BLOCKS
+  "$actorrun" --dry-run --devices timed:2 --data-parallel 2 --shard parameters --update host --microbatches 2 gpt \
+    --layers "$1" --width 256 --heads 4 --context 32 --vocab 256 --batch 4 |
+    awk '$1 == "timed:0" && $3 ~ /B$/ && NF > 8 { print $2, $3 }'
+}
+[[ -n $(fetched 4) && $(fetched 4) == "$(fetched 8)" ]] || fail "more blocks fetch more: $(fetched 4), $(fetched 8)"
+
 # ---- copies ------------------------------------------------------------------------------------
 # Slow copies determine the time: 4 bytes for each device's quarter, in both directions at once.
 machine 5e9
