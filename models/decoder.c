@@ -37,6 +37,8 @@ static const sl_option options[] = {
      "the numbers per head", 0, 1e9},
     {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as "
      "--query-scalar says", 0, 1e9},
+    {"score-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on attention scores, C tanh(x / C); 0: none",
+     0, 1e9},
     {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0},
     {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks "
      "with a window; 0: same as in the other blocks", 0, 1e30},
@@ -221,6 +223,9 @@ static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
   if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
   if (factor > 0) d->attention.scale = (float)factor;
   d->sinks = sl_arg_flag(args, "sinks");
+  d->score_cap = (float)sl_arg_float(args, "score-cap");
+  if (d->score_cap > 0 && d->alone)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --score-cap and --attend-blocks exclude each other");
   d->local_theta = (float)sl_arg_float(args, "local-theta");
   d->pairs = sl_arg_flag(args, "rope-pairs");
   d->packed_qkv = sl_arg_flag(args, "packed-qkv");

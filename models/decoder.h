@@ -298,14 +298,12 @@ static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tenso
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
-/* Attention with sinks or with soft-limited scores. */
+/* Attention with sinks. */
 static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_tensor *q,
                                               sl_tensor *k, sl_tensor *v, sl_attrs attrs,
                                               int layer) {
-  attrs.value = d->score_cap;
-  sl_tensor *sinks = d->sinks ? decoder_param(g, d, SL_TYPE(SL_F32, d->heads), SL_NORMAL(0.02f),
-                                              layer, "self_attn.sinks")
-                              : NULL;
+  sl_tensor *sinks =
+      decoder_param(g, d, SL_TYPE(SL_F32, d->heads), SL_NORMAL(0.02f), layer, "self_attn.sinks");
   return sl_attend_sinks(g, q, k, v, sinks, d->documents, &attrs);
 }
 
@@ -315,8 +313,10 @@ static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, s
   sl_attrs attrs = d->attention;
   if (!decoder_is_local(d, layer)) attrs.window = 0;
   attrs.shown = attrs.window ? d->sink_tokens : 0;
-  if (d->sinks || d->score_cap > 0) return decoder_attend_sinks(g, d, q, k, v, attrs, layer);
-  if (attrs.value == 0) return sl_attend_within(g, q, k, v, d->documents, &attrs);
+  bool chosen = attrs.value != 0; /* the share of the blocks */
+  if (!chosen) attrs.value = d->score_cap;
+  if (d->sinks) return decoder_attend_sinks(g, d, q, k, v, attrs, layer);
+  if (!chosen) return sl_attend_within(g, q, k, v, d->documents, &attrs);
   sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &attrs, &recall);
   d->recall = d->recall ? sl_add(g, d->recall, recall) : recall;
   d->chosen++;

@@ -32,6 +32,8 @@ static sl_status want_widths(const sl_attrs *attrs, const sl_type *in) {
 /* in: q, c, k, weight */
 static sl_status latent_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
+  if (attrs->value != 0)
+    return sl_fail(SL_E_SHAPE, "scores of latents cannot have a cap (attrs.value)");
   SLI_TRY(want_widths(attrs, in));
   sl_type latent = sli_type_with_last(&in[0], in[3].dim[1]),
           key = sli_type_with_last(&in[0], in[2].dim[2]);

@@ -34,6 +34,9 @@ sl_status sli_want_ids(const sl_type *ids, const sl_type *x) {
 }
 
 static sl_status want_window(const sl_attrs *attrs) {
+  if (!(attrs->value >= 0 && isfinite(attrs->value)))
+    return sl_fail(SL_E_SHAPE, "a cap on scores must be above 0, or 0 for none, got %g",
+                   (double)attrs->value);
   if (attrs->shown < 0)
     return sl_fail(SL_E_SHAPE, "%lld first keys cannot be shown to all", (long long)attrs->shown);
   if (attrs->window >= 0) return SL_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention mask: the keys that a query attends to, for the kernels of all devices. */
+/* Attention mask: the keys that a query attends to, and the cap of its scores, for the kernels of
+ * all devices. */
 #ifndef SLUICE_OPS_MASK_H
 #define SLUICE_OPS_MASK_H
 
@@ -12,12 +13,14 @@ typedef struct sli_mask {
   int64_t behind, ahead, shown;
   const int32_t *ids; /* NULL without document ids */
   int64_t ids_row;    /* stride, in numbers, between the ids of two sequences */
+  float cap;          /* scores s become cap tanh(s / cap); 0: no cap */
 } sli_mask;
 
 /* Returns the mask for sequences of `keys` keys. */
 static inline sli_mask sli_mask_of(const sl_attrs *attrs, int64_t keys, const void *ids) {
   int64_t far = attrs->window > 0 && attrs->window < keys ? attrs->window - 1 : keys;
-  sli_mask mask = {far, attrs->full ? far : 0, attrs->shown, (const int32_t *)ids, keys};
+  sli_mask mask = {far,  attrs->full ? far : 0, attrs->shown, (const int32_t *)ids,
+                   keys, attrs->value};
   return mask;
 }
 

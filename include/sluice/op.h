@@ -155,6 +155,7 @@ typedef struct sl_attrs {
   float theta;     /* rotary base (0: 10000) */
   float value;     /* fill, constant, scale, add_constant: the constant; clamp, uniform: the low
                       bound; softcap: the cap; normal: the mean; dropout: the drop probability;
+                      attention: the cap of the scores, c tanh(s / c), 0: none;
                       choose_blocks: the fraction of blocks; weighted_cross_entropy: weight that
                       smoothing takes from the target; running_part: the momentum; running: the
                       factor of p */

@@ -101,6 +101,7 @@ static void packed_b_cpu(const sl_call *call) {
 
 static sli_attention blocks_view(const sl_call *call) {
   sli_attention a = separate_view(call, NULL);
+  a.mask.cap = 0; /* attrs.value is the share of blocks */
   a.chosen.of = call->in[3];
   a.chosen.blocks = call->in_type[3].dim[2];
   a.chosen.width = call->in_type[3].dim[3];

@@ -59,9 +59,9 @@ typedef struct sli_run {
 typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
-  int64_t behind; /* keys before the query inside its mask */
-  int64_t shown;  /* first keys, inside the masks of all later queries */
-  float scale;
+  int64_t behind;   /* keys before the query inside its mask */
+  int64_t shown;    /* first keys, inside the masks of all later queries */
+  float scale, cap; /* scale of the scores, and their cap; cap 0: none */
   /* positions per chunk (attention_dual), and the forms of q for keys of the previous chunk and of
    * the chunks before it; chunk 0: q is for all keys */
   struct {

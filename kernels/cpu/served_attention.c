@@ -38,6 +38,7 @@ void sli_served_attend(const sl_call *call, sli_served_attention *a) {
   a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
   a->shown = attrs->shown;
   a->scale = sli_attention_scale(attrs, a->dim);
+  a->cap = attrs->value;
   a->out = call->out[0];
   a->o_row = call->out_type[0].dim[2];
   a->pages = call->out[2];

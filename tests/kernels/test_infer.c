@@ -76,6 +76,8 @@ static const struct misfit {
      "ids must be i32[1, 7], got i32[7]"},
     {&sl_op_attention, {.heads = 2, .window = -1}, 3, {F32(1, 7, 6), F32(1, 7, 6), F32(1, 7, 6)},
      "a window must be at least 1 position, or 0 for none, got -1"},
+    {&sl_op_attention, {.heads = 2, .value = -1}, 3, {F32(1, 7, 6), F32(1, 7, 6), F32(1, 7, 6)},
+     "a cap on scores must be above 0, or 0 for none, got -1"},
     {&sl_op_documents, {0}, 1, {I32(7)}, "tokens must be i32[m, n], got i32[7]"},
     {&sl_op_attention_packed, {.heads = 2}, 1, {F32(1, 7, 16)},
      "qkv must be f32[b, t, 6 * n] with n up to 256, got f32[1, 7, 16]"},

@@ -237,6 +237,12 @@ static inline double ref_weights(double *p, int64_t keys) {
   return total > 0 ? top + log(total) : 0;
 }
 
+/* Caps the scores of visible keys. */
+static inline void ref_cap(double cap, double *p, int64_t keys) {
+  for (int64_t j = 0; j < keys && cap > 0; j++)
+    if (p[j] > -INFINITY) p[j] = cap * tanh(p[j] / cap);
+}
+
 /* Lists of key blocks for each block of queries; a list ends where its numbers stop decreasing. */
 typedef struct ref_lists {
   const double *of; /* [batch, heads, blocks, width]; NULL: all keys */
@@ -274,6 +280,7 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
           for (int64_t d = 0; d < D; d++)
             p[j] += qi[d] * k[(b * T + j) * kv_row + g * D + d] * scale;
         }
+        ref_cap(lists.of ? 0 : (double)attrs->value, p, T);
         lse[(b * heads + h) * T + i] = ref_weights(p, T);
         for (int64_t d = 0; d < D; d++) {
           double y = 0;
@@ -344,6 +351,7 @@ static inline void ref_attention_sinks(const sl_attrs *attrs, const sl_type *typ
         s += scale * in[0][((b * T + i) * H + h) * D + d] * in[1][((b * T + j) * KV + kv) * D + d];
       p[j] = ref_sees(attrs, in[4] ? in[4] + b * T : NULL, i, j) ? s : -INFINITY;
     }
+    ref_cap((double)attrs->value, p, T);
     p[T] = in[3][(b * T + i) * H + h];
     out[1][row] = ref_weights(p, T + 1);
     for (int64_t d = 0; d < D; d++) {

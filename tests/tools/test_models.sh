@@ -226,6 +226,7 @@ edited cohere2 use_parallel_block false use_parallel_block
 edited stablelm qk_layernorm true qk_layernorm
 edited minimax_m2 num_experts_per_tok 9 '--top-k 9'
 edited lfm2 layer_types '["conv", "conv", "attention", "conv"]' 'layer_types: "attention" is not supported'
+edited gemma2 attn_logit_softcapping '"much"' attn_logit_softcapping
 edited granite embedding_multiplier null 'embedding_multiplier is null'
 edited lfm2_moe routed_scaling_factor null 'routed_scaling_factor is null'
 edited cohere2 logit_scale null 'logit_scale is null'
@@ -235,6 +236,7 @@ edited exaone4 hidden_act '"relu"' hidden_act
 edited ministral3 rope_parameters '{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}' \
   llama_4_scaling_beta
 refused 'unknown word "windows"' --dry-run decoder --mixers windows "${data[@]}"
+refused '--score-cap and --attend-blocks exclude each other' --dry-run decoder --score-cap 5 --attend-blocks 0.5 "${data[@]}"
 refused '--mixers window needs --window' --dry-run decoder --mixers full,window "${data[@]}"
 refused '--feeds experts needs --experts' --dry-run decoder --feeds experts "${data[@]}"
 

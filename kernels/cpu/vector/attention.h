@@ -58,6 +58,14 @@ static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_
   else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT, next);
 }
 
+/* Caps scores: c tanh(s / c). */
+static inline vec capped(vec s, float cap) { return cap * vtanh(s * (1 / cap)); }
+
+static void cap_scores(float (*s)[QT], int64_t nk, float cap) {
+  for (int64_t j = 0; j < nk && cap > 0; j++)
+    for (int i = 0; i < QT; i += LANES) storeu(&s[j][i], capped(loadu(&s[j][i]), cap));
+}
+
 /* Attention mask of a tile of queries: the position of its first query, the keys [begin, limit)
  * with `begin` a multiple of KT, and those before `front`, also a multiple of KT. With ids: the ids
  * of keys and of the queries [QT], and the smallest and the largest id that is not negative. */
@@ -243,6 +251,7 @@ static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, cons
 static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, bool first,
                    int64_t k0, int64_t nk, const float *k, const float *v, int64_t row) {
   scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
+  cap_scores(x->s, nk, a->mask.cap);
   hide(x->s, nk, k0, t, &a->mask);
   soften(x->s, nk, x->top, x->total, x->fade);
   if (!first || a->resumes) scale_columns(x->acc, a->dim, x->fade);

@@ -2,6 +2,20 @@
 /* Backward pass of attention: recomputes p = e^(s - lse), and from it the gradients of queries,
  * keys and values (attention.h). */
 
+/* Computes what score_gradients() computes, times the derivative of the cap, 1 - (s/c)^2. s is
+ * capped, or hidden far below. */
+static void capped_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
+                             const float *delta, float scale, float cap) {
+  for (int i = 0; i < QT; i += LANES) {
+    vec l = loadu(lse + i), dl = loadu(delta + i);
+    for (int64_t j = 0; j < nk; j++) {
+      vec t = vmax(loadu(&s[j][i]), set(-cap)) * (1 / cap), p = vexp_low(loadu(&s[j][i]) - l);
+      storeu(&s[j][i], p);
+      storeu(&ds[j][i], p * (loadu(&ds[j][i]) - dl) * scale * (1.0f - t * t));
+    }
+  }
+}
+
 /* Computes p = e^(s - lse) and ds = p (ds - delta) scale. */
 static void score_gradients(float (*s)[QT], float (*ds)[QT], int64_t nk, const float *lse,
                             const float *delta, float scale) {
@@ -143,9 +157,11 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
     else if (more) want_keys(&x->next, SLI_MAX(begin - KT, a->part.has.begin), begin);
     if (t.ids && !meets(&t, k0, nk)) continue;
     scores(a->bf16, x->s, nk, a->k + at, row, dim, x->qt, &x->next);
+    cap_scores(x->s, nk, a->mask.cap);
     hide(x->s, nk, k0, &t, &a->mask);
     scores(a->bf16, x->ds, nk, a->v + at, row, dim, x->dot, &x->next);
-    score_gradients(x->s, x->ds, nk, x->lse, x->delta, a->scale);
+    if (a->mask.cap > 0) capped_gradients(x->s, x->ds, nk, x->lse, x->delta, a->scale, a->mask.cap);
+    else score_gradients(x->s, x->ds, nk, x->lse, x->delta, a->scale);
     if (a->bf16) add_gradients_bf16(x, a, nk, a->k + at, dk, dv);
     else add_gradients(x, a, nk, a->k + at, dk, dv);
   }

@@ -225,6 +225,7 @@ INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_que
     x[i].end = end < page->keys ? end : page->keys;
   }
   page_scores(bf16, a, n, x, page, next, s);
+  for (int i = 0; i < n * PAGE_VECTORS && a->cap > 0; i++) s[i] = capped(s[i], a->cap);
   for (int i = 0; i < n; i++) weigh(&x[i], n, s + i);
   see_values(bf16, a, n, x, page->at + SL_PAGE * a->dim);
 }
