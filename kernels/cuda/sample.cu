@@ -24,7 +24,7 @@ struct sampling {
   sl_sampled *out;
 };
 
-/* What a block chooses from. */
+/* Candidates of a block. */
 struct choices {
   const float *logits;
   double *weights;

@@ -104,7 +104,7 @@ typedef struct sli_delta_parts {
   int64_t positions, heads, dv_width;
 } sli_delta_parts;
 
-/* What runs walks. */
+/* Executor of walks and of the passes around them, on a team or a stream. */
 typedef struct sli_walk_engine {
   void (*walk)(const struct sli_walk_engine *e, const sli_walk *w);
   void (*gates)(const struct sli_walk_engine *e, const sli_gate_gradients *g);

@@ -25,8 +25,8 @@ sl_status huggingface_model(const char *folder, const char **out);
  * names what is unsupported. */
 sl_status huggingface_read(const char *folder, const pretrained *p);
 
-/* The same for a config.json in memory, made of the keys of the file `path`: `names` has the file's
- * keys by those of config.json. */
+/* Sets the options from a config.json in memory, as huggingface_read() does. It was made of the
+ * keys of the file `path`: `names` has the file's keys by those of config.json. */
 sl_status huggingface_read_config(const char *path, const cJSON *root, const cJSON *names,
                                   const pretrained *p);
 /* Returns the shipped model that a config.json in memory describes. */
