@@ -3,11 +3,9 @@
 
 #include "ops/ops.h"
 
-/* Enough firings to spread loads over, and then to finish. */
 void sli_expert_loads_settle(sli_expert_loads *x) {
-  enum { HELD = 3, SPREAD = 3 };
   int32_t each = sli_expert_each(x);
-  x->firings = HELD + SPREAD * ((x->experts + each - 1) / each);
+  x->firings = 1 + SLI_LENT + (x->wanted + each - 1) / each;
 }
 
 static uint64_t hash(uint64_t hash, const sl_attrs *attrs, int nin) {

@@ -25,6 +25,7 @@ enum { SLI_LENT = 2, SLI_MATRICES = 3 /* gate, up, down */, SLI_SLOT_MULTIPLE = 
 /* Sizes that both ops share; attrs.user. */
 typedef struct sli_expert_loads {
   int32_t experts, levels, base; /* parts of an expert: base + levels - 1 */
+  int32_t wanted;                /* experts that a tick can have rows for, at most */
   int32_t slots, firings;
   bool ascending;               /* loads by expert and level instead of by number of rows */
   bool planes;                  /* experts in planes; otherwise whole */
@@ -75,7 +76,8 @@ static inline int32_t sli_expert_least_slots(const sli_expert_loads *x) {
 static inline int32_t sli_expert_each(const sli_expert_loads *x) {
   return x->slots / SLI_LENT / sli_expert_parts(x);
 }
-/* Sets the firings of a tick that suffice for any choice of experts. */
+/* Sets the firings of a tick that suffice for any choice of experts: one that computes what is held
+ * while the first loads wait, SLI_LENT that may find slots lent, and those that finish. */
 void sli_expert_loads_settle(sli_expert_loads *x);
 /* Returns the bytes of what the loader knows about its slots (loads.h). */
 size_t sli_loads_bytes(const sli_expert_loads *x);

@@ -197,6 +197,13 @@ static int next_level(const sli_part_loads *x, int32_t expert) {
   return held < x->shape->base ? 0 : held - x->shape->base + 1;
 }
 
+/* True if all that this tick still misses has slots that nothing else needs. */
+static bool fits(const sli_part_loads *x) {
+  int32_t spare = 0;
+  for (int32_t s = 0; s < x->shape->slots; s++) spare += !is_kept(x, s) && !is_wanted(x, s);
+  return x->state->waiting <= spare;
+}
+
 static bool may_load(const sli_part_loads *x, int32_t expert) {
   return x->begun[expert] || free_slots(x, expert) >= x->most[expert];
 }
@@ -204,11 +211,12 @@ static bool may_load(const sli_part_loads *x, int32_t expert) {
 /* Chooses the expert whose next level is loaded, or -1. */
 static int32_t choose(const sli_part_loads *x) {
   int32_t best = -1;
+  bool all = fits(x);
   int64_t most = 0;
   for (int32_t e = 0; e < x->shape->experts; e++) {
     int level = next_level(x, e);
     int64_t rows = level < 0 ? 0 : x->shape->ascending ? 1 : wanting(x, e, level);
-    if (rows > most && may_load(x, e)) best = e, most = rows;
+    if (rows > most && (all || may_load(x, e))) best = e, most = rows;
   }
   return best;
 }
@@ -259,7 +267,7 @@ static void finish_some(firing *f) {
 static bool must_finish(const sli_part_loads *x) {
   int32_t each = sli_expert_each(x->shape), left = 0;
   for (int32_t e = 0; e < x->shape->experts; e++) left += wanting(x, e, 0) > 0;
-  return x->shape->firings - x->state->nth <= 2 + (left + each - 1) / each;
+  return x->shape->firings - x->state->nth <= SLI_LENT + (left + each - 1) / each;
 }
 
 /* Returns how many parts this firing should load, so that loads are spread over the firings. */
@@ -268,11 +276,11 @@ static int quota_of(const sli_part_loads *x) {
   return left > 0 ? (x->state->waiting + left - 1) / left : x->state->waiting;
 }
 
-/* Computes what is held, and loads a share of what is missing. */
-static void load_some(firing *f) {
+/* Computes what is held, and loads a share of what is missing, or the last of it. */
+static void load_some(firing *f, bool last) {
   sli_part_loads *x = f->x;
   compute_held(f);
-  int quota = x->state->nth || !f->nitems ? quota_of(x) : 0;
+  int quota = last ? x->state->waiting : x->state->nth || !f->nitems ? quota_of(x) : 0;
   while (f->nloads < quota) {
     int32_t expert = choose(x);
     if (expert < 0 || !load_level(f, expert)) break;
@@ -282,8 +290,9 @@ static void load_some(firing *f) {
 int sli_loads_next(sli_part_loads *x, sli_load *loads, int32_t (*items)[2], int *nitems) {
   firing f = {.x = x, .loads = loads, .items = items};
   x->state->firing++;
-  if (must_finish(x)) finish_some(&f);
-  else load_some(&f);
+  bool last = must_finish(x);
+  if (last && !fits(x)) finish_some(&f);
+  else load_some(&f, last);
   x->state->nth++;
   *nitems = f.nitems;
   return f.nloads;

@@ -117,9 +117,8 @@ sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
-  if (values->ndim == 3) /* weights of experts */
-    return !sli_storage_blocks(storage) || storage == SL_STORAGE_FP8;
-  return values->ndim == 2 && sl_type_last(values) % blocks_of[storage].numbers == 0;
+  return (values->ndim == 2 || values->ndim == 3 /* weights of experts */) &&
+         sl_type_last(values) % blocks_of[storage].numbers == 0;
 }
 
 /* Converts a part along the last dim to count blocks; returns false if it begins or ends within
@@ -347,12 +346,13 @@ static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t
     }
 }
 
-/* Reorders group by group, each through a copy. */
+/* Reorders group by group, each through a copy. No group has rows of two matrices. */
 static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool back) {
-  int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide;
+  int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide,
+          each = lies->ndim > 2 ? lies->dim[lies->ndim - 2] : n;
   uint8_t *copy = sli_calloc(SLI_STORAGE_GROUP, (size_t)bytes);
   for (int64_t r = 0; r < n && is_grouped(storage); r += wide) {
-    wide = SLI_MIN(n - r, SLI_STORAGE_GROUP);
+    wide = SLI_MIN(each - r % each, SLI_STORAGE_GROUP);
     uint8_t *here = (uint8_t *)rows + r * bytes;
     memcpy(copy, here, (size_t)(wide * bytes));
     const moving m = {sli_storage_numbers(storage), scales_of(storage), wide,

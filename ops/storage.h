@@ -14,8 +14,8 @@
  *
  * For matrix products, block rows are grouped so that a product reads addresses in order, many rows
  * at a time. Rows of other block formats are stored as in the file, each starting at a multiple of
- * four bytes. SLI_STORAGE_GROUP rows on a device form a group (the last group may have fewer). A
- * group stores its blocks one after another. A block of a group of `wide` rows:
+ * four bytes. SLI_STORAGE_GROUP rows of a matrix on a device form a group (the last group may have
+ * fewer). A group stores its blocks one after another. A block of a group of `wide` rows:
  *
  *   Q8_0  8 quads [wide][4] of bytes, q + 128 | half d[wide]
  *   Q4_1  4 quads [wide][4] of bytes | half d[wide] | half m[wide]

@@ -100,9 +100,10 @@ static sli_expert_loads *whole_experts(sl_graph *g, const mixture *m) {
 }
 
 /* Sets the slots of a layer's cache; no more than all parts. */
-static void settle(const sl_graph *g, sli_expert_loads *x) {
+static void settle(const sl_graph *g, const sl_type *ids, sli_expert_loads *x) {
   const sl_serving_experts *e = &g->options.serve->experts;
   int32_t all = x->experts * sli_expert_parts(x), least = sli_expert_least_slots(x);
+  x->wanted = (int32_t)SLI_MIN(sl_type_elements(ids), x->experts);
   int32_t slots = e->slots ? e->slots : (all + 1) / 2;
   x->slots = SLI_MAX(SLI_MIN(slots, all), least);
   x->ascending = e->ascending;
@@ -177,7 +178,7 @@ sl_status sli_pass_experts(sl_graph *g, const bool *on_disk, bool asked) {
     if (!find_mixture(g, g->nodes[i], &m)) continue;
     bool planes = g->options.serve->experts.most;
     sli_expert_loads *x = planes ? experts_in_planes(g, &m) : whole_experts(g, &m);
-    settle(g, x);
+    settle(g, &m.down->in[1]->type, x);
     note(&g->options.serve->experts, x);
     status = replace(g, &m, x);
     i = -1; /* nodes have moved */

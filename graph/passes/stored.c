@@ -3,8 +3,8 @@
  *
  * No step changes a frozen weight, so it may stay in the blocks of its file. The products and
  * tables that read it, in the forward and backward pass, become ops that unpack the data they read.
- * Weights that some other op reads, or whose rows are not a whole number of blocks, are f32 as
- * usual. The pass runs when all training nodes exist, for every device. */
+ * Weights that some other op reads, those of experts, and those whose rows are not a whole number
+ * of blocks are f32 as usual. The pass runs when all training nodes exist, for every device. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -85,7 +85,7 @@ static sl_status settle(sl_graph *g, sl_tensor *p, int64_t *stored) {
   int64_t width = sl_type_last(&p->type);
   sl_storage storage = is_frozen(p) ? by->storage(by->storage_ctx, p->name) : SL_STORAGE_F32;
   if (storage == SL_STORAGE_F32 ||
-      !sli_storage_fits(storage, p->shard ? &p->shard->whole : &p->type))
+      !sli_storage_fits(storage, p->shard ? &p->shard->whole : &p->type) || p->type.ndim > 2)
     return SL_OK;
   const sli_node *other = other_reader(g, p);
   if (other && p->shard) return refuse_cut(p, other);

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/grouped.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"
@@ -32,6 +33,7 @@ typedef struct lending {
   int32_t *order; /* [rows] */
   lent_rows *parts;
   float *x, *inner[2], *y; /* sorted rows; gate and up */
+  sli_digits *digits;      /* of the input of a product with weights in blocks */
   /* The products under way: `first` and, for gate and up, the next one. Pieces of each part are
    * adjacent. */
   int first, nproducts, pieces;
@@ -42,8 +44,18 @@ static int64_t width_of(const lending *l, int m) {
   return m == DOWN ? rows_in(l, GATE) : sl_type_last(&l->call->in_type[0]);
 }
 
+static bool in_blocks(const lending *l, int m) {
+  return !l->loads->planes &&
+         sli_storage_blocks(sli_storage_of(&l->loads->matrix[m], width_of(l, m)));
+}
+
 static size_t lay_out(const sl_call *call, lending *l) {
   const sli_expert_loads *s = call->attrs->user;
+  l->call = call;
+  l->loads = s;
+  int64_t blocks = 0;
+  for (int m = GATE; m <= DOWN; m++)
+    if (in_blocks(l, m)) blocks = SLI_MAX(blocks, width_of(l, m) / SLI_STORAGE_BLOCK);
   int64_t most = sl_type_elements(&call->in_type[1]), items = (int64_t)s->experts * s->levels;
   size_t at = 0;
   l->index = sli_place(call->scratch, &at, items, sizeof *l->index);
@@ -53,6 +65,7 @@ static size_t lay_out(const sl_call *call, lending *l) {
   for (int m = GATE; m <= UP; m++)
     l->inner[m] = sli_place(call->scratch, &at, most * s->matrix[m].dim[0], sizeof(float));
   l->y = sli_place(call->scratch, &at, most * s->matrix[DOWN].dim[0], sizeof(float));
+  l->digits = sli_place(call->scratch, &at, most * blocks, sizeof *l->digits);
   return at;
 }
 
@@ -123,23 +136,24 @@ static const char *piece_in_slot(const lending *l, const sli_lent_item *item, in
   return slot;
 }
 
-/* Computes a piece of the product of a part's rows with matrix m, or with a part of its rows. */
-static void multiply_piece(const lending *l, const lent_rows *part, int m, const sl_type *weight,
-                           const void *values, float *y, int pieces, int piece) {
+/* The product of a part's rows with matrix m, or with some of its rows. */
+static sli_expert_product product_of(const lending *l, const lent_rows *part, int m,
+                                     const sl_type *weight, const void *values, float *y) {
   int64_t k = width_of(l, m);
-  const float *x = m == DOWN ? l->inner[GATE] : l->x;
-  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), *weight},
-                out_type = SL_TYPE(SL_F32, part->count, weight->dim[0]);
-  const void *in[3] = {x + part->begin * k, values};
-  void *out = y;
-  const sl_call call = {.attrs = l->call->attrs,
-                        .nin = 3,
-                        .nout = 1,
-                        .in_type = in_type,
-                        .out_type = &out_type,
-                        .in = in,
-                        .out = &out};
-  sli_cpu()->linear_served(&(sli_served_product){&call, pieces, NULL}, piece);
+  return (sli_expert_product){.attrs = l->call->attrs,
+                              .weight = weight,
+                              .values = values,
+                              .x = (m == DOWN ? l->inner[GATE] : l->x) + part->begin * k,
+                              .y = y,
+                              .rows = part->count,
+                              .k = k,
+                              .digits = l->digits + part->begin * (k / SLI_STORAGE_BLOCK)};
+}
+
+/* The product of a part's rows with matrix m of a whole expert. */
+static sli_expert_product whole_product(const lending *l, const lent_rows *part, int m) {
+  float *y = (m == DOWN ? l->y : l->inner[m]) + part->begin * rows_in(l, m);
+  return product_of(l, part, m, &l->loads->matrix[m], piece_in_slot(l, part->item, 0, m), y);
 }
 
 /* A piece of a product with the numbers that an expert's planes stand for, in f32. */
@@ -156,12 +170,12 @@ static void planes_piece(const lending *l, const lent_rows *part, int m, int pie
   sli_planes_unpack(planes, l->loads->base, width, k, columns.begin, count, w);
   float *y = (m == DOWN ? l->y : l->inner[m]) + part->begin * n + columns.begin;
   const sl_type weight = SL_TYPE(SL_F32, count, k);
-  multiply_piece(l, part, m, &weight, w, to, 1, 0);
+  sli_expert_product product = product_of(l, part, m, &weight, w, to);
+  sli_expert_product_piece(&product, 1, 0);
   for (int32_t r = 0; r < part->count; r++)
     memcpy(y + r * n, to + r * count, (size_t)count * sizeof *y);
 }
 
-/* A piece of a product: as a linear layer with the same weight would compute it. */
 static void expert_piece(void *arg, int i) {
   const lending *l = arg;
   int piece = i % l->pieces, which = i / l->pieces % l->nproducts, m = l->first + which;
@@ -170,10 +184,16 @@ static void expert_piece(void *arg, int i) {
     planes_piece(l, part, m, piece);
     return;
   }
-  float *y = (m == DOWN ? l->y : l->inner[m]) + part->begin * rows_in(l, m);
-  if (part->count)
-    multiply_piece(l, part, m, &l->loads->matrix[m], piece_in_slot(l, part->item, 0, m), y,
-                   l->pieces, piece);
+  sli_expert_product product = whole_product(l, part, m);
+  if (part->count) sli_expert_product_piece(&product, l->pieces, piece);
+}
+
+static void digits_row(void *arg, int i) {
+  const lending *l = arg;
+  const lent_rows *part = l->parts;
+  while (i >= part->begin + part->count) part++;
+  sli_expert_product product = whole_product(l, part, l->first);
+  sli_expert_product_digits(&product, i - part->begin);
 }
 
 /* Returns the pieces of one expert's product: whole columns for each thread, or a few more. */
@@ -188,6 +208,7 @@ static void multiply(lending *l, int first, int nproducts) {
   l->first = first;
   l->nproducts = nproducts;
   l->pieces = pieces_of(l, first);
+  if (in_blocks(l, first)) sl_team_for(l->call->team, l->sorted, digits_row, l);
   sl_team_for(l->call->team, l->nparts * nproducts * l->pieces, expert_piece, l);
 }
 
@@ -210,9 +231,7 @@ static void activate(const lending *l) {
 static void loaded_experts_cpu(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
   const sli_lent *lent = call->in[3];
-  lending l = {.call = call,
-               .loads = call->attrs->user,
-               .cache = (const char *)(uintptr_t)lent->cache,
+  lending l = {.cache = (const char *)(uintptr_t)lent->cache,
                .rows = sli_grouped_valid_ids(call),
                .each = sli_grouped_shared(&call->in_type[0], ids) ? sl_type_last(ids) : 1};
   lay_out(call, &l);
@@ -220,7 +239,8 @@ static void loaded_experts_cpu(const sl_call *call) {
   if (!lent->count) return;
   sort_rows(&l, lent);
   sl_team_for(call->team, l.sorted, gather_row, &l);
-  multiply(&l, GATE, 2);
+  if (sl_type_equal(&l.loads->matrix[GATE], &l.loads->matrix[UP])) multiply(&l, GATE, 2);
+  else multiply(&l, GATE, 1), multiply(&l, UP, 1);
   activate(&l);
   multiply(&l, DOWN, 1);
   sl_team_for(call->team, l.sorted, scatter_row, &l);

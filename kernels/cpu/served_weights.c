@@ -88,6 +88,46 @@ const sl_kernel sli_cpu_linear_served = {
 
 /* ---- experts --------------------------------------------------------------------------------- */
 
+/* A product of an expert as a call. */
+typedef struct expert_call {
+  sl_type in_type[2], out_type;
+  const void *in[3];
+  void *out;
+  sl_call call;
+} expert_call;
+
+static bool shares_digits(const sli_expert_product *p) {
+  return sli_storage_blocks(sli_storage_of(p->weight, p->k)) &&
+         p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
+}
+
+static sli_served_product bind(const sli_expert_product *p, int pieces, expert_call *c) {
+  *c = (expert_call){.in_type = {SL_TYPE(SL_F32, p->rows, p->k), *p->weight},
+                     .out_type = SL_TYPE(SL_F32, p->rows, p->weight->dim[0]),
+                     .in = {p->x, p->values},
+                     .out = p->y};
+  c->call = (sl_call){.attrs = p->attrs,
+                      .nin = 3,
+                      .nout = 1,
+                      .in_type = c->in_type,
+                      .out_type = &c->out_type,
+                      .in = c->in,
+                      .out = &c->out};
+  return (sli_served_product){&c->call, pieces, shares_digits(p) ? p->digits : NULL};
+}
+
+void sli_expert_product_piece(const sli_expert_product *p, int pieces, int piece) {
+  expert_call c;
+  sli_served_product product = bind(p, pieces, &c);
+  sli_cpu()->linear_served(&product, piece);
+}
+
+void sli_expert_product_digits(const sli_expert_product *p, int64_t row) {
+  expert_call c;
+  sli_served_product product = bind(p, 1, &c);
+  if (product.x) sli_cpu()->served_digits(&product, (int)row);
+}
+
 /* Rows of one expert in `order`, and the running number of pieces up to the end of its product. */
 typedef struct expert_rows {
   int32_t expert, begin, count, pieces;
@@ -100,17 +140,21 @@ typedef struct experts {
   int32_t *order, *ends;
   expert_rows *parts; /* experts that have rows */
   float *x, *y;       /* sorted rows */
+  sli_digits *digits; /* of x, if weights are in blocks */
 } experts;
 
 static size_t lay_out(const sl_call *call, experts *x) {
   const sl_type *ids = &call->in_type[1], *w = &call->in_type[2];
-  int64_t most = sl_type_elements(ids), all = w->dim[0];
+  int64_t most = sl_type_elements(ids), all = w->dim[0], k = sl_type_last(&call->in_type[0]);
+  bool blocks = sli_storage_blocks(sli_storage_of(w, k));
   size_t at = 0;
   x->order = sli_place(call->scratch, &at, most, sizeof *x->order);
   x->ends = sli_place(call->scratch, &at, all + 1, sizeof *x->ends);
   x->parts = sli_place(call->scratch, &at, SLI_MIN(most, all), sizeof *x->parts);
-  x->x = sli_place(call->scratch, &at, most * w->dim[2], sizeof(float));
+  x->x = sli_place(call->scratch, &at, most * k, sizeof(float));
   x->y = sli_place(call->scratch, &at, most * w->dim[1], sizeof(float));
+  x->digits =
+      sli_place(call->scratch, &at, blocks * most * (k / SLI_STORAGE_BLOCK), sizeof *x->digits);
   return at;
 }
 
@@ -132,16 +176,41 @@ static experts experts_of(const sl_call *call) {
   for (int32_t e = 0, at = 0, pieces = 0; e < w->dim[0]; at = x.ends[e++]) {
     int32_t count = x.ends[e] - at;
     if (!count) continue;
-    pieces += pieces_for(count, w->dim[2], w->dim[1], x.threads);
+    pieces += pieces_for(count, sl_type_last(&call->in_type[0]), w->dim[1], x.threads);
     x.parts[x.nparts++] = (expert_rows){e, at, count, pieces};
   }
   return x;
 }
 
+static sli_expert_product product_of(const experts *x, const expert_rows *part,
+                                     const sl_type *weight) {
+  int64_t k = sl_type_last(&x->call->in_type[0]);
+  return (sli_expert_product){
+      .attrs = x->call->attrs,
+      .weight = weight,
+      .values = (const char *)x->call->in[2] + (size_t)part->expert * sl_type_bytes(weight),
+      .x = x->x + part->begin * k,
+      .y = x->y + part->begin * weight->dim[0],
+      .rows = part->count,
+      .k = k,
+      .digits = x->digits + part->begin * (k / SLI_STORAGE_BLOCK)};
+}
+
+/* Type of one expert's matrix. */
+static sl_type matrix_of(const experts *x) {
+  const sl_type *w = &x->call->in_type[2];
+  return SL_TYPE(w->dtype, w->dim[1], w->dim[2]);
+}
+
 static void gather_row(void *arg, int i) {
   const experts *x = arg;
-  int64_t k = x->call->in_type[2].dim[2], from = x->order[i] / x->each;
+  int64_t k = sl_type_last(&x->call->in_type[0]), from = x->order[i] / x->each;
   memcpy(x->x + i * k, (const float *)x->call->in[0] + from * k, (size_t)k * sizeof(float));
+  const expert_rows *part = x->parts;
+  while (i >= part->begin + part->count) part++;
+  sl_type weight = matrix_of(x);
+  sli_expert_product product = product_of(x, part, &weight);
+  sli_expert_product_digits(&product, i - part->begin);
 }
 
 static void scatter_row(void *arg, int i) {
@@ -150,28 +219,14 @@ static void scatter_row(void *arg, int i) {
   memcpy((float *)x->call->out[0] + x->order[i] * n, x->y + i * n, (size_t)n * sizeof(float));
 }
 
-/* Computes a piece of an expert's product, as a linear layer with the same weight would. */
 static void expert_piece(void *arg, int i) {
   const experts *x = arg;
   const expert_rows *part = x->parts;
   while (i >= part->pieces) part++;
-  const sl_type *w = &x->call->in_type[2];
-  int64_t n = w->dim[1], k = w->dim[2];
-  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), SL_TYPE(w->dtype, n, k)},
-                out_type = SL_TYPE(SL_F32, part->count, n);
-  const void *in[3] = {
-      x->x + part->begin * k,
-      (const char *)x->call->in[2] + (size_t)part->expert * sl_type_bytes(&in_type[1])};
-  void *out = x->y + part->begin * n;
-  const sl_call call = {.attrs = x->call->attrs,
-                        .nin = 3,
-                        .nout = 1,
-                        .in_type = in_type,
-                        .out_type = &out_type,
-                        .in = in,
-                        .out = &out};
   int first = part == x->parts ? 0 : part[-1].pieces;
-  sli_cpu()->linear_served(&(sli_served_product){&call, part->pieces - first, NULL}, i - first);
+  sl_type weight = matrix_of(x);
+  sli_expert_product product = product_of(x, part, &weight);
+  sli_expert_product_piece(&product, part->pieces - first, i - first);
 }
 
 static void grouped_linear_served_cpu(const sl_call *call) {

@@ -71,23 +71,25 @@ size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call) {
 void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
   const sl_type *x = &call->in_type[0], *ids_type = &call->in_type[1], *w = &call->in_type[2];
   const int32_t *ids = (const int32_t *)call->in[1];
-  int64_t rows = valid_ids(call);
+  int64_t rows = valid_ids(call), k = sl_type_last(x);
   uint64_t *keys = (uint64_t *)call->scratch;
   if (!rows) return;
   id_in_table expert = {call->attrs->first, w->dim[0]};
-  product p = {{call->in[2], w->dim[1], w->dim[2], false},
+  product p = {{call->in[2], w->dim[1], k, false},
                (const float *)call->in[0],
                nullptr,
                (float *)call->out[0],
                rows,
-               w->dim[2] % 4 == 0,
+               k % 4 == 0,
                sort_places(ids, rows, keys, keys + rows, expert, stream),
                w->dim[0],
                x->ndim == ids_type->ndim ? sl_type_last(ids_type) : 1};
   launch(stream, grid_of(rows), threads_for(p.w.n), 0, clear_rows, p, ids);
-  with_elements(w->dtype, [&](auto element) {
-    using W = stored_rows<decltype(element), 16 / sizeof(element)>;
-    p.w.packed = p.w.k % W::E == 0;
+  sl_type matrix = SL_TYPE(w->dtype, w->dim[1], w->dim[2]);
+  p.expert_bytes = (int64_t)sl_type_bytes(&matrix);
+  with_stored(sli_storage_of(w, k), [&](auto reader) {
+    using W = decltype(reader);
+    p.w.packed = k % W::E == 0;
     multiply_rows<W, MOST_ROWS>(p, stream);
   });
 }

@@ -46,7 +46,7 @@ __device__ inline int quad_of_lane() { return (int)(threadIdx.x % WARP) / (WARP 
 
 /* Rows of numbers. */
 template <typename T, int E_> struct stored_rows {
-  static constexpr int E = E_, SPAN = QUADS * E_, BYTES = sizeof(T);
+  static constexpr int E = E_, SPAN = QUADS * E_;
   /* Returns the column of pack p. */
   __device__ static int64_t column(int64_t span, int p) {
     return span * SPAN + quad_of_lane() * E + 4 * p;
@@ -65,7 +65,7 @@ template <typename T, int E_> struct stored_rows {
 
 /* Columns of numbers: weights [k, n]. */
 struct stored_columns {
-  static constexpr int E = 4, SPAN = QUADS * E, BYTES = 0;
+  static constexpr int E = 4, SPAN = QUADS * E;
   __device__ static int64_t column(int64_t span, int p) {
     return span * SPAN + quad_of_lane() * E + 4 * p;
   }
@@ -116,7 +116,7 @@ __device__ inline float scale_at(const stored_block &b, int64_t bytes, int kind,
 }
 
 struct stored_q8_0 {
-  static constexpr int E = 4, SPAN = QUADS * E, BYTES = 0;
+  static constexpr int E = 4, SPAN = QUADS * E;
   __device__ static int64_t column(int64_t span, int) { return span * SPAN + quad_of_lane() * 4; }
   __device__ static void read(const stored &w, int64_t row, int64_t span,
                               float (&to)[LANE_ROWS][E]) {
@@ -133,7 +133,7 @@ struct stored_q8_0 {
 /* A lane has a quad of each half of a block; a span is two blocks, of which the last may be
  * absent. */
 struct stored_q4_1 {
-  static constexpr int E = 8, SPAN = QUADS * E, BYTES = 0;
+  static constexpr int E = 8, SPAN = QUADS * E;
   __device__ static int64_t block(int64_t span) { return span * 2 + quad_of_lane() / 4; }
   __device__ static int64_t column(int64_t span, int p) {
     return block(span) * STORED_BLOCK + 16 * p + quad_of_lane() % 4 * 4;

@@ -107,7 +107,7 @@ FILE_BLOCK(SL_STORAGE_MXFP4, 32, 17, mxfp4_number(b, n))
 /* Rows of such blocks; each begins at a multiple of four bytes. */
 template <sl_storage STORAGE> struct stored_file {
   using block = file_block<STORAGE>;
-  static constexpr int E = 4, SPAN = QUADS * E, BYTES = 0;
+  static constexpr int E = 4, SPAN = QUADS * E;
   __device__ static int64_t column(int64_t span, int) { return span * SPAN + quad_of_lane() * E; }
   __device__ static float number(const stored &w, int64_t row, int64_t c) {
     int64_t bytes = (w.k / block::NUMBERS * block::BYTES + 3) / 4 * 4;

@@ -21,7 +21,8 @@ struct product {
   bool packed; /* rows of x begin at multiples of 16 bytes */
   /* experts: places of rows, sorted by expert; NULL: one matrix for all rows */
   const uint64_t *keys;
-  int64_t experts, each; /* each: places that share a row of x */
+  int64_t experts, each;    /* each: places that share a row of x */
+  int64_t expert_bytes = 0; /* of an expert's matrix */
 };
 
 /* Rows of a block, and its matrix. */
@@ -31,7 +32,7 @@ struct rows_of_block {
 };
 
 /* Returns the rows of a block of up to `most`: those of one expert, counted from its first. */
-template <typename W> __device__ inline rows_of_block block_rows(const product &p, int64_t most) {
+__device__ inline rows_of_block block_rows(const product &p, int64_t most) {
   int64_t at = blockIdx.y;
   if (!p.keys) {
     int64_t first = at * most, rest = p.rows - first;
@@ -41,7 +42,7 @@ template <typename W> __device__ inline rows_of_block block_rows(const product &
   if (expert >= p.experts || (at - begin) % most) return {nullptr, at, 0};
   int64_t end = at;
   while (end < p.rows && end < at + most && number_of(p.keys[end]) == expert) end++;
-  return {(const char *)p.w.data + expert * p.w.n * p.w.k * W::BYTES, at, end - at};
+  return {(const char *)p.w.data + expert * p.expert_bytes, at, end - at};
 }
 
 __device__ inline int64_t row_of_y(const product &p, int64_t i) {
@@ -81,7 +82,7 @@ __device__ inline void add_span(const product &p, const stored &matrix, const ro
 template <typename W, int R> __global__ void multiply(product p) {
   SLI_SHARED(shared);
   float(*parts)[R][GROUP] = (float(*)[R][GROUP])shared;
-  rows_of_block rows = block_rows<W>(p, R);
+  rows_of_block rows = block_rows(p, R);
   if (!rows.count) return;
   stored matrix = {rows.weights, p.w.n, p.w.k, p.w.packed};
   int64_t column = (int64_t)blockIdx.x * GROUP;

@@ -122,10 +122,11 @@ static void fill_weights(sl_storage storage, const sl_type *values, void *to) {
     return;
   }
   unsigned char *bytes = to;
-  size_t row = sl_type_bytes(&lies) / (size_t)lies.dim[0];
-  int64_t scales = (int64_t)sli_storage_scales_at(storage, values->dim[1]);
+  int64_t rows = sl_type_rows(&lies),
+          scales = (int64_t)sli_storage_scales_at(storage, sl_type_last(values));
+  size_t row = sl_type_bytes(&lies) / (size_t)rows;
   for (size_t i = 0; i < sl_type_bytes(&lies); i++) bytes[i] = (unsigned char)random_below(256);
-  for (int64_t r = 0; r < lies.dim[0]; r++)
+  for (int64_t r = 0; r < rows; r++)
     for (size_t i = (size_t)scales; i + 1 < row; i += 2) {
       bytes[(size_t)r * row + i + 1] = (unsigned char)(0x20 + random_below(8)); /* about 0.01 */
       bytes[(size_t)r * row + i] = (unsigned char)random_below(256);
@@ -183,11 +184,11 @@ static void check_products(void) {
 }
 
 /* Experts: some places have none. */
-static void check_experts(bool own, bool bf16) {
-  enum { TOKENS = 9, EACH = 3, EXPERTS = 4, WIDTH = 40, COLUMNS = 37 };
-  const sl_type values = F32(EXPERTS, COLUMNS, WIDTH);
-  sl_storage storage = bf16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
-  const sl_type in[] = {own ? F32(1, TOKENS, EACH, WIDTH) : F32(1, TOKENS, WIDTH),
+static void check_experts(bool own, sl_storage storage) {
+  enum { TOKENS = 9, EACH = 3, EXPERTS = 4, COLUMNS = 37 };
+  int64_t width = sli_storage_blocks(storage) ? 96 : 40;
+  const sl_type values = F32(EXPERTS, COLUMNS, width);
+  const sl_type in[] = {own ? F32(1, TOKENS, EACH, width) : F32(1, TOKENS, width),
                         I32(1, TOKENS, EACH), sli_storage_type(storage, &values), I32(8)};
   kernel k = kernel_create(&sl_op_grouped_linear_served, (sl_attrs){0}, 4, in, 1);
   array_random(k.in[0], &in[0], 0);
@@ -480,7 +481,7 @@ int main(int argc, char **argv) {
     RUN(check_positions);
     RUN(check_all_attention);
     for (int i = 0; i < 2; i++) RUN(check_latents, i);
-    for (int i = 0; i < 4; i++) RUN(check_experts, i & 1, i & 2);
+    for (int i = 0; i < 8; i++) RUN(check_experts, i & 1, (sl_storage)(i / 2));
     for (int i = 0; i < 6; i++) RUN(check_sample);
   }
   return 0;

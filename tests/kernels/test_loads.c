@@ -25,6 +25,7 @@ static sli_expert_loads random_shape(void) {
   s.slots = SLI_MAX(least, slots);
   if (!any(2)) s.slots = least;
   s.ascending = !any(3);
+  s.wanted = s.experts;
   sli_expert_loads_settle(&s);
   return s;
 }
@@ -108,7 +109,7 @@ static void rows_come_once_from_what_is_held(seeds s) {
 /* Checks that the next load is the most wanted among the experts' lowest missing levels; ties: the
  * lowest expert. */
 static void levels_are_read_by_rows(void) {
-  sli_expert_loads s = {.experts = 3, .levels = 2, .base = 1, .slots = 6};
+  sli_expert_loads s = {.experts = 3, .levels = 2, .base = 1, .wanted = 3, .slots = 6};
   const int32_t rows[] = {1, 2, 0, 5, 4, 1}; /* at least level 0 and 1: 3 2, 5 5, 5 1 */
   const int32_t want[][2] = {{1, 0}, {1, 1}, {2, 0}, {0, 0}, {0, 1}, {2, 1}};
   sli_expert_loads_settle(&s);
@@ -174,6 +175,7 @@ static double loader_time(items *x, sli_expert_loads s, const int32_t *rows, boo
   int at = 0, nitems;
   s.ascending = ascending;
   s.slots = SLI_LENT * s.experts * sli_expert_parts(&s);
+  s.wanted = s.experts;
   sli_expert_loads_settle(&s);
   void *book = sli_calloc(1, sli_loads_bytes(&s));
   sli_part_loads view = sli_loads_view(&s, book);

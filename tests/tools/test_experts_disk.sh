@@ -75,6 +75,16 @@ counted out.json $bytes some
 try out.json --weights experts --memory 620K --rows 4 --sequences 3 "${model[@]}"
 counted out.json $bytes some
 
+# Blocks of a GGUF file are read as they are stored: by rows of 34 or 20 bytes for 32 numbers, in whole words.
+blocks=(qwen-moe --qk-norm --context 64 --layers 2 --width 96 --heads 3 --top-k 3 --experts 4 --expert-ffn 288)
+ends 0 "$actorrun" --quiet --steps 1 --save blocks/ "${blocks[@]}" --data "$reference/text.txt" --batch 1
+for type in q8_0:$((2 * 288 * 104 + 96 * 308)) q4_0:$((2 * 288 * 60 + 96 * 180)); do
+  python3 "$reference/gguf_folder.py" blocks blocks.gguf "${type%:*}"
+  try memory.json blocks.gguf
+  try out.json --weights experts --quota experts=2 blocks.gguf
+  counted out.json "${type#*:}" some
+done
+
 # Planes: the same bits with few slots and with all; a part has a plane of each matrix.
 plane=$(((2 * 40 * (1 + 1) + 24 * (2 + 1)) * 4))
 try memory.json --weights experts --experts planes:2..4 --quota experts=1000 "${model[@]}"
