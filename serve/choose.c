@@ -162,12 +162,14 @@ static void admit(choice *c) {
 
 /* ---- drafts ---------------------------------------------------------------------------------- */
 
-/* Returns the maximum number of drafted rows that fit in the tick after an answer's row. */
+/* Returns the maximum number of drafted rows that fit in the tick after an answer's row. None
+ * follow the last row before a state to keep. */
 static int64_t draft_room(const choice *c, const part *p) {
   const sl_serving *v = &c->s->serving;
   const load *l = &c->tick->load;
   if (!p->picked || p->rows > 1 || p->from < p->request->nprompt) return 0;
   int64_t most = SLI_MIN(c->rows, v->picks - l->picks);
+  most = sli_states_rows(c->s, p->request, most + 1) - 1;
   return p->request->edits ? SLI_MIN(most, v->edits - l->edits) : most;
 }
 
@@ -389,7 +391,9 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .edits = edits,
                           .more = r->edits && !p->scored,
                           .constrained = p->picked && r->how.constraint.allow,
-                          .slot = r->slot,
+                          .slot = r->slot * sli_states_slots(s),
+                          .slots = sli_states_slots(s),
+                          .drafted = p->drafted,
                           .from = p->reads,
                           .kept = p->keeps};
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);

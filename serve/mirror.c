@@ -222,10 +222,6 @@ sl_session_options sli_mirror_options(const sl_session *s) {
 sl_status sli_mirror_check(const sl_session *s) {
   const sl_session *target = s->target;
   if (!target) return SL_OK;
-  if (s->serving.stateful)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "model %s keeps states, which cannot be rolled back after a wrong draft token",
-                   s->options.model->name);
   const sl_session *with = s->serving.sinks ? s : target;
   if (with->serving.sinks)
     return sl_fail(SL_E_UNSUPPORTED,

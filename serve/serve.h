@@ -54,7 +54,7 @@ struct request {
   uint64_t last_tick; /* number of the last tick with rows of this request, counted from 1 */
   int64_t npages;
   int32_t *pages;     /* [pages needed for `most` tokens] */
-  int32_t slot;       /* slot of its states; -1: none */
+  int32_t slot;       /* index of its slots for states; -1: none */
   int32_t resumes;    /* kept state that it resumes from; -1: none */
   int64_t named;      /* number of named full pages */
   int64_t known;      /* tokens that are final; INT64_MAX: all */
@@ -299,7 +299,9 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most);
  * Returns the last page if the rows end exactly at its end, else -1. */
 int32_t sli_prefixes_note(sl_session *s, request *r);
 
-/* states.c: states kept for pages. */
+/* states.c: slots of states. */
+/* Returns the number of slots of each sequence. */
+int32_t sli_states_slots(const sl_session *s);
 /* Returns the rows of a request's next part, at most `rows`: a part ends at any page whose state
  * must be kept. */
 int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows);

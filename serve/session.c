@@ -75,6 +75,7 @@ static sl_status read_sizes(sl_session *s) {
   o->state_every = o->state_every ? o->state_every : STATE_EVERY;
   s->serving = (sl_serving){.rows = default_to(o->rows, ROWS),
                             .kv = o->kv,
+                            .drafted = (s->target ? &s->target->options : o)->speculation.tokens,
                             .exact = o->lower.numbers.exact,
                             .edits = o->penalties ? SL_SESSION_BIASES : 0,
                             .fill = sli_session_choose,
@@ -227,20 +228,12 @@ static sl_status build(sl_session *s) {
   return status ? status : settle_sizes(s);
 }
 
-/* Rejects speculation on devices that compute no tokens, and in models whose states cannot be
- * rolled back. */
+/* Rejects speculation on devices that compute no tokens. */
 static sl_status check_speculation(const sl_session *s) {
-  if (!s->options.speculation.tokens) return SL_OK;
-  if (is_modelled(s))
-    return sl_fail(
-        SL_E_UNSUPPORTED,
-        "speculation: not supported on devices that compute nothing, since they choose no tokens");
-  return s->serving.stateful
-             ? sl_fail(SL_E_UNSUPPORTED,
-                       "speculation: model %s keeps states, which cannot be rolled back after a "
-                       "wrong draft token",
-                       s->options.model->name)
-             : SL_OK;
+  if (!s->options.speculation.tokens || !is_modelled(s)) return SL_OK;
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "speculation: not supported on devices that compute nothing, since they choose no tokens");
 }
 
 /* Rejects data and sequence sharding: a tick has few rows, from arbitrary sequences. */

@@ -11,6 +11,8 @@
 
 #include "serve/prefixes.h"
 
+int32_t sli_states_slots(const sl_session *s) { return 1 + s->serving.drafted; }
+
 void sli_states_init(sl_session *s) {
   sli_pages *p = s->pages;
   p->nkept = s->serving.kept;
@@ -88,8 +90,8 @@ static int32_t keep(sl_session *s, int32_t page) {
 
 void sli_states_place(sl_session *s, part *p, int32_t page) {
   request *r = p->request;
-  const int32_t first = s->about.sequences;
-  p->reads = p->from ? r->slot : -1;
+  const int32_t slots = sli_states_slots(s), first = s->about.sequences * slots;
+  p->reads = p->from ? r->slot * slots + (int32_t)((p->from - 1) % slots) : -1;
   p->keeps = -1;
   if (r->resumes >= 0) {
     s->pages->kept[r->resumes].used = this_tick(s);

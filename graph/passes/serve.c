@@ -118,7 +118,7 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   memcpy(out, n->out, (size_t)had * sizeof *out);
   add_batch(g, n, n->op->max_in);
   const sl_serving *s = g->options.serve;
-  n->attrs.count = form->slots ? s->sequences + s->kept : s->pages;
+  n->attrs.count = form->slots ? s->sequences * (1 + s->drafted) + s->kept : s->pages;
   g->options.serve->stateful |= form->slots;
   n->attrs.length = g->options.serve->context;
   n->attrs.bf16 = sli_op_memory(op)->updates && g->options.serve->kv == SL_STORAGE_BF16;

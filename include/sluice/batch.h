@@ -17,7 +17,7 @@ extern "C" {
 
 enum { SL_PAGE = 64 }; /* positions in a page of the KV cache */
 
-/* Sampling settings for a sequence's next tokens, and the slot of its states. */
+/* Sampling settings for a sequence's next tokens, and the slots of its states. */
 typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
@@ -29,11 +29,20 @@ typedef struct sl_batch_sequence {
   int32_t more;        /* number of additional edits for each later pick */
   int32_t constrained; /* 1: a pick samples only tokens in its row of allowed tokens
                           (sl_serving.allow) */
-  int32_t slot;        /* slot below most_sequences, reserved for the sequence from position 0 on
-                          (sl_op_serve.slots) */
-  int32_t from;        /* slot with the states before its first row; -1: zeros */
-  int32_t kept;        /* additional slot that receives the states after its last row; -1: none */
+  int32_t slot, slots; /* first and number of the slots reserved for the sequence from position 0 on
+                          (sl_op_serve.slots): see sl_batch_slot */
+  int32_t drafted; /* last rows that are drafted: all but one, fewer than slots; 0: none. The states
+                      after each of them and after the row before them are stored */
+  int32_t from;    /* slot with the states before its first row; -1: zeros */
+  int32_t kept;    /* additional slot for the states after its last row that is not drafted; -1:
+                      none */
 } sl_batch_sequence;
+
+/* Returns the slot that receives a sequence's states after the row at a position. Slots take turns,
+ * so that states before wrong drafted rows are still there. */
+static inline int32_t sl_batch_slot(const sl_batch_sequence *s, int32_t position) {
+  return s->slot + position % s->slots;
+}
 
 /* Edit of a token's logit: adds `bias`, divides a positive sum by `scale` or multiplies any other
  * sum by it, then subtracts `less`. If a token has several edits, only the last applies. */

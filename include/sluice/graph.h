@@ -98,7 +98,9 @@ typedef struct sl_serving {
   bool exact;    /* attends in the order of training (docs/exact.md): keys and values of latents are
                     computed and stored */
   bool stateful; /* set by sl_lower: some op keeps states (sl_op_serve.slots) */
-  int kept;      /* state slots in addition to one per sequence, for cached prefixes; read by
+  int drafted;   /* maximum rows of a sequence that are drafted: with states, each sequence has so
+                    many slots in addition to one */
+  int kept;      /* state slots in addition to those of sequences, for cached prefixes; read by
                     sl_lower */
   /* maximum logit edits of a tick (sl_batch_edit), without the edits for a sequence's own tokens,
    * which sl_tokens adds, up to one per vocabulary entry; 0: no edits */

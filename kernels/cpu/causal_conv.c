@@ -282,14 +282,17 @@ static void served_chunk(void *arg, int i) {
   for (int32_t row = 0, end = 0; row < batch->rows; row = end) {
     while (end < batch->rows && sequence[end] == sequence[row]) end++;
     const sl_batch_sequence *own = &sl_batch_settings(batch)[sequence[row]];
+    const int32_t *position = sl_batch_position(batch) + row;
     int64_t at = row * s.width + first, each = (s.taps - 1) * s.width;
     float *records = (float *)call->out[1] + first;
     s.rows = end - row;
     s.x = v.x + at;
     s.rest = own->from < 0 ? NULL : records + own->from * each;
     convolve(&s, &w, v.bias ? v.bias + first : NULL, v.y + at);
+    s.rows -= own->drafted;
     if (own->kept >= 0) keep_rows(&s, records + own->kept * each);
-    keep_rows(&s, records + own->slot * each);
+    for (; s.rows <= end - row; s.rows++)
+      keep_rows(&s, records + sl_batch_slot(own, position[s.rows - 1]) * each);
   }
 }
 

@@ -141,9 +141,11 @@ void sli_walk_values(const sl_call *call, const sli_linear_shape *s, sli_walk *w
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Walks of a tick's sequences, each with `chunks` chunks, and their states of `bytes` each. */
+/* Walks of a tick's sequences, each with `chunks` chunks, and their states of `bytes` each. A
+ * sequence has one walk for the rows up to the first drafted one, and one for each drafted row. */
 typedef struct walks {
   sli_walk *items;
+  int32_t *first; /* [sequences] first walk of each */
   int chunks;
   const sl_batch *batch;
   char *states;
@@ -152,21 +154,25 @@ typedef struct walks {
 
 size_t sli_walk_served_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return (size_t)call->in_type[0].dim[1] * sizeof(sli_walk);
+  return (size_t)call->in_type[0].dim[1] * (sizeof(sli_walk) + sizeof(int32_t));
 }
 
 static void served_chunk(void *arg, int i) {
   const walks *w = arg;
-  sli_cpu()->linear_attention(&w->items[i / w->chunks], i % w->chunks);
+  const int k = i / w->chunks;
+  for (int32_t n = 0; n <= sl_batch_settings(w->batch)[k].drafted; n++)
+    sli_cpu()->linear_attention(&w->items[w->first[k] + n], i % w->chunks);
 }
 
 /* Stores the state of sequence i in another slot, if requested. */
 static void keep_chunk(void *arg, int i) {
   const walks *w = arg;
-  const sl_batch_sequence *s = &sl_batch_settings(w->batch)[i];
-  if (s->kept >= 0)
-    memcpy(w->states + (size_t)s->kept * w->bytes, w->states + (size_t)s->slot * w->bytes,
-           w->bytes);
+  int32_t kept = sl_batch_settings(w->batch)[i].kept;
+  if (kept >= 0) memcpy(w->states + (size_t)kept * w->bytes, w->items[w->first[i]].to, w->bytes);
+}
+
+static float *state_at(const walks *w, int32_t slot) {
+  return slot < 0 ? NULL : (float *)(void *)(w->states + (size_t)slot * w->bytes);
 }
 
 void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
@@ -174,19 +180,25 @@ void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
   const int32_t *sequence = sl_batch_sequence_of(batch);
   sli_linear_shape s = sli_linear_shape_of(call->attrs, call->in_type);
   walks w = {.items = call->scratch,
+             .first = (int32_t *)((sli_walk *)call->scratch + call->in_type[0].dim[1]),
              .batch = batch,
              .states = call->out[states],
              .bytes = (size_t)(s.v_heads * s.dk * s.dv) * sizeof(float)};
-  int count = 0;
+  int32_t count = 0, made = 0;
   s.batch = 1;
-  for (int32_t row = 0, end = 0; row < batch->rows; row = end, count++) {
-    while (end < batch->rows && sequence[end] == sequence[row]) end++;
-    s.positions = end - row;
-    sli_walk *walk = &w.items[count];
-    make(call, &s, row, walk);
+  for (int32_t row = 0, end = 0; row < batch->rows; count++) {
     const sl_batch_sequence *own = &sl_batch_settings(batch)[sequence[row]];
-    walk->to = (float *)(void *)(w.states + (size_t)own->slot * w.bytes);
-    walk->from = own->from < 0 ? NULL : (float *)(void *)(w.states + (size_t)own->from * w.bytes);
+    int32_t from = own->from;
+    while (end < batch->rows && sequence[end] == sequence[row]) end++;
+    w.first[count] = made;
+    for (int32_t next = end - own->drafted; row < end; row = next++) {
+      s.positions = next - row;
+      sli_walk *walk = &w.items[made++];
+      make(call, &s, row, walk);
+      walk->from = state_at(&w, from);
+      from = sl_batch_slot(own, sl_batch_position(batch)[next - 1]);
+      walk->to = state_at(&w, from);
+    }
   }
   if (!count) return;
   w.chunks = sli_walk_chunks(&w.items[0]);

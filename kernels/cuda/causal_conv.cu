@@ -186,10 +186,14 @@ __global__ void keep_served(conv v, served s, int64_t rows) {
   while (end < rows && sequence[end] == sequence[first]) end++;
   const sl_batch_sequence *own = &sl_batch_settings(s.batch)[sequence[first]];
   float kept[SLI_MOST_TAPS];
-  for (int64_t r = 0; r < n; r++) kept[r] = served_at(v, s, first, end - first - n + r, c);
-  for (int64_t r = 0; r < n; r++) {
-    if (own->kept >= 0) s.states[((int64_t)own->kept * n + r) * v.width + c] = kept[r];
-    s.states[((int64_t)own->slot * n + r) * v.width + c] = kept[r];
+  for (int64_t last = end - own->drafted; last <= end; last++) {
+    int64_t slot = sl_batch_slot(own, sl_batch_position(s.batch)[last - 1]);
+    for (int64_t r = 0; r < n; r++) kept[r] = served_at(v, s, first, last - first - n + r, c);
+    for (int64_t r = 0; r < n; r++) {
+      if (own->kept >= 0 && last == end - own->drafted)
+        s.states[((int64_t)own->kept * n + r) * v.width + c] = kept[r];
+      s.states[(slot * n + r) * v.width + c] = kept[r];
+    }
   }
 }
 

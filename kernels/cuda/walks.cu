@@ -30,19 +30,18 @@ struct tick {
 struct stretch {
   int64_t row, positions;
   const float *from;
-  float *to, *kept; /* states after the last position, and a copy; may be NULL */
+  float *to;                         /* states after the last position; may be NULL */
+  const sl_batch_sequence *settings; /* have the slots of states; NULL: whole sequences */
 };
 
 __device__ inline stretch stretch_of(const sli_walk &w, const tick &t, int64_t i) {
-  if (!t.batch) return {i * w.positions, w.positions, w.from, w.to, nullptr};
+  if (!t.batch) return {i * w.positions, w.positions, w.from, w.to};
   const int32_t *sequence = sl_batch_sequence_of(t.batch);
   if (i && sequence[i - 1] == sequence[i]) return {};
   int64_t end = i;
   while (end < t.batch->rows && sequence[end] == sequence[i]) end++;
   const sl_batch_sequence *own = &sl_batch_settings(t.batch)[sequence[i]];
-  return {i, end - i, own->from < 0 ? nullptr : t.states + own->from * t.numbers,
-          t.states + own->slot * t.numbers,
-          own->kept < 0 ? nullptr : t.states + own->kept * t.numbers};
+  return {i, end - i, own->from < 0 ? nullptr : t.states + own->from * t.numbers, nullptr, own};
 }
 
 /* Returns the numbers of a head at a row. */
@@ -199,6 +198,19 @@ template <int ROWS> __device__ inline void write_state(const sli_walk &w, rows<R
   });
 }
 
+/* Stores the state after position n of a served sequence in its slots, if they have any for it. */
+template <int ROWS> __device__ inline void keep_state(const sli_walk &w, const tick &t,
+                                                      const stretch &own, rows<ROWS> &s, int64_t n,
+                                                      int64_t state, int64_t lane) {
+  const sl_batch_sequence *settings = own.settings;
+  int64_t behind = own.positions - 1 - n;
+  if (!settings || behind > settings->drafted) return;
+  int64_t slot = sl_batch_slot(settings, sl_batch_position(t.batch)[own.row + n]);
+  write_state(w, s, t.states + slot * t.numbers + state, lane, false);
+  if (settings->kept >= 0 && behind == settings->drafted)
+    write_state(w, s, t.states + settings->kept * t.numbers + state, lane, false);
+}
+
 /* Block (sequence or row of the tick, group of heads, lanes). */
 template <int ROWS> __global__ void walk_states(sli_walk w, tick t) {
   stretch own = stretch_of(w, t, blockIdx.x);
@@ -213,9 +225,10 @@ template <int ROWS> __global__ void walk_states(sli_walk w, tick t) {
     bool first = h % w.state_group == 0, last = (h + 1) % w.state_group == 0;
     rows<ROWS> s;
     read_state(w, s, own.from && (first || !back) ? own.from + state : nullptr, lane);
-    for (int64_t n = 0; n < own.positions; n++)
+    for (int64_t n = 0; n < own.positions; n++) {
       walk_position(w, s, own.row + (back ? own.positions - 1 - n : n), h, lane, &turn);
-    if (own.kept && last) write_state(w, s, own.kept + state, lane, false);
+      if (last) keep_state(w, t, own, s, n, state, lane);
+    }
     if (own.to && (last || back)) write_state(w, s, own.to + state, lane, back && !first);
   }
 }
