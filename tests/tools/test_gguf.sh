@@ -107,7 +107,7 @@ extra = []
 L = "llama."
 for key, value in {"attention.scale": f32(.1), "logit_scale": f32(2), "embedding_scale": f32(5), "residual_scale": f32(.5),
                    "attention.clamp_kqv": f32(.1), "final_logit_softcapping": f32(30), "attention.causal": flag(0),
-                   "attention.value_length": u32(32), "attention.head_count_kv": array(2, 2), "feed_forward_length": array(64, 64),
+                   "attention.value_length": u32(32), "attention.head_count_kv": array(2, 1), "feed_forward_length": array(64, 32),
                    "rope.dimension_sections": array(1, 2), "rope.scaling.yarn_log_multiplier": f32(.1), "rope.scaling.attn_factor": f32(.5),
                    "expert_count": u32(4), "rope.freq_base_swa": f32(1e4), "some.new.key": u32(3)}.items():
     put("bad." + key, {L + key: value})

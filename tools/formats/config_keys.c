@@ -130,30 +130,3 @@ const sli_key config_keys_rope[] = {{"rope_type", {0}},
 
 const sli_key config_keys_rope_whole[] = {{"partial_rotary_factor", {"1"}}, {0}},
               config_keys_rope_part[] = {{"partial_rotary_factor", {0}}, {0}};
-
-/* ---- GGUF ------------------------------------------------------------------------------------ */
-
-const sli_key gguf_keys_common[] = {{"general.type", {"\"model\""}}, {"general.*", {0}}, {0}};
-
-const sli_key gguf_keys_llama[] = {{"vocab_size", {0}},
-                                   {"rope.dimension_count", {0}},
-                                   {"attention.value_length", {0}},
-                                   {"rope.scaling.finetuned", {0}},
-                                   {"rope.scaling.type", {"\"none\"", "\"linear\"", "\"yarn\""}},
-                                   {"rope.scaling.factor", {0}},
-                                   {"rope.scale_linear", {0}},
-                                   {"rope.scaling.original_context_length", {0}},
-                                   {"rope.scaling.attn_factor", {0}},
-                                   {"rope.scaling.yarn_attn_factor", {"1"}},
-                                   {"rope.scaling.yarn_ext_factor", {"1", "-1"}},
-                                   {"rope.scaling.yarn_beta_fast", {0}},
-                                   {"rope.scaling.yarn_beta_slow", {0}},
-                                   {"attention.causal", {"true"}},
-                                   {"tensor_data_layout", {"\"Meta AI original pth\""}},
-                                   {"pooling_type", {0}},
-                                   {"expert_count", {"0"}},
-                                   {"expert_used_count", {"0"}},
-                                   {"nextn_predict_layers", {"0"}},
-                                   {"attention.max_alibi_bias", {"0"}},
-                                   {"attention.clamp_kqv", {"0"}},
-                                   {0}};

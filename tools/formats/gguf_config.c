@@ -2,10 +2,14 @@
 #include "tools/formats/gguf_config.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/ops.h>
+
 #include "io/rows.h"
+#include "ops/layout.h"
 #include "tools/formats/config.h"
 
 typedef struct making {
@@ -113,24 +117,39 @@ static sl_status formula(const making *m, const char *text, double *out) {
   return sli_formula(&(sli_formula_keys){m->path, m->own, ""}, text, out);
 }
 
-/* Puts the value of the first formula whose keys are there. */
-static void take_formula(making *m, const cJSON *entry) {
-  const cJSON *item = cJSON_IsArray(entry) ? entry->child : entry;
-  for (; item; item = cJSON_IsArray(entry) ? item->next : NULL) {
-    double value = 0;
-    if (formula(m, item->valuestring, &value)) continue;
-    put(m, entry->string, item->valuestring, cJSON_CreateNumber(value));
-    return;
+const cJSON *gguf_formula(const cJSON *entry, const sli_formula_keys *keys, double *out) {
+  const cJSON *by = config_at(entry, "by");
+  if (by) {
+    const cJSON *value = config_at(keys->root, by->valuestring), *words = config_at(entry, "words");
+    char *text = value ? text_of(value) : sli_strdup("*");
+    const cJSON *chosen = config_at(words, text);
+    free(text);
+    entry = chosen ? chosen : config_at(words, "*");
   }
+  const cJSON *item = cJSON_IsArray(entry) ? entry->child : entry;
+  for (; item; item = cJSON_IsArray(entry) ? item->next : NULL)
+    if (!sli_formula(keys, item->valuestring, out)) return item;
+  return NULL;
 }
 
-/* Checks an equation whose keys are there. */
-static sl_status check_equation(const making *m, const char *equation) {
-  double left = 0, right = 0;
-  if (formula(m, equation, &left) || formula(m, strchr(equation, '=') + 1, &right) || left == right)
-    return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s%s is required, and %g is not %g", m->path, m->prefix, equation,
-                 left, right);
+static void take_formula(making *m, const cJSON *entry) {
+  double value = 0;
+  const cJSON *used = gguf_formula(entry, &(sli_formula_keys){m->path, m->own, ""}, &value);
+  if (used) put(m, entry->string, used->valuestring, cJSON_CreateNumber(value));
+}
+
+/* Checks an equation, or of a list the first, whose keys are there. */
+static sl_status check_equation(const making *m, const cJSON *entry) {
+  const cJSON *item = cJSON_IsArray(entry) ? entry->child : entry;
+  for (; item; item = cJSON_IsArray(entry) ? item->next : NULL) {
+    const char *equation = item->valuestring;
+    double left = 0, right = 0;
+    if (formula(m, equation, &left) || formula(m, strchr(equation, '=') + 1, &right)) continue;
+    if (left == right) return SL_OK;
+    return sl_fail(SL_E_INPUT, "%s: %s%s is required, and %g is not %g", m->path, m->prefix,
+                   equation, left, right);
+  }
+  return SL_OK;
 }
 
 static bool has_tensor(const making *m, const char *pattern) {
@@ -185,7 +204,94 @@ static sl_status take_tables(making *m) {
   return SL_OK;
 }
 
+/* ---- rotary angles --------------------------------------------------------------------------- */
+
+/* Returns whether a rope setting yields these factors. */
+static bool gives(const sl_rope *rope, double theta, const float *factors, int64_t pairs) {
+  double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
+  bool good = true;
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, pairs, plain);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, pairs, stretched);
+  for (int64_t j = 0; j < pairs; j++)
+    good &= fabs(plain[j] / stretched[j] - (double)factors[j]) < 1e-4 * (double)factors[j];
+  free(plain);
+  return good;
+}
+
+/* Puts the rope of LLaMA 3, of which converters store only the factors by pairs. All such models
+ * share three of its four numbers, and the last pair's factor is the fourth. */
+static sl_status take_factors(const making *m, const sli_stored_tensor *t) {
+  const cJSON *head = config_at(m->out, "head_dim"), *theta = config_at(m->out, "rope_theta");
+  int64_t pairs = head ? head->valueint / 2 : 0;
+  if ((int64_t)t->elements != pairs || !pairs)
+    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has %zu factors, not %lld", m->path,
+                   t->elements, (long long)pairs);
+  float *factors = sli_calloc(t->elements, sizeof *factors);
+  sl_status status = sli_gguf_read(m->file, t, factors);
+  sl_rope rope = {
+      .kind = SL_ROPE_LLAMA3, .factor = factors[pairs - 1], .low = 1, .high = 4, .original = 8192};
+  if (!status && !gives(&rope, theta ? theta->valuedouble : 10000, factors, pairs))
+    status =
+        sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's", m->path);
+  cJSON *out = cJSON_CreateObject();
+  cJSON_AddStringToObject(out, "rope_type", "llama3");
+  cJSON_AddNumberToObject(out, "factor", (double)rope.factor);
+  cJSON_AddNumberToObject(out, "low_freq_factor", 1);
+  cJSON_AddNumberToObject(out, "high_freq_factor", 4);
+  cJSON_AddNumberToObject(out, "original_max_position_embeddings", 8192);
+  config_put(m->out, "rope_scaling", out);
+  free(factors);
+  return status;
+}
+
+static double number_at(const making *m, const char *key) {
+  const cJSON *item = config_at(m->own, key);
+  return cJSON_IsNumber(item) ? item->valuedouble : 1;
+}
+
+/* Takes what stretches rotary angles: factors of pairs, the older key of linear scaling, or YaRN's
+ * factor of scores, which multiplies the one that follows from the stretching. Refuses
+ * contradictions. */
+static sl_status take_angles(making *m) {
+  const cJSON *item = config_at(m->own, "rope.scaling.type");
+  const sli_stored_tensor *factors = sli_gguf_find(m->file, "rope_freqs.weight");
+  const char *type = cJSON_IsString(item) ? item->valuestring : "";
+  double factor = number_at(m, "rope.scaling.factor"), older = number_at(m, "rope.scale_linear"),
+         scores = number_at(m, "rope.scaling.attn_factor");
+  bool none = !*type || !strcmp(type, "none"), yarn = !strcmp(type, "yarn");
+  if (factors && (!none || factor != 1))
+    return sl_fail(SL_E_INPUT,
+                   "%s: rope_freqs.weight and %srope.scaling.%s both scale the rotary positions",
+                   m->path, m->prefix, none ? "factor" : "type");
+  if (scores != 1 && !yarn)
+    return sl_fail(SL_E_INPUT,
+                   "%s: %srope.scaling.attn_factor is %g, which is supported only for yarn",
+                   m->path, m->prefix, scores);
+  if (*type && none && factor != 1)
+    return sl_fail(SL_E_INPUT, "%s: %srope.scaling.factor is %g, but %srope.scaling.type is none",
+                   m->path, m->prefix, factor, m->prefix);
+  if (factors) return take_factors(m, factors);
+  if (!*type && factor * older != 1) {
+    put_at(m, "rope_scaling.rope_type", cJSON_CreateString("linear"));
+    put_at(m, "rope_scaling.factor", cJSON_CreateNumber(factor != 1 ? factor : older));
+  }
+  if (yarn && scores != 1)
+    put_at(m, "rope_scaling.attention_factor",
+           cJSON_CreateNumber(scores * (factor > 1 ? 0.1 * log(factor) + 1 : 1)));
+  return SL_OK;
+}
+
 /* ---- the whole file -------------------------------------------------------------------------- */
+
+/* Returns a member of the row, or of what it says of files with one of its keys. */
+static const cJSON *member_of(const making *m, const char *name) {
+  const cJSON *entry;
+  cJSON_ArrayForEach(entry, config_at(m->row, "with")) {
+    const cJSON *value = config_at(m->own, entry->string);
+    if (value && value->valuedouble != 0 && config_at(entry, name)) return config_at(entry, name);
+  }
+  return config_at(m->row, name);
+}
 
 static sl_status check_required(const making *m) {
   const cJSON *item;
@@ -197,8 +303,7 @@ static sl_status check_required(const making *m) {
                                                                                "%s has no %s%s",
                                                                                m->path, m->prefix,
                                                                                item->valuestring);
-  cJSON_ArrayForEach(item, config_at(m->row, "checks"))
-      SLI_TRY(check_equation(m, item->valuestring));
+  cJSON_ArrayForEach(item, config_at(m->row, "checks")) SLI_TRY(check_equation(m, item));
   return SL_OK;
 }
 
@@ -207,7 +312,7 @@ static sl_status check_general(const making *m) {
   const cJSON *type = config_at(sli_gguf_metadata(m->file), "general.type");
   if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "model")))
     return sl_fail(SL_E_INPUT, "%s: general.type is not \"model\"", m->path);
-  if (sli_gguf_find(m->file, "rope_freqs.weight"))
+  if (sli_gguf_find(m->file, "rope_freqs.weight") && strcmp(m->prefix, "llama."))
     return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %.*s", m->path,
                    (int)strlen(m->prefix) - 1, m->prefix);
   return SL_OK;
@@ -219,15 +324,16 @@ static sl_status make(making *m) {
   SLI_TRY(check_general(m));
   SLI_TRY(check_required(m));
   cJSON_AddItemToArray(cJSON_AddArrayToObject(m->out, "architectures"),
-                       cJSON_CreateString(config_at(m->row, "class")->valuestring));
-  config_put(m->out, "model_type", cJSON_Duplicate(config_at(m->row, "type"), false));
+                       cJSON_CreateString(member_of(m, "class")->valuestring));
+  config_put(m->out, "model_type", cJSON_Duplicate(member_of(m, "type"), false));
   cJSON_ArrayForEach(item, config_at(m->row, "values")) if (!cJSON_IsNull(item))
       put_at(m, item->string, cJSON_Duplicate(item, true));
-  cJSON_ArrayForEach(item, m->own) SLI_TRY(take_key(m, item));
   cJSON_ArrayForEach(item, config_at(m->row, "formulas")) take_formula(m, item);
+  cJSON_ArrayForEach(item, m->own) SLI_TRY(take_key(m, item));
   cJSON_ArrayForEach(item, config_at(m->row, "said"))
       put_at(m, item->string, cJSON_CreateBool(has_tensor(m, item->valuestring)));
   cJSON_ArrayForEach(item, config_at(m->row, "lists")) SLI_TRY(take_list(m, item));
+  if (config_at(m->row, "angles")) SLI_TRY(take_angles(m));
   return take_tables(m);
 }
 
@@ -237,7 +343,7 @@ sl_status gguf_config(const char *path, const sli_gguf *file, cJSON **out, cJSON
   m.row = cJSON_IsString(name) ? sli_gguf_architecture(name->valuestring) : NULL;
   *out = NULL;
   if (names) *names = NULL;
-  if (!config_at(m.row, "type")) return SL_OK;
+  if (!m.row) return SL_OK;
   char *prefix = sli_format("%s.", name->valuestring);
   m.prefix = prefix;
   m.own = cJSON_CreateObject(), m.out = cJSON_CreateObject(), m.names = cJSON_CreateObject();

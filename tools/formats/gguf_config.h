@@ -6,13 +6,18 @@
 #include <cjson/cJSON.h>
 
 #include "io/gguf/gguf.h"
+#include "io/rows.h"
 
 /* Makes config.json by the row of the file's architecture in architectures.json, of which
- * docs/families.md describes the members. *out is NULL if the row names no family, or if there is
- * no row. `names` gets the file's keys by those of config.json, if not NULL. SL_E_INPUT names a key
- * that is unknown, missing, or has an unsupported value. The caller frees both. */
+ * docs/families.md describes the members. *out is NULL if there is no row. `names` gets the file's
+ * keys by those of config.json, if not NULL. SL_E_INPUT names a key that is unknown, missing, or
+ * has an unsupported value. The caller frees both. */
 sl_status gguf_config(const char *path, const sli_gguf *file, cJSON **out, cJSON **names);
 /* Opens a file and does the same. *out is NULL for files in other formats. */
 sl_status gguf_config_of(const char *path, cJSON **out);
+
+/* Computes an entry of a row's `formulas`. Returns the formula that it used, or NULL if none has
+ * all its keys. */
+const cJSON *gguf_formula(const cJSON *entry, const sli_formula_keys *keys, double *out);
 
 #endif

@@ -13,7 +13,7 @@
 #include "text/tokenizer/tokenizer.h"
 #include "ops/layout.h"
 #include "tools/formats/config.h"
-#include "tools/formats/gguf.h"
+#include "tools/formats/gguf_config.h"
 #include "tools/formats/huggingface.h"
 
 /* ---- "FILE.gguf:TYPE" -------------------------------------------------------------------- */
@@ -247,36 +247,31 @@ static sl_status put_tokenizer(const pretrained *p, int64_t vocab, sli_gguf_keys
 
 typedef struct saving {
   const pretrained *target;
-  const char *path, *type, *architecture;
+  const char *path, *type;
+  const cJSON *row; /* of the architecture */
+  cJSON *root;      /* config.json */
+  cJSON *own;       /* numbers of the architecture's keys, without the prefix */
   sli_gguf_keys *keys;
   float *factors; /* of rotary angles; NULL if none */
   int64_t pairs;
 } saving;
 
 static const char *own_key(const saving *saving, const char *key) {
-  return sli_arena_format(saving->target->arena, "%s.%s", saving->architecture, key);
+  return sli_arena_format(saving->target->arena, "%s.%s", text_at(saving->row, "name"), key);
 }
 
-static void put_count(const saving *saving, const char *key, int64_t value) {
-  sli_gguf_put_count(saving->keys, own_key(saving, key), value);
+/* Writes a number, as a real if the row says that the key has one. */
+static void put_value(const saving *saving, const char *key, double value) {
+  const cJSON *real;
+  const char *name = own_key(saving, key);
+  bool is = false;
+  cJSON_ArrayForEach(real, at(saving->row, "reals")) is |= !strcmp(real->valuestring, key);
+  if (is) sli_gguf_put_number(saving->keys, name, value);
+  else sli_gguf_put_count(saving->keys, name, (int64_t)value);
+  cJSON_AddNumberToObject(saving->own, key, value);
 }
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
-
-static void put_real(const saving *saving, const char *key, double value) {
-  sli_gguf_put_number(saving->keys, own_key(saving, key), value);
-}
-
-/* Writes the keys of a YaRN rope. llama.cpp itself multiplies by the factor derived from the
- * context scaling, so only the quotient is stored. */
-static void put_yarn(const saving *saving, const sl_rope *rope) {
-  double own = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
-  put_count(saving, "rope.scaling.original_context_length", (int64_t)rope->original);
-  put_real(saving, "rope.scaling.yarn_beta_fast", rope->high);
-  put_real(saving, "rope.scaling.yarn_beta_slow", rope->low);
-  if (rope->scale > 0 && fabs(rope->scale / own - 1) > 1e-6)
-    put_real(saving, "rope.scaling.attn_factor", rope->scale / own);
-}
 
 /* Computes the frequency factors of a head's pairs, because GGUF has no keys for LLaMA 3's rope. */
 static void make_factors(saving *saving, const sl_rope *rope, double theta) {
@@ -289,6 +284,8 @@ static void make_factors(saving *saving, const sl_rope *rope, double theta) {
   free(plain);
 }
 
+/* Makes what no key of config.json says: LLaMA 3's factors, and the factor of scores for YaRN, of
+ * which llama.cpp itself derives a part from the stretching. */
 static sl_status put_rope(saving *saving) {
   const sl_args *args = saving->target->args;
   const char *text = sl_arg_text(args, "rope");
@@ -305,81 +302,99 @@ static sl_status put_rope(saving *saving) {
     return sl_fail(SL_E_UNSUPPORTED,
                    "--save %s: --rope %s: GGUF files cannot describe positions in chunks",
                    saving->path, text);
-  put_count(saving, "rope.dimension_count", dim);
-  if (rope.kind == SL_ROPE_LLAMA3) make_factors(saving, &rope, sl_arg_float(args, "theta"));
-  if (rope.kind != SL_ROPE_LINEAR && rope.kind != SL_ROPE_YARN) return SL_OK;
-  sli_gguf_put_text(saving->keys, own_key(saving, "rope.scaling.type"),
-                    rope.kind == SL_ROPE_YARN ? "yarn" : "linear");
-  put_real(saving, "rope.scaling.factor", rope.factor);
-  if (rope.kind == SL_ROPE_YARN) put_yarn(saving, &rope);
+  double derived = rope.factor > 1 ? 0.1 * log(rope.factor) + 1 : 1;
+  if (rope.kind == SL_ROPE_YARN && rope.scale > 0 && fabs(rope.scale / derived - 1) > 1e-6)
+    put_value(saving, "rope.scaling.attn_factor", rope.scale / derived);
+  if (rope.kind != SL_ROPE_LLAMA3) return SL_OK;
+  make_factors(saving, &rope, sl_arg_float(args, "theta"));
+  cJSON_DeleteItemFromObjectCaseSensitive(saving->root, "rope_scaling");
   return SL_OK;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Writes an option under its key, unless it equals the value implied by a missing key. */
-static void put_field(const saving *saving, const config_field *f) {
-  const sl_args *args = saving->target->args;
-  const sl_option *o = sl_options_find(saving->target->model->options, f->option);
-  bool real = o->kind == SL_OPTION_FLOAT;
-  double value = real ? sl_arg_float(args, f->option) : (double)sl_arg_int(args, f->option);
-  if (f->missing && strtod(f->missing, NULL) == value) return;
-  if (real) put_real(saving, f->key, value);
-  else put_count(saving, f->key, (int64_t)value);
+/* Returns the value at KEY or KEY.KEY of config.json. */
+static const cJSON *value_at(const cJSON *root, const char *key) {
+  const char *dot = strchr(key, '.');
+  if (!dot) return config_at(root, key);
+  char *outer = sli_format("%.*s", (int)(dot - key), key);
+  const cJSON *object = config_at(root, outer);
+  free(outer);
+  return config_at(object, dot + 1);
 }
 
-static const sl_param_info *param_named(const sl_lowered *lowered, const char *name) {
-  const sl_param_info *params;
-  int n = sl_lowered_params(lowered, &params);
-  for (int i = 0; i < n; i++)
-    if (!strcmp(params[i].name, name)) return &params[i];
+/* Returns a number of config.json, which may have kept the text of a real. */
+static bool number_of(const cJSON *item, double *out) {
+  if (cJSON_IsNumber(item)) *out = item->valuedouble;
+  else if (cJSON_IsRaw(item)) *out = strtod(item->valuestring, NULL);
+  else return false;
+  return true;
+}
+
+/* Writes a key from the value of config.json that it stands for. */
+static void put_entry(const saving *saving, const cJSON *entry) {
+  const cJSON *value, *word;
+  double number = 0;
+  if (cJSON_IsString(entry) && (value = value_at(saving->root, entry->valuestring)) &&
+      number_of(value, &number))
+    put_value(saving, entry->string, number);
+  if (!cJSON_IsObject(entry) || !(value = value_at(saving->root, text_at(entry, "to")))) return;
+  cJSON_ArrayForEach(word, at(entry, "words")) if (cJSON_IsString(value) &&
+                                                   !strcmp(word->valuestring, value->valuestring))
+      sli_gguf_put_text(saving->keys, own_key(saving, entry->string), word->string);
+}
+
+/* Checks values that readers of such files derive from other keys. */
+static sl_status check_derived(const saving *saving) {
+  const cJSON *entry;
+  cJSON_ArrayForEach(entry, at(saving->row, "formulas")) {
+    const sli_formula_keys keys = {saving->path, saving->own, ""};
+    double wanted = 0, derived = 0;
+    if (!number_of(value_at(saving->root, entry->string), &wanted) ||
+        !gguf_formula(entry, &keys, &derived) || wanted == derived)
+      continue;
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "--save %s: %s is %g, but readers of a GGUF file of %s use %g; save to a folder "
+                   "or FILE.safetensors",
+                   saving->path, entry->string, wanted, text_at(saving->row, "name"), derived);
+  }
+  return SL_OK;
+}
+
+static sl_status put_keys(saving *saving) {
+  const cJSON *entry;
+  double number = 0;
+  sli_gguf_put_text(saving->keys, "general.architecture", text_at(saving->row, "name"));
+  SLI_TRY(put_rope(saving));
+  cJSON_ArrayForEach(entry, at(saving->row, "keys")) put_entry(saving, entry);
+  cJSON_ArrayForEach(
+      entry, at(saving->row, "derived")) if (number_of(value_at(saving->root, entry->valuestring),
+                                                       &number))
+      put_value(saving, entry->string, number);
+  SLI_TRY(check_derived(saving));
+  number_of(at(saving->root, "vocab_size"), &number);
+  return put_tokenizer(saving->target, (int64_t)number, saving->keys);
+}
+
+/* Returns the row of the architecture that files of a model_type have, or NULL if none is
+ * written. */
+static const cJSON *row_of(const char *type) {
+  const cJSON *row, *written;
+  cJSON_ArrayForEach(row, sli_gguf_architectures()) cJSON_ArrayForEach(
+      written, at(row, "written")) if (type && !strcmp(written->valuestring, type)) return row;
   return NULL;
 }
 
-/* Writes lengths that options may leave open, taken from the shapes of parameters. */
-static void put_lengths(const saving *saving, const sl_lowered *lowered) {
-  const sl_args *args = saving->target->args;
-  const sl_param_info *gate = param_named(lowered, "model.layers.0.mlp.gate_proj.weight"),
-                      *both = param_named(lowered, "model.layers.0.mlp.gate_up_proj.weight");
-  int64_t positions = sl_arg_int(args, "positions");
-  put_count(saving, "context_length", positions ? positions : sl_arg_int(args, "context"));
-  put_count(saving, "feed_forward_length", gate ? gate->type.dim[0] : both->type.dim[0] / 2);
-  if (sl_arg_int(args, "head-dim"))
-    put_count(saving, "attention.value_length", sl_arg_int(args, "head-dim"));
-}
-
-/* Checks the scale of attention, for which readers of GGUF files have rules and no key. */
-static sl_status check_scale(const saving *saving) {
-  const sl_args *args = saving->target->args;
-  int64_t head_dim = sl_arg_int(args, "head-dim");
-  double scalar = sl_arg_float(args, "query-scalar"),
-         implied = (double)gguf_query_scalar(saving->target);
-  if (scalar == 0)
-    scalar = (double)(head_dim ? head_dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
-  if (scalar == implied) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED,
-                 "--save %s: the query scalar (query_pre_attn_scalar) is %g, but readers of a GGUF "
-                 "file of %s use %g; save to a folder or FILE.safetensors",
-                 saving->path, scalar, saving->architecture, implied);
-}
-
-static bool is_length(const config_field *f) {
-  return !strcmp(f->option, "positions") || !strcmp(f->option, "ffn");
-}
-
-static sl_status put_keys(saving *saving, const sl_lowered *lowered) {
-  const config_field *tables[2];
-  const sl_param_info *table = param_named(lowered, "model.embed_tokens.weight");
-  saving->architecture = gguf_architecture(huggingface_type(saving->target), tables);
-  sli_gguf_put_text(saving->keys, "general.architecture", saving->architecture);
-  for (int t = 0; t < 2; t++)
-    for (const config_field *f = tables[t]; f->key; f++)
-      if (!is_length(f)) put_field(saving, f);
-  SLI_TRY(check_scale(saving));
-  put_lengths(saving, lowered);
-  put_count(saving, "vocab_size", table->type.dim[0]);
-  SLI_TRY(put_rope(saving));
-  return put_tokenizer(saving->target, table->type.dim[0], saving->keys);
+/* Makes config.json, and finds the row of its architecture. */
+static sl_status find_row(saving *saving, const sl_lowered *lowered) {
+  saving->root = huggingface_config(saving->target, lowered);
+  saving->row = row_of(text_at(saving->root, "model_type"));
+  return saving->row
+             ? SL_OK
+             : sl_fail(SL_E_USAGE,
+                       "--save %s: %s with these options cannot be written as GGUF; save to a "
+                       "folder or FILE.safetensors",
+                       saving->path, saving->target->model->name);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -409,22 +424,18 @@ static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int co
 }
 
 sl_status gguf_check(const char *path, const pretrained *p, int processes) {
-  const config_field *tables[2];
-  const char *family = huggingface_type(p);
   char *type = type_of(path);
+  saving v = {.target = p, .path = path};
   sl_status status = SL_OK;
   if (!sli_gguf_writes(type))
     status =
         sl_fail(SL_E_USAGE, "--save %s: the type must be f32, f16, bf16, q8_0, q4_0 or q4_k", path);
-  else if (!family || !gguf_architecture(family, tables))
-    status = sl_fail(
-        SL_E_USAGE,
-        "--save %s: %s with these options cannot be written as GGUF; save to a folder or FILE.safetensors",
-        path, p->model->name);
   else if (processes > 1)
     status = sl_fail(SL_E_USAGE,
                      "--save %s: only a run of one process can write a GGUF file; save to a folder",
                      path);
+  else status = find_row(&v, NULL);
+  cJSON_Delete(v.root);
   free(type);
   return status;
 }
@@ -432,10 +443,17 @@ sl_status gguf_check(const char *path, const pretrained *p, int processes) {
 sl_status gguf_save(const char *path, const pretrained *p, const sl_lowered *lowered,
                     sl_runtime *rt) {
   char *file = gguf_file_of(path), *type = type_of(path);
-  saving v = {.target = p, .path = file, .type = type, .keys = sli_gguf_keys_create()};
-  sl_status status = put_keys(&v, lowered);
+  saving v = {.target = p,
+              .path = file,
+              .type = type,
+              .own = cJSON_CreateObject(),
+              .keys = sli_gguf_keys_create()};
+  sl_status status = find_row(&v, lowered);
+  if (!status) status = put_keys(&v);
   if (!status) status = sli_weights_write(file, lowered, rt, write_tensors, &v);
   sli_gguf_keys_destroy(v.keys);
+  cJSON_Delete(v.own);
+  cJSON_Delete(v.root);
   free(v.factors);
   free(type);
   free(file);

@@ -32,12 +32,6 @@ char *huggingface_file(const char *folder, const char *name) {
 
 void huggingface_print_families(void) { family_print(stdout); }
 
-sl_status huggingface_choose(const config *c, const char *type, const char *key) {
-  const family *f = family_find(type);
-  SLI_CHECK(f, "no family %s", type);
-  return family_choose(c, f, key);
-}
-
 static const char *type_of(const cJSON *root) {
   const cJSON *type = config_at(root, "model_type");
   return cJSON_IsString(type) ? type->valuestring : "";
@@ -160,11 +154,6 @@ sl_status huggingface_model(const char *folder, const char **out) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-const char *huggingface_type(const pretrained *p) {
-  const family *f = family_written(p);
-  return f ? f->type : NULL;
-}
-
 /* Returns whether the model only starts from weights of the folder's family. */
 static bool begins_other(const char *folder, const pretrained *p) {
   const char *model = NULL;
@@ -172,18 +161,25 @@ static bool begins_other(const char *folder, const pretrained *p) {
   return known && strcmp(model, p->model->name) != 0;
 }
 
-/* Returns whether the initial weights are a GGUF file whose keys are a config.json. */
-static bool has_gguf_config(const char *init) {
-  cJSON *root = NULL;
-  bool has = init && !gguf_config_of(init, &root) && root;
-  cJSON_Delete(root);
-  return has;
+/* Makes the config.json of the initial GGUF file, if there is one of the same model. */
+static sl_status of_gguf(const pretrained *p, cJSON **out) {
+  const char *model = NULL;
+  *out = NULL;
+  sl_status status = p->init ? gguf_config_of(p->init, out) : SL_OK;
+  if (*out && (huggingface_model_of(p->init, *out, &model) || strcmp(model, p->model->name))) {
+    cJSON_Delete(*out);
+    *out = NULL;
+  }
+  return status;
 }
 
 /* Returns whether a config.json can be written, for a family or as a copy of the initial one. */
 static bool has_config(const pretrained *p) {
   const char *init = p->init;
-  if (has_gguf_config(init)) return true;
+  cJSON *root = NULL;
+  bool gguf = !of_gguf(p, &root) && root;
+  cJSON_Delete(root);
+  if (gguf) return true;
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
   bool has = family_written(p) || (path && !access(path, F_OK) && !begins_other(init, p));
   free(path);
@@ -280,16 +276,20 @@ static sl_status copy_rest(const char *folder, const char *from) {
   return status ? status : copy_tool_template(folder, from);
 }
 
+cJSON *huggingface_config(const pretrained *p, const sl_lowered *lowered) {
+  const family *f = family_written(p);
+  return f ? family_write(f, p, lowered) : NULL;
+}
+
 sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
                            const sl_lowered *lowered) {
-  const family *f = family_written(p);
   char *path = huggingface_file(folder, "config.json");
   char *old = from ? huggingface_file(from, "config.json") : NULL;
   cJSON *root = NULL;
   sl_status status = SL_OK;
   if (old && !access(old, F_OK)) status = edit_config(old, &root);
-  else if (!from && p->init) status = gguf_config_of(p->init, &root);
-  if (!root && f) root = family_write(f, p, lowered);
+  else if (!from) status = of_gguf(p, &root);
+  if (!root) root = huggingface_config(p, lowered);
   if (root && !status) status = config_write(path, root);
   cJSON_Delete(root);
   if (!status && from) status = copy_rest(folder, from);

@@ -7,8 +7,6 @@
 
 #include "tools/formats/pretrained.h"
 
-struct config; /* of config.h */
-
 /* Returns whether a path is an existing folder, or ends in a slash. */
 bool huggingface_is_folder(const char *path);
 /* Returns the path of a file in the folder; the caller frees it. */
@@ -32,19 +30,14 @@ sl_status huggingface_read_config(const char *path, const cJSON *root, const cJS
 /* Returns the shipped model that a config.json in memory describes. */
 sl_status huggingface_model_of(const char *path, const cJSON *root, const char **out);
 
-/* Sets the options that distinguish a family from others of its model, by model_type. `key` is the
- * key that names the family in the file. Errors are those of huggingface_read(). */
-sl_status huggingface_choose(const struct config *c, const char *type, const char *key);
-
-/* Returns the model_type of a shipped model with its options, or NULL if no type has them. */
-const char *huggingface_type(const pretrained *p);
-
 /* Checks that huggingface_save() can write config.json. SL_E_USAGE: no config.json can express the
  * model's options. */
 sl_status huggingface_check(const char *folder, const pretrained *p);
-/* Writes config.json beside saved weights: the one of `from`, or if `from` is NULL a new one made
- * from the model's options. Copies the other files of `from` except weights. SL_E_IO names the
- * file. */
+/* Makes config.json from the model's options and the shapes of its parameters (without shapes if
+ * `lowered` is NULL). Returns NULL if no family has these options. The caller frees it. */
+cJSON *huggingface_config(const pretrained *p, const sl_lowered *lowered);
+/* Writes config.json beside saved weights: the one of `from`, or if `from` is NULL a new one.
+ * Copies the other files of `from` except weights. SL_E_IO names the file. */
 sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
                            const sl_lowered *lowered);
 

@@ -120,6 +120,8 @@ static void describe_gemma(cJSON *root, const pretrained *p, const sl_lowered *l
   config_put(root, "hidden_activation", cJSON_CreateString("gelu_pytorch_tanh"));
   put_number(root, "query_pre_attn_scalar", scalar > 0 ? scalar : head_dim_of(args));
   config_put(root, "layer_types", layer_types_json(args));
+  put_number(root, "sliding_window_pattern",
+             sl_arg_int(args, "window") > 0 ? (double)sl_arg_int(args, "full-every") : 1);
   if (sl_arg_float(args, "logit-cap") == 0)
     config_put(root, "final_logit_softcapping", cJSON_CreateNull());
 }
@@ -228,7 +230,7 @@ cJSON *family_write(const family *f, const pretrained *p, const sl_lowered *lowe
   cJSON_AddStringToObject(root, "model_type", f->type);
   for (const config_field *x = f->fields; x->key; x++)
     cJSON_AddItemToObject(root, x->key, value_json(p, x->option));
-  writer_of(f)->write(root, p, lowered);
+  if (lowered) writer_of(f)->write(root, p, lowered);
   for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
   cJSON_AddStringToObject(root, "torch_dtype", "float32");
   return root;
