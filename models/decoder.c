@@ -9,8 +9,7 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of feed-forward halves without experts; 0: 8/3 of the "
-     "width, rounded up to a multiple of 64", 0, 1 << 24},
+    DECODER_FAMILY_OPTIONS,
     {"mixers", SL_OPTION_TEXT, "full", "`LIST` of what mixes the positions of each block, repeated over "
      "the blocks: full (attention), window, full-unplaced and window-unplaced (without rotary positions), "
      "delta (gated delta rule), mamba, conv (gated convolution), none", 0, 0},
@@ -22,10 +21,6 @@ static const sl_option options[] = {
      "both, or parallel (one norm, and both halves read its output)", 0, 0},
     {"norm", SL_OPTION_TEXT, "rms", "`KIND` of norms: rms, layer (with a bias), "
      "layer-gain (without), or layer-plain (without parameters)", 0, 0},
-    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter", 0, 0},
-    DECODER_QK_NORM,
-    {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over "
-     "all keys", 0, 0},
     {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0},
     /* attention */
     {"gated-heads", SL_OPTION_FLAG, "0", "the output of attention is scaled by the sigmoid of gates "
@@ -33,15 +28,11 @@ static const sl_option options[] = {
     {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a "
      "head", 0, 0},
     {"packed-qkv", SL_OPTION_FLAG, "0", "one product computes q, k and v", 0, 0},
-    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: "
-     "the numbers per head", 0, 1e9},
     {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as "
      "--query-scalar says", 0, 1e9},
     {"score-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on attention scores, C tanh(x / C); 0: none",
      0, 1e9},
     {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0},
-    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks "
-     "with a window; 0: same as in the other blocks", 0, 1e30},
     /* feed-forward halves */
     {"function", SL_OPTION_TEXT, "silu", "`NAME` of the function of feed-forward halves: silu, gelu (in "
      "its tanh form), gelu-erf, or relu2 (the square of relu)", 0, 0},
@@ -49,27 +40,18 @@ static const sl_option options[] = {
     {"packed-gates", SL_OPTION_FLAG, "0", "one product computes gate and up of feed-forward halves", 0, 0},
     {"mlp-bias", SL_OPTION_FLAG, "0", "products of feed-forward halves have biases", 0, 0},
     /* factors */
-    {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the "
-     "width", 0, 0},
     {"embedding-factor", SL_OPTION_FLOAT, "1", "factor of the embeddings", 0, 1e9},
     {"residual-factor", SL_OPTION_FLOAT, "1", "factor of what each half of a block adds", 0, 1e9},
     {"logit-factor", SL_OPTION_FLOAT, "1", "factor of the logits", 0, 1e9},
     {"logit-divisor", SL_OPTION_FLOAT, "1", "divisor of the logits", 1e-9, 1e9},
-    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on the logits, C tanh(x / C); 0: none", 0, 1e9},
     /* experts */
     {"experts", SL_OPTION_INT, "0", "experts per block that has them", 0, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
     {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, corrected "
      "(sigmoid, with a correction per expert), or softmax-corrected", 0, 0},
-    {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups "
-     "first", 1, 1 << 16},
-    {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are "
-     "chosen", 1, 1 << 16},
-    {"routed-scale", SL_OPTION_FLOAT, "1", "factor on the weights of a token's experts", 1e-9, 1e9},
+    MOE_SIGMOID_OPTIONS,
     {"weight-eps", SL_OPTION_FLOAT, "1e-20", "added to the sum that the weights of a token's experts "
      "are divided by, if sigmoids choose them", 0, 1},
-    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the router's bias towards an even load; "
-     "0: the bias stays fixed", 0, 1},
     {"packed-experts", SL_OPTION_FLAG, "0", "one product computes gate and up of an expert", 0, 0},
     {"shared-gate", SL_OPTION_FLAG, "0", "the shared expert is scaled by the sigmoid of a gate", 0, 0},
     {"expert-latent", SL_OPTION_INT, "0", "experts read and write so many numbers, between two "
@@ -83,6 +65,7 @@ static const sl_option options[] = {
     {"conv-bias", SL_OPTION_FLAG, "0", "the convolutions of Mamba-2 have biases", 0, 0},
     {"state-bias", SL_OPTION_FLAG, "0", "the products of Mamba-2, or of gated convolutions and the "
      "convolutions, have biases", 0, 0},
+    DECODER_AHEAD_OPTIONS,
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
@@ -203,15 +186,10 @@ static void choose_norms(sl_graph *g, const sl_args *args, decoder *d) {
                                {"layer-plain", DECODER_NORM_LAYER_PLAIN},
                                {0}};
   int place = word_of(g, args, "norms", places);
-  bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
   d->parallel = place == PARALLEL;
   d->norms = d->parallel ? DECODER_NORMS_BEFORE : (decoder_norms)place;
   d->norm_kind = (decoder_norm_kind)word_of(g, args, "norm", kinds);
-  d->plus_one = sl_arg_flag(args, "plus-one");
-  if (heads && whole)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --qk-norm and --qk-norm-whole exclude each other");
   d->qk_norm_late = sl_arg_flag(args, "qk-norm-late");
-  d->qk_norm = heads ? DECODER_QK_HEADS : whole ? DECODER_QK_WHOLE : DECODER_QK_PLAIN;
 }
 
 static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
@@ -220,13 +198,11 @@ static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
   if (scalar > 0 && factor > 0)
     sl_graph_fail(g, SL_E_USAGE,
                   "decoder: --query-scalar and --attention-factor exclude each other");
-  if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
   if (factor > 0) d->attention.scale = (float)factor;
   d->sinks = sl_arg_flag(args, "sinks");
   d->score_cap = (float)sl_arg_float(args, "score-cap");
   if (d->score_cap > 0 && d->alone)
     sl_graph_fail(g, SL_E_USAGE, "decoder: --score-cap and --attend-blocks exclude each other");
-  d->local_theta = (float)sl_arg_float(args, "local-theta");
   d->pairs = sl_arg_flag(args, "rope-pairs");
   d->packed_qkv = sl_arg_flag(args, "packed-qkv");
   if (d->packed_qkv && sl_arg_flag(args, "gated-heads"))
@@ -249,12 +225,11 @@ static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
   d->mlp_bias = sl_arg_flag(args, "mlp-bias");
   if (d->ungated && (d->packed_gates || sl_arg_flag(args, "packed-experts")))
     sl_graph_fail(g, SL_E_USAGE, "decoder: --ungated: there are no gates to pack");
-  d->factors = (decoder_factors){.embedding = factor_of(sl_arg_float(args, "embedding-factor")),
-                                 .residual = factor_of(sl_arg_float(args, "residual-factor")),
-                                 .logits = factor_of(logits)};
-  if (sl_arg_flag(args, "scaled-embedding"))
-    d->factors.embedding = sqrtf((float)d->width) * (float)sl_arg_float(args, "embedding-factor");
-  d->cap = (float)sl_arg_float(args, "logit-cap");
+  d->factors = (decoder_factors){
+      .embedding = factor_of(sl_arg_float(args, "embedding-factor") *
+                             (d->factors.embedding != 0 ? (double)d->factors.embedding : 1)),
+      .residual = factor_of(sl_arg_float(args, "residual-factor")),
+      .logits = factor_of(logits)};
 }
 
 static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
@@ -271,15 +246,12 @@ static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
   names.plain = !sl_arg_flag(args, "shared-gate");
   moe m = moe_of(g, args, d, names);
   m.latent = sl_arg_int(args, "expert-latent");
-  if (router != SOFTMAX)
-    m.sigmoid = (moe_sigmoid){.groups = (int)sl_arg_int(args, "expert-groups"),
-                              .kept = (int)sl_arg_int(args, "top-groups"),
-                              .uncorrected = router == SIGMOID,
-                              .softmax = router == SOFTMAX_CORRECTED,
-                              .least = (float)sl_arg_float(args, "weight-eps"),
-                              .factor = (float)sl_arg_float(args, "routed-scale"),
-                              .rate = (float)sl_arg_float(args, "correction-rate")};
-  else if (sl_arg_int(args, "expert-groups") > 1 || sl_arg_float(args, "routed-scale") != 1)
+  if (router != SOFTMAX) {
+    m.sigmoid = moe_sigmoid_read(args);
+    m.sigmoid.uncorrected = router == SIGMOID;
+    m.sigmoid.softmax = router == SOFTMAX_CORRECTED;
+    m.sigmoid.least = (float)sl_arg_float(args, "weight-eps");
+  } else if (sl_arg_int(args, "expert-groups") > 1 || sl_arg_float(args, "routed-scale") != 1)
     sl_graph_fail(g, SL_E_USAGE,
                   "decoder: --expert-groups and --routed-scale: only with --router sigmoid, "
                   "corrected or softmax-corrected");
@@ -308,14 +280,23 @@ static bool has_mixer(const decoder *d, decoder_half *half) {
   return false;
 }
 
+/* Returns the last block with softmax attention, else the last one. */
+static int last_softmax(const decoder *d) {
+  int i = d->layers - 1;
+  while (i && d->each[i].mixer != decoder_attention && d->each[i].mixer != decoder_gated_attention)
+    i--;
+  return i ? i : d->layers - 1;
+}
+
 static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "decoder");
   d.names = sl_arg_text(args, "names");
+  decoder_family(g, args, &d);
   choose_norms(g, args, &d);
   choose_attention(g, args, &d);
   choose_feeds(g, args, &d);
   choose_halves(g, args, &d);
-  d.ffn = decoder_ffn(args, &d);
+  decoder_ahead(g, args, &d, last_softmax(&d));
   general own = {.conv = sl_arg_int(args, "conv"), .conv_bias = sl_arg_flag(args, "state-bias")};
   if (sl_arg_int(args, "experts")) own.moe = moe_read(g, args, &d);
   delta n = {0};

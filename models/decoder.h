@@ -53,8 +53,36 @@
      "--context", 0, 1 << 28}, \
     {"vocab", SL_OPTION_INT, "256", "vocabulary size", 2, 1 << 24}, \
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
+#define DECODER_FFN \
+    {"ffn", SL_OPTION_INT, "0", "inner width of feed-forward halves without experts; 0: 8/3 of the " \
+     "width, rounded up to a multiple of 64", 0, 1 << 24}
 #define DECODER_QK_NORM \
     {"qk-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}
+#define DECODER_QUERY_SCALAR \
+    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: " \
+     "the numbers of a key", 0, 1e9}
+#define DECODER_FULL_EVERY(usual) \
+    {"full-every", SL_OPTION_INT, usual, "`N`: every N-th block attends to all earlier tokens, the " \
+     "rest within the window; 0: all use the window", 0, 1000}
+/* Options of decoder_ahead(): multi-token prediction (DeepSeek-V3, arXiv 2412.19437). */
+#define DECODER_AHEAD_OPTIONS \
+    {"ahead", SL_OPTION_INT, "0", "`N` more blocks, each of which predicts a token further ahead from " \
+     "the block before it and the token in between; 0: none", 0, 16}, \
+    {"ahead-weight", SL_OPTION_FLOAT, "0.3", "weight of the mean of their losses", 0, 1e9}, \
+    {"ahead-names", SL_OPTION_TEXT, "layers", "`STYLE` of their parameters' names: layers (they follow " \
+     "the model's layers), or mtp (mtp.layers.N)", 0, 0}
+/* Options of decoder_family(), in which dense families differ. */
+#define DECODER_FAMILY_OPTIONS \
+    DECODER_FFN, DECODER_QK_NORM, DECODER_QUERY_SCALAR, \
+    {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over " \
+     "all keys (OLMo 2)", 0, 0}, \
+    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter (Gemma)", 0, 0}, \
+    {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the " \
+     "width (Gemma)", 0, 0}, \
+    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks " \
+     "with a window; 0: same as in the other blocks", 0, 1e30}, \
+    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on the logits, C tanh(x / C); 0: none " \
+     "(Gemma)", 0, 1e9}
 /* clang-format on */
 
 typedef struct decoder decoder;
@@ -113,13 +141,16 @@ typedef struct decoder_factors {
   float embedding, residual, logits;
 } decoder_factors;
 
-enum { DECODER_MOST_LAYERS = 1000 };
+enum { DECODER_MOST_LAYERS = 1000, DECODER_MOST_AHEAD = 16 };
 
 struct decoder {
   const char *model;
   const char *names; /* parts of parameters' names to replace, "OLD=NEW,..."; NULL: none */
   int layers, heads, kv_heads;
-  decoder_layer each[DECODER_MOST_LAYERS];
+  int ahead; /* blocks that predict further ahead, after the layers */
+  float ahead_weight;
+  bool mtp; /* their parameters are called mtp.layers.N */
+  decoder_layer each[DECODER_MOST_LAYERS + DECODER_MOST_AHEAD];
   int64_t rows, context, width, head_dim, ffn, vocab;
   float theta, eps;
   sl_rope rope;
@@ -194,7 +225,9 @@ static inline void decoder_rename(const decoder *d, char *name, size_t size) {
 static inline sl_tensor *decoder_param(sl_graph *g, const decoder *d, sl_type type, sl_init init,
                                        int layer, const char *name) {
   char all[160], prefix[32];
-  snprintf(prefix, sizeof prefix, "model.layers.%d.", layer);
+  bool mtp = d->mtp && layer >= d->layers;
+  snprintf(prefix, sizeof prefix, mtp ? "mtp.layers.%d." : "model.layers.%d.",
+           mtp ? layer - d->layers : layer);
   snprintf(all, sizeof all, "%s%s", layer < 0 ? "" : prefix, name);
   decoder_rename(d, all, sizeof all);
   return sl_param(g, type, init, "%s", all);
@@ -587,6 +620,82 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   return d;
 }
 
+/* ---- predictions further ahead -----------------------------------------------------------------
+ */
+
+/* Normalizes an input of a block that predicts ahead. */
+static inline sl_tensor *decoder_ahead_norm(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
+                                            const char *name, const char *mtp) {
+  return decoder_norm(g, d, x, d->width, d->mtp ? -1 : layer, d->mtp ? mtp : name);
+}
+
+/* Leaves out the first or the last position of x [B, T, ...]. */
+static inline sl_tensor *decoder_without(sl_graph *g, sl_tensor *x, int64_t left, bool first) {
+  return x ? sl_slice(g, x, 1, first, left) : NULL;
+}
+
+/* Builds block number `layer`, which joins the block before it, x [B, left + 1, C], with the tokens
+ * that follow. Returns what it predicts from [B, left, C]. */
+static inline sl_tensor *decoder_ahead_block(sl_graph *g, decoder *d, sl_tensor *x,
+                                             sl_tensor *tokens, sl_tensor *embed, int64_t left,
+                                             int layer) {
+  int64_t C = d->width;
+  sl_block(g, "ahead.%d", layer - d->layers);
+  sl_tensor *both[2] = {sl_embedding(g, tokens, embed), decoder_without(g, x, left, false)};
+  if (d->factors.embedding != 0) both[0] = sl_scale(g, both[0], d->factors.embedding);
+  both[0] = decoder_ahead_norm(g, d, both[0], layer, "enorm", "mtp.pre_fc_norm_embedding");
+  both[1] = decoder_ahead_norm(g, d, both[1], layer, "hnorm", "mtp.pre_fc_norm_hidden");
+  x = decoder_linear(g, d, sl_concat(g, 2, 2, both), 2 * C, C, 0.02f, d->mtp ? -1 : layer,
+                     d->mtp ? "mtp.fc" : "eh_proj");
+  x = (d->parallel ? decoder_parallel : decoder_sequential)(g, d, x, layer);
+  return decoder_ahead_norm(g, d, x, layer, "shared_head.norm", "mtp.norm");
+}
+
+static inline sl_tensor *decoder_project(sl_graph *g, const decoder *d, sl_tensor *x,
+                                         sl_tensor *head);
+
+/* Adds the losses of the blocks that predict ahead: block k sees the tokens up to k positions after
+ * a row's and predicts the one after them, so the last k positions have no prediction. */
+static inline void decoder_ahead_losses(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *embed,
+                                        sl_tensor *head) {
+  sl_tensor *tokens = d->texts.targets, *labels = tokens, *sum = NULL;
+  decoder own = *d;
+  if (d->texts.documents)
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --ahead: not supported with chats", d->model);
+  for (int k = 0; k < d->ahead; k++) {
+    int64_t left = d->context - k - 1;
+    tokens = decoder_without(g, labels, left, false);
+    labels = decoder_without(g, labels, left, true);
+    own.documents = decoder_without(g, own.documents, left, false);
+    own.positions = decoder_without(g, own.positions, left, false);
+    x = decoder_ahead_block(g, &own, x, tokens, embed, left, d->layers + k);
+    sl_tensor *loss = sl_cross_entropy(g, decoder_project(g, d, x, head), labels);
+    sum = sum ? sl_add(g, sum, loss) : loss;
+  }
+  d->losses = own.losses;
+  sum = sl_scale(g, sum, 1 / (float)d->ahead);
+  sl_metric(g, "ahead", sum);
+  sum = sl_scale(g, sum, d->ahead_weight);
+  d->losses = d->losses ? sl_add(g, d->losses, sum) : sum;
+}
+
+/* Reads DECODER_AHEAD_OPTIONS. The blocks that predict ahead have the halves of block `like`. */
+static inline void decoder_ahead(sl_graph *g, const sl_args *args, decoder *d, int like) {
+  const char *names = sl_arg_text(args, "ahead-names");
+  d->ahead = (int)sl_arg_int(args, "ahead");
+  d->ahead_weight = (float)sl_arg_float(args, "ahead-weight");
+  d->mtp = !strcmp(names, "mtp");
+  if (!d->mtp && strcmp(names, "layers"))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --ahead-names %s: must be layers or mtp", d->model, names);
+  if (d->mtp && d->ahead > 1)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --ahead %d: --ahead-names mtp has names for one", d->model,
+                  d->ahead);
+  if (d->ahead >= d->context)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --ahead %d: the context is only %lld", d->model, d->ahead,
+                  (long long)d->context);
+  for (int k = 0; k < d->ahead; k++) d->each[d->layers + k] = d->each[like];
+}
+
 /* ---- build ----------------------------------------------------------------------------------- */
 
 static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder *d,
@@ -641,12 +750,28 @@ static inline int64_t decoder_ffn(const sl_args *args, const decoder *d) {
   return ffn ? ffn : (d->width * 8 / 3 + 63) / 64 * 64;
 }
 
-static inline sl_tensor *decoder_logits(sl_graph *g, const sl_args *args, const decoder *d,
-                                        sl_tensor *x, sl_tensor *embed) {
-  sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
-  sl_tensor *head = sl_arg_flag(args, "tied")
-                        ? embed
-                        : decoder_param(g, d, table, SL_NORMAL(0.02f), -1, "lm_head.weight");
+/* Divides attention scores by the square root of --query-scalar. */
+static inline void decoder_query_scalar(const sl_args *args, decoder *d) {
+  double scalar = sl_arg_float(args, "query-scalar");
+  if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
+}
+
+/* Reads DECODER_FAMILY_OPTIONS. */
+static inline void decoder_family(sl_graph *g, const sl_args *args, decoder *d) {
+  bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
+  if (heads && whole)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --qk-norm and --qk-norm-whole exclude each other", d->model);
+  d->qk_norm = heads ? DECODER_QK_HEADS : whole ? DECODER_QK_WHOLE : DECODER_QK_PLAIN;
+  d->plus_one = sl_arg_flag(args, "plus-one");
+  if (sl_arg_flag(args, "scaled-embedding")) d->factors.embedding = sqrtf((float)d->width);
+  d->local_theta = (float)sl_arg_float(args, "local-theta");
+  d->cap = (float)sl_arg_float(args, "logit-cap");
+  d->ffn = decoder_ffn(args, d);
+  decoder_query_scalar(args, d);
+}
+
+static inline sl_tensor *decoder_project(sl_graph *g, const decoder *d, sl_tensor *x,
+                                         sl_tensor *head) {
   sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
   if (d->factors.logits != 0) logits = sl_scale(g, logits, d->factors.logits);
   return d->cap > 0 ? sl_softcap(g, logits, d->cap) : logits;
@@ -664,8 +789,13 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
 
   sl_block(g, "head");
   x = decoder_norm(g, d, x, d->width, -1, "model.norm");
-  sl_tensor *logits = decoder_logits(g, args, d, x, embed);
+  sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
+  sl_tensor *head = sl_arg_flag(args, "tied")
+                        ? embed
+                        : decoder_param(g, d, table, SL_NORMAL(0.02f), -1, "lm_head.weight");
+  sl_tensor *logits = decoder_project(g, d, x, head);
   sl_output(g, "logits", logits);
+  if (d->ahead && !sl_graph_infer(g)) decoder_ahead_losses(g, d, x, embed, head);
   decoder_train(g, args, d, logits);
   return sl_graph_status(g);
 }

@@ -11,8 +11,7 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of blocks without experts; 0: 8/3 of the width, "
-     "rounded up to a multiple of 64", 0, 1 << 24},
+    DECODER_FFN,
     {"query-rank", SL_OPTION_INT, "0", "rank of the queries' projection; 0: queries come from "
      "the whole input", 0, 1 << 20},
     {"latent", SL_OPTION_INT, "64", "rank of the latent from which a position's keys and values "
@@ -23,18 +22,12 @@ static const sl_option options[] = {
     {"value-dim", SL_OPTION_INT, "32", "numbers of a head's value", 1, 256},
     {"rope-halves", SL_OPTION_FLAG, "0", "rotate a key's halves together instead of adjacent "
      "numbers", 0, 0},
-    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: "
-     "the size of a key", 0, 1e9},
+    DECODER_QUERY_SCALAR,
     {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
     {"dense-layers", SL_OPTION_INT, "1", "number of leading blocks without experts", 0, 1000},
-    {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups "
-     "first", 1, 1 << 16},
-    {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are "
-     "chosen", 1, 1 << 16},
-    {"routed-scale", SL_OPTION_FLOAT, "1", "factor on the weights of a token's experts", 1e-9, 1e9},
-    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the router's bias towards an even load; "
-     "0: the bias stays fixed", 0, 1},
+    MOE_SIGMOID_OPTIONS,
+    DECODER_AHEAD_OPTIONS,
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
@@ -120,13 +113,6 @@ static void check(sl_graph *g, const sl_args *args, const decoder *d, const deep
         "deepseek: --attend-blocks: not supported; this model attends to all earlier tokens");
 }
 
-static moe_sigmoid sigmoid_read(const sl_args *args) {
-  return (moe_sigmoid){.groups = (int)sl_arg_int(args, "expert-groups"),
-                       .kept = (int)sl_arg_int(args, "top-groups"),
-                       .factor = (float)sl_arg_float(args, "routed-scale"),
-                       .rate = (float)sl_arg_float(args, "correction-rate")};
-}
-
 static deepseek deepseek_read(const sl_args *args) {
   return (deepseek){.query_rank = sl_arg_int(args, "query-rank"),
                     .latent = sl_arg_int(args, "latent"),
@@ -143,16 +129,16 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   names.plain = true;
   decoder d = decoder_of(g, args, "deepseek");
   deepseek s = deepseek_read(args);
-  double scalar = sl_arg_float(args, "query-scalar");
   s.moe = moe_of(g, args, &d, names);
-  s.moe.sigmoid = sigmoid_read(args);
+  s.moe.sigmoid = moe_sigmoid_read(args);
   check(g, args, &d, &s);
   if (sl_graph_status(g)) return sl_graph_status(g);
   d.own = &s;
   d.ffn = decoder_ffn(args, &d);
-  if (scalar > 0) d.attention.scale = (float)(1 / sqrt(scalar));
+  decoder_query_scalar(args, &d);
   decoder_halves(&d, latent_attention, moe_half);
   for (int i = 0; i < d.layers && i < s.dense; i++) d.each[i].feed = decoder_mlp;
+  decoder_ahead(g, args, &d, d.layers - 1);
   return decoder_build(g, args, &d);
 }
 

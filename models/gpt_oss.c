@@ -8,8 +8,7 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"full-every", SL_OPTION_INT, "2", "`N`: every N-th block attends to all earlier tokens, the "
-     "rest within the window; 0: all use the window", 0, 1000},
+    DECODER_FULL_EVERY("2"),
     {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
     {"swiglu-limit", SL_OPTION_FLOAT, "7", "limit on the gate, and on the magnitude of what it "

@@ -16,8 +16,7 @@
 /* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, "
-     "rounded up to a multiple of 64", 0, 1 << 24},
+    DECODER_FFN,
     {"softmax-every", SL_OPTION_INT, "2", "`N`: every N-th block has softmax attention and the "
      "rest linear attention; 0: none", 0, 1000},
     {"side-by-side", SL_OPTION_FLAG, "0", "each block has both kinds of attention and adds their "

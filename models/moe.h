@@ -32,6 +32,14 @@
      "small", 0, 1e30}, \
     {"expert-capacity", SL_OPTION_FLOAT, "0", "capacity of an expert: multiple of an even " \
      "share of a device's microbatch, most probable tokens first; 0: no limit", 0, 1e9}
+#define MOE_SIGMOID_OPTIONS \
+    {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups " \
+     "first", 1, 1 << 16}, \
+    {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are chosen", 1, \
+     1 << 16}, \
+    {"routed-scale", SL_OPTION_FLOAT, "1", "factor on the weights of a token's experts", 1e-9, 1e9}, \
+    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the router's bias towards an even load; " \
+     "0: the bias stays fixed", 0, 1}
 /* clang-format on */
 
 /* Names below "model.layers.N". */
@@ -68,6 +76,13 @@ typedef struct moe {
   float balance, z, capacity;
   moe_sigmoid sigmoid;
 } moe;
+
+static inline moe_sigmoid moe_sigmoid_read(const sl_args *args) {
+  return (moe_sigmoid){.groups = (int)sl_arg_int(args, "expert-groups"),
+                       .kept = (int)sl_arg_int(args, "top-groups"),
+                       .factor = (float)sl_arg_float(args, "routed-scale"),
+                       .rate = (float)sl_arg_float(args, "correction-rate")};
+}
 
 /* Linear layer of the experts. */
 static inline sl_tensor *moe_linear(sl_graph *g, const decoder *d, const moe *m, sl_tensor *x,

@@ -69,8 +69,10 @@ names=()
 for file in "$reference"/models/*.json; do
   name=$(basename "$file" .json)
   names+=("$name")
-  run "$name.plain" --init "$name" --steps 5 decoder "${train[@]}"
-  run "$name.grid" --init "$name" --steps 2 --stages 2 --tensor 2 --microbatches 2 decoder "${train[@]}"
+  words=("${train[@]}")
+  [[ $name = ahead_* ]] && words+=(--ahead 1)
+  run "$name.plain" --init "$name" --steps 5 decoder "${words[@]}"
+  run "$name.grid" --init "$name" --steps 2 --stages 2 --tensor 2 --microbatches 2 decoder "${words[@]}"
   greedy "$name"
 done
 compare "${names[@]}"
@@ -88,6 +90,10 @@ for name in qwen3_5_moe_text granitemoehybrid nemotron_h lfm2_moe; do
     <(python3 -c 'import json; print(json.load(open("saved/config.json")))') || fail "$name: another config.json"
   rm -r saved
 done
+
+ends 0 "$actorrun" --quiet --init ahead_glm4_moe --steps 0 --save saved/ decoder "${data[@]}" --ahead 1
+holds ahead_glm4_moe saved
+rm -r saved
 
 # Older files say the same by other keys.
 # older FAMILY PYTHON: the folder with a changed config trains as the one that was read.
@@ -235,6 +241,9 @@ edited ernie4_5_moe moe_layer_interval 2 moe_layer_interval
 edited exaone4 hidden_act '"relu"' hidden_act
 edited ministral3 rope_parameters '{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}' \
   llama_4_scaling_beta
+refused '--ahead 2: --ahead-names mtp has names for one' --init ahead_qwen3_5_text --steps 1 decoder --ahead 2 "${data[@]}"
+refused '--ahead-names tail: must be layers or mtp' --dry-run decoder --ahead 1 --ahead-names tail "${data[@]}"
+refused '--ahead 16: the context is only 8' --dry-run deepseek --ahead 16 --data "$reference/text.txt" --context 8
 refused 'unknown word "windows"' --dry-run decoder --mixers windows "${data[@]}"
 refused '--score-cap and --attend-blocks exclude each other' --dry-run decoder --score-cap 5 --attend-blocks 0.5 "${data[@]}"
 refused '--mixers window needs --window' --dry-run decoder --mixers full,window "${data[@]}"
