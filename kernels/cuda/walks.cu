@@ -35,7 +35,7 @@ struct stretch {
 };
 
 __device__ inline stretch stretch_of(const sli_walk &w, const tick &t, int64_t i) {
-  if (!t.batch) return {i * w.positions, w.positions, w.from, w.to};
+  if (!t.batch) return {i * w.positions, w.positions, w.from, w.to, nullptr};
   const int32_t *sequence = sl_batch_sequence_of(t.batch);
   if (i && sequence[i - 1] == sequence[i]) return {};
   int64_t end = i;
