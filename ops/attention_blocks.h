@@ -5,8 +5,8 @@
 #define SLUICE_OPS_ATTENTION_BLOCKS_H
 
 #include <math.h>
+#include <stdint.h>
 
-#include "base/base.h"
 #include "ops/attention_shape.h"
 
 /* Positions per block: one tile of keys. */
@@ -21,7 +21,8 @@ static inline int64_t sli_blocks_chosen(const sl_attrs *attrs, int64_t i) {
   const double slack = 1e-6; /* makes a tenth of 10 blocks 1 */
   int64_t n =
       attrs->count ? attrs->count : (int64_t)ceil((double)attrs->value * (double)(i + 1) - slack);
-  return SLI_MIN(SLI_MAX(n, 2), i + 1);
+  if (n < 2) n = 2;
+  return n < i + 1 ? n : i + 1;
 }
 
 #endif

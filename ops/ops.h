@@ -168,7 +168,4 @@ extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embed
  * embedding_stored(ids, table) -> y. */
 extern const sl_op sl_op_linear_stored, sl_op_linear_b_stored, sl_op_embedding_stored;
 
-/* Newton-Schulz iterations of Muon. */
-enum { SLI_MUON_STEPS = 5 };
-
 #endif

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ops/leaves.h"
+#include "ops/muon.h"
 #include "ops/ops.h"
 
 static sl_status want_optimizer(const sl_attrs *attrs) {

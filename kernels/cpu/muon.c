@@ -11,6 +11,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/product.h"
+#include "ops/muon.h"
 #include "ops/ops.h"
 
 /* ---- products ------------------------------------------------------------------ */
@@ -157,14 +158,16 @@ static void normalize(step *t) {
 
 /* Takes a Newton-Schulz step towards the nearest matrix with equal singular values. */
 static void newton_schulz(step *t) {
-  static const float a = 3.4445f, b = -4.775f, c = 2.0315f;
   const sl_call *call = t->call;
   const products *p = call->state;
   int64_t n = t->s.side * t->s.side;
   sli_product_run(p->gram, call->team, false, t->x, t->x, NULL, t->gram, NULL);
-  for (int64_t e = 0; e < n; e++) t->scaled[e] = c * t->gram[e], t->square[e] = b * t->gram[e];
+  for (int64_t e = 0; e < n; e++) {
+    t->scaled[e] = SLI_MUON_C * t->gram[e];
+    t->square[e] = SLI_MUON_B * t->gram[e];
+  }
   sli_product_run(p->square, call->team, true, t->scaled, t->gram, NULL, t->square, NULL);
-  t->factor = a;
+  t->factor = SLI_MUON_A;
   sl_team_for(call->team, sli_element_chunks(&call->out_type[0]), scale_chunk, t);
   sli_product_run(p->apply, call->team, true, t->square, t->x, NULL, t->next, NULL);
   float *made = t->next;

@@ -130,13 +130,13 @@ template <int WIDTH> __device__ inline void resume(const attention<float> &a, co
             a.dim, o);
 }
 
-template <typename C, bool IDS, bool SWEEP, typename T>
+template <typename C, bool EXTRAS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a) {
   constexpr int BANDS = C::bands, KEYS = C::passing, D = C::width;
   SLI_SHARED(shared);
   keep_to_cut<C>(a);
   T *q = (T *)shared, *k = q + C::own_tile, *v = k + 2 * C::passing_tile;
-  query_tile t = open_queries<C, SWEEP>(a);
+  query_tile t = open_queries<C, EXTRAS, SWEEP>(a);
   int buffer = 0;
   float scale = LOG2_E / a.root, o[BANDS][D / 8][4] = {};
   softmax seen[BANDS];
@@ -152,17 +152,20 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
   load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
   int last = last_keys<KEYS>(t.keys);
   bring_keys<C>(a, t, last, k);
-  if constexpr (IDS) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
-  for (int k0 = last; k0 >= t.keys.begin && k0 < t.keys.limit;
-       k0 -= KEYS, buffer ^= C::passing_tile) {
-    pass_keys<C>(a, t, k0 - KEYS, k + (buffer ^ C::passing_tile));
-    if (!any_seen<C, IDS>(t, own, k0)) continue;
+  if constexpr (EXTRAS)
+    if (t.keys.ids) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
+  for (int k0 = last, next; k0 >= t.keys.begin && k0 < t.keys.limit;
+       k0 = next, buffer ^= C::passing_tile) {
+    next = next_keys<EXTRAS>(t, k0, -KEYS);
+    pass_keys<C>(a, t, next, k + (buffer ^ C::passing_tile));
+    if (!any_seen<C, EXTRAS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4];
     scores<C>(s, q, t.warp_row, k + buffer);
     settle<C, 0>(s);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      mask_keys<KEYS, IDS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
+      if (EXTRAS && a.mask.cap > 0) cap_scores(s[m], a.mask.cap * a.root);
+      mask_keys<KEYS, EXTRAS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
       soften(s[m], seen[m], o[m], scale);
     }
     gather<C>(o, s, v + buffer);
@@ -185,8 +188,8 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
 template <typename C>
 constexpr size_t shared_bytes = sizeof(typename C::element) * (C::own_tile + 4 * C::passing_tile);
 
-template <typename C, bool IDS, bool SWEEP> cudaError_t allow_one() {
-  return allow(forward<C, IDS, SWEEP, typename C::element>, shared_bytes<C>);
+template <typename C, bool EXTRAS, bool SWEEP> cudaError_t allow_one() {
+  return allow(forward<C, EXTRAS, SWEEP, typename C::element>, shared_bytes<C>);
 }
 
 template <typename C, bool SWEEP> cudaError_t allow_both() {
@@ -210,10 +213,10 @@ cudaError_t allow_sweep(int64_t dim) {
                    [](auto room) { return allow_both<cut<float, decltype(room)::value>, true>(); });
 }
 
-template <typename C, bool IDS, bool SWEEP, typename T>
+template <typename C, bool EXTRAS, bool SWEEP, typename T>
 void launch_one(const attention<T> &a, void *stream) {
   dim3 grid((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
-  launch(stream, grid, C::threads, shared_bytes<C>, forward<C, IDS, SWEEP, T>, a);
+  launch(stream, grid, C::threads, shared_bytes<C>, forward<C, EXTRAS, SWEEP, T>, a);
 }
 
 template <bool SWEEP, typename T> void launch_forward(const attention<T> &a, void *stream) {
@@ -221,7 +224,8 @@ template <bool SWEEP, typename T> void launch_forward(const attention<T> &a, voi
     constexpr int D = decltype(room)::value;
     if constexpr (is_for_groups<T, D> && !SWEEP)
       if (can_group<D>(a)) return launch_one<group_cut<D>, false, SWEEP>(a, stream);
-    with_ids(a, [&](auto ids) { launch_one<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream); });
+    with_extras(
+        a, [&](auto extras) { launch_one<cut<T, D>, decltype(extras)::value, SWEEP>(a, stream); });
   });
 }
 

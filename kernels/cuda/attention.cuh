@@ -4,6 +4,7 @@
 #define SLUICE_CUDA_ATTENTION_CUH
 
 #include "kernels/cuda/device.cuh"
+#include "ops/attention_shape.h"
 #include "ops/mask.h"
 
 namespace sli {
@@ -33,6 +34,18 @@ struct addition {
   bool kv, dq, out;
 };
 
+/* Lists of the blocks of SLI_KEY_TILE keys that a block of queries attends to, of all sequences and
+ * heads: the own block, then others in descending order. A list ends where its numbers stop
+ * descending. f32 only. */
+struct chosen_blocks {
+  const int32_t *lists; /* [batch, heads, blocks, width]; NULL: all keys */
+  int64_t blocks, width;
+
+  __device__ const int32_t *list(int64_t row, int64_t block) const {
+    return lists + (row * blocks + block) * width;
+  }
+};
+
 /* Query row i of a sequence is at position q0 + i and attends to the key rows inside its mask. A
  * row of q, o, dq and dout holds heads*dim elements (head h starts at h*dim), a row of k, v, dk and
  * dv kv_heads*dim. Strides are in elements. Absent gradients are NULL. */
@@ -46,6 +59,7 @@ template <typename T> struct attention {
   int64_t o_row, o_batch;   /* strides of o, out and dout */
   sli_mask mask;
   sweep comes; /* keys that arrive piece by piece; otherwise all zeros */
+  chosen_blocks chosen;
   addition adds;
   float root; /* divisor of the scores */
 };
@@ -68,9 +82,14 @@ template <typename F> auto with_room(int64_t dim, F f) {
   return f(count<256>());
 }
 
-/* Calls f(count<IDS>()), with IDS 1 if there are ids, otherwise 0. */
-template <typename T, typename F> auto with_ids(const attention<T> &a, F f) {
-  if (a.mask.ids) return f(count<1>());
+/* Kernels with EXTRAS read what few calls have: ids, a cap on scores, lists of blocks. */
+template <typename T> bool has_extras(const attention<T> &a) {
+  return a.mask.ids || a.mask.cap > 0 || a.chosen.lists;
+}
+
+/* Calls f(count<EXTRAS>()). */
+template <typename T, typename F> auto with_extras(const attention<T> &a, F f) {
+  if (has_extras(a)) return f(count<1>());
   return f(count<0>());
 }
 

@@ -99,19 +99,54 @@ __device__ inline bool all_unseen(const seeing_queries &t, int warp_row, int i0)
 }
 
 /* Masks the scores of a band of keys and the tile of queries from i0 on. */
-template <int ROWS, bool IDS, int COLUMNS>
+template <int ROWS, bool EXTRAS, int COLUMNS>
 __device__ inline void mask_queries(float (&s)[COLUMNS][4], const seeing_queries &t, int row0,
                                     int i0, const int (&own)[2]) {
   int ahead = t.first + row0 - i0;
   if (ahead + 15 > t.ahead) mask_before(s, ahead - t.ahead);
   if (ahead + t.behind < ROWS - 1) mask(s, ahead + t.behind, ROWS);
-  if constexpr (IDS) mask_others(s, own, t.ids + i0, t.limit - i0);
+  if constexpr (EXTRAS)
+    if (t.ids) mask_others(s, own, t.ids + i0, t.limit - i0);
 }
 
-/* A passing tile of queries: its head and its first query. */
+/* A passing tile of queries: its head and its first query. With lists of blocks: the bits of those
+ * of WARP blocks of queries, from `first` on, whose list has the tile of keys. */
 struct passing {
-  int head, i0;
+  int head, i0, first;
+  unsigned bits;
 };
+
+/* Returns true if a list of blocks, in descending order, has a block. */
+__device__ inline bool is_listed(const int32_t *list, int64_t width, int block) {
+  int64_t low = 0, high = width - 1;
+  while (low < high) {
+    int64_t middle = (low + high) / 2;
+    if (list[middle] <= block) high = middle;
+    else low = middle + 1;
+  }
+  return list[low] == block;
+}
+
+/* Moves on to the next tile of queries, from p on, whose list has a block of keys. Heads end before
+ * `end`. */
+template <typename T> __device__ inline void find_listed(const attention<T> &a,
+                                                         const seeing_queries &t, passing *p,
+                                                         int block, int end) {
+  while (p->head < end) {
+    int own = p->i0 / SLI_KEY_TILE, query = own + (int)threadIdx.x % WARP;
+    if (own >= p->first + WARP) {
+      p->first = own;
+      bool there = query < a.chosen.blocks;
+      const int32_t *list = a.chosen.list(blockIdx.z * a.heads + p->head, there ? query : own);
+      p->bits = __ballot_sync(ALL, there && is_listed(list, a.chosen.width, block));
+    }
+    unsigned rest = p->bits >> (own - p->first);
+    int skipped = rest ? __ffs((int)rest) - 1 : p->first + WARP - own;
+    if (!skipped) return;
+    p->i0 = (own + skipped) * SLI_KEY_TILE;
+    if (p->i0 >= t.limit) *p = {p->head + 1, t.begin, -WARP, 0};
+  }
+}
 
 /* Loads a tile of queries with its lse and delta. Their values after the last query do not matter,
  * because those rows are zeros. */
@@ -129,7 +164,7 @@ __device__ inline void load_queries(const attention<T> &a, passing p, T *q, floa
 
 /* Computes dK and dV of a tile of keys. Heads of 256 are too wide for one block's registers: two
  * blocks then share a tile of keys, and each computes half of the columns of its dK and dV. */
-template <typename C, bool IDS, bool SWEEP, typename T>
+template <typename C, bool EXTRAS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T> a) {
   constexpr int BANDS = C::bands, ROWS = C::passing, D = C::width, PART = D > 128 ? 128 : D;
   SLI_SHARED(shared);
@@ -156,20 +191,23 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
 
   load_tile<C::own, C>(k, a.k + kv, a.kv_row, keys, a.dim);
   load_tile<C::own, C>(v, a.v + kv, a.kv_row, keys, a.dim);
-  passing now = {t.begin < t.limit ? end - group : end, t.begin};
+  passing now = {t.begin < t.limit ? end - group : end, t.begin, -WARP, 0};
+  if (EXTRAS && a.chosen.lists) find_listed(a, t, &now, k0 / SLI_KEY_TILE, end);
   if (now.head < end) load_queries<C>(a, now, q, lse);
-  if constexpr (IDS) read_ids(own, t.ids + t.first, warp_row, keys);
+  if constexpr (EXTRAS)
+    if (t.ids) read_ids(own, t.ids + t.first, warp_row, keys);
   for (int buffer = 0; now.head < end; buffer ^= 1) {
     arrive<C>();
-    passing next = {now.head, now.i0 + ROWS};
-    if (next.i0 >= t.limit) next = {now.head + 1, t.begin};
+    passing next = {now.head, now.i0 + ROWS, now.first, now.bits};
+    if (next.i0 >= t.limit) next = {now.head + 1, t.begin, -WARP, 0};
+    if (EXTRAS && a.chosen.lists) find_listed(a, t, &next, k0 / SLI_KEY_TILE, end);
     if (next.head < end)
       load_queries<C>(a, next, q + (buffer ^ 1) * C::passing_tile, lse + (buffer ^ 1) * ROWS);
     int i0 = now.i0;
     now = next;
     if (all_unseen<C::unit, ROWS>(t, unit_row<C>(warp_row), i0)) continue;
-    if constexpr (IDS)
-      if (!meets<ROWS>(own, t.ids + i0, t.limit - i0)) continue;
+    if constexpr (EXTRAS)
+      if (t.ids && !meets<ROWS>(own, t.ids + i0, t.limit - i0)) continue;
     float s[BANDS][ROWS / 8][4], dp[BANDS][ROWS / 8][4];
     const T *q_now = q + buffer * C::passing_tile, *dout_now = dout + buffer * C::passing_tile;
     scores<C>(s, k, warp_row, q_now); /* transposed: keys by queries */
@@ -177,7 +215,10 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
     settle<C, 1>(s);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      mask_queries<ROWS, IDS>(s[m], t, warp_row + 16 * m, i0, own.of[m]);
+      if (EXTRAS && a.mask.cap > 0)
+        cap_gradients(s[m], dp[m], a.mask.cap * a.root,
+                      [&](int n, int i) { return delta[buffer * ROWS + element_column(n, i)]; });
+      mask_queries<ROWS, EXTRAS>(s[m], t, warp_row + 16 * m, i0, own.of[m]);
       powers_by_key(s[m], scale * LOG2_E, lse + buffer * ROWS);
     }
     settle<C, 0>(dp);
@@ -219,14 +260,14 @@ template <int COLUMNS> __device__ inline void gradients_by_query(float (&dp)[COL
     for (int i = 0; i < 4; i++) dp[n][i] = p[n][i] * (dp[n][i] - delta[i / 2]);
 }
 
-template <typename C, bool IDS, bool SWEEP, typename T>
+template <typename C, bool EXTRAS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T> a) {
   constexpr int BANDS = C::bands, KEYS = C::passing, D = C::width;
   SLI_SHARED(shared);
   keep_to_cut<C>(a);
   T *q = (T *)shared, *dout = q + C::own_tile, *k = dout + C::own_tile;
   T *v = k + 2 * C::passing_tile;
-  query_tile t = open_queries<C, SWEEP>(a);
+  query_tile t = open_queries<C, EXTRAS, SWEEP>(a);
   int buffer = 0;
   T *to = rows_of(t, a.dq, a.dq_batch, a.dq_row, a.dim);
   float scale = 1 / a.root, lse[BANDS][2] = {}, delta[BANDS][2] = {};
@@ -236,8 +277,11 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T>
   load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
   load_tile<C::own, C>(dout, rows_of(t, a.dout, a.o_batch, a.o_row, a.dim), a.o_row, t.queries,
                        a.dim);
-  bring_keys<C>(a, t, t.keys.begin, k);
-  if constexpr (IDS) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
+  int first = first_keys(t);
+  t.place = t.listed - 1;
+  bring_keys<C>(a, t, first, k);
+  if constexpr (EXTRAS)
+    if (t.keys.ids) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
 #pragma unroll
   for (int m = 0; m < 2 * BANDS; m++) {
     int r = t.warp_row + m / 2 * 16 + element_row(m % 2 * 2);
@@ -248,16 +292,21 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T>
   if constexpr (SWEEP)
     for (int m = 0; m < BANDS && t.has.piece; m++)
       read_band(to, a.dq_row, t.warp_row + 16 * m, t.queries, a.dim, dq[m]);
-  for (int k0 = t.keys.begin; k0 < t.keys.limit; k0 += KEYS, buffer ^= C::passing_tile) {
-    pass_keys<C>(a, t, k0 + KEYS, k + (buffer ^ C::passing_tile));
-    if (!any_seen<C, IDS>(t, own, k0)) continue;
+  for (int k0 = first, next; k0 >= t.keys.begin && k0 < t.keys.limit;
+       k0 = next, buffer ^= C::passing_tile) {
+    next = next_keys<EXTRAS>(t, k0, KEYS);
+    pass_keys<C>(a, t, next, k + (buffer ^ C::passing_tile));
+    if (!any_seen<C, EXTRAS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
     scores<C>(s, q, t.warp_row, k + buffer);
     scores<C>(dp, dout, t.warp_row, v + buffer);
     settle<C, 1>(s);
 #pragma unroll
     for (int m = 0; m < BANDS; m++) {
-      mask_keys<KEYS, IDS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
+      if (EXTRAS && a.mask.cap > 0)
+        cap_gradients(s[m], dp[m], a.mask.cap * a.root,
+                      [&](int, int i) { return delta[m][i / 2]; });
+      mask_keys<KEYS, EXTRAS>(s[m], t.keys, t.warp_row + 16 * m, k0, own.of[m]);
       powers_by_query(s[m], scale * LOG2_E, lse[m]);
     }
     settle<C, 0>(dp);
@@ -294,10 +343,10 @@ template <typename C> constexpr size_t shared_bytes = sizeof(typename C::element
                                                           (2 * C::own_tile + 4 * C::passing_tile) +
                                                       4 * sizeof(float) * C::passing;
 
-template <typename C, bool IDS, bool SWEEP> cudaError_t allow_one() {
+template <typename C, bool EXTRAS, bool SWEEP> cudaError_t allow_one() {
   using T = typename C::element;
-  cudaError_t error = allow(backward_kv<C, IDS, SWEEP, T>, shared_bytes<C>);
-  return error ? error : allow(backward_q<C, IDS, SWEEP, T>, shared_bytes<C>);
+  cudaError_t error = allow(backward_kv<C, EXTRAS, SWEEP, T>, shared_bytes<C>);
+  return error ? error : allow(backward_q<C, EXTRAS, SWEEP, T>, shared_bytes<C>);
 }
 
 template <typename T, bool SWEEP> cudaError_t allow_all(int64_t dim) {
@@ -310,15 +359,16 @@ template <typename T, bool SWEEP> cudaError_t allow_all(int64_t dim) {
   });
 }
 
-template <typename C, bool IDS, bool SWEEP, typename T>
+template <typename C, bool EXTRAS, bool SWEEP, typename T>
 void launch_both(const attention<T> &a, void *stream) {
   constexpr int PARTS = C::width > 128 ? C::width / 128 : 1;
   dim3 by_key((unsigned)(chunks(SWEEP ? a.comes.longest : a.keys, C::own) * PARTS),
               (unsigned)a.kv_heads, (unsigned)a.batch);
   dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
   if (a.dk || a.dv)
-    launch(stream, by_key, C::threads, shared_bytes<C>, backward_kv<C, IDS, SWEEP, T>, a);
-  if (a.dq) launch(stream, by_query, C::threads, shared_bytes<C>, backward_q<C, IDS, SWEEP, T>, a);
+    launch(stream, by_key, C::threads, shared_bytes<C>, backward_kv<C, EXTRAS, SWEEP, T>, a);
+  if (a.dq)
+    launch(stream, by_query, C::threads, shared_bytes<C>, backward_q<C, EXTRAS, SWEEP, T>, a);
 }
 
 } // namespace
@@ -331,7 +381,8 @@ template <bool SWEEP, typename T> void launch_backward(const attention<T> &a, vo
     constexpr int D = decltype(room)::value;
     if constexpr (is_for_groups<T, D> && !SWEEP)
       if (can_group<D>(a)) return launch_both<group_cut<D>, false, SWEEP>(a, stream);
-    with_ids(a, [&](auto ids) { launch_both<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream); });
+    with_extras(
+        a, [&](auto extras) { launch_both<cut<T, D>, decltype(extras)::value, SWEEP>(a, stream); });
   });
 }
 

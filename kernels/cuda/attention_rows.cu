@@ -9,19 +9,6 @@ using namespace sli;
 
 /* ---- whole sequences ------------------------------------------------ */
 
-/* Fills an attention on separate tensors. `ids` is the input with the ids. */
-template <typename T> attention<T> separate(const sl_call *call, int ids) {
-  attention<T> a = sizes<T>(call, &call->in_type[0], 0);
-  a.mask.ids = (const int32_t *)sli_optional(call, ids);
-  rows_of_q(a, call->in_type[0].dim[2]);
-  a.kv_row = call->in_type[1].dim[2];
-  a.kv_batch = a.queries * a.kv_row;
-  a.q = (const T *)call->in[0];
-  a.k = (const T *)call->in[1];
-  a.v = (const T *)call->in[2];
-  return a;
-}
-
 template <typename T> attention<T> packed(const sl_call *call, const sl_type *o, int ids) {
   attention<T> a = sizes<T>(call, o, 0);
   a.mask.ids = (const int32_t *)sli_optional(call, ids);

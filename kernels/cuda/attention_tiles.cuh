@@ -236,6 +236,33 @@ template <int COLUMNS> __device__ inline void mask_others(float (&s)[COLUMNS][4]
     }
 }
 
+/* ---- cap on scores ------------------------------------------------------------- */
+
+/* Caps scores before they are scaled. */
+template <int COLUMNS> __device__ inline void cap_scores(float (&s)[COLUMNS][4], float cap) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[n][i] = cap * tanhf(s[n][i] / cap);
+}
+
+/* Caps scores, and multiplies the distance of dP from delta, to which dS is proportional, by the
+ * derivative of the cap. delta(n, i) is that of an element's query. */
+template <int COLUMNS, typename F> __device__ inline void cap_gradients(float (&s)[COLUMNS][4],
+                                                                        float (&dp)[COLUMNS][4],
+                                                                        float cap, F delta) {
+#pragma unroll
+  for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      float t = tanhf(s[n][i] / cap), d = delta(n, i);
+      s[n][i] = cap * t;
+      dp[n][i] = d + (dp[n][i] - d) * (1 - t * t);
+    }
+}
+
+/* ---- keys of a tile of queries ------------------------------------------------- */
+
 /* Keys that pass a tile of queries: those inside the mask, [begin, limit), with `begin` a multiple
  * of KEYS. `first`: position of the first query. */
 struct seen_keys {
@@ -269,14 +296,15 @@ __device__ inline bool all_hidden(const seen_keys &t, int warp_row, int k0) {
 }
 
 /* Masks the scores of a band of queries and the tile of keys from k0 on. row0: the band's first row
- * in its tile; IDS: `own` holds the ids of its rows. */
-template <int KEYS, bool IDS, int COLUMNS>
+ * in its tile; own: the ids of its rows, if there are ids. */
+template <int KEYS, bool EXTRAS, int COLUMNS>
 __device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int row0, int k0,
                                  const int (&own)[2]) {
   int ahead = t.first + row0 - k0, last = t.limit - 1 - k0;
   if (least(ahead + t.ahead, last + 1) < KEYS) mask(s, ahead + t.ahead, last);
   if (ahead + 15 > t.behind) mask_before(s, ahead - t.behind);
-  if constexpr (IDS) mask_others(s, own, t.ids + k0, last + 1);
+  if constexpr (EXTRAS)
+    if (t.ids) mask_others(s, own, t.ids + k0, last + 1);
 }
 
 /* ---- queries that keys pass ------------------------------------------------ */
@@ -287,11 +315,22 @@ struct query_tile {
   int64_t b, h, i0, kv;
   int queries, warp_row;
   seen_keys keys;
-  came has; /* piece of keys, if they arrive piece by piece */
+  came has;            /* piece of keys, if they arrive piece by piece */
+  const int32_t *list; /* blocks of keys */
+  int listed, place;   /* number of listed blocks, 0: all; place in the list of the current one */
 };
 
+/* Reads the list of blocks of the tile's queries, all of one block. */
+template <typename T> __device__ inline void read_list(const attention<T> &a, query_tile &t) {
+  t.list = a.chosen.list(t.b * a.heads + t.h, t.i0 / SLI_KEY_TILE);
+  t.listed = 1;
+  while (t.listed < a.chosen.width && t.list[t.listed] >= 0 &&
+         t.list[t.listed] < t.list[t.listed - 1])
+    t.listed++;
+}
+
 /* Opens the block's tile of queries. The longest tiles come first. */
-template <typename C, bool SWEEP, typename T>
+template <typename C, bool EXTRAS, bool SWEEP, typename T>
 __device__ inline query_tile open_queries(attention<T> &a) {
   query_tile t = {};
   t.i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own;
@@ -304,6 +343,8 @@ __device__ inline query_tile open_queries(attention<T> &a) {
     keep_to<C::passing>(t.keys, t.has);
     a.kv_batch = (t.has.to - t.has.from) * a.kv_row;
   }
+  if constexpr (EXTRAS && !SWEEP)
+    if (a.chosen.lists) read_list(a, t);
   t.kv = t.b * a.kv_batch + t.h / (a.heads / a.kv_heads) * a.dim - t.has.from * a.kv_row;
   return t;
 }
@@ -340,11 +381,27 @@ template <int KEYS> __device__ inline int last_keys(const seen_keys &t) {
   return t.begin + (t.limit > t.begin ? (t.limit - 1 - t.begin) / KEYS * KEYS : 0);
 }
 
+/* Returns the first key of the first listed tile. */
+__device__ inline int first_keys(const query_tile &t) {
+  return t.listed ? t.list[t.listed - 1] * SLI_KEY_TILE : t.keys.begin;
+}
+
+/* Returns the first key of the tile after that at k0, `step` keys away or in the next listed block;
+ * -1 after the last listed one. */
+template <bool EXTRAS> __device__ inline int next_keys(query_tile &t, int k0, int step) {
+  int next = k0 + step;
+  if (!EXTRAS || !t.listed || next < 0 || next / SLI_KEY_TILE == k0 / SLI_KEY_TILE) return next;
+  t.place += step < 0 ? 1 : -1;
+  if (t.place < 0 || t.place == t.listed) return -1;
+  return t.list[t.place] * SLI_KEY_TILE + (step < 0 ? SLI_KEY_TILE + step : 0);
+}
+
 /* Returns true if any of the warp's queries attends to one of the keys. */
-template <typename C, bool IDS>
+template <typename C, bool EXTRAS>
 __device__ inline bool any_seen(const query_tile &t, const row_ids<C::bands> &own, int k0) {
   if (all_hidden<C::unit, C::passing>(t.keys, unit_row<C>(t.warp_row), k0)) return false;
-  if constexpr (IDS) return meets<C::passing>(own, t.keys.ids + k0, t.keys.limit - k0);
+  if constexpr (EXTRAS)
+    if (t.keys.ids) return meets<C::passing>(own, t.keys.ids + k0, t.keys.limit - k0);
   return true;
 }
 
@@ -403,13 +460,13 @@ template <int COLUMNS> __device__ inline void read_band(const float *from, int64
 }
 
 /* Types and widths that have warpgroup kernels, and the calls that use them: heads that fill a
- * tile's width, rows at multiples of 16 bytes, and no ids. */
+ * tile's width, rows at multiples of 16 bytes, and no extras. */
 template <typename T, int D> constexpr bool is_for_groups = sizeof(T) == sizeof(bf16) && D <= 128;
 template <int D, typename T> inline bool can_group(const attention<T> &a) {
   constexpr int N = wide<T>;
   int64_t rows = a.q_row | a.q_batch | a.kv_row | a.kv_batch | a.o_row | a.o_batch;
   uintptr_t places = (uintptr_t)a.q | (uintptr_t)a.k | (uintptr_t)a.v | (uintptr_t)a.dout;
-  return a.dim == D && rows % N == 0 && places % (N * sizeof(T)) == 0 && !a.mask.ids &&
+  return a.dim == D && rows % N == 0 && places % (N * sizeof(T)) == 0 && !has_extras(a) &&
          has_warpgroups();
 }
 

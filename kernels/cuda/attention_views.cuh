@@ -34,6 +34,19 @@ template <typename T> void rows_of_q(attention<T> &a, int64_t row) {
   a.q_batch = a.dq_batch = a.queries * row;
 }
 
+/* Fills an attention on separate tensors. `ids` is the input with the ids. */
+template <typename T> attention<T> separate(const sl_call *call, int ids) {
+  attention<T> a = sizes<T>(call, &call->in_type[0], 0);
+  a.mask.ids = (const int32_t *)sli_optional(call, ids);
+  rows_of_q(a, call->in_type[0].dim[2]);
+  a.kv_row = call->in_type[1].dim[2];
+  a.kv_batch = a.queries * a.kv_row;
+  a.q = (const T *)call->in[0];
+  a.k = (const T *)call->in[1];
+  a.v = (const T *)call->in[2];
+  return a;
+}
+
 /* Sets o, lse and do from inputs i, i + 1 and i + 2. */
 template <typename T> void backward_inputs(const sl_call *call, attention<T> &a, int i) {
   a.o = (const T *)call->in[i];

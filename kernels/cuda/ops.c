@@ -11,18 +11,21 @@
 #include "ops/ops.h"
 #include "ops/splice.h"
 
-static sl_status parts_prepare(const sl_call *call, void **state) {
+sl_status sli_cuda_parts_prepare(const sl_call *call, void **state) {
   *state = NULL;
   if (call->nin <= SLI_CUDA_PARTS) return SL_OK;
   return sl_fail(SL_E_UNSUPPORTED, "a GPU can add at most %d parts of a gradient, not %d",
                  SLI_CUDA_PARTS, call->nin);
 }
 
+#define PARTS .prepare = sli_cuda_parts_prepare
+#define MUON .prepare = sli_cuda_muon_prepare, .release = sli_cuda_muon_release, SCRATCH(muon)
 #define CUDA_OP(name, ...) {.op = &sl_op_##name, .launch = sli_cuda_##name, __VA_ARGS__},
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
 #define STATES(name) .scratch = sli_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define SINKS .prepare = sli_cuda_attention_sinks_prepare
+#define CHOICE .prepare = sli_cuda_choose_blocks_prepare
 #define FIRST_KEYS .first_keys = true
 #define SWEEP \
   .prepare = sli_cuda_attention_sweep_prepare, .release = sli_cuda_attention_sweep_release

@@ -60,6 +60,9 @@ size_t sli_cuda_attention_served_scratch(const sl_call *call); /* all that atten
 size_t sli_cuda_attention_latent_served_scratch(const sl_call *call);
 size_t sli_cuda_attention_sinks_scratch(const sl_call *call);
 size_t sli_cuda_attention_sinks_b_scratch(const sl_call *call);
+size_t sli_cuda_attention_dual_scratch(const sl_call *call);
+size_t sli_cuda_choose_blocks_scratch(const sl_call *call);
+size_t sli_cuda_muon_scratch(const sl_call *call);
 size_t sli_cuda_sample_scratch(const sl_call *call);
 size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);  /* all three products */
@@ -72,6 +75,8 @@ size_t sli_cuda_restore_scratch(const sl_call *call);
 size_t sli_cuda_conv_w_scratch(const sl_call *call);
 size_t sli_cuda_linear_scratch(const sl_call *call); /* all three products */
 
+/* Refuses gradients of more than SLI_CUDA_PARTS parts. */
+sl_status sli_cuda_parts_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_join_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_sum_prepare(const sl_call *call, void **state);
@@ -80,6 +85,9 @@ sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_sinks_prepare(const sl_call *call, void **state); /* also _b */
+sl_status sli_cuda_choose_blocks_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_muon_prepare(const sl_call *call, void **state);
+void sli_cuda_muon_release(void *state);
 sl_status sli_cuda_linear_attention_join_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state); /* also _b */
 void sli_cuda_attention_sweep_release(void *state);

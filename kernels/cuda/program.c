@@ -7,7 +7,6 @@
 #include "kernels/cuda/program.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/base.h"
 #include "kernels/bind.h"
@@ -27,10 +26,6 @@ static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call 
   if (c->attrs.shown && !(entry && entry->first_keys))
     return sl_fail(SL_E_UNSUPPORTED,
                    "op '%s' (%s) does not support first keys (attrs.shown) on a GPU",
-                   c->name ? c->name : "", c->op->name);
-  if (!strncmp(c->op->name, "attention", 9) && c->attrs.value != 0)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "op '%s' (%s) does not support a cap on scores (attrs.value) on a GPU",
                    c->name ? c->name : "", c->op->name);
   *made = (sli_cuda_call){.launch = entry ? entry->launch : own->launch,
                           .release = entry ? entry->release : own->release,

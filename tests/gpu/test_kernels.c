@@ -456,24 +456,6 @@ static void check_claim(const claim *c, bool bf16) {
   kernel_destroy(&k);
 }
 
-/* Checks that a cap on scores, which GPUs do not have, is refused by name. */
-static void check_cap_refused(const claim *c) {
-  kernel k =
-      kernel_create(c->op, c->attrs, c->nin, c->in, sli_op_outputs(c->op, &c->attrs, c->nin));
-  sl_program_call call = {.op = k.op,
-                          .name = k.op->name,
-                          .attrs = k.attrs,
-                          .nin = k.nin,
-                          .nout = k.nout,
-                          .in_type = k.in_type,
-                          .out_type = k.out_type};
-  sl_program program = {.ncalls = 1, .calls = &call, .nbases = 1};
-  CHECK(sl_queue_cuda.prepare(&program, 0) == SL_E_UNSUPPORTED &&
-            strstr(sl_detail(), "a cap on scores"),
-        "%s with a cap: %s", k.op->name, sl_detail());
-  kernel_destroy(&k);
-}
-
 static void check_math_claims(bool bf16, const sl_op *only) {
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
@@ -482,8 +464,7 @@ static void check_math_claims(bool bf16, const sl_op *only) {
     _Static_assert(sizeof c.in >= sizeof m->in, "all inputs of a claim");
     memcpy(c.in, m->in, sizeof m->in);
     from = m->from;
-    if (m->op == &sl_op_attention && m->attrs.value != 0) check_cap_refused(&c);
-    else check_claim(&c, bf16);
+    check_claim(&c, bf16);
     from = 0;
   }
 }

@@ -29,13 +29,7 @@ static const struct {
     {"report", "host", "calls a function of the program, which takes results"},
     {"allow", "host", "calls the grammars of the answers, while the tick computes"},
     {"loaded_experts", "-", "experts on disk (`actorserve --weights experts`)"},
-    {"attention_dual", "-", "training with dual chunk attention"},
-    {"attention_dual_b", "-", "the same"},
-    {"attention_blocks", "-", "training with chosen blocks of keys"},
-    {"attention_blocks_b", "-", "the same"},
-    {"choose_blocks", "-", "the same"},
-    {"own_leaves", "-", "exact sums, which GPUs do not have"},
-    {"muon", "-", "the optimizer Muon"},
+    {"own_leaves", "-", "exact sums (`--exact`), which GPUs do not have"},
 };
 
 static const char *on_gpu(const sl_op *op) {

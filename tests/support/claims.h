@@ -5,6 +5,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_CLAIMS_H
 #define SLUICE_TESTS_SUPPORT_CLAIMS_H
 
+#include <sluice/attention.h>
 #include <sluice/functions.h>
 
 #include "ops/functions.h"
@@ -108,6 +109,10 @@ static const math_claim math_claims[] = {
      {F32(2, 70, 32), F32(2, 70, 16), F32(2, 70, 16)}, 0, 0},
     {&sl_op_attention, ref_attention, {.heads = 1, .window = 9, .full = true, .value = 0.3f}, 4,
      {F32(1, 140, 7), F32(1, 140, 7), F32(1, 140, 7), I32(1, 140)}, 2, -1},
+    {&sl_op_attention_dual, ref_attention_dual, {.heads = 4, .kv_heads = 2, .chunk = 64}, 5,
+     {F32(1, 150, 8), F32(1, 150, 4), F32(1, 150, 4), F32(1, 150, 8), F32(1, 150, 8)}, 0, 0},
+    {&sl_op_attention_dual, ref_attention_dual, {.heads = 1, .window = 100, .chunk = 64}, 5,
+     {F32(1, 210, 2), F32(1, 210, 2), F32(1, 210, 2), F32(1, 210, 2), F32(1, 210, 2)}, 0, 0},
     {&sl_op_grouped_linear, ref_grouped_linear, {0}, 3, {F32(7, 9), I32(7, 2), F32(5, 11, 9)}, 5, 0},
     /* each expert with 64 rows and more, and without any */
     {&sl_op_grouped_linear, ref_grouped_linear, {.count = 3}, 3,
