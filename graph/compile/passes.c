@@ -29,8 +29,7 @@ static bool serves(const sli_inputs *in) { return in->g->options.serve; }
 static bool infers(const sli_inputs *in) { return in->g->options.infer && !serves(in); }
 static bool trains(const sli_inputs *in) { return !in->g->options.infer && !serves(in); }
 static bool loads_experts(const sli_inputs *in) {
-  bool can = in->kind->cores || in->kind->modelled;
-  return serves(in) && can && sli_experts_move(in->options);
+  return serves(in) && sli_experts_move(in->options);
 }
 static bool keeps_weights(const sli_inputs *in) {
   return trains(in) && !sli_home_given(in->options, SLI_ROLE_PARAM);
@@ -106,7 +105,9 @@ static const char *not_exact(const sli_inputs *in) {
   if (in->g->repeats_heads) return "fewer key heads than parallel.sequence devices";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->options->numbers.dtype == SL_BF16) return "numbers.dtype bf16";
-  if (serves(in) && in->g->options.serve->kv == SL_STORAGE_BF16) return "keys and values in bf16";
+  if (serves(in) && in->g->options.serve->kv != SL_STORAGE_F32)
+    return in->g->options.serve->kv == SL_STORAGE_BF16 ? "keys and values in bf16"
+                                                       : "keys and values in 8 bits";
   return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
 }
 
@@ -271,12 +272,25 @@ static sl_status recompute(compilation *c) {
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
+/* Refuses experts that are read as rows want them on devices that cannot compute with them. Weights
+ * on disk come block by block there. */
+static sl_status refuse_loads(compilation *c, bool asked) {
+  const sl_serving_experts *e = &c->g->options.serve->experts;
+  if (!asked && !e->most && !e->slots) return SL_OK;
+  return sl_fail(SL_E_UNSUPPORTED,
+                 "home experts=disk: %s devices do not compute with experts that are read as rows "
+                 "want them; home weights=disk reads all weights block by block",
+                 c->in->options->devices.kind);
+}
+
 static sl_status load_experts(compilation *c) {
+  bool asked = !sli_home_given(c->in->options, SLI_ROLE_PARAM);
+  if (!c->in->kind->cores && !c->in->kind->modelled) return refuse_loads(c, asked);
   bool *on_disk = sli_arena_alloc(&c->g->arena, (size_t)c->g->nblocks * sizeof *on_disk);
   for (int b = 0; b < c->g->nblocks; b++)
     on_disk[b] =
         sli_home_of(c->in->options, SLI_ROLE_PARAM, c->g->blocks[b].name, true) == SL_SPACE_DISK;
-  return sli_pass_experts(c->g, on_disk, !sli_home_given(c->in->options, SLI_ROLE_PARAM));
+  return sli_pass_experts(c->g, on_disk, asked);
 }
 
 static sl_status store_weights(compilation *c) { return sli_pass_stored(c->g); }
