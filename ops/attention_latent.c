@@ -57,9 +57,8 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
   SLI_TRY(latent_infer(attrs, 4, in, out));
   SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
-  out[1] =
-      SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, SL_PAGE, in[1].dim[2] + in[2].dim[2]);
-  if (attrs->keep) out[1] = sli_storage_type(SL_STORAGE_FP8, &out[1]);
+  int64_t width = in[1].dim[2] + in[2].dim[2];
+  out[1] = sli_pages_type(attrs, &SL_TYPE(SL_F32, attrs->count, SL_PAGE, width), 1, SL_PAGE, width);
   return SL_OK;
 }
 

@@ -10,15 +10,12 @@
 #include "ops/attention_shape.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
-#include "ops/storage.h"
 
-/* Type of attrs.count pages, f32, bf16 (attrs.bf16) or words of four FP8 numbers (attrs.keep).
- * Numbers are rounded when they are stored; computation is in f32. */
+/* Type of attrs.count pages. Numbers are rounded when they are stored; computation is in f32. */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
-  int64_t dim = o->dim[2] / attrs->heads;
-  sl_type numbers = SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, sli_kv_heads(attrs),
-                            sli_page_numbers(dim));
-  return attrs->keep ? sli_storage_type(SL_STORAGE_FP8, &numbers) : numbers;
+  int64_t dim = o->dim[2] / attrs->heads, heads = sli_kv_heads(attrs);
+  return sli_pages_type(attrs, &SL_TYPE(SL_F32, attrs->count, heads, sli_page_numbers(dim)), heads,
+                        2 * SL_PAGE, dim);
 }
 
 static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {

@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "graph/state/state.h"
 #include "io/shards/shards.h"
+#include "ops/batch.h"
 #include "ops/storage.h"
 #include "serve/kept.h"
 
@@ -97,9 +98,9 @@ static sl_status read_sizes(sl_session *s) {
   if (o->state_every < 1)
     return sl_fail(SL_E_USAGE, "state_every is %lld: it must be at least 1",
                    (long long)o->state_every);
-  if (o->kv != SL_STORAGE_F32 && o->kv != SL_STORAGE_BF16 &&
+  if (o->kv != SL_STORAGE_F32 && o->kv != SL_STORAGE_BF16 && o->kv != SL_STORAGE_Q8_0 &&
       !(o->kv == SL_STORAGE_FP8 && is_modelled(s)))
-    return sl_fail(SL_E_USAGE, "keys and values are stored in f32 or bf16, not in %s",
+    return sl_fail(SL_E_USAGE, "keys and values are stored in f32, bf16 or Q8_0, not in %s",
                    sli_storage_name(o->kv));
   if (o->speculation.tokens < 0 || o->speculation.tokens > SL_SESSION_DRAFTED)
     return sl_fail(SL_E_USAGE, "speculation: %d draft tokens: must be from 0 to %d",
@@ -119,8 +120,8 @@ static int64_t op_kept_bytes(const sl_session *s, const sli_node *n, bool slots)
   int inputs = n->op->max_in;
   sl_type in[inputs + 1], out[form->op->nout];
   attrs.count = 1;
-  attrs.bf16 = sli_op_memory(form->op)->updates && s->serving.kv == SL_STORAGE_BF16;
-  attrs.keep = sli_op_memory(form->op)->updates && s->serving.kv == SL_STORAGE_FP8;
+  attrs.bf16 = false;
+  if (sli_op_memory(form->op)->updates && !slots) sli_set_pages(&attrs, s->serving.kv);
   for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
   in[inputs] = batch->type;
   int64_t bytes = 0;

@@ -15,6 +15,7 @@
 
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
+#include "ops/batch.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
 #include "ops/stored_products.h"
@@ -98,13 +99,12 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
   n->nin = inputs + 1;
 }
 
-/* True if the op keeps keys and values in f32 although fewer bits are requested; a user's op may
+/* True if the op keeps keys and values in f32 although another format is requested; a user's op may
  * ignore the setting. */
-static bool keeps_otherwise(const sli_node *n) {
-  for (int o = 0; o < n->nout && !sli_op_serve(n->op)->slots; o++)
-    if (sli_op_memory(n->op)->updates >> o & 1 && (n->attrs.bf16 || n->attrs.keep) &&
-        n->out_type[o].dtype == SL_F32)
-      return true;
+static bool keeps_otherwise(const sl_serving *s, const sli_node *n) {
+  bool others = s->kv != SL_STORAGE_F32 && !sli_op_serve(n->op)->slots;
+  for (int o = 0; o < n->nout && others; o++)
+    if (sli_op_memory(n->op)->updates >> o & 1 && n->out_type[o].dtype == SL_F32) return true;
   return false;
 }
 
@@ -121,17 +121,18 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->attrs.count = form->slots ? s->sequences * (1 + s->drafted) + s->kept : s->pages;
   g->options.serve->stateful |= form->slots;
   n->attrs.length = g->options.serve->context;
-  n->attrs.bf16 = sli_op_memory(op)->updates && g->options.serve->kv == SL_STORAGE_BF16;
-  n->attrs.keep = sli_op_memory(op)->updates && g->options.serve->kv == SL_STORAGE_FP8;
+  n->attrs.bf16 = false;
+  if (sli_op_memory(op)->updates && !form->slots) sli_set_pages(&n->attrs, s->kv);
   n->op = op;
   n->out = out;
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
-  if (keeps_otherwise(n))
-    return serve_refuse(g, n,
-                        n->attrs.bf16 ? "it keeps data of earlier positions in f32, not in bf16"
-                                      : "it keeps data of earlier positions in f32, not in fp8");
+  if (keeps_otherwise(s, n))
+    return serve_refuse(
+        g, n,
+        sli_arena_format(&g->arena, "it keeps data of earlier positions in f32, not in %s",
+                         sli_storage_name(s->kv)));
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/half.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
@@ -12,8 +13,8 @@
 #include "ops/attention_latent.h"
 #include "ops/attention_shape.h"
 
-/* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32 or bf16. A head has
- * nope + values rows of w [heads (nope + values), rank]. */
+/* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32, bf16 or Q8_0. A head
+ * has nope + values rows of w [heads (nope + values), rank]. */
 typedef struct latents {
   const sl_batch *batch;
   int64_t heads, nope, rope, rank, values;
@@ -21,7 +22,7 @@ typedef struct latents {
   const float *q, *c, *k, *w;
   float *out;
   void *pages;
-  bool bf16;
+  sl_storage storage;
   const sli_run *runs;
 } latents;
 
@@ -30,8 +31,23 @@ typedef struct query {
   float q[SLI_MAX_LATENT], acc[SLI_MAX_LATENT], p[SL_PAGE], top, total;
 } query;
 
+/* Returns the offset of a position's page, in numbers, or in bytes of Q8_0. */
 static int64_t page_of(const latents *a, const int32_t *table, int64_t position) {
-  return (int64_t)table[position / SL_PAGE] * SL_PAGE * (a->rank + a->rope);
+  int64_t width = a->rank + a->rope, page = table[position / SL_PAGE];
+  return page * (a->storage == SL_STORAGE_Q8_0 ? sli_page_bytes(SL_PAGE, width) : SL_PAGE * width);
+}
+
+/* Returns the halves of latent `at` of a page in Q8_0. */
+static uint16_t *scales_of(const latents *a, int64_t page, int64_t at) {
+  int64_t width = a->rank + a->rope;
+  return (uint16_t *)((uint8_t *)a->pages + page + SL_PAGE * width) + at * sli_page_blocks(width);
+}
+
+static void keep_q8_0(const latents *a, int64_t page, int64_t at, const float *x) {
+  int64_t width = a->rank + a->rope;
+  for (int64_t d = 0; d < width; d += SLI_PAGE_BLOCK)
+    scales_of(a, page, at)[d / SLI_PAGE_BLOCK] = sli_float_to_half(sli_page_round(
+        x + d, SLI_MIN(width - d, SLI_PAGE_BLOCK), (uint8_t *)a->pages + page + at * width + d, 1));
 }
 
 /* Writes row i's latent and rotated key to their page. */
@@ -39,19 +55,27 @@ static void keep_chunk(void *arg, int i) {
   const latents *a = arg;
   int64_t position = sl_batch_position(a->batch)[i], width = a->rank + a->rope;
   const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[i]);
-  int64_t at = page_of(a, table, position) + position % SL_PAGE * width;
-  for (int64_t d = 0; d < width; d++) {
-    float x = d < a->rank ? a->c[i * a->rank + d] : a->k[i * a->rope + d - a->rank];
-    if (a->bf16) ((uint16_t *)a->pages)[at + d] = sli_bf16_from(x);
-    else ((float *)a->pages)[at + d] = x;
-  }
+  int64_t page = page_of(a, table, position), at = page + position % SL_PAGE * width;
+  float x[SLI_MAX_LATENT];
+  memcpy(x, a->c + i * a->rank, (size_t)a->rank * sizeof *x);
+  memcpy(x + a->rank, a->k + i * a->rope, (size_t)a->rope * sizeof *x);
+  if (a->storage == SL_STORAGE_F32) memcpy((float *)a->pages + at, x, (size_t)width * sizeof *x);
+  else if (a->storage == SL_STORAGE_Q8_0) keep_q8_0(a, page, position % SL_PAGE, x);
+  else
+    for (int64_t d = 0; d < width; d++) ((uint16_t *)a->pages)[at + d] = sli_bf16_from(x[d]);
 }
 
-/* Returns n numbers of the pages, widened into `room` if they are bf16. */
-static const float *latent_at(const latents *a, int64_t at, int64_t n, float *room) {
-  const uint16_t *from = (const uint16_t *)a->pages + at;
-  if (!a->bf16) return (const float *)a->pages + at;
-  for (int64_t d = 0; d < n; d++) room[d] = sli_bf16_value(from[d]);
+/* Returns the first n numbers of latent j of a page, widened into `room` if they are not f32. */
+static const float *latent_at(const latents *a, int64_t page, int64_t j, int64_t n, float *room) {
+  int64_t at = page + j * (a->rank + a->rope);
+  if (a->storage == SL_STORAGE_F32) return (const float *)a->pages + at;
+  for (int64_t d = 0; a->storage == SL_STORAGE_BF16 && d < n; d++)
+    room[d] = sli_bf16_value(((const uint16_t *)a->pages)[at + d]);
+  if (a->storage == SL_STORAGE_BF16) return room;
+  const uint16_t *scales = scales_of(a, page, j);
+  for (int64_t d = 0; d < n; d++)
+    room[d] = (float)(((const uint8_t *)a->pages)[at + d] - SLI_PAGE_CENTRE) *
+              sli_half_to_float(scales[d / SLI_PAGE_BLOCK]);
   return room;
 }
 
@@ -95,11 +119,10 @@ static void soften(query *x, int64_t keys, int64_t rank) {
 static void see_page(const latents *a, query *x, int64_t at, int64_t keys) {
   int64_t width = a->rank + a->rope;
   float room[SLI_MAX_LATENT];
-  for (int64_t j = 0; j < keys; j++)
-    x->p[j] = dot(x->q, latent_at(a, at + j * width, width, room), width);
+  for (int64_t j = 0; j < keys; j++) x->p[j] = dot(x->q, latent_at(a, at, j, width, room), width);
   soften(x, keys, a->rank);
   for (int64_t j = 0; j < keys; j++)
-    add_row(x->acc, x->p[j], latent_at(a, at + j * width, a->rank, room), a->rank);
+    add_row(x->acc, x->p[j], latent_at(a, at, j, a->rank, room), a->rank);
 }
 
 /* Maps a head's sums from the latent space to its values. */
@@ -141,7 +164,7 @@ static void latent_cpu(const sl_call *call) {
                .w = call->in[3],
                .out = call->out[0],
                .pages = call->out[1],
-               .bf16 = attrs->bf16,
+               .storage = sli_pages_storage(attrs),
                .runs = call->scratch};
   int runs = sli_served_runs(a.batch, call->scratch);
   sl_team_for(call->team, a.batch->rows, keep_chunk, &a);

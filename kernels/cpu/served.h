@@ -54,8 +54,8 @@ typedef struct sli_run {
   int32_t row, rows;
 } sli_run;
 
-/* Attention of a tick over pages [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim], in f32 or
- * bf16. */
+/* Attention of a tick over pages [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim], in f32,
+ * bf16 or Q8_0 (ops/pages.h). */
 typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
@@ -72,7 +72,7 @@ typedef struct sli_served_attention {
   int64_t q_row, kv_row, o_row; /* row strides */
   float *out, *lse;             /* lse [rows, heads], or NULL */
   void *pages;
-  bool bf16;
+  sl_storage storage;
   const sli_run *runs;
   /* number of parts of a KV head's query heads; a chunk is one part for one run */
   int parts;

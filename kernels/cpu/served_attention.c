@@ -42,7 +42,7 @@ void sli_served_attend(const sl_call *call, sli_served_attention *a) {
   a->out = call->out[0];
   a->o_row = call->out_type[0].dim[2];
   a->pages = call->out[2];
-  a->bf16 = attrs->bf16;
+  a->storage = sli_pages_storage(attrs);
   a->runs = call->scratch;
   int runs = sli_served_runs(a->batch, call->scratch);
   sl_team_for(call->team, a->batch->rows, sli_cpu()->served_keys, a);

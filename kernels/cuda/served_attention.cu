@@ -6,6 +6,7 @@
  * sums in order. Each query's sums go page by page, so a row has the same bits alone, in any batch,
  * and in any chunk of a prompt. Hidden positions may hold anything: their values are never
  * added. */
+#include "kernels/cuda/pages.cuh"
 #include "kernels/cuda/served.cuh"
 
 #include "ops/attention_shape.h"
@@ -25,12 +26,10 @@ struct attention {
   const float *q[FORMS], *k, *v, *sinks; /* row 0 of each; sinks [rows, heads] or NULL */
   int64_t q_row, kv_row, o_row;          /* row strides */
   int64_t heads, kv_heads, dim, values;  /* numbers of a key and of a value */
-  int64_t key_row, key_step;             /* strides of a page's keys and of a key's numbers */
-  int64_t values_at, value_row;          /* where a page's values begin, and their stride */
-  int64_t page;                          /* numbers of a page of one KV head */
+  page_layout layout;
   int64_t behind, shown; /* keys before the query in its mask; first keys in every mask */
   int64_t chunk;         /* positions per chunk; 0: q is for all keys */
-  float scale;
+  float scale, cap;      /* of the scores; cap 0: none */
   float *out;
   void *pages;
   int run;         /* rows of a run */
@@ -43,17 +42,17 @@ struct attention {
 /* ---- pages ----------------------------------------------------------------------------------- */
 
 __device__ inline int64_t page_at(const attention &a, int64_t row, int64_t position, int64_t kv) {
-  return (page_of(a.batch, row, position) * a.kv_heads + kv) * a.page;
+  return (page_of(a.batch, row, position) * a.kv_heads + kv) * a.layout.page;
 }
 
 /* Writes a row's key and value to its page, one block per row. */
 template <typename P> __global__ void keep(attention a) {
   int64_t row = blockIdx.x, position = sl_batch_position(a.batch)[row], at = position % SL_PAGE;
-  for (int64_t i = threadIdx.x; i < a.kv_heads * a.dim; i += blockDim.x) {
-    int64_t kv = i / a.dim, d = i % a.dim;
+  for (int64_t kv = 0; kv < a.kv_heads; kv++) {
     P *page = (P *)a.pages + page_at(a, row, position, kv);
-    assign(page[at * a.key_row + d * a.key_step], a.k[row * a.kv_row + i]);
-    assign(page[a.values_at + at * a.value_row + d], a.v[row * a.kv_row + i]);
+    const float *k = a.k + row * a.kv_row + kv * a.dim, *v = a.v + row * a.kv_row + kv * a.dim;
+    keep_key(a.layout, page, at, a.dim, [&](int64_t d) { return k[d]; });
+    keep_value(a.layout, page, at, a.dim, [&](int64_t d) { return v[d]; });
   }
 }
 
@@ -108,14 +107,18 @@ size_t shared_bytes(const attention &a, int n) {
 /* Computes the scores of N queries with a page's keys. Half of the threads take half of the dims
  * each. */
 template <typename P, int N>
-__device__ inline void score(const attention &a, const queries &x, int n, const P *keys) {
+__device__ inline void score(const attention &a, const queries &x, int n, const P *page) {
   int key = (int)threadIdx.x % SL_PAGE, half = (int)threadIdx.x / SL_PAGE;
   int64_t middle = (a.dim + 1) / HALVES, end = half ? a.dim : middle;
   float s[N] = {};
-  for (int64_t d = half ? middle : 0; d < end; d++) {
-    float k = to_float(keys[key * a.key_row + d * a.key_step]);
+  for (int64_t d = half ? middle : 0; d < end;) {
+    int64_t block = d / SLI_PAGE_BLOCK, stop = (block + 1) * SLI_PAGE_BLOCK;
+    float scale = key_scale(a.layout, page, key, block);
+    for (; d < end && d < stop; d++) {
+      float k = page_number(page[key * a.layout.key_row + d * a.layout.key_step]) * scale;
 #pragma unroll
-    for (int i = 0; i < N; i++) s[i] += x.q[(i < n ? i : 0) * a.dim + d] * k;
+      for (int i = 0; i < N; i++) s[i] += x.q[(i < n ? i : 0) * a.dim + d] * k;
+    }
   }
 #pragma unroll
   for (int i = 0; i < N; i++)
@@ -134,6 +137,7 @@ __device__ inline void weigh(const attention &a, const queries &x, int i, int64_
     int64_t key = first + lane + e * WARP;
     seen[e] = key <= position && (key >= position - a.behind || key < a.shown);
     s[e] = x.p[i][lane + e * WARP] + x.half[i][lane + e * WARP];
+    if (a.cap > 0) s[e] = a.cap * tanhf(s[e] / a.cap);
     top = seen[e] && s[e] > top ? s[e] : top;
   }
 #pragma unroll
@@ -156,14 +160,16 @@ __device__ inline void weigh(const attention &a, const queries &x, int i, int64_
 
 /* Adds a page's values, weighted. Keys whose weight is 0 are left out. */
 template <typename P, int N> __device__ inline void add_values(const attention &a, const queries &x,
-                                                               int n, const P *values, int keys) {
+                                                               int n, const P *page, int keys) {
+  const P *values = page + a.layout.values;
   for (int64_t d = threadIdx.x; d < a.values; d += THREADS) {
     float sum[N];
 #pragma unroll
     for (int i = 0; i < N; i++)
       sum[i] = x.sums[(i < n ? i : 0) * a.values + d] * x.fade[i < n ? i : 0];
     for (int j = 0; j < keys; j++) {
-      float v = to_float(values[j * a.value_row + d]);
+      float v = page_number(values[j * a.layout.value_row + d]);
+      v *= value_scale(a.layout, page, j, d);
 #pragma unroll
       for (int i = 0; i < N; i++) {
         float p = x.p[i < n ? i : 0][j];
@@ -211,7 +217,7 @@ template <typename P, int N> __device__ inline void see_pages(const attention &a
     for (int i = (int)threadIdx.x / WARP; i < n; i += WARPS)
       weigh(a, *x, i, r.position + i / a.group, first);
     __syncthreads();
-    add_values<P, N>(a, *x, n, data + a.values_at, keys);
+    add_values<P, N>(a, *x, n, data, keys);
   }
   __syncthreads();
 }
@@ -312,6 +318,7 @@ void set_up(const sl_call *call, attention *a) {
   a->heads = attrs->heads;
   a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
   a->shown = attrs->shown;
+  a->cap = attrs->value;
   a->stretch = stretch_pages(attrs);
   a->stretches = stretches_of(attrs);
   a->parts = (float *)call->scratch;
@@ -324,22 +331,18 @@ void attend_all(const sl_call *call, attention a, void *stream) {
   int64_t rows = served_rows(call);
   a.kv_heads = sli_kv_heads(attrs);
   a.o_row = call->out_type[0].dim[2];
-  a.dim = a.values = a.value_row = a.o_row / attrs->heads;
-  a.key_row = 1, a.key_step = SL_PAGE;
-  a.values_at = SL_PAGE * a.dim;
-  a.page = 2 * SL_PAGE * a.dim;
+  a.dim = a.values = a.o_row / attrs->heads;
   a.scale = sli_attention_scale(attrs, a.dim);
   a.out = (float *)call->out[0];
   a.pages = call->out[2];
   set_up(call, &a);
   if (!rows) return;
-  if (attrs->bf16) {
-    launch(stream, grid_of(rows), THREADS, 0, keep<bf16>, a);
-    attend_pages<bf16>(a, rows, stream);
-  } else {
-    launch(stream, grid_of(rows), THREADS, 0, keep<float>, a);
-    attend_pages<float>(a, rows, stream);
-  }
+  with_pages(sli_pages_storage(attrs), [&](auto number) {
+    using P = decltype(number);
+    a.layout = layout_of_heads<P>(a.dim);
+    launch(stream, grid_of(rows), THREADS, 0, keep<P>, a);
+    attend_pages<P>(a, rows, stream);
+  });
 }
 
 attention attention_of(const sl_call *call) {
@@ -372,9 +375,10 @@ struct latents {
 /* Writes a row's latent and rotated key to its page, one block per row. */
 template <typename P> __global__ void keep_latent(attention a, latents l) {
   int64_t row = blockIdx.x, position = sl_batch_position(a.batch)[row];
-  P *page = (P *)a.pages + page_at(a, row, position, 0) + position % SL_PAGE * a.key_row;
-  for (int64_t d = threadIdx.x; d < a.dim; d += blockDim.x)
-    assign(page[d], d < l.rank ? l.c[row * l.rank + d] : l.k[row * l.rope + d - l.rank]);
+  P *page = (P *)a.pages + page_at(a, row, position, 0);
+  keep_key(a.layout, page, position % SL_PAGE, a.dim, [&](int64_t d) {
+    return d < l.rank ? l.c[row * l.rank + d] : l.k[row * l.rope + d - l.rank];
+  });
 }
 
 /* Block (row, head). */
@@ -405,8 +409,9 @@ __global__ void map_values(attention a, latents l) {
 }
 
 template <typename P>
-void attend_latents(const attention &a, const latents &l, int64_t rows, void *stream) {
+void attend_latents(attention a, const latents &l, int64_t rows, void *stream) {
   dim3 heads((unsigned)rows, (unsigned)a.heads);
+  a.layout = layout_of_latents<P>(a.dim);
   launch(stream, grid_of(rows), THREADS, 0, keep_latent<P>, a, l);
   launch(stream, heads, THREADS, 0, map_query, a, l);
   attend_pages<P>(a, rows, stream);
@@ -431,10 +436,8 @@ void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
   int64_t query = call->in_type[0].dim[2] / attrs->heads, nope = query - rope;
   attention a = {};
   a.kv_heads = 1;
-  a.dim = a.key_row = a.value_row = rank + rope;
+  a.dim = rank + rope;
   a.values = rank;
-  a.key_step = 1;
-  a.page = SL_PAGE * a.dim;
   a.scale = 1;
   a.pages = call->out[1];
   a.q_row = attrs->heads * a.dim;
@@ -457,8 +460,8 @@ void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
   a.q[0] = l.latent;
   a.out = l.sums;
   if (!rows) return;
-  if (attrs->bf16) attend_latents<bf16>(a, l, rows, stream);
-  else attend_latents<float>(a, l, rows, stream);
+  with_pages(sli_pages_storage(attrs),
+             [&](auto number) { attend_latents<decltype(number)>(a, l, rows, stream); });
 }
 
 size_t sli_cuda_attention_served_scratch(const sl_call *call) {

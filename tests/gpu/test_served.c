@@ -359,10 +359,14 @@ static void check_attention(const shape *s) {
 
 static void check_all_attention(void) {
 #define COMMON .count = PAGES, .length = OWN * SL_PAGE
+#define Q8_0 .ndims = 1, .dims = { SL_STORAGE_Q8_0 }
   const shape shapes[] = {
       {&sl_op_attention_served, {COMMON, .heads = 2}, 20, 3},
       {&sl_op_attention_served, {COMMON, .heads = 6, .kv_heads = 2, .bf16 = true}, 16, 3},
       {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 1, .window = 37}, 24, 3},
+      {&sl_op_attention_served, {COMMON, .heads = 4, .window = 37, .value = 0.4f}, 24, 3},
+      {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 2, Q8_0}, 40, 3},
+      {&sl_op_attention_packed_served, {COMMON, .heads = 3, .kv_heads = 1, Q8_0}, 32, 1},
       {&sl_op_attention_served, {COMMON, .heads = 1, .window = 30, .shown = 5}, 72, 3},
       {&sl_op_attention_served, {.count = PAGES, .length = 4000, .heads = 1}, 8, 3},
       {&sl_op_attention_packed_served, {COMMON, .heads = 4, .kv_heads = 2}, 8, 1},
@@ -373,7 +377,7 @@ static void check_all_attention(void) {
 }
 
 /* Latent attention: a prompt of each sequence in one tick, then one more row of each. */
-static void check_latents(bool bf16) {
+static void check_latents(sl_storage storage) {
   enum { HEADS = 3, NOPE = 12, ROPE = 8, RANK = 24, VALUES = 10 };
   const int64_t begin[2][SEQUENCES] = {{0}, {70, 5, 1}},
                 rows[2][SEQUENCES] = {{70, 5, 1}, {1, 1, 1}};
@@ -382,7 +386,8 @@ static void check_latents(bool bf16) {
     int64_t all = rows[t][0] + rows[t][1] + rows[t][2];
     const sl_type in[] = {F32(1, all, HEADS * (NOPE + ROPE)), F32(1, all, RANK), F32(1, all, ROPE),
                           F32(HEADS * (NOPE + VALUES), RANK), I32(batch_ints(all))};
-    const sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE, .bf16 = bf16};
+    sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE};
+    sli_set_pages(&attrs, storage);
     k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 5, in, 2);
     for (int i = 0; i < 4; i++) array_random(k[t].in[i], &in[i], 0);
     fill_batch(k[t].in[4], begin[t], rows[t]);
@@ -480,7 +485,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < SLI_COUNT(forms); i++) RUN(check_frozen, &forms[i], 3 + 6 * (i % 2), 19);
     RUN(check_positions);
     RUN(check_all_attention);
-    for (int i = 0; i < 2; i++) RUN(check_latents, i);
+    for (int i = 0; i < 3; i++) RUN(check_latents, (sl_storage)i);
     for (int i = 0; i < 8; i++) RUN(check_experts, i & 1, (sl_storage)(i / 2));
     for (int i = 0; i < 6; i++) RUN(check_sample);
   }

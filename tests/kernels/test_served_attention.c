@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paged attention matches a plain sum over all visible keys, for a KV cache in f32 and in bf16, on
- * every CPU level. One query at a time and chunks of a prompt give the same bits, regardless of the
- * contents of hidden positions.
+/* Paged attention matches a plain sum over all visible keys, for a KV cache in f32, bf16 and Q8_0,
+ * on every CPU level. One query at a time and chunks of a prompt give the same bits, regardless of
+ * the contents of hidden positions.
  * labels: random */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ enum { MOST_WIDTH = MOST_HEADS * MOST_DIM, MOST_ROWS = SEQUENCES * LONGEST };
 
 typedef struct shape {
   int64_t heads, kv_heads, dim, behind, shown, length[SEQUENCES];
-  bool bf16;
+  sl_storage storage;
 } shape;
 
 static float q[SEQUENCES][LONGEST * MOST_WIDTH], k[SEQUENCES][LONGEST * MOST_WIDTH],
@@ -39,9 +39,24 @@ static void fill(float (*of)[LONGEST * MOST_WIDTH], rng *d) {
       of[i][j] = (float)(x >> 40) * 0x1p-22f - 2;
 }
 
-/* Rounds to nearest, ties to even, by plain arithmetic. */
-static double kept(const shape *s, float x) {
-  if (!s->bf16 || x == 0) return (double)x;
+/* Returns number i of a key or value as pages in Q8_0 have it: a multiple of the largest size of
+ * its block / 127, which is rounded to a half. */
+static double kept_q8_0(const shape *s, const float *x, int64_t i) {
+  float most = 0;
+  for (int64_t d = i / 32 * 32; d < s->dim && d < i / 32 * 32 + 32; d++)
+    most = fmaxf(most, fabsf(x[d]));
+  float scale = most / 127, by = 1 / scale;
+  int power;
+  double half = frexp((double)scale, &power);
+  half = ldexp(nearbyint(ldexp(half, 11)), power - 11);
+  return most > 0 ? half * (double)nearbyintf(x[i] * by) : 0;
+}
+
+/* Returns number i of a key or value as the pages have it, by plain arithmetic. */
+static double kept(const shape *s, const float *from, int64_t i) {
+  float x = from[i];
+  if (s->storage == SL_STORAGE_Q8_0) return kept_q8_0(s, from, i);
+  if (s->storage == SL_STORAGE_F32 || x == 0) return (double)x;
   int power;
   double part = frexp((double)x, &power);
   return ldexp(nearbyint(ldexp(part, 8)), power - 8);
@@ -50,7 +65,7 @@ static double kept(const shape *s, float x) {
 static shape draw(rng *d) {
   shape s = {.kv_heads = 1 + rng_below(d, 3),
              .dim = 8 * (1 + rng_below(d, MOST_DIM / 8)),
-             .bf16 = rng_below(d, 2)};
+             .storage = (sl_storage)rng_below(d, 3)};
   s.heads = s.kv_heads * (1 + rng_below(d, 2));
   s.behind = rng_below(d, 3) ? INT32_MAX : rng_below(d, 100);
   s.shown = rng_below(d, 2) ? rng_below(d, 150) : 0;
@@ -127,7 +142,7 @@ static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, i
                             .o_row = width,
                             .out = tick[3],
                             .pages = pages,
-                            .bf16 = s->bf16,
+                            .storage = s->storage,
                             .runs = runs,
                             .parts = parts_of_heads};
   int n = find_runs(b, runs);
@@ -148,12 +163,12 @@ static void check_row(const shape *s, int i, int64_t at, int64_t head) {
     p[j] = 0;
     if (j < first && j >= s->shown) continue;
     for (int64_t d = 0; d < s->dim; d++)
-      p[j] += (double)q[i][row + d] * kept(s, k[i][j * kv_width + kv + d]);
+      p[j] += (double)q[i][row + d] * kept(s, k[i] + j * kv_width + kv, d);
     total += p[j] = exp(p[j] / sqrt((double)s->dim));
   }
   for (int64_t d = 0; d < s->dim; d++) {
     want = 0;
-    for (int64_t j = 0; j <= at; j++) want += p[j] / total * kept(s, v[i][j * kv_width + kv + d]);
+    for (int64_t j = 0; j <= at; j++) want += p[j] / total * kept(s, v[i] + j * kv_width + kv, d);
     CHECK(fabs(want - (double)whole[i][row + d]) < 1e-5,
           "sequence %d, position %lld, head %lld: %g, not %g", i, (long long)at, (long long)head,
           (double)whole[i][row + d], want);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A KV cache in bf16 takes exactly half the memory of one in fp32, so twice as many pages fit by
- * default. Answers may differ, but stay close. An op that keeps f32 is refused with an error that
- * names it. */
+ * default; one in Q8_0 takes 34 bytes for 32 numbers. Answers may differ, but stay close. An op
+ * that keeps f32 is refused with an error that names it. */
 #include <math.h>
 
 #include "tests/support/session.h"
 
-static char *const words[] = {"--layers",  "3",          "--width", "48",      "--heads",
+static char *const words[] = {"--layers",  "3",          "--width", "192",     "--heads",
                               "6",         "--kv-heads", "2",       "--vocab", "97",
                               "--context", "256",        NULL};
 enum {
   PROMPT = 100,
   PAGES = 9,
-  PAGE_NUMBERS = 3 * 2 * 2 * SL_SESSION_PAGE * 8
+  PAGE_NUMBERS = 3 * 2 * 2 * SL_SESSION_PAGE * 32
 }; /* 3 layers, keys and values, 2 heads */
 
 static size_t bytes_of(served *s, sl_storage kv) {
@@ -27,9 +27,10 @@ static size_t bytes_of(served *s, sl_storage kv) {
 
 static void half_the_memory_to_the_byte(served *s) {
   size_t fp32 = bytes_of(s, SL_STORAGE_F32), bf16 = bytes_of(s, SL_STORAGE_BF16),
-         half = (size_t)PAGES * PAGE_NUMBERS * 2;
+         q8_0 = bytes_of(s, SL_STORAGE_Q8_0), half = (size_t)PAGES * PAGE_NUMBERS * 2;
   CHECK(fp32 - bf16 == half, "%zu bytes, and %zu in bf16: %zu less, not %zu", fp32, bf16,
         fp32 - bf16, half);
+  CHECK(fp32 - q8_0 == 2 * half - half / 64 * 34, "%zu bytes, and %zu in Q8_0", fp32, q8_0);
 }
 
 static float first_logprob(served *s, sl_storage kv, uint64_t *hash) {
@@ -50,11 +51,13 @@ static float first_logprob(served *s, sl_storage kv, uint64_t *hash) {
 }
 
 static void near_what_it_is_in_fp32(served *s) {
-  uint64_t hashes[2];
+  uint64_t hashes[3];
   float fp32 = first_logprob(s, SL_STORAGE_F32, &hashes[0]),
-        bf16 = first_logprob(s, SL_STORAGE_BF16, &hashes[1]);
+        bf16 = first_logprob(s, SL_STORAGE_BF16, &hashes[1]),
+        q8_0 = first_logprob(s, SL_STORAGE_Q8_0, &hashes[2]);
   CHECK(fabsf(fp32 - bf16) < 1e-3f, "%g and %g", (double)fp32, (double)bf16);
-  CHECK(hashes[0] != hashes[1], "the logits are others");
+  CHECK(fabsf(fp32 - q8_0) < 5e-3f, "%g and, in Q8_0, %g", (double)fp32, (double)q8_0);
+  CHECK(hashes[0] != hashes[1] && hashes[0] != hashes[2], "the logits are others");
 }
 
 /* ---- a user-defined op with a cache ---------------------------------------------------------- */
@@ -107,6 +110,10 @@ static void what_keeps_f32_is_refused(void) {
   options.kv = SL_STORAGE_BF16;
   CHECK(sl_session_check(&options, &about) == SL_E_UNSUPPORTED && strstr(sl_detail(), "remember") &&
             strstr(sl_detail(), "f32, not in bf16"),
+        "%s", sl_detail());
+  options.kv = SL_STORAGE_Q8_0;
+  CHECK(sl_session_check(&options, &about) == SL_E_UNSUPPORTED &&
+            strstr(sl_detail(), "f32, not in Q8_0"),
         "%s", sl_detail());
   options.kv = SL_STORAGE_FP8;
   CHECK(sl_session_check(&options, &about) == SL_E_USAGE && strstr(sl_detail(), "not in fp8"), "%s",

@@ -86,3 +86,15 @@ for options in "" "--rows 4" "--prefix-caching host:1M --quota kv=2" "--weights 
   [[ $options != "--kv bf16" ]] || most=2e-2
   near on_cpu on_gpu $most
 done
+serve --kv q8_0 "${model[@]}"
+answers on_cpu
+drained
+serve --devices cuda --kv q8_0 "${model[@]}"
+answers on_gpu
+drained
+near on_cpu on_gpu 1e-3
+
+mixture=(--width 32 --heads 2 --experts 4 --expert-ffn 16)
+train qwen-moe "${mixture[@]}"
+ends 2 "$actorserve" --port 0 --devices cuda --weights experts --init qwen-moe.safetensors qwen-moe --layers 2 "${mixture[@]}"
+says "cuda devices do not compute with experts" err

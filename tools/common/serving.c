@@ -30,15 +30,20 @@ static sl_status check_fp8(const settings *s, const char *option) {
                  "--%s fp8: only devices that compute nothing (--devices timed:N) have it", option);
 }
 
+/* Words of --kv, and their formats. */
+static const char *const kvs[] = {"fp32", "bf16", "q8_0", "fp8", NULL};
+static const sl_storage kv_storages[] = {SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0,
+                                         SL_STORAGE_FP8};
+
 static sl_storage kv_storage(const settings *s) {
-  if (is_fp8(s, "kv")) return SL_STORAGE_FP8;
-  return strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_STORAGE_F32 : SL_STORAGE_BF16;
+  int kv = 0;
+  while (kvs[kv + 1] && strcmp(sl_arg_text(s->run, "kv"), kvs[kv])) kv++;
+  return kv_storages[kv];
 }
 
 sl_status serving_read(settings *s) {
   static const char *const chunks[] = {"times", "rows", NULL};
   static const char *const dtypes[] = {"stored", "fp32", "bf16", "fp8", NULL};
-  static const char *const kvs[] = {"fp32", "bf16", "fp8", NULL};
   s->microbatches = s->pieces = s->lower.schedule.chunks = 1;
   s->lower.parallel.processes = 1;
   s->lower.schedule.name = "1f1b";

@@ -16,6 +16,7 @@
 #include <sluice/optimizer.h>
 
 #include "base/base.h"
+#include "io/half.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"

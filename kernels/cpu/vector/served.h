@@ -30,15 +30,27 @@ static void position_served_chunk(void *arg, int i) {
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Returns the numbers of a page of one KV head: the bytes, if they are in Q8_0. */
+INLINE int64_t page_size(sl_storage storage, int64_t dim) {
+  return storage == SL_STORAGE_Q8_0 ? sli_page_bytes(2 * SL_PAGE, dim) : sli_page_numbers(dim);
+}
+
 /* Returns the offset of a head's keys in the page of a position. The values follow. */
 static int64_t page_of(const sli_served_attention *a, const int32_t *table, int64_t position,
                        int64_t head) {
-  return (table[position / SL_PAGE] * a->kv_heads + head) * sli_page_numbers(a->dim);
+  return (table[position / SL_PAGE] * a->kv_heads + head) * page_size(a->storage, a->dim);
 }
 
-/* Loads LANES numbers of the pages, or n of them. */
-INLINE vec page_load(bool bf16, const void *pages, int64_t at, int64_t n) {
-  return bf16 ? load_bf16((const uint16_t *)pages + at, n) : load((const float *)pages + at, n);
+/* Loads LANES numbers of the pages, or n of them; of Q8_0, without their scales. */
+INLINE vec page_load(sl_storage storage, const void *pages, int64_t at, int64_t n) {
+  if (storage == SL_STORAGE_BF16) return load_bf16((const uint16_t *)pages + at, n);
+  if (storage == SL_STORAGE_F32) return load((const float *)pages + at, n);
+  return __builtin_convertvector(widen_u8((const uint8_t *)pages + at) - SLI_PAGE_CENTRE, vec);
+}
+
+/* Returns the halves of a page in Q8_0 at offset `at`: those of the keys, then of the values. */
+INLINE const uint16_t *page_scales(const sli_served_attention *a, int64_t at) {
+  return (const uint16_t *)((const uint8_t *)a->pages + at + 2 * SL_PAGE * a->dim);
 }
 
 static void keep_f32(float *page, int64_t at, const float *k, const float *v, int64_t dim) {
@@ -56,6 +68,20 @@ static void keep_bf16(uint16_t *page, int64_t at, const float *k, const float *v
   }
 }
 
+static void keep_q8_0(const sli_served_attention *a, int64_t page, int64_t at, const float *k,
+                      const float *v) {
+  int64_t dim = a->dim, blocks = sli_page_blocks(dim);
+  uint8_t *keys = (uint8_t *)a->pages + page, *values = keys + (SL_PAGE + at) * dim;
+  uint16_t *scales = (uint16_t *)page_scales(a, page);
+  for (int64_t b = 0; b < blocks; b++) {
+    int64_t d = b * SLI_PAGE_BLOCK, n = SLI_MIN(dim - d, SLI_PAGE_BLOCK);
+    scales[b * SL_PAGE + at] =
+        sli_float_to_half(sli_page_round(k + d, n, keys + d * SL_PAGE + at, SL_PAGE));
+    scales[(blocks * SL_PAGE) + at * blocks + b] =
+        sli_float_to_half(sli_page_round(v + d, n, values + d, 1));
+  }
+}
+
 /* Writes row i's key and value to their page. */
 static void served_keys_chunk(void *arg, int i) {
   const sli_served_attention *a = arg;
@@ -64,8 +90,11 @@ static void served_keys_chunk(void *arg, int i) {
   for (int64_t h = 0; h < a->kv_heads; h++) {
     int64_t page = page_of(a, table, position, h);
     const float *k = a->k + i * a->kv_row + h * a->dim, *v = a->v + i * a->kv_row + h * a->dim;
-    if (a->bf16) keep_bf16((uint16_t *)a->pages + page, position % SL_PAGE, k, v, a->dim);
-    else keep_f32((float *)a->pages + page, position % SL_PAGE, k, v, a->dim);
+    int64_t at = position % SL_PAGE;
+    if (a->storage == SL_STORAGE_Q8_0) keep_q8_0(a, page, at, k, v);
+    else if (a->storage == SL_STORAGE_BF16)
+      keep_bf16((uint16_t *)a->pages + page, at, k, v, a->dim);
+    else keep_f32((float *)a->pages + page, at, k, v, a->dim);
   }
 }
 
@@ -98,32 +127,42 @@ typedef struct served_page {
   int64_t at, position, keys;
 } served_page;
 
-INLINE void fetch_lines(bool bf16, const sli_served_attention *a, int64_t at, int64_t n) {
+INLINE void fetch_lines(sl_storage storage, const sli_served_attention *a, int64_t at, int64_t n) {
   const char *pages = a->pages;
-  const int64_t size = bf16 ? 2 : 4, line = 64;
+  const int64_t size = storage == SL_STORAGE_F32    ? 4
+                       : storage == SL_STORAGE_BF16 ? 2
+                                                    : 1,
+                line = 64;
   for (int64_t b = 0; b < n * size; b += line) __builtin_prefetch(pages + at * size + b, 0, 2);
 }
 
 /* Prefetches dim d of a page's keys, and value d, while the dims of the previous page are
  * processed. */
-INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page,
+INLINE void fetch_dim(sl_storage storage, const sli_served_attention *a, const served_page *page,
                       int64_t d) {
-  fetch_lines(bf16, a, page->at + d * SL_PAGE, page->keys);
-  if (d < page->keys) fetch_lines(bf16, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
+  fetch_lines(storage, a, page->at + d * SL_PAGE, page->keys);
+  if (d < page->keys) fetch_lines(storage, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
 }
 
 /* Computes the scores of n queries with a page's keys, s[PAGE_VECTORS][n]; prefetches `next`, if
  * not NULL. */
-INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const served_query *x,
-                        const served_page *page, const served_page *next, vec *s) {
+INLINE void page_scores(sl_storage storage, const sli_served_attention *a, int n,
+                        const served_query *x, const served_page *page, const served_page *next,
+                        vec *s) {
+  const bool scaled = storage == SL_STORAGE_Q8_0;
+  vec scales[PAGE_VECTORS] = {{0}};
 #pragma GCC unroll 16
   for (int i = 0; i < n * PAGE_VECTORS; i++) s[i] = (vec){0};
   for (int64_t d = 0; d < a->dim; d++) {
     vec k = {0};
-    if (next) fetch_dim(bf16, a, next, d);
+    for (int v = 0; scaled && d % SLI_PAGE_BLOCK == 0 && v < PAGE_VECTORS; v++)
+      scales[v] = load_half(page_scales(a, page->at) + d / SLI_PAGE_BLOCK * SL_PAGE + v * LANES);
+    if (next) fetch_dim(storage, a, next, d);
 #pragma GCC unroll 16
     for (int i = 0; i < n * PAGE_VECTORS; i++) {
-      if (i % n == 0) k = page_load(bf16, a->pages, page->at + d * SL_PAGE + i / n * LANES, LANES);
+      if (i % n == 0)
+        k = page_load(storage, a->pages, page->at + d * SL_PAGE + i / n * LANES, LANES);
+      if (i % n == 0 && scaled) k *= scales[i / n];
       s[i] = plus_product(s[i], set(x[i % n].q[d]), k);
     }
   }
@@ -163,9 +202,16 @@ INLINE void weigh(served_query *x, int n, vec *s) {
   x->fade = fade[0];
 }
 
+/* Values of a page: their offset and, of Q8_0, their scales [SL_PAGE][blocks]. */
+typedef struct page_values {
+  int64_t at;
+  const float *scales;
+} page_values;
+
 /* Computes acc * fade + the values [first, end), weighted by p, for VALUE_VECTORS from dim d on. */
-INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_query *x,
-                     int64_t values, int64_t d, bool whole, int64_t first, int64_t end) {
+INLINE void add_dims(sl_storage storage, const sli_served_attention *a, int n, served_query *x,
+                     page_values values, int64_t d, bool whole, int64_t first, int64_t end) {
+  const int64_t blocks = sli_page_blocks(a->dim);
   vec y[QUERIES * VALUE_VECTORS];
   int64_t left = whole ? VALUE_VECTORS * LANES : a->dim - d;
 #pragma GCC unroll 16
@@ -177,8 +223,10 @@ INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_que
     for (int i = 0; i < n * VALUE_VECTORS; i++)
       if (i / n * LANES < left) {
         if (i % n == 0)
-          v = page_load(bf16, a->pages, values + j * a->dim + d + i / n * LANES,
+          v = page_load(storage, a->pages, values.at + j * a->dim + d + i / n * LANES,
                         left - i / n * LANES);
+        if (i % n == 0 && storage == SL_STORAGE_Q8_0)
+          v *= values.scales[j * blocks + (d + i / n * LANES) / SLI_PAGE_BLOCK];
         y[i] = plus_product(y[i], set(x[i % n].p[j]), v);
       }
   }
@@ -186,20 +234,20 @@ INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_que
   for (int i = 0; i < n * VALUE_VECTORS; i++) storeu(x[i % n].acc + d + i / n * LANES, y[i]);
 }
 
-INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_query *x,
-                       int64_t values, int64_t first, int64_t end) {
+INLINE void add_values(sl_storage storage, const sli_served_attention *a, int n, served_query *x,
+                       page_values values, int64_t first, int64_t end) {
   const int64_t step = VALUE_VECTORS * LANES;
   if (first >= end) return;
   for (int64_t d = 0; d < a->dim; d += step)
-    if (a->dim - d >= step) add_dims(bf16, a, n, x, values, d, true, first, end);
-    else add_dims(bf16, a, n, x, values, d, false, first, end);
+    if (a->dim - d >= step) add_dims(storage, a, n, x, values, d, true, first, end);
+    else add_dims(storage, a, n, x, values, d, false, first, end);
   for (int i = 0; i < n; i++) x[i].fade = 1;
 }
 
 /* Adds values. The range common to all n queries is added for all of them together; each query then
  * adds the values before and after it. */
-INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_query *x,
-                       int64_t values) {
+INLINE void see_values(sl_storage storage, const sli_served_attention *a, int n, served_query *x,
+                       page_values values) {
   int64_t first = 0, end = SL_PAGE;
   for (int i = 0; i < n; i++) {
     first = x[i].first > first ? x[i].first : first;
@@ -207,13 +255,13 @@ INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_q
   }
   if (end < first) end = first;
   for (int i = 0; i < n && n > 1; i++)
-    add_values(bf16, a, 1, &x[i], values, x[i].first, first < x[i].end ? first : x[i].end);
-  add_values(bf16, a, n, x, values, first, end);
+    add_values(storage, a, 1, &x[i], values, x[i].first, first < x[i].end ? first : x[i].end);
+  add_values(storage, a, n, x, values, first, end);
   for (int i = 0; i < n && n > 1; i++)
-    add_values(bf16, a, 1, &x[i], values, end > x[i].first ? end : x[i].first, x[i].end);
+    add_values(storage, a, 1, &x[i], values, end > x[i].first ? end : x[i].first, x[i].end);
 }
 
-INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_query *x,
+INLINE void see_page(sl_storage storage, const sli_served_attention *a, int n, served_query *x,
                      const served_page *page, const served_page *next) {
   vec s[QUERIES * PAGE_VECTORS];
   for (int i = 0; i < n; i++) {
@@ -224,21 +272,29 @@ INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_que
     x[i].first = x[i].shown ? 0 : x[i].near;
     x[i].end = end < page->keys ? end : page->keys;
   }
-  page_scores(bf16, a, n, x, page, next, s);
+  page_scores(storage, a, n, x, page, next, s);
   for (int i = 0; i < n * PAGE_VECTORS && a->cap > 0; i++) s[i] = capped(s[i], a->cap);
   for (int i = 0; i < n; i++) weigh(&x[i], n, s + i);
-  see_values(bf16, a, n, x, page->at + SL_PAGE * a->dim);
+  page_values values = {.at = page->at + SL_PAGE * a->dim};
+  _Alignas(64) float scales[SL_PAGE * SLI_MAX_HEAD_DIM / SLI_PAGE_BLOCK];
+  if (storage == SL_STORAGE_Q8_0) {
+    int64_t count = SL_PAGE * sli_page_blocks(a->dim);
+    for (int64_t i = 0; i < count; i += LANES)
+      storeu(scales + i, load_half(page_scales(a, page->at) + count + i));
+    values.scales = scales;
+  }
+  see_values(storage, a, n, x, values);
 }
 
 /* Processes a page for n queries, QUERIES at a time. */
-INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served_query *x,
+INLINE void see_page_all(sl_storage storage, const sli_served_attention *a, int n, served_query *x,
                          const served_page *page, const served_page *next) {
   for (; n >= QUERIES; n -= QUERIES, x += QUERIES, next = NULL)
-    see_page(bf16, a, QUERIES, x, page, next);
+    see_page(storage, a, QUERIES, x, page, next);
 #if defined(__AVX512F__)
-  if (n == 3) see_page(bf16, a, 3, x, page, next);
-  if (n == 2) see_page(bf16, a, 2, x, page, next);
-  if (n == 1) see_page(bf16, a, 1, x, page, next);
+  if (n == 3) see_page(storage, a, 3, x, page, next);
+  if (n == 2) see_page(storage, a, 2, x, page, next);
+  if (n == 1) see_page(storage, a, 1, x, page, next);
 #endif
 }
 
@@ -270,8 +326,8 @@ static void turn_forms(const sli_served_attention *a, int n, served_query *x, in
   }
 }
 
-INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *table, int64_t kv,
-                      int n, served_query *x) {
+INLINE void see_pages(sl_storage storage, const sli_served_attention *a, const int32_t *table,
+                      int64_t kv, int n, served_query *x) {
   int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0,
           last = x[n - 1].position;
   served_page page = find_page(a, table, kv, last / SL_PAGE * SL_PAGE, last), next;
@@ -280,18 +336,23 @@ INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *t
     more = before >= 0;
     if (more) next = find_page(a, table, kv, before, last);
     if (a->dual.chunk) turn_forms(a, n, x, page.position);
-    see_page_all(bf16, a, n, x, &page, more ? &next : NULL);
+    see_page_all(storage, a, n, x, &page, more ? &next : NULL);
   }
 }
 
 static void see_pages_f32(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
                           served_query *x) {
-  see_pages(false, a, table, kv, n, x);
+  see_pages(SL_STORAGE_F32, a, table, kv, n, x);
 }
 
 static void see_pages_bf16(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
                            served_query *x) {
-  see_pages(true, a, table, kv, n, x);
+  see_pages(SL_STORAGE_BF16, a, table, kv, n, x);
+}
+
+static void see_pages_q8_0(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
+                           served_query *x) {
+  see_pages(SL_STORAGE_Q8_0, a, table, kv, n, x);
 }
 
 static void begin_query(const sli_served_attention *a, int64_t row, int64_t head, served_query *x) {
@@ -321,7 +382,9 @@ static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int6
   for (; heads; heads -= n, head += n) {
     n = heads < most ? heads : most;
     for (int i = 0; i < run.rows * n; i++) begin_query(a, run.row + i / n, head + i % n, &x[i]);
-    (a->bf16 ? see_pages_bf16 : see_pages_f32)(a, table, kv, run.rows * n, x);
+    if (a->storage == SL_STORAGE_F32) see_pages_f32(a, table, kv, run.rows * n, x);
+    else if (a->storage == SL_STORAGE_BF16) see_pages_bf16(a, table, kv, run.rows * n, x);
+    else see_pages_q8_0(a, table, kv, run.rows * n, x);
     for (int i = 0; i < run.rows * n; i++) end_query(a, run.row + i / n, head + i % n, &x[i]);
   }
 }

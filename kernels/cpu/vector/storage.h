@@ -45,7 +45,7 @@ static inline vec load_bf16(const uint16_t *p, int64_t n) {
   return (vec)bits;
 }
 
-/* Loads halves, none of which may be infinite. */
+/* Loads halves. */
 static inline vec load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
@@ -56,7 +56,8 @@ static inline vec load_half(const uint16_t *p) {
 #else
   uvec bits = widen_u16(p);
   vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;
-  return (vec)((uvec)size | (bits & 0x8000) << 16);
+  uvec odd = (uvec)((bits & 0x7c00) == 0x7c00) & 0x7f800000; /* infinite, or no number */
+  return (vec)((uvec)size | odd | (bits & 0x8000) << 16);
 #endif
 }
 

@@ -71,7 +71,7 @@ static const first_option first[] = {
     {"arrivals", "`FILE` with requests that arrive at their times"},
     {"goodput", "find the highest rate of --arrivals"},
     {"dtype", "`TYPE` of weights: stored, fp32 or bf16"},
-    {"kv", "`TYPE` of the KV cache: fp32 or bf16"},
+    {"kv", "`TYPE` of the KV cache: fp32, bf16, q8_0 or fp8"},
     {"points", "maximum number of servers to show"},
     {0}};
 
