@@ -7,6 +7,7 @@
 #include <ucontext.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -65,7 +66,8 @@ static void begin_at(context *c, void *stack, size_t bytes, void (*main)()) {
  *
  * A fiber at a barrier waits until all running threads of its block or warp have arrived. The
  * threads of a warp run in turn, each switching to the next that can continue; the last one of a
- * round switches to the scheduler, which starts the next round. */
+ * round switches to the scheduler, which starts the next round. A thread that ends without waiting
+ * leaves its stack to the next one, so threads of kernels without barriers are calls in a loop. */
 
 namespace {
 
@@ -83,7 +85,7 @@ struct copy {
 struct fiber {
   ::context context;
   std::unique_ptr<char[]> stack;
-  enum { READY, AT_WARP, AT_BLOCK, DONE } state;
+  enum { NEW, READY, AT_WARP, AT_BLOCK, DONE } state;
   unsigned exchanges; /* number of exchanges of its warp */
   unsigned groups;    /* number of copy groups it has committed */
   std::vector<copy> copies;
@@ -124,27 +126,44 @@ void arrive_in_fiber(void *fake) {
   else arrive(fake, NULL, NULL);
 }
 
-/* Switches from `from` to fiber i; fake is NULL if it never returns. */
-void change_to_fiber(context *from, void **fake, int i) {
+void fiber_main();
+
+/* Gives a fiber a stack, unless it has one from an earlier block. */
+void start(fiber &f) {
+  if (!f.stack) f.stack.reset(new char[STACK_BYTES]);
+  forget_frames(f.stack.get());
+  begin_at(&f.context, f.stack.get(), STACK_BYTES, fiber_main);
+  f.state = fiber::READY;
+}
+
+void run_as(int i) {
   running = i;
   emulated_thread = dim3((unsigned)i, 0, 0);
-  leave(fake, fibers[i].stack.get(), STACK_BYTES);
-  change(from, &fibers[i].context);
 }
+
+/* Switches from `from` to fiber i; fake is NULL if it never returns. */
+void change_to_fiber(context *from, void **fake, int i) {
+  fiber &f = fibers[i];
+  if (f.state == fiber::NEW) start(f);
+  run_as(i);
+  leave(fake, f.stack.get(), STACK_BYTES);
+  change(from, &f.context);
+}
+
+bool can_run(const fiber &f) { return f.state == fiber::NEW || f.state == fiber::READY; }
 
 /* Returns the next fiber of the running one's warp that can continue in this round, or -1. */
 int next_in_round() {
   int begin = running / WARP * WARP, end = begin + WARP < threads ? begin + WARP : threads;
   int step = emulated_backwards ? -1 : 1;
   for (int i = running + step; i >= begin && i < end; i += step)
-    if (fibers[i].state == fiber::READY) return i;
+    if (can_run(fibers[i])) return i;
   return -1;
 }
 
-void wait_in(int state) {
+/* Switches from the running fiber to the next of this round. */
+void pass_on(void **fake) {
   fiber &f = fibers[running];
-  f.state = (decltype(f.state))state;
-  void *kept = NULL, **fake = state == fiber::DONE ? NULL : &kept;
   int next = next_in_round();
   from_scheduler = false;
   if (next >= 0) {
@@ -153,22 +172,27 @@ void wait_in(int state) {
     leave(fake, scheduler_stack, scheduler_bytes);
     change(&f.context, &scheduler);
   }
+}
+
+void wait_in(int state) {
+  void *kept = NULL;
+  fibers[running].state = (decltype(fiber::state))state;
+  pass_on(&kept);
   arrive_in_fiber(kept);
 }
 
 void fiber_main() {
   arrive_in_fiber(NULL);
-  (*body)();
-  wait_in(fiber::DONE);
-}
-
-void start(fiber &f) {
-  if (!f.stack) f.stack.reset(new char[STACK_BYTES]);
-  forget_frames(f.stack.get());
-  begin_at(&f.context, f.stack.get(), STACK_BYTES, fiber_main);
-  f.state = fiber::READY;
-  f.exchanges = f.groups = 0;
-  f.copies.clear();
+  for (;;) {
+    (*body)();
+    fibers[running].state = fiber::DONE;
+    int next = next_in_round();
+    if (next < 0 || fibers[next].state != fiber::NEW) break;
+    std::swap(fibers[running].stack, fibers[next].stack);
+    fibers[next].state = fiber::READY;
+    run_as(next);
+  }
+  pass_on(NULL);
 }
 
 void resume(int i) {
@@ -198,13 +222,18 @@ bool run_warp(int begin, int end) {
   bool any = false;
   for (int k = begin; k < end && !any; k++) {
     int i = emulated_backwards ? begin + end - 1 - k : k;
-    if (fibers[i].state == fiber::READY) resume(i), any = true;
+    if (can_run(fibers[i])) resume(i), any = true;
   }
   return let_go(begin, end, fiber::AT_WARP) || any;
 }
 
 void run_block() {
-  for (int i = 0; i < threads; i++) start(fibers[i]);
+  for (int i = 0; i < threads; i++) {
+    fiber &f = fibers[i];
+    f.state = fiber::NEW;
+    f.exchanges = f.groups = 0;
+    f.copies.clear();
+  }
   for (;;) {
     bool any = false;
     int warps = (threads + WARP - 1) / WARP;

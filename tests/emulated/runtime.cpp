@@ -59,7 +59,7 @@ cudaError_t remember(cudaError_t error) {
 
 /* ---- memory ------------------------------------------------ */
 
-enum { PAGE = 4096, HOST = -1 };
+enum { PAGE = 4096, LARGE = 1 << 20, HOST = -1 };
 struct memory {
   size_t bytes; /* whole pages if guarded */
   int device;
@@ -91,13 +91,24 @@ int owner(const void *address) {
   return (const char *)address < (const char *)m->first + m->second.bytes ? m->second.device : HOST;
 }
 
+/* Opens or closes memory for the acting device. Neighbours that change alike take one system call.
+ */
 void protect() {
   if (!is_guarding()) return;
-  for (auto &m : memories) {
-    bool open = touching && reaches(acting, m.second.device);
-    if (open == m.second.is_open) continue;
-    mprotect((void *)m.first, m.second.bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
-    m.second.is_open = open;
+  for (auto m = memories.begin(); m != memories.end();) {
+    auto first = m;
+    bool open = touching && reaches(acting, m->second.device);
+    const char *end = (const char *)m->first;
+    for (; m != memories.end() && m->first == end && m->second.is_open != open &&
+           (touching && reaches(acting, m->second.device)) == open;
+         m++) {
+      end += m->second.bytes;
+      m->second.is_open = open;
+    }
+    if (m == first) m++;
+    else
+      mprotect((void *)first->first, (size_t)(end - (const char *)first->first),
+               open ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
 }
 
@@ -453,10 +464,25 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
   }
   return cudaSuccess;
 }
+
+/* Sets memory. Whole pages of zeros are given back to the system, which clears them when they are
+ * next touched: most of a large workspace never is, and guarding costs time by resident page. */
+static void fill(void *to, int value, size_t bytes) {
+  char *end = (char *)to + bytes;
+  char *pages = (char *)(((uintptr_t)to + PAGE - 1) / PAGE * PAGE);
+  size_t whole = pages < end ? (size_t)(end - pages) / PAGE * PAGE : 0;
+  if (value || whole < LARGE || madvise(pages, whole, MADV_DONTNEED)) {
+    memset(to, value, bytes);
+    return;
+  }
+  memset(to, 0, (size_t)(pages - (char *)to));
+  memset(pages + whole, 0, (size_t)(end - pages) - whole);
+}
+
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
   lock l(device);
   forbid_in_capture("memory is set");
-  emulated_enqueue(&legacy, [=] { memset(to, value, bytes); });
+  emulated_enqueue(&legacy, [=] { fill(to, value, bytes); });
   return cudaSuccess;
 }
 
@@ -491,7 +517,7 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-  emulated_enqueue(stream, [=] { memset(to, value, bytes); });
+  emulated_enqueue(stream, [=] { fill(to, value, bytes); });
   return cudaSuccess;
 }
 

@@ -33,11 +33,6 @@ static void ask(const served *s, const setting *x, random_request *q, const toke
   shared += stats.rows_shared;
 }
 
-/* Emulated GPUs are slow. */
-static int settings_count(void) {
-  return !strcmp(served_devices(), "cpu") ? SETTINGS : TEST_SANITIZED ? 1 : 2;
-}
-
 static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {
   served s = {0};
   random_request q[REQUESTS];
@@ -46,9 +41,9 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   s.dtype = seed % 3 ? SL_F32 : SL_BF16;
   s.kv = seed % 4 < 2 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
   served_model(&s, model, words);
-  for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
+  for (int i = 0; i < batches_count(); i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);
-  for (int n = 0; n < settings_count(); n++) {
+  for (int n = 0; n < (served_on_cpus() ? SETTINGS : 1); n++) {
     setting x = batches_draw(&s, &d);
     if (!n) batches_short_of_pages(&x.options);
     batches_draft(&s, &x.options, &d);
@@ -139,10 +134,10 @@ int main(int argc, char **argv) {
     if (seed % 2) BITS("gpt-oss", batches_gpt_oss, seed);
     else BITS("deepseek", batches_deepseek, seed);
   }
-  RUN(no_row_is_dropped);
+  if (served_on_cpus()) RUN(no_row_is_dropped);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     BITS("llama", families[seed % SLI_COUNT(families)], seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++)
+  for (uint64_t seed = s.first; seed < s.end && served_on_cpus(); seed++)
     RUN(a_log_is_followed, seed % 2 ? "llama" : "hybrid", seed % 2 ? batches_llama : batches_hybrid,
         seed);
   CHECK((preemptions && shared && accepted) || seeds_count(s) < ENOUGH,

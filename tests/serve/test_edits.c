@@ -183,6 +183,7 @@ static void answer_all(sl_session *s, int from, int end, answer *out) {
 static void answers_are_their_own(void) {
   served s = {0};
   answer alone[REQUESTS], together[REQUESTS];
+  int n = served_on_cpus() ? REQUESTS : 8; /* emulated GPUs are slow */
   uint64_t preemptions = 0;
   served_model(&s, "gpt", small);
   for (int few = 0; few < 2; few++) {
@@ -194,9 +195,9 @@ static void answers_are_their_own(void) {
     o.sequences = few ? 5 : 16;
     o.speculation = (sl_speculation){.tokens = few ? 3 : 6, .always = true};
     served_open(&s, &o);
-    for (int i = 0; i < REQUESTS && !few; i++) answer_all(s.session, i, i + 1, alone);
-    answer_all(s.session, 0, REQUESTS, together);
-    for (int i = 0; i < REQUESTS; i++)
+    for (int i = 0; i < n && !few; i++) answer_all(s.session, i, i + 1, alone);
+    answer_all(s.session, 0, n, together);
+    for (int i = 0; i < n; i++)
       CHECK(together[i].count == alone[i].count &&
                 !memcmp(together[i].tokens, alone[i].tokens,
                         (size_t)alone[i].count * sizeof *alone[i].tokens),
@@ -204,7 +205,7 @@ static void answers_are_their_own(void) {
     preemptions = sl_session_stat(s.session).preemptions;
     sl_session_destroy(s.session);
   }
-  CHECK(preemptions > 5, "%d requests give up their pages", (int)preemptions);
+  CHECK(preemptions > (uint64_t)n / 3, "%d requests give up their pages", (int)preemptions);
   sl_args_destroy(s.args);
 }
 

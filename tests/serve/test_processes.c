@@ -76,7 +76,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   now.s.dtype = seed % 3 ? SL_F32 : SL_BF16;
   memset(now.alone, 0, sizeof now.alone);
   served_model(&now.s, model, words);
-  for (int i = 0; i < REQUESTS; i++) batches_think(&now.q[i], &now.d);
+  for (int i = 0; i < batches_count(); i++) batches_think(&now.q[i], &now.d);
   batches_ask_alone(&now.s, now.q, now.alone);
   draw();
   batches_say(&now.s, &now.x, seed);

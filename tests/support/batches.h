@@ -207,6 +207,9 @@ static inline const sl_request *batches_request(random_request *q) {
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
+/* Returns the number of requests. Emulated GPUs are slow. */
+static inline int batches_count(void) { return served_on_cpus() ? REQUESTS : 4; }
+
 /* Draws a request. Some share a prefix of random length with others. */
 static inline void batches_think(random_request *q, rng *d) {
   int64_t n = 1 + (int64_t)rng_below(d, LONGEST);
@@ -245,7 +248,7 @@ static inline void batches_ask_alone(const served *s, random_request *q, token_s
   options.constraints = true;
   options.prefixes = SL_PREFIXES_APART;
   served_open(&one, &options);
-  for (int i = 0; i < REQUESTS; i++) {
+  for (int i = 0; i < batches_count(); i++) {
     uint64_t id;
     CHECK(!sl_session_submit(one.session, batches_request(&q[i]), &id), "%s", sl_detail());
     while (!out[i].ended) {
@@ -337,8 +340,9 @@ static inline uint64_t sinks_of(const served *s) {
 static inline void check_rows(const served *s, const random_request *q, const token_stream *got,
                               int cancelled) {
   sl_session_stats stats = sl_session_stat(s->session);
-  uint64_t least = REQUESTS * sinks_of(s);
-  for (int i = 0; i < REQUESTS; i++) least += (uint64_t)(q[i].how.nprompt + got[i].count - 1);
+  uint64_t least = (uint64_t)batches_count() * sinks_of(s);
+  for (int i = 0; i < batches_count(); i++)
+    least += (uint64_t)(q[i].how.nprompt + got[i].count - 1);
   CHECK(!stats.pages_used && !stats.running && !stats.queued, "all pages are back");
   uint64_t computed = stats.rows - stats.rows_again - (stats.drafted - stats.accepted);
   if (cancelled < 0)
@@ -366,7 +370,7 @@ static inline sl_session_stats batches_ask(const served *s, const setting *x, ra
   served_open(&all, &x->options);
   uint64_t first = 0, id;
   int ended = 0;
-  for (int i = 0; i < REQUESTS; i++) {
+  for (int i = 0; i < batches_count(); i++) {
     CHECK(!sl_session_submit(all.session, batches_request(&q[i]), &id), "%s", sl_detail());
     first = i ? first : id;
     bool waits = x->options.replay; /* replay waits for all requests of the replayed ticks */
@@ -379,12 +383,12 @@ static inline sl_session_stats batches_ask(const served *s, const setting *x, ra
     if (i == x->cancelled && !x->options.replay) sl_session_cancel(all.session, id);
     if (!x->options.replay && !rng_below(d, 4)) change_limits(all.session, d);
   }
-  while (ended < REQUESTS) {
+  while (ended < batches_count()) {
     sl_session_event e = served_next(all.session);
     note(&got[e.id - first], &e);
     ended += e.kind == SL_EVENT_END;
   }
-  for (int i = 0; i < REQUESTS; i++) compare(&alone[i], &got[i], i, i != x->cancelled);
+  for (int i = 0; i < batches_count(); i++) compare(&alone[i], &got[i], i, i != x->cancelled);
   check_rows(&all, q, got, x->cancelled);
   sl_session_stats stats = sl_session_stat(all.session);
   sl_session_destroy(all.session);

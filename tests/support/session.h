@@ -45,6 +45,8 @@ static inline const char *served_devices(void) {
   return kind ? kind : "cpu";
 }
 
+static inline bool served_on_cpus(void) { return !strcmp(served_devices(), "cpu"); }
+
 static inline sl_session_options served_options(const served *s) {
   return (sl_session_options){
       .model = s->model,
