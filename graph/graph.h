@@ -104,6 +104,7 @@ struct sli_node {
   bool per_step;            /* fires once a step instead of once a tick */
   int remote_axis;          /* axis of the grid along which the call reads other devices' parts */
   double remote_bytes;      /* bytes of those parts */
+  unsigned along;           /* collective: the axes whose devices take part (sli_along); else 0 */
   uint32_t accumulate_span; /* outputs summed over the step's ticks */
   int nin, nout;
   sl_tensor **in;      /* NULL: absent optional input */

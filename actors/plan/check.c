@@ -60,6 +60,33 @@ static sl_status check_lane(const sl_plan *plan, int32_t queue) {
   return SL_OK;
 }
 
+/* True if two actors make calls of the same ops on arrays of the same types. */
+static bool are_alike(const sl_actor *a, const sl_actor *b) {
+  const sl_program *p = a->program, *q = b->program;
+  bool alike = a->firings_per_step == b->firings_per_step && !p == !q;
+  int count = p && alike ? p->ncalls * SLI_MAX(p->nvariants, 1) : 0;
+  alike = alike && (!p || count == q->ncalls * SLI_MAX(q->nvariants, 1));
+  for (int i = 0; alike && i < count; i++)
+    alike = p->calls[i].op == q->calls[i].op &&
+            sl_type_equal(&p->calls[i].in_type[0], &q->calls[i].in_type[0]);
+  return alike;
+}
+
+/* Checks a queue of a group against the group's first: both fire alike actors in one order. */
+static sl_status check_group(const sl_plan *plan, int32_t queue) {
+  const sl_queue *q = &plan->queues[queue], *first = plan->queues;
+  if (!q->group) return SL_OK;
+  while (first->group != q->group) first++;
+  bool alike = q->run_ahead == 1 && q->norder == first->norder;
+  for (int32_t i = 0; alike && i < q->norder; i++)
+    alike = are_alike(&plan->actors[first->order[i]], &plan->actors[q->order[i]]);
+  if (alike) return SL_OK;
+  return sl_fail(SL_E_INPUT,
+                 "queues %s and %s are of one group, but do not fire alike actors in one "
+                 "order, one at a time",
+                 first->name, q->name);
+}
+
 /* Checks rows: they are equal parts of a slot, and initial slots are full. */
 static sl_status check_rows(const sl_register *r) {
   if (!r->rows && !r->nlengths) return SL_OK;
@@ -372,6 +399,7 @@ sl_status sli_plan_check(const sl_plan *plan) {
     status = check_actor(plan, &plan->actors[i], maps);
   for (int32_t i = 0; i < plan->npools && !status; i++) status = check_pool(plan, i);
   for (int32_t i = 0; i < plan->nqueues && !status; i++) status = check_lane(plan, i);
+  for (int32_t i = 0; i < plan->nqueues && !status; i++) status = check_group(plan, i);
   free(maps);
   return status;
 }

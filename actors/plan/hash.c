@@ -62,6 +62,7 @@ enum {
   SHOWN,
   PART,
   LANE = 120,
+  GROUP = 121,
   SHARES
 };
 
@@ -197,6 +198,7 @@ static void hash_queue(uint64_t *h, const sl_queue *q) {
   real(h, q->look_ahead);
   word(h, q->apart);
   if (q->lane) setting(h, LANE, 1), text(h, q->lane);
+  setting(h, GROUP, (uint64_t)q->group);
   number(h, q->order ? q->norder : SL_NONE);
   for (int32_t i = 0; q->order && i < q->norder; i++) number(h, q->order[i]);
 }

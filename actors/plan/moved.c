@@ -3,17 +3,18 @@
  *
  * A call that reads a register on another device moves the array, or the part that its op declares.
  * Data that a firing reads twice is moved once. A link or a copy that writes a register on another
- * device moves the contents of a slot. The plan therefore determines what each firing moves, and
- * the number of firings what a run has moved. Data read in every firing, or by two actors, is moved
- * each time; data worth caching has a register of its own. What one stage passes to another counts
- * once for each key and device, as between processes, whichever actors read it. */
+ * device moves the contents of a slot. A collective moves what a ring does. The plan therefore
+ * determines what each firing moves, and the number of firings what a run has moved. Data read in
+ * every firing, or by two actors, is moved each time; data worth caching has a register of its own.
+ * What one stage passes to another counts once for each key and device, as between processes,
+ * whichever actors read it. */
 #include "actors/plan/plan.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/facets.h"
+#include "ops/collective.h"
 
 const char *sl_traffic_name(sl_traffic traffic) {
   static const char *const names[SL_TRAFFIC_COUNT] = {
@@ -271,9 +272,38 @@ static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
   }
 }
 
+/* Returns the device before this one in the ring of a queue's group, or SL_NONE if it is alone. */
+static int32_t neighbour(const sl_plan *plan, int32_t queue) {
+  int32_t before = SL_NONE, last = SL_NONE;
+  for (int32_t i = 0; i < plan->nqueues; i++) {
+    if (plan->queues[i].group != plan->queues[queue].group) continue;
+    if (i < queue) before = plan->queues[i].device;
+    if (i != queue) last = plan->queues[i].device;
+  }
+  return before == SL_NONE ? last : before;
+}
+
+/* Reports what collectives bring, as if in a ring. Each of their calls has one input port. */
+static void find_collected(const sl_plan *plan, int32_t actor, const moves *m) {
+  const sl_actor *a = &plan->actors[actor];
+  int32_t here = plan->queues[a->queue].device, from = neighbour(plan, a->queue);
+  for (int c = 0; from != SL_NONE && a->program && c < a->program->ncalls; c++) {
+    double bytes = 0;
+    const sl_program_call *call = &a->program->calls[c];
+    const sl_port *port = &a->in[call->in[0].base];
+    for (int v = 0; v < SLI_MAX(a->program->nvariants, 1); v++)
+      bytes += (double)firings_with(plan, actor, port, v, NULL) *
+               sli_collective_received(call->op, call->attrs.count,
+                                       &call[v * a->program->ncalls].in_type[0]);
+    m->fn(m->ctx, from, here, traffic_of(plan, &plan->regs[port->reg], from, here),
+          m->steps * (uint64_t)bytes);
+  }
+}
+
 static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
   const sl_actor *a = &plan->actors[actor];
   int32_t here = plan->queues[a->queue].device;
+  if (plan->queues[a->queue].group) find_collected(plan, actor, m);
   for (int32_t i = 0; i < a->nin; i++) {
     const sl_register *r = &plan->regs[a->in[i].reg];
     if (r->device == here) continue;

@@ -114,6 +114,11 @@ static inline sl_tick sli_tick_of(const sl_plan *plan, const sl_actor *a, int64_
                    .piece = (int32_t)(in % plan->pieces)};
 }
 
+/* Returns the number of groups of queues. */
+int32_t sli_plan_groups(const sl_plan *plan);
+/* Returns the number of a queue's group's members before it in the plan: its rank. */
+int32_t sli_queue_rank(const sl_plan *plan, int32_t queue);
+
 /* Most slots a register may have. */
 static inline int32_t sli_quota_most(const sl_register *r) {
   return SLI_MAX(r->quota, r->quota_most);

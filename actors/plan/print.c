@@ -97,6 +97,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
     if (q->space) fprintf(out, " space %s", sl_space_name(q->space));
     if (q->apart) fprintf(out, " apart");
     if (q->lane) fprintf(out, " lane %s", q->lane);
+    if (q->group) fprintf(out, " group %d", q->group - 1);
     if (q->order) fprintf(out, " fixed:");
     for (int32_t o = 0; o < q->norder; o++) fprintf(out, " %s", plan->actors[q->order[o]].name);
     fputc('\n', out);

@@ -32,15 +32,90 @@ static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *reco
   q->order = order;
 }
 
+/* Minimum, so that no two firings of a queue start at the same time. */
+static const double least_seconds = 2e-9;
+
 /* Sets durations. Exchanges that overlap passes take no time; exchanges on a queue of passes take a
- * minimum, so that no two start at the same time. */
+ * minimum. */
 static void set_seconds(const sl_plan *plan, int32_t actor, const double *given, sl_actor *to) {
-  const double least = 2e-9;
   bool in_line = has_passes(plan, plan->actors[actor].queue);
   bool exchange = plan->actors[actor].cls == SL_CLASS_C;
   if (given) to->seconds = given[actor];
-  if (exchange) to->seconds = in_line ? SLI_MAX(to->seconds, least) : 0;
+  if (exchange) to->seconds = in_line ? SLI_MAX(to->seconds, least_seconds) : 0;
   if (given || exchange) to->nseconds = 0;
+}
+
+/* Lets a simulated queue fire in any order; devices of a group then do not wait for each other. */
+static void free_order(sl_queue *q) {
+  q->order = NULL;
+  q->norder = 0;
+  if (q->group) q->ops = &sl_queue_timed;
+}
+
+/* ---- groups -------------------------------------------------------------------------- */
+
+/* Returns the place of an actor among those of its queue. */
+static int32_t place_on_queue(const sl_plan *plan, int32_t actor) {
+  int32_t place = 0;
+  for (int32_t i = 0; i < actor; i++) place += plan->actors[i].queue == plan->actors[actor].queue;
+  return place;
+}
+
+/* Returns the actor at a place among those of a queue, or SL_NONE. */
+static int32_t actor_at(const sl_plan *plan, int32_t queue, int32_t place) {
+  for (int32_t i = 0; i < plan->nactors; i++)
+    if (plan->actors[i].queue == queue && !place--) return i;
+  return SL_NONE;
+}
+
+/* Gives a member the order of the group's first queue. */
+static sl_status follow(sl_plan *plan, int32_t queue, int32_t first) {
+  sl_queue *q = &plan->queues[queue];
+  const sl_queue *leader = &plan->queues[first];
+  int32_t *order = sl_plan_alloc(plan, (size_t)leader->norder * sizeof *order);
+  for (int32_t i = 0; i < leader->norder; i++) {
+    order[i] = actor_at(plan, queue, place_on_queue(plan, leader->order[i]));
+    if (order[i] == SL_NONE)
+      return sl_fail(SL_E_INPUT, "queues %s and %s are of one group, but have different actors",
+                     leader->name, q->name);
+  }
+  q->order = order;
+  q->norder = leader->norder;
+  return SL_OK;
+}
+
+sl_status sl_plan_fix_groups(sl_plan *plan) {
+  int32_t groups = sli_plan_groups(plan);
+  int32_t *first = sli_calloc((size_t)groups + 1, sizeof *first);
+  sli_simulation r;
+  if (!groups) {
+    free(first);
+    return SL_OK;
+  }
+  sli_simulation_init(&r, plan, true);
+  for (int32_t q = 0; q < plan->nqueues; q++)
+    if (plan->queues[q].group) free_order(&r.plan.queues[q]);
+  for (int32_t a = 0; a < plan->nactors; a++)
+    if (plan->queues[plan->actors[a].queue].group)
+      r.plan.actors[a].seconds = SLI_MAX(r.plan.actors[a].seconds, least_seconds);
+  sli_simulation_lend_nothing(&r); /* the plan has to finish in this order whatever pools grant */
+  sl_status status = sli_simulate(&r, 3, true);
+  sl_trace_record *records = NULL;
+  size_t n = status ? 0 : sl_runtime_trace(r.rt, &records, NULL);
+  for (int32_t q = 0; q < plan->nqueues && !status; q++) {
+    int32_t group = plan->queues[q].group;
+    if (!group) continue;
+    if (sli_queue_rank(plan, q)) {
+      status = follow(plan, q, first[group]);
+      continue;
+    }
+    first[group] = q;
+    keep_order(plan, q, records, n);
+  }
+  free(first);
+  free(records);
+  sli_simulation_fini(&r);
+  return status;
 }
 
 sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
@@ -48,8 +123,7 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   sli_simulation_init(&r, plan, true);
   for (int32_t i = 0; i < plan->nactors; i++) set_seconds(plan, i, seconds, &r.plan.actors[i]);
   for (int32_t i = 0; i < plan->nqueues; i++) {
-    r.plan.queues[i].order = NULL;
-    r.plan.queues[i].norder = 0;
+    free_order(&r.plan.queues[i]);
     /* makes passes start after links have delivered their data */
     if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9;
   }

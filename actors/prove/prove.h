@@ -14,13 +14,17 @@ typedef struct sli_simulation {
 } sli_simulation;
 
 /* Prepares a simulation of a finished plan. Firings take their actors' seconds, or no time if not
- * `timed`; queues that are timed in the plan keep their durations. */
+ * `timed`; queues that are timed in the plan keep their durations. Devices of a group wait for each
+ * other once their orders are fixed. */
 void sli_simulation_init(sli_simulation *simulation, const sl_plan *plan, bool timed);
 void sli_simulation_fini(sli_simulation *simulation);
 
 /* Runs the simulation, once. Returns SL_E_STUCK like sl_runtime_run. With `keep_trace` all firings
  * are recorded. */
 sl_status sli_simulate(sli_simulation *simulation, int64_t steps, bool keep_trace);
+
+/* Makes pools grant only reserved slots, as a proof does. */
+void sli_simulation_lend_nothing(sli_simulation *simulation);
 
 /* Runs the simulation that proves the plan: from the step in which all actors fire until a state
  * repeats, without anything that timing decides. */

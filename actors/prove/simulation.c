@@ -20,9 +20,11 @@ void sli_simulation_init(sli_simulation *simulation, const sl_plan *plan, bool t
   simulation->plan.regs = copy_of(plan->regs, plan->nregs, sizeof *plan->regs);
   simulation->plan.pools = copy_of(plan->pools, plan->npools, sizeof *plan->pools);
   simulation->plan.actors = copy_of(plan->actors, plan->nactors, sizeof *plan->actors);
-  for (int32_t i = 0; i < plan->nqueues; i++)
-    if (!simulation->plan.queues[i].ops->timed)
-      simulation->plan.queues[i].ops = timed ? &sl_queue_timed : &sl_queue_null;
+  for (int32_t i = 0; i < plan->nqueues; i++) {
+    sl_queue *q = &simulation->plan.queues[i];
+    if (q->group && q->order) q->ops = &sl_queue_group;
+    else if (q->group || !q->ops->timed) q->ops = timed ? &sl_queue_timed : &sl_queue_null;
+  }
 }
 
 void sli_simulation_fini(sli_simulation *simulation) {
@@ -80,7 +82,7 @@ static bool is_settled(const sl_plan *plan, int32_t pool) {
  * which actor asks first. A proof without them is enough. A run that has halted can make the
  * proof's firings one after another, since none needs more slots of a register than are reserved
  * for it. */
-static void lend_nothing(sli_simulation *simulation) {
+void sli_simulation_lend_nothing(sli_simulation *simulation) {
   for (int32_t i = 0; i < simulation->plan.npools; i++) {
     if (is_settled(&simulation->plan, i)) continue;
     int32_t kept = 0;
@@ -109,7 +111,7 @@ static int64_t fullest_step(const sl_plan *plan) {
 }
 
 sl_status sli_simulate_all(sli_simulation *simulation) {
-  lend_nothing(simulation);
+  sli_simulation_lend_nothing(simulation);
   simulation->first_step = fullest_step(&simulation->plan);
   return sli_simulate(simulation, steps_to_repeat(&simulation->plan), false);
 }

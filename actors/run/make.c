@@ -172,6 +172,34 @@ static void make_lanes(sl_runtime *rt) {
   }
 }
 
+/* Names a group by its devices. */
+static const char *group_name(sl_runtime *rt, int32_t group) {
+  const sl_plan *plan = rt->plan;
+  const char *name = "";
+  for (int32_t i = 0; i < plan->nqueues; i++) {
+    const sl_device *d = &plan->devices[plan->queues[i].device];
+    if (plan->queues[i].group != group + 1) continue;
+    const char *comma = *name ? ", " : "";
+    name = plan->nprocesses > 1 ? sli_arena_format(&rt->memory, "%s%s%s (process %d)", name, comma,
+                                                   d->name, d->process)
+                                : sli_arena_format(&rt->memory, "%s%s%s", name, comma, d->name);
+  }
+  return name;
+}
+
+static void make_groups(sl_runtime *rt) {
+  const sl_plan *plan = rt->plan;
+  rt->ngroups = sli_plan_groups(plan);
+  rt->groups = allot(rt, (size_t)rt->ngroups, sizeof *rt->groups);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    if (plan->queues[i].group) rt->groups[plan->queues[i].group - 1].members++;
+  for (int32_t g = 0; g < rt->ngroups; g++) {
+    const sl_peers *peers = rt->options.peers;
+    rt->groups[g].name = group_name(rt, g);
+    if (peers && peers->groups) memcpy(rt->groups[g].id, peers->groups[g], SL_GROUP_ID_BYTES);
+  }
+}
+
 static void make_state(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;
   rt->quotas = allot(rt, (size_t)plan->nregs, sizeof *rt->quotas);
@@ -190,6 +218,7 @@ static void make_state(sl_runtime *rt) {
                           .queues = allot(rt, (size_t)plan->nqueues, sizeof(queue *))};
   for (int32_t i = 0; i < plan->nqueues; i++) make_queue(rt, i, home);
   free(home);
+  make_groups(rt);
   make_lanes(rt);
   make_workers(rt);
   sli_wire(rt);
@@ -320,6 +349,9 @@ void sl_runtime_destroy(sl_runtime *rt) {
     free(w->ring.records);
     free(w->detail);
   }
+  for (int32_t i = 0; i < rt->plan->nqueues; i++)
+    if (rt->queues[i].impl && rt->queues[i].ops->abort)
+      rt->queues[i].ops->abort(rt->queues[i].impl);
   for (int32_t i = 0; i < rt->plan->nqueues; i++)
     if (rt->queues[i].impl) rt->queues[i].ops->close(rt->queues[i].impl);
   sli_arenas_destroy(rt);

@@ -433,6 +433,8 @@ struct sl_runtime {
   queue *queues;
   device *devices;
   pool *pools;
+  int32_t ngroups, connected; /* groups of queues; those that are connected, the first ones */
+  sl_group *groups;
   map_step **maps;         /* [plan->nmaps] */
   struct tick_ring *ticks; /* list of the rings made so far */
   sli_arena memory;

@@ -50,6 +50,19 @@ static void set_end(const sl_runtime *rt, const queue *q, sl_queue_config *confi
   config->copy = sli_room_memory(d, r->space)->copy;
 }
 
+/* Sets the group that a queue is of. In a run of one process its first queue makes the id; queues
+ * are opened one at a time. */
+static sl_status set_group(const sl_runtime *rt, const queue *q, sl_queue_config *config) {
+  const sl_plan *plan = rt->plan;
+  if (!q->plan->group) return SL_OK;
+  config->group = &rt->groups[q->plan->group - 1];
+  config->rank = sli_queue_rank(plan, q->id);
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    config->beside += plan->queues[i].group && plan->queues[i].device == q->plan->device;
+  bool first = !config->rank && !rt->options.peers;
+  return first && q->ops->identify ? q->ops->identify(config->group->id) : SL_OK;
+}
+
 static sl_status open_queue(worker *w, queue *q) {
   sl_runtime *rt = w->rt;
   seat *s = allot(rt, 1, sizeof *s);
@@ -61,6 +74,7 @@ static sl_status open_queue(worker *w, queue *q) {
                             .bind_arg = s,
                             .peers = rt->options.peers};
   set_end(rt, q, &config);
+  SLI_TRY(set_group(rt, q, &config));
   return q->ops->open(&config, &q->impl);
 }
 
@@ -210,6 +224,33 @@ void sli_threads_join(sl_runtime *rt) {
     if (rt->workers[i].thread) pthread_join(rt->workers[i].thread, NULL);
 }
 
+/* ---- groups --------------------------------------------------------------------------- */
+
+sl_status sl_runtime_connect(sl_runtime *rt, bool *ready) {
+  bool all = true;
+  for (int32_t i = 0; i < rt->plan->nqueues && rt->connected < rt->ngroups; i++) {
+    queue *q = &rt->queues[i];
+    bool one = true;
+    if (q->plan->group != rt->connected + 1 || !q->impl) continue;
+    if (q->ops->connect) SLI_TRY(q->ops->connect(q->impl, &one));
+    all &= one;
+  }
+  rt->connected += all && rt->connected < rt->ngroups;
+  *ready = rt->connected == rt->ngroups;
+  return SL_OK;
+}
+
+/* Connects the groups, unless the caller has. */
+static sl_status connect_groups(sl_runtime *rt) {
+  bool ready = rt->connected == rt->ngroups;
+  while (!ready) {
+    int32_t before = rt->connected;
+    SLI_TRY(sl_runtime_connect(rt, &ready));
+    if (rt->connected == before) usleep(100);
+  }
+  return SL_OK;
+}
+
 /* ---- running ------------------------------------------------------------------------ */
 
 static bool all_fired(const sl_runtime *rt, int64_t steps) {
@@ -250,6 +291,7 @@ sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle) {
   if (gate.aborted) return failed(rt);
   if (gate.closed && !gate.held && gate.begun <= rt->steps)
     return sl_fail(SL_E_STOPPED, "the run was stopped");
+  SLI_TRY(connect_groups(rt));
   forget_peaks(rt);
   gate_aim(&rt->gate, rt->steps + steps);
   if (rt->threads) {

@@ -70,12 +70,6 @@ static void say(void *ctx, int process, const void *data, size_t bytes) {
   c->events.say(c->events.ctx, process, data, bytes);
 }
 
-static int silence_ms(void) {
-  const char *text = getenv("SLUICE_NCCL_SECONDS");
-  double seconds = text ? atof(text) : 0;
-  return seconds > 0 && seconds < 1e6 ? (int)(seconds * 1000) : 0;
-}
-
 sl_status sli_channels_open(const sl_plan *plan, sl_runtime *rt, int self, sli_net *net,
                             const sli_channels_events *events, sli_channels **out) {
   sli_channels *c = sli_calloc(1, sizeof *c);
@@ -86,7 +80,7 @@ sl_status sli_channels_open(const sl_plan *plan, sl_runtime *rt, int self, sli_n
   sli_nccl_options options = {.self = self,
                               .nchannels = c->count,
                               .channels = c->ends,
-                              .silence_ms = silence_ms(),
+                              .silence_ms = sli_nccl_silence_ms(),
                               .ctx = c,
                               .say = say,
                               .arrived = on_arrived,

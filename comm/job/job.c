@@ -12,14 +12,15 @@
 /* ---- opening and closing --------------------------------------------------------------- */
 
 /* Sets environment variables for CUDA and NCCL, unless the user has set them. */
-static void prepare_gpus(bool channels) {
+static void prepare_gpus(bool nccl) {
   /* Streams that share a hardware queue wait for each other. The default is 8 queues. */
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  if (!channels) return;
-  /* Load all kernels at the start. Loading a kernel may wait for running kernels, and a channel's
-   * operation waits for the other end, which may be loading a kernel, too. */
+  if (!nccl) return;
+  /* Load all kernels at the start. Loading a kernel may wait for running kernels, and an operation
+   * waits for its other ends, which may be loading a kernel, too. */
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  setenv("NCCL_NVLS_ENABLE", "0", 0); /* multicast, which channels of two do not use */
+  /* multicast: channels of two have no use for it, and its memory is not planned */
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
 sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options) {
@@ -35,7 +36,7 @@ sl_job *sli_job_create(const sli_cluster *cluster, const sl_job_options *options
   pthread_cond_init(&job->gathered.come, NULL);
   pthread_mutex_init(&job->found.lock, NULL);
   pthread_cond_init(&job->found.come, NULL);
-  prepare_gpus(job->count > 1 && !options->over_host);
+  prepare_gpus(!options->over_host && (job->count > 1 || options->collectives));
   return job;
 }
 
@@ -74,6 +75,7 @@ void sli_job_leave(sl_job *job) {
 void sl_job_close(sl_job *job) {
   if (!job) return;
   sli_job_leave(job);
+  free(job->groups);
   free(job->gathered.data);
   pthread_cond_destroy(&job->gathered.come);
   pthread_mutex_destroy(&job->gathered.lock);
@@ -119,6 +121,7 @@ sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint,
   sl_status status = sli_job_assemble(job);
   if (!status) sli_job_announce(job, "");
   if (!status) status = sli_fingerprint_meet(job, nfingerprint, fingerprint);
+  if (!status) status = sli_groups_meet(job);
   return status ? status : sli_job_connect(job);
 }
 
@@ -150,14 +153,15 @@ static void say_for_channels(void *ctx, int process, const void *data, size_t by
   sli_control_say(((sl_job *)ctx)->control, process, "channel", data, bytes);
 }
 
-/* Connects until all channels between GPUs are open. */
-static sl_status connect_channels(sl_job *job) {
-  bool ready = false;
+/* Connects until all channels between GPUs are open, then all groups. */
+static sl_status connect_gpus(sl_job *job) {
+  bool channels = false, groups = false;
   sl_status status = SL_OK;
-  while (!status && !ready) {
+  while (!status && !groups) {
     if (sli_job_is_lost(job)) return sli_job_fail_lost(job);
-    status = sli_channels_connect(job->channels, &ready);
-    if (!ready) usleep(200);
+    if (channels) status = sl_runtime_connect(atomic_load(&job->rt), &groups);
+    else status = sli_channels_connect(job->channels, &channels);
+    if (!groups) usleep(200);
   }
   return status;
 }
@@ -173,7 +177,7 @@ sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step) {
   atomic_store_explicit(&job->rt, rt, memory_order_release);
   sli_job_watch(job);
   status = meet_at_step(job, first_step);
-  if (!status) status = connect_channels(job);
+  if (!status) status = connect_gpus(job);
   return status ? status : sl_job_meet(job, "ready", NULL, 0, NULL);
 }
 

@@ -46,6 +46,7 @@ struct sl_job {
   sli_net *net;
   sli_channels *channels; /* NULL: no link connects two GPUs, or not attached yet */
   sl_peers peers;
+  unsigned char (*groups)[SL_GROUP_ID_BYTES]; /* ids of the plan's groups; NULL: none */
   _Atomic(sl_runtime *) rt; /* stored with release by attach, loaded with acquire by callbacks */
   pthread_t watcher, mover; /* watcher: during a run; mover: after a run, until the next */
   bool moves;
@@ -82,6 +83,9 @@ bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, 
 
 /* found.c */
 bool sli_found_hear(sl_job *job, const char *word, const void *data, size_t bytes);
+
+/* groups.c */
+sl_status sli_groups_meet(sl_job *job);
 
 /* fingerprint.c */
 sl_status sli_fingerprint_meet(sl_job *job, int nfingerprint,

@@ -175,7 +175,7 @@ sl_status sli_job_open_planes(sl_job *job) {
                                  .ctx = job,
                                  .on_abort = on_abort,
                                  .on_word = on_word};
-  job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent};
+  job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent, NULL};
   return sli_control_open(&options, &job->control);
 }
 
@@ -200,9 +200,22 @@ static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
   return status;
 }
 
+/* Watches the processes with which this one has groups. */
+static void watch_groups(const sl_job *job) {
+  const sl_plan *plan = job->plan;
+  for (int32_t i = 0; i < plan->nqueues; i++)
+    for (int32_t k = 0; plan->queues[i].group && k < plan->nqueues; k++) {
+      int here = plan->devices[plan->queues[i].device].process;
+      int there = plan->devices[plan->queues[k].device].process;
+      if (plan->queues[k].group == plan->queues[i].group && here == job->self && there != here)
+        sli_control_watch(job->control, there);
+    }
+}
+
 /* Watches the processes that send data to this one. */
 void sli_job_watch(sl_job *job) {
   const sl_plan *plan = job->plan;
+  watch_groups(job);
   for (int32_t i = 0; i < plan->nactors; i++) {
     const sl_actor *a = &plan->actors[i];
     const sl_queue *q = &plan->queues[a->queue];

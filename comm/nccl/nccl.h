@@ -30,7 +30,38 @@
 #ifndef SLUICE_COMM_NCCL_NCCL_H
 #define SLUICE_COMM_NCCL_NCCL_H
 
+#include <sluice/program.h>
+
 #include "base/base.h"
+
+/* ---- collectives --------------------------------------------------------------------
+ *
+ * A queue of a group (sl_queue.group) has a communicator of the group's GPUs, in one process or in
+ * several, and a stream of its own. A firing issues the calls of its program as one operation.
+ *
+ * Collectives cannot deadlock either:
+ *
+ *   - All members of a group fire in the same fixed order, one firing at a time: their n-th firings
+ *     are one collective. With the firings of a group as one actor, the plan is a Kahn network that
+ *     has been proved to finish (sl_queue_group), so every member comes to launch firing n.
+ *   - The plan's readers and writers of a queue of this kind are notified at completion, never at
+ *     launch. When a firing is launched, its inputs are complete and its outputs are free: nothing
+ *     in a group's stream waits for another stream.
+ *   - Operations of different groups are in different streams. All groups of a device together take
+ *     at most a quarter of its multiprocessors, or one each, beside the half that channels take, so
+ *     an operation that waits for a member keeps no other one from starting.
+ *   - Groups connect one after another before the first run, each with a first operation that sets
+ *     up its buffers.
+ *
+ * Results depend on the group, the sizes and the library alone, not on timing. */
+
+/* Queue of collectives; fails where sli_nccl_find does. */
+extern const sl_queue_ops sl_queue_nccl;
+
+/* Returns the longest time without progress in ms: SLUICE_NCCL_SECONDS, or 20,000. */
+int sli_nccl_silence_ms(void);
+
+/* ---- channels ---------------------------------------------------------------------- */
 
 /* Checks whether channels are possible. SL_E_UNSUPPORTED: this build lacks NCCL, or the library is
  * not found. Any thread. */

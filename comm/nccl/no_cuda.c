@@ -6,6 +6,13 @@ sl_status sli_nccl_find(void) {
   return sl_fail(SL_E_UNSUPPORTED, "this build of Sluice has no NCCL (docs/cuda.md)");
 }
 
+static sl_status no_queue(const sl_queue_config *config, void **queue) {
+  (void)config, (void)queue;
+  return sli_nccl_find();
+}
+
+const sl_queue_ops sl_queue_nccl = {.name = "nccl", .open = no_queue};
+
 sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out) {
   (void)options, (void)out;
   return sli_nccl_find();

@@ -209,6 +209,24 @@ static sl_status read_barriers(sli_inputs *in) {
   return SL_OK;
 }
 
+/* True if the devices of each stage have different numbers, as members of a group must. */
+static bool have_numbers(const sli_inputs *in) {
+  bool differ = true;
+  for (int d = 0; d < in->devices; d++)
+    for (int e = 0; e < d; e++)
+      differ &= sli_along_of(in, d) != sli_along_of(in, e) ||
+                sli_lower_number(in, d) != sli_lower_number(in, e);
+  return differ;
+}
+
+/* True if devices may exchange by collectives, which cannot take turns on the passes' queue. */
+static bool may_collect(const sli_inputs *in) {
+  const char *exchange = in->options->parallel.exchange;
+  bool in_line = exchange && !strcmp(exchange, "inline");
+  return !in_line &&
+         (in->kind->modelled || in->options->devices.links == SL_LINKS_DIRECT || have_numbers(in));
+}
+
 sl_status sli_compile_grid(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   int axes = 0;
@@ -226,6 +244,7 @@ sl_status sli_compile_grid(sli_inputs *in) {
   if (!status) status = sli_lower_layout(in);
   if (status) return status;
   sli_lower_axis_links(in);
+  in->grid.collectives = in->grid.collectives && may_collect(in);
   status = read_sequence(in);
   if (!status) status = find_sharding(o->memory.shard, &in->sharding);
   if (!status) status = find_exchange(o->parallel.exchange, &in->in_line);

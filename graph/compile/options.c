@@ -17,12 +17,19 @@ bool sli_compile_searches(const sl_lower_options *o) {
   return o->schedule.name && !strcmp(o->schedule.name, "auto");
 }
 
-/* Checks links between GPUs. Looks for the library only if there are several processes. */
+/* Checks links between GPUs, and collectives. Looks for the library only if there are several
+ * processes, or devices that share a stage. */
 static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
   sl_gpu_links links = o->devices.links;
-  if (!in->kind->direct || links == SL_LINKS_HOST || o->parallel.processes < 2) return SL_OK;
+  bool shared = SLI_MAX(o->parallel.data, 1) * SLI_MAX(o->parallel.sequence, 1) *
+                    SLI_MAX(o->parallel.tensor, 1) >
+                1;
+  in->grid.collectives = in->kind->group && shared && links == SL_LINKS_DIRECT;
+  if (!in->kind->direct || links == SL_LINKS_HOST) return SL_OK;
+  if (o->parallel.processes < 2 && (!shared || links == SL_LINKS_CHANNELS)) return SL_OK;
   sl_status status = in->kind->direct();
-  in->direct = !status;
+  in->direct = !status && o->parallel.processes > 1;
+  in->grid.collectives = !status && shared && links != SL_LINKS_CHANNELS;
   return links == SL_LINKS_DIRECT ? status : SL_OK;
 }
 

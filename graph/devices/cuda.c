@@ -100,6 +100,7 @@ const sli_kind sli_kind_cuda = {
     .memory = {&sl_memory_cuda, &sl_memory_pinned, &sl_memory_disk},
     .move = {[SL_SPACE_HOST] = &sl_queue_cuda, [SL_SPACE_DISK] = &sl_queue_disk},
     .direct = sli_nccl_find,
+    .group = &sl_queue_nccl,
     .run_ahead = 2,
     .computes = true,
     .times_calls = true,

@@ -46,6 +46,7 @@ typedef struct sli_kind {
                                                register can live there */
   sl_status (*direct)(void); /* checks that links can connect device memory to that of another
                                 process; NULL: links use host memory */
+  const sl_queue_ops *group; /* collectives of several devices; NULL: they cannot make any */
   int run_ahead;             /* run-ahead of the passes' queue */
   bool cores;                /* devices are groups of host cores with several threads */
   bool computes;             /* computes values; otherwise only time passes */

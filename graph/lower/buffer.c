@@ -9,6 +9,7 @@
  * differ in their rate (a slot lasts a whole step) and in the tasks that write them. */
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
+#include "ops/collective.h"
 #include "graph/passes/passes.h"
 
 #include <limits.h>
@@ -215,17 +216,23 @@ static const sl_tensor *own_input(const sli_node *n) {
   return NULL;
 }
 
+/* Returns this device's own summand of a sum that is all-reduced, or NULL. */
+static const sl_tensor *summand_of(const sli_node *whole) {
+  const sli_node *sum = NULL;
+  if (whole->op == &sl_op_all_reduce) return whole->in[0];
+  const sl_tensor *t = whole->op == &sl_op_join ? own_input(whole) : NULL;
+  if (t) sum = t->producer;
+  if (!sum || (sum->op != &sl_op_sum && sum->op != &sl_op_sum_part)) return NULL;
+  t = own_input(sum);
+  return t && t->producer && t->producer->op == &sl_op_slice ? t->producer->in[0] : t;
+}
+
 /* Returns the buffer of this device's own summand of a gradient that is all-reduced, else
  * SL_NONE. The whole gradient may alias the summand. The join of the parts runs after every
  * reader of the summand, each of which made a part for some device. The next step's summand is
  * made with weights computed from the whole. */
 static int summand_buffer(const sli_lowering *l, const sl_tensor *tensor, int device) {
-  const sli_node *join = tensor->producer, *sum = NULL;
-  const sl_tensor *t = join->op == &sl_op_join ? own_input(join) : NULL;
-  if (t) sum = t->producer;
-  if (!sum || (sum->op != &sl_op_sum && sum->op != &sl_op_sum_part)) return SL_NONE;
-  t = own_input(sum);
-  if (t && t->producer && t->producer->op == &sl_op_slice) t = t->producer->in[0];
+  const sl_tensor *t = summand_of(tensor->producer);
   int at = t ? l->spots[t->id].buffer : SL_NONE;
   if (at == SL_NONE) return SL_NONE;
   const sli_buffer *b = &l->buffers[at];

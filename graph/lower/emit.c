@@ -145,6 +145,34 @@ static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device,
   return at.queue;
 }
 
+/* Adds a queue to each member of a device's row along some axes, whose collectives fire together.
+ */
+static void add_group(sli_lowering *l, int device, sli_along along, int32_t *of) {
+  const sli_grid *grid = &l->in->grid;
+  int axis = 0, members = grid->alike ? 1 : sli_grid_size(grid, along);
+  while (!(along >> axis & 1)) axis++;
+  const char *name = sl_plan_format(l->plan, "collective.%s", sli_axes[axis].name);
+  l->queues.ngroups++;
+  for (int m = 0; m < members; m++) {
+    int rank = sli_rank_at(grid, sli_rank_of(l->in, device), along, m);
+    int member = sli_device_at(l->in, sli_along_of(l->in, device), rank);
+    of[member] = add_queue(
+        l, name, member,
+        (sl_queue){.ops = l->in->kind->group, .run_ahead = 1, .group = l->queues.ngroups});
+  }
+}
+
+/* Returns the queue of a device's collectives along some axes. */
+static int32_t group_queue(sli_lowering *l, int device, sli_along along) {
+  int32_t **of = &l->queues.group[along];
+  if (!*of) {
+    *of = per_device(l);
+    for (int d = 0; d < l->in->devices; d++) (*of)[d] = SL_NONE;
+  }
+  if ((*of)[device] == SL_NONE) add_group(l, device, along, *of);
+  return (*of)[device];
+}
+
 /* True for host updates whose time is modelled. */
 static bool takes_host(const sli_lowering *l, const sli_task *task) {
   return sli_updates_on_host(task) &&
@@ -170,6 +198,7 @@ static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *tas
   if (takes_host(l, task)) return update_queue(l, x, task);
   if (sli_waits(l, task)) return task->own_queue;
   if (task->rate == SLI_PER_STORE) return q->store[task->device];
+  if (task->along) return group_queue(l, task->device, task->along);
   if (sli_lower_is_in_line(l, task)) return q->pass[task->device];
   if (task->cls == SL_CLASS_C) return q->exchange[task->axis][task->device];
   bool back = q->back && !task->pace && (task->cls == SL_CLASS_B || task->cls == SL_CLASS_W);
@@ -583,6 +612,10 @@ static sl_status finish(sli_lowering *l) {
       .improve = modelled && !even && !o->simulation.any_order,
       .latency = modelled && !o->simulation.any_order && l->pick.schedule->fixed_order &&
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
+  if (!status && l->queues.ngroups) {
+    status = sl_plan_fix_groups(l->plan);
+    if (!status) status = sl_plan_finish(l->plan);
+  }
   /* the proof fails as well, and says how to fix it */
   return status == SL_E_STUCK && derived ? SL_OK : status;
 }

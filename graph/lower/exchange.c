@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges between devices of a stage on modelled hardware: their durations and bytes.
  *
- * A collective is a set of nodes that read other devices' data: a sum of all parts, or a join of
- * all parts. Each node moves the bytes of its op's cost through its device's own memory, and
- * receives the other members' parts over the link of its axis (links.c):
+ * A collective is one node on each device, or a set of nodes that read other devices' data: a sum
+ * of all parts, or a join of all parts. Each node moves the bytes of its op's cost through its
+ * device's own memory, and receives the other members' parts over the link of its axis (links.c):
  *
  *     seconds = its bytes in memory / memory rate + bytes from others / link rate
  *
@@ -19,6 +19,7 @@
 
 #include "graph/lower/ir.h"
 #include "graph/sharding/sharding.h"
+#include "ops/collective.h"
 
 /* ---- time ---------------------------------------------------------------------------- */
 
@@ -32,6 +33,7 @@ static double received(const sli_lowering *l, const sli_node *n) {
 
 static sli_half half_of(const sli_node *n) {
   if (n->remote_axis == SLI_AXIS_EXPERT) return SLI_ALL_TO_ALL;
+  if (n->op == &sl_op_all_gather) return SLI_ALL_GATHER;
   if (n->op != &sl_op_join) return SLI_REDUCE_SCATTER;
   const sli_node *from = n->in[0] ? n->in[0]->producer : NULL;
   return from && from->cls == SL_CLASS_C && from->op == &sl_op_slice ? SLI_ALL_TO_ALL
@@ -51,7 +53,9 @@ bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
   if (n->cls != SL_CLASS_C) return false;
   if (n->op == &sl_op_slice)
     return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
-  return sli_exchange_is_measured(link, half_of(n));
+  bool gathers = n->op == &sl_op_all_reduce;
+  return sli_exchange_is_measured(link, half_of(n)) &&
+         (!gathers || sli_exchange_is_measured(link, SLI_ALL_GATHER));
 }
 
 void sli_lower_received(const sli_lowering *l, const sli_task *task,
@@ -59,8 +63,10 @@ void sli_lower_received(const sli_lowering *l, const sli_task *task,
   memset(to, 0, SLI_AXES * sizeof *to);
   for (int i = 0; i < task->nnodes; i++) {
     const sli_node *n = task->nodes[i];
-    to[n->remote_axis][half_of(n)] +=
-        received(l, n) * as_sent(l->in->options->simulation.hardware, n);
+    double bytes = received(l, n) * as_sent(l->in->options->simulation.hardware, n);
+    double gathered = n->op == &sl_op_all_reduce ? bytes / 2 : 0;
+    to[n->remote_axis][half_of(n)] += bytes - gathered;
+    to[n->remote_axis][SLI_ALL_GATHER] += gathered;
   }
 }
 

@@ -75,6 +75,7 @@ typedef struct sli_task {
   int rank;                 /* rank among the stage's devices */
   int phase;
   int level, part, visit, axis; /* see task.c */
+  sli_along along;              /* of collectives: the axes whose devices take part; else 0 */
   int depth;     /* for an exchange after all ticks: 1 + depth of its inputs; 0: not known
                     yet (slot_pools.c) */
   int about;     /* task whose place in the order it takes: itself, its producer or its
@@ -204,9 +205,11 @@ typedef struct sli_stage_routes {
 /* The plan's queues, by device. */
 typedef struct sli_queues {
   int32_t *pass, *host;
-  int32_t *back;               /* passes backward, if they have lanes; else NULL */
-  int32_t *exchange[SLI_AXES]; /* by the axis of a task */
-  int32_t *store;              /* queue of store actors */
+  int32_t *back;                     /* passes backward, if they have lanes; else NULL */
+  int32_t *exchange[SLI_AXES];       /* by the axis of a task */
+  int32_t *store;                    /* queue of store actors */
+  int32_t *group[SLI_ALONG_ALL + 1]; /* of collectives along these axes; NULL: none yet */
+  int32_t ngroups;
 } sli_queues;
 
 /* Scripts of the devices, if the schedule has any for this step. */

@@ -171,8 +171,9 @@ typedef struct kin {
   sl_class cls;
   sli_rate rate;
   int stage, rank, phase, level, part;
-  int visit; /* number of earlier visits of its stage */
-  int axis;  /* axis of an exchange, if each axis has a queue */
+  int visit;       /* number of earlier visits of its stage */
+  int axis;        /* axis of an exchange, if each axis has a queue */
+  sli_along along; /* axes whose devices take part in a collective */
   bool backward;
   /* exchange of sharded parameters, which a pass waits for; or of gradients, which no pass waits
    * for */
@@ -219,6 +220,7 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .part = part_of(l, n),
                .visit = n->block < 0 || n->per_step ? 0 : x->visits[n->block],
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
+               .along = n->along,
                .backward = x->backward[n->id],
                .parameters = exchanges(x, n, true),
                .gradients = exchanges(x, n, false)};
@@ -228,7 +230,7 @@ static bool is_kin(const levels *x, const sli_task *task, const kin *k) {
   return task->stage == k->stage && task->rank == k->rank && task->cls == k->cls &&
          task->phase == k->phase && task->rate == k->rate && task->level == k->level &&
          task->part == k->part && task->visit == k->visit && task->axis == k->axis &&
-         task->backward == k->backward &&
+         task->along == k->along && task->backward == k->backward &&
          (!k->op ||
           (task->nodes[0]->op == k->op && exchanges(x, task->nodes[0], true) == k->parameters &&
            exchanges(x, task->nodes[0], false) == k->gradients));
@@ -277,6 +279,7 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                     .part = k->part,
                     .visit = k->visit,
                     .axis = k->axis,
+                    .along = k->along,
                     .backward = k->backward || is_backward(n),
                     .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage],

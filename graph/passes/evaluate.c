@@ -117,6 +117,7 @@ static void copy_node(pass *p, const sli_node *from) {
   n->pace = SLI_PACE_EVAL;
   n->remote_axis = from->remote_axis;
   n->remote_bytes = from->remote_bytes;
+  n->along = from->along;
   n->accumulate_span = from->accumulate_span;
   copy_types(g, n, from);
   for (int v = 0; n->shapes && source && v < g->nvariants; v++)

@@ -192,8 +192,8 @@ static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
 static sl_tensor *on_the_way_backward(const pass *p, sl_tensor *t) {
   if (!t || !t->producer) return t;
   if (t->transient) return made_again(p, t);
-  bool joined = t->producer->op == &sl_op_join && is_exchange(t->producer) && !p->read[t->id] &&
-                amount_of(p, t->producer) == FULL;
+  bool joined = (t->producer->op == &sl_op_join || t->producer->along) &&
+                is_exchange(t->producer) && !p->read[t->id] && amount_of(p, t->producer) == FULL;
   sl_tensor *again = joined ? made_again(p, t) : NULL;
   return again ? again : t;
 }
@@ -329,6 +329,7 @@ static void repeat(pass *p, const sli_node *n) {
   copy->at = n->at;
   copy->remote_axis = n->remote_axis;
   copy->remote_bytes = n->remote_bytes;
+  copy->along = n->along;
   copy->rank = n->rank;
   copy->rematerialized = true;
   copy_shapes(g, n, copy);

@@ -2,6 +2,7 @@
 /* Creates the nodes that convert a tensor between layouts: places them and records their reads from
  * other devices. */
 #include "graph/sharding/box.h"
+#include "ops/collective.h"
 
 static sli_moment moment_of(const sli_boxing *b, bool near) {
   sli_moment at = b->to->made;
@@ -24,6 +25,7 @@ sl_class sli_box_class(const sli_boxing *b) {
  * its own part, for a sum its part of each remote summand. */
 static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type *in,
                            const sl_type *out) {
+  if (sli_is_collective(n->op)) return sli_collective_received(n->op, b->members, in);
   if (n->nin != b->members || n->cls != SL_CLASS_C || sli_box_between_stages(b)) return 0;
   int own = sli_rank_share(b->x->grid, n->rank, b->along);
   if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
@@ -33,7 +35,7 @@ static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type
 /* Returns the axis that an exchange counts under. Exchanges of parameters and their gradients along
  * row axes all count under the data axis. Other exchanges among experts' devices count under the
  * data axis if these devices shard the data, else under the tensor axis. */
-static int remote_axis(const sli_boxing *b) {
+int sli_box_link(const sli_boxing *b) {
   int axis = sli_box_axis(b->along);
   const sli_array *subject = b->x->arrays[b->x->shaped[b->from->tensor->id]];
   bool param = sli_axes[axis].rows && subject && subject->tensor->param;
@@ -42,8 +44,26 @@ static int remote_axis(const sli_boxing *b) {
   return rows ? SLI_AXIS_DATA : SLI_AXIS_TENSOR;
 }
 
+const sl_part *sli_box_parts(const sli_boxing *b, int rank, int dim, int member) {
+  sli_expansion *x = b->x;
+  sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
+  for (int v = 0; v < x->nvariants; v++) {
+    sli_layout lies = b->to->layout;
+    for (int a = 0; a < SLI_AXES; a++)
+      if (b->along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
+    sl_type base = sli_local_type(x, b->from->tensor, lies, rank, v);
+    if (dim >= 0) {
+      parts[v] = sli_cut_part(x, b->from->tensor, (sli_cutting){b->along, dim}, member, &base);
+      continue;
+    }
+    int64_t n = sl_type_elements(&base), begin = n * member / b->members;
+    parts[v] = (sl_part){SL_PART_FLAT, 1, {begin}, {n * (member + 1) / b->members - begin}};
+  }
+  return parts;
+}
+
 static void note_remote(const sli_boxing *b, sli_node *n) {
-  n->remote_axis = sli_box_between_stages(b) ? 0 : remote_axis(b);
+  n->remote_axis = sli_box_between_stages(b) ? 0 : sli_box_link(b);
   n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
   for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
     sli_shapes *s = &n->shapes[v];

@@ -39,6 +39,20 @@ typedef struct sli_box_making {
 sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node,
                        sl_tensor **out);
 
+/* Returns the axis that an exchange counts under. */
+int sli_box_link(const sli_boxing *b);
+/* Returns the parts [nvariants] of a member along `dim` or, if dim is -1, in equal numbers of
+ * elements. */
+const sl_part *sli_box_parts(const sli_boxing *b, int rank, int dim, int member);
+
+/* ---- as a collective: collective.c --------------------------------------------------- */
+
+enum { SLI_SUMMED_WHOLE_BYTES = 4096 }; /* up to so many each device computes the whole sum */
+/* Returns the collective that makes this step, if devices can make it and it costs no more than
+ * parts, or NULL; and makes it. */
+const sl_op *sli_box_collective(const sli_boxing *b);
+sl_status sli_box_collect(sli_boxing *b, const sl_op *op);
+
 /* ---- over a stage boundary: boundary.c ------------------------------------------------- */
 
 /* True if the parts of a tensor that this step joins are made on another stage and arrive in parts

@@ -13,12 +13,11 @@
  *
  * F32 sums use a binary tree over the members. Each slice goes to one reader, so devices exchange
  * exactly the bytes that the collective must move. Small tensors are not worth three transfers:
- * every member reads all summands and computes the sum itself. */
+ * every member reads all summands and computes the sum itself. Where devices can make collectives
+ * together, and that is cheaper, one op replaces these (collective.c). */
 #include "graph/build/build.h"
 #include "graph/sharding/box.h"
 #include "ops/ops.h"
-
-enum { SMALL_BYTES = 4096 };
 
 static sl_status add_node(sli_boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
                           int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
@@ -38,29 +37,9 @@ static const sl_attrs *same_attrs(const sli_boxing *b, const void *user) {
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-/* Returns the parts [nvariants] of a member along `dim` or, if dim is -1, in equal numbers of
- * elements. */
-static const sl_part *parts_of(const sli_boxing *b, int rank, int dim, int member) {
-  sli_expansion *x = b->x;
-  sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
-  for (int v = 0; v < x->nvariants; v++) {
-    sli_layout lies = b->to->layout;
-    for (int a = 0; a < SLI_AXES; a++)
-      if (b->along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
-    sl_type base = sli_local_type(x, b->from->tensor, lies, rank, v);
-    if (dim >= 0) {
-      parts[v] = sli_cut_part(x, b->from->tensor, (sli_cutting){b->along, dim}, member, &base);
-      continue;
-    }
-    int64_t n = sl_type_elements(&base), begin = n * member / b->members;
-    parts[v] = (sl_part){SL_PART_FLAT, 1, {begin}, {n * (member + 1) / b->members - begin}};
-  }
-  return parts;
-}
-
 /* Returns attributes with the part of each variant: [nvariants]. */
 static const sl_attrs *part_attrs(const sli_boxing *b, int rank, int dim, int member) {
-  const sl_part *parts = parts_of(b, rank, dim, member);
+  const sl_part *parts = sli_box_parts(b, rank, dim, member);
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, (size_t)b->x->nvariants * sizeof *attrs);
   for (int v = 0; v < b->x->nvariants; v++) attrs[v].user = &parts[v];
   return attrs;
@@ -191,7 +170,7 @@ static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *sent) {
     const sl_part *parts[b->members];
     sl_type whole[x->nvariants];
     row_of(b, r, on, in);
-    for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, dim, m);
+    for (int m = 0; m < b->members; m++) parts[m] = sli_box_parts(b, r, dim, m);
     for (int v = 0; v < x->nvariants; v++)
       whole[v] = sli_local_type(x, b->from->tensor, b->to->layout, r, v);
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
@@ -227,7 +206,7 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
     slices_for(b, r, slices, in);
     for (int v = 0; v < x->nvariants; v++)
       whole[v] = sli_local_type(x, b->from->tensor, b->to->layout, r, v);
-    for (int m = 0; m < b->members; m++) parts[m] = parts_of(b, r, from, m);
+    for (int m = 0; m < b->members; m++) parts[m] = sli_box_parts(b, r, from, m);
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
   }
   return status;
@@ -239,7 +218,8 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
  * up with valid rows. */
 static bool is_summed_whole(const sli_boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
-  return sl_type_bytes(type) <= SMALL_BYTES || sli_box_between_stages(b) || b->x->g->options.serve;
+  return sl_type_bytes(type) <= SLI_SUMMED_WHOLE_BYTES || sli_box_between_stages(b) ||
+         b->x->g->options.serve;
 }
 
 static sl_status box_own_slices(sli_boxing *b, int dim) {
@@ -366,6 +346,8 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
   if (from.kind == SL_DISPATCHED || to.kind == SL_DISPATCHED)
     return box_dispatched(b, at, from.kind == SL_DISPATCHED);
   b->x->nboxes++;
+  const sl_op *collective = sli_box_collective(b);
+  if (collective) return sli_box_collect(b, collective);
   sl_status status = SL_OK;
   switch (from.kind) {
   case SL_BROADCAST:

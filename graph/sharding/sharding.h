@@ -113,6 +113,7 @@ typedef struct sli_grid {
   const int *place_of;    /* [blocks of the model] places along the pipeline, if tensors that a
                              stage's devices all have cross to the next in parts; NULL: whole */
   bool alike;             /* only rank 0 exists and represents all ranks; see expand.c */
+  bool collectives;       /* devices of a row can make collectives together; see collective.c */
 } sli_grid;
 
 int sli_grid_size(const sli_grid *grid, sli_along along);
@@ -200,6 +201,15 @@ const bool *sli_fed_find(sl_graph *g);
 /* Sets the groups in which matrix products are summed, forward and backward (attrs.chunk,
  * attrs.part). */
 sl_status sli_groups_set(sl_graph *g);
+
+/* Seconds of an exchange along an axis in both forms: a collective, and parts that devices cut,
+ * send, sum and join. */
+typedef struct sli_forms {
+  double collective, parts;
+} sli_forms;
+/* Returns both for a tensor of `bytes` bytes, from summands or parts to parts or the whole. */
+sli_forms sli_exchange_forms(const sli_grid *grid, int axis, int size, sl_sbp_kind from,
+                             sl_sbp_kind to, double bytes);
 
 /* ---- choice ------------------------------------------------------------------------- */
 

@@ -136,6 +136,27 @@ bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_la
   return x->shared[grad->id] && summands;
 }
 
+/* Adds a tick's part of a gradient, which a collective made, to those of earlier ticks. */
+static sl_status add_up(sli_expansion *x, const sli_array *part, int rank, sl_tensor **sum) {
+  const char *name = sli_arena_format(&x->g->arena, "%s:sum.%d", part->tensor->name, x->nboxes);
+  const sli_making making = {
+      .op = &sl_op_sum,
+      .name = name,
+      .at = part->made,
+      .cls = SL_CLASS_C,
+      .rank = rank,
+      .nin = 1,
+      .nout = 1,
+      .in = &part->on[rank],
+      .attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof(sl_attrs)),
+      .where = part->tensor->at};
+  sli_node *n;
+  SLI_TRY(sli_expand_node(x, &making, &n));
+  *sum = sli_expand_output(x, n, 0, sli_expand_name(x, name, rank));
+  (*sum)->transient = part->on[rank]->transient;
+  return SL_OK;
+}
+
 /* Boxes a gradient into the layout that its update wants. */
 static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
                               sl_tensor **on) {
@@ -149,6 +170,7 @@ static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const 
   sl_status status = sli_box(x, grad, x->arrays[logical->id]->layout, at, &out);
   for (int r = 0; r < x->ranks && !status; r++) {
     on[r] = out->on[r];
+    if (every_tick && on[r]->producer->along) status = add_up(x, out, r, &on[r]);
     if (every_tick) on[r]->producer->accumulate_span |= 1u << on[r]->output;
   }
   return status;

@@ -122,6 +122,27 @@ static void print_totals(const table *t) {
   if (c->runner_up) fprintf(t->out, "the runner-up has %s\n", c->runner_up);
 }
 
+/* Returns the bytes of the largest parameter with a gradient, or 0. */
+static double largest_gradient(const sl_graph *g) {
+  size_t most = 0;
+  for (int p = 0; p < g->nparams; p++)
+    if (g->params[p]->ngrads) most = SLI_MAX(most, sl_type_bytes(&g->params[p]->type));
+  return (double)most;
+}
+
+/* Prints in which form devices sum: the collective, or parts that each reads. */
+static void print_forms(const sl_graph *g, const sli_grid *grid, int axis, FILE *out) {
+  char seconds[2][SLI_SECONDS_TEXT], bytes[32];
+  int size = sli_choice_size(grid, axis);
+  double of = largest_gradient(g);
+  if (!grid->collectives || sli_is_exact(g) || g->options.serve || size < 2 || of <= 0) return;
+  sli_forms forms = sli_exchange_forms(grid, axis, size, SL_PARTIAL, SL_BROADCAST, of);
+  fprintf(out, "the sum of %s takes %s as a collective and %s in parts: it is %s\n",
+          sli_format_bytes(bytes, of), sli_seconds_format(seconds[0], forms.collective),
+          sli_seconds_format(seconds[1], forms.parts),
+          forms.collective <= forms.parts ? "a collective" : "in parts");
+}
+
 static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
                        const sli_choice *choice, FILE *out) {
   sli_costs costs;
@@ -139,6 +160,7 @@ static void print_axis(const sl_graph *g, const sli_dim *dims, const sli_grid *g
           "compute", "boxing", "received");
   for (int b = 0; b < g->nblocks; b = print_blocks(&t, b)) {}
   if (axis != SLI_AXIS_STAGES) print_totals(&t);
+  if (axis != SLI_AXIS_STAGES) print_forms(g, grid, axis, out);
   free(fixed);
   free(each);
   sli_costs_fini(&costs);

@@ -40,6 +40,7 @@ typedef struct sl_job_options {
   double lost_seconds; /* silence after which a process counts as lost and the job fails; 0: 1.5 */
   bool over_host;      /* GPUs of different processes communicate through host memory
                           (SL_LINKS_HOST): NCCL is then not needed */
+  bool collectives;    /* GPUs of one process, too, make collectives over NCCL (sl_gpu_links) */
 } sl_job_options;
 
 /* Reads the environment; SL_E_INPUT names a variable that is missing or wrong. Does not contact

@@ -70,10 +70,17 @@ typedef struct sl_step_report {
                                    the call only */
 } sl_step_report;
 
-/* Transfers between GPUs of different processes: DIRECT (NCCL), through HOST memory, or AUTO:
- * direct if the two GPU numbers differ and NCCL is found. A GPU cannot be both ends of a direct
- * link; GPU numbers do not distinguish hosts. */
-typedef enum sl_gpu_links { SL_LINKS_AUTO, SL_LINKS_DIRECT, SL_LINKS_HOST } sl_gpu_links;
+/* What goes over NCCL: transfers between GPUs of different processes, and collectives among the
+ * GPUs of a stage where they cost less than sums and joins of parts. AUTO: both, if the GPU numbers
+ * differ and NCCL is found. DIRECT: both, also on modelled devices. CHANNELS: transfers alone.
+ * HOST: neither; transfers go through host memory. A GPU cannot be both ends of a transfer, nor two
+ * members of a collective; GPU numbers do not distinguish hosts. */
+typedef enum sl_gpu_links {
+  SL_LINKS_AUTO,
+  SL_LINKS_DIRECT,
+  SL_LINKS_HOST,
+  SL_LINKS_CHANNELS
+} sl_gpu_links;
 
 /* Devices of the plan. */
 typedef struct sl_device_options {
@@ -84,7 +91,7 @@ typedef struct sl_device_options {
                           then share GPUs */
   int threads;         /* threads of each CPU device; 0: 1 */
   size_t budget_bytes; /* budget of each device; 0: none */
-  sl_gpu_links links;  /* SL_E_UNSUPPORTED if direct links are requested but impossible */
+  sl_gpu_links links;  /* SL_E_UNSUPPORTED if DIRECT is requested but NCCL is not found */
 } sl_device_options;
 
 /* Modelled durations of a microbatch's passes, in seconds; B does not include W. */

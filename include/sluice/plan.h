@@ -210,6 +210,10 @@ typedef struct sl_queue {
    * firings at once while the shares of these sum to at most 1. A fixed order of one is the order
    * of all. NULL: not a lane, its firings need no share. */
   const char *lane;
+  /* 1 + the number of a group of devices, each with one queue of that number: their n-th firings
+   * are one collective (sl_group). Ranks are in the order of the queues. The fixed orders of a
+   * group are the same, actor by actor. 0: none. */
+  int32_t group;
 } sl_queue;
 
 /* A device's memory in one space. */

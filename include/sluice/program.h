@@ -128,6 +128,19 @@ extern const sl_memory_ops sl_memory_disk;     /* offsets in an unnamed file, wh
                                                   allow arithmetic but must not be dereferenced */
 extern const sl_memory_ops sl_memory_modelled; /* memory of modelled devices: holds no data */
 
+/* Devices whose queues fire together: their n-th firings are one collective, which begins when all
+ * have launched it. One record for all members in a process. */
+enum { SL_GROUP_ID_BYTES = 128 };
+typedef struct sl_group {
+  int members;
+  const char *name;                    /* devices, for messages: "cuda:0, cuda:1 (process 1)" */
+  unsigned char id[SL_GROUP_ID_BYTES]; /* made by one member, equal in all processes */
+  struct {
+    int arrived;     /* members that have launched it */
+    uint64_t end_ns; /* completion, once all have */
+  } turns[2];        /* of modelled members: even and odd firings */
+} sl_group;
+
 /* Settings of a queue, from the plan. */
 typedef struct sl_queue_config {
   int threads;          /* size of the team */
@@ -140,6 +153,9 @@ typedef struct sl_queue_config {
                                    destination is in this process, and `copy` does the transfer */
   int process;                  /* the link's destination process */
   sl_status (*copy)(void *to, const void *from, size_t bytes);
+  sl_group *group; /* group that fires together, or NULL; lives as long as the queue */
+  int rank;        /* place in the group */
+  int beside;      /* queues of groups on this device */
 } sl_queue_config;
 
 /* One kind of queue. Only the worker that owns a queue calls its functions, unless stated
@@ -200,6 +216,14 @@ typedef struct sl_queue_ops {
    * NULL. */
   const char *(*failure)(void *queue);
 
+  /* For queues of groups; NULL otherwise. identify() makes a group's id, on one member; any thread.
+   * connect() is called again and again before the first run, until *ready; all members of earlier
+   * groups are then ready, and workers sleep. abort() ends a firing in flight before close(),
+   * without waiting for it. */
+  sl_status (*identify)(unsigned char id[SL_GROUP_ID_BYTES]);
+  sl_status (*connect)(void *queue, bool *ready);
+  void (*abort)(void *queue);
+
   /* Returns the number of firings launched by replaying a recorded graph. May be NULL. */
   uint64_t (*replayed)(void *queue);
 
@@ -216,6 +240,8 @@ extern const sl_queue_ops sl_queue_timed; /* touches no data; runs one firing at
                                              its modelled duration */
 extern const sl_queue_ops sl_queue_delay; /* touches no data; firings overlap freely, as on a link
                                              with latency but unlimited bandwidth */
+extern const sl_queue_ops sl_queue_group; /* touches no data; firings of a group begin together, and
+                                             each takes its modelled duration */
 extern const sl_queue_ops sl_queue_ends;  /* queue of devices that hold no values: asks sources for
                                              data (sl_source.await), notifies sinks
                                              (sl_sink.passed), runs nothing else */

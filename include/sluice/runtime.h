@@ -43,6 +43,8 @@ typedef struct sl_peers {
   void (*wake)(void *ctx);                      /* any thread, async-signal-safe */
   uint64_t (*sent)(void *ctx); /* returns bytes of data sent so far; any thread. NULL: not
                                   counted */
+  const unsigned char (*groups)[SL_GROUP_ID_BYTES]; /* ids of the plan's groups, equal in all
+                                                       processes; NULL: there are none */
 } sl_peers;
 
 typedef struct sl_runtime_options {
@@ -77,6 +79,11 @@ typedef struct sl_runtime sl_runtime;
 sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,
                             sl_runtime **out);
 void sl_runtime_destroy(sl_runtime *rt);
+
+/* Connects the groups of the plan (sl_queue.group), one after another. Call it again and again
+ * until *ready, before the first run, with other processes doing the same; sl_runtime_run does so
+ * otherwise. SL_E_PEER or SL_E_DEVICE: the error names the group. */
+sl_status sl_runtime_connect(sl_runtime *rt, bool *ready);
 
 /* Runs `steps` more steps. Returns SL_E_STOPPED after sl_runtime_stop (steps already begun are
  * finished), SL_E_STUCK if the plan cannot continue (virtual clock; the detail text describes the
@@ -284,6 +291,11 @@ sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_statist
  * schedules whose order would otherwise depend on latency. Call sl_plan_finish before and again
  * after. */
 sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds);
+
+/* Fixes the orders of the queues of groups, whose members must fire in one order: that in which the
+ * first member's firings of the second step start on the virtual clock. Call sl_plan_finish before
+ * and again after. SL_E_STUCK if the plan cannot finish in any order. */
+sl_status sl_plan_fix_groups(sl_plan *plan);
 
 #ifdef __cplusplus
 }

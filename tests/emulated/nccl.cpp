@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL between emulated GPUs of several processes, for communicators of two ranks (or one, which
- * has no peer).
+/* NCCL between emulated GPUs, of one process or of several: sends and receives of communicators of
+ * two ranks, and collectives.
  *
- * Each communicator has a file that both ends map: who has arrived, how many operations each
- * direction has begun and finished, and the bytes of the current one. An operation stays in its
- * stream until the other end reaches its own. A send completes only when it was received, so
- * nothing works by accident of buffering. Calls return "in progress" at random, and then put their
- * operations into the stream later.
+ * Each communicator has a file that all ends map: who has arrived, how many operations each end has
+ * begun and finished, and the bytes of the current one. An operation stays in its stream until the
+ * other ends reach theirs. A send completes only when it was received, and a collective only when
+ * all have read what they need, so nothing works by accident of buffering. Sums follow the binary
+ * tree over ranks that Sluice's own sums follow. Calls return "in progress" at random, and then put
+ * their operations into the stream later. Calls between ncclGroupStart and ncclGroupEnd are one
+ * operation.
  *
  * SLUICE_EMULATED_RECORD names a folder where every process records all operations it issued, for
  * tests/programs/nccl_order.c. SLUICE_EMULATED_FAULT=PROCESS:WHAT@WHERE breaks a process: WHAT is
@@ -26,16 +28,27 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "tests/emulated/device.h"
 
 namespace {
 
-enum { DATA_AT = 4096 };
+enum { DATA_AT = 4096, RANKS_MOST = 8 };
 
 struct shared {
-  std::atomic<int> device[2];                        /* 1 + number; 0 before it arrives */
-  std::atomic<uint64_t> sent[2], taken[2], bytes[2]; /* by the sender's rank */
+  std::atomic<int> device[RANKS_MOST]; /* 1 + number; 0 before it arrives */
+  /* by the rank that sends, or that gives its part of a collective */
+  std::atomic<uint64_t> sent[RANKS_MOST], taken[RANKS_MOST], bytes[RANKS_MOST];
+};
+
+/* A call of an operation. */
+struct nccl_call {
+  enum { SEND, RECEIVE, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER } kind;
+  const void *in;
+  void *out;
+  size_t count; /* of elements; of a part, for reduce-scatter and all-gather */
+  ncclDataType_t type;
 };
 
 struct fault {
@@ -51,7 +64,7 @@ fault fault_by_environment() {
   char what[16], where[16];
   fault f;
   if (!text || sscanf(text, "%d:%15[a-z]@%15s%n", &process, what, where, &used) != 3) return f;
-  f.here = self && atoi(self) == process;
+  f.here = (self ? atoi(self) : 0) == process;
   f.what = what;
   f.at_init = !strcmp(where, "init");
   f.issue = f.at_init ? 0 : strtoull(where, NULL, 10);
@@ -82,10 +95,10 @@ uint64_t issues; /* issued by this process */
 
 struct emulated_communicator {
   std::string name;
-  int rank, device, fd;
+  int rank, ranks, device, fd;
   shared *both;
   bool has_met, failed;
-  uint64_t issued[2]; /* sends, receives */
+  uint64_t issued[3]; /* sends, receives, collectives */
   std::atomic<int> under_way{0};
   std::atomic<bool> aborted{false};
   std::function<void()> later; /* appends the operation to the stream */
@@ -121,58 +134,180 @@ FILE *open_record() {
   return file;
 }
 
-void record(const emulated_communicator &c, bool sends, size_t bytes, const void *stream) {
+size_t size_of(ncclDataType_t type) {
+  return type == ncclUint8 ? 1 : type == ncclBfloat16 ? 2 : type == ncclDouble ? 8 : 4;
+}
+
+/* Returns the bytes that a call takes from its rank, or puts there. */
+size_t bytes_of(const nccl_call &c, int ranks) {
+  return c.count * size_of(c.type) * (c.kind == nccl_call::REDUCE_SCATTER ? (size_t)ranks : 1);
+}
+
+size_t bytes_of(const std::vector<nccl_call> &calls, int ranks) {
+  size_t bytes = 0;
+  for (const nccl_call &c : calls) bytes += bytes_of(c, ranks);
+  return bytes;
+}
+
+bool is_collective(const nccl_call &c) { return c.kind >= nccl_call::ALL_REDUCE; }
+
+/* Records an operation. The peer of a collective is the number of ranks. */
+void record(const emulated_communicator &c, const std::vector<nccl_call> &calls,
+            unsigned long long number, const void *stream) {
+  static const char *const kinds[] = {"send", "recv", "reduce", "scatter", "gather"};
   static FILE *const file = open_record();
+  const nccl_call &first = calls[0];
   if (!file) return;
   fprintf(file, "%s\t%d\t%d\t%s\t%d\t%zu\t%llu\t%ld\t%p\t%d\n", c.name.c_str(), c.rank, c.device,
-          sends ? "send" : "recv", 1 - c.rank, bytes, (unsigned long long)c.issued[!sends],
-          (long)syscall(SYS_gettid), stream, c.under_way.load());
+          kinds[first.kind], is_collective(first) ? c.ranks : 1 - c.rank, bytes_of(calls, c.ranks),
+          number, (long)syscall(SYS_gettid), stream, c.under_way.load());
 }
 
 /* ---- operations --------------------------------------------------------------------------- */
 
-void write_all(int fd, const void *data, size_t bytes) {
+/* Each rank has its own room in the file, which has holes. */
+off_t room_of(int rank, size_t at) { return (off_t)(DATA_AT + ((size_t)rank << 34) + at); }
+
+void write_all(int fd, int rank, size_t at, const void *data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
-    ssize_t put = pwrite(fd, (const char *)data + done, bytes - done, (off_t)(DATA_AT + done));
+    ssize_t put = pwrite(fd, (const char *)data + done, bytes - done, room_of(rank, at + done));
     REQUIRE(put > 0, "a message cannot be written");
     done += (size_t)put;
   }
 }
 
-void read_all(int fd, void *data, size_t bytes) {
+void read_all(int fd, int rank, size_t at, void *data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
-    ssize_t got = pread(fd, (char *)data + done, bytes - done, (off_t)(DATA_AT + done));
+    ssize_t got = pread(fd, (char *)data + done, bytes - done, room_of(rank, at + done));
     REQUIRE(got > 0, "a message cannot be read");
     done += (size_t)got;
   }
 }
 
 /* Advances a send or a receive by one step; returns true when it is complete. The file has room for
- * one message. */
-bool move_send(emulated_communicator &c, void *data, size_t bytes, uint64_t number) {
+ * one message of each rank. */
+bool move_send(emulated_communicator &c, const nccl_call &call, uint64_t number) {
   std::atomic<uint64_t> &sent = c.both->sent[c.rank], &taken = c.both->taken[c.rank];
   if (sent < number && taken == number - 1) {
-    write_all(c.fd, data, bytes);
-    c.both->bytes[c.rank] = bytes;
+    write_all(c.fd, c.rank, 0, call.in, call.count);
+    c.both->bytes[c.rank] = call.count;
     sent = number;
   }
   return taken >= number;
 }
 
-bool move_receive(emulated_communicator &c, void *data, size_t bytes, uint64_t number) {
+bool move_receive(emulated_communicator &c, const nccl_call &call, uint64_t number) {
   int from = 1 - c.rank;
   if (c.both->sent[from] != number) return false;
   size_t there = c.both->bytes[from]; /* a wrong size shows in the record */
-  read_all(c.fd, data, there < bytes ? there : bytes);
+  read_all(c.fd, from, 0, call.out, there < call.count ? there : call.count);
   c.both->taken[from] = number;
   return true;
 }
 
-ncclResult_t issue(ncclComm_t comm, bool sends, void *data, size_t bytes, cudaStream_t stream) {
+/* ---- collectives -------------------------------------------------------------------------- */
+
+float widen(uint16_t x) {
+  uint32_t bits = (uint32_t)x << 16;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+uint16_t narrow(float f) {
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Sums element e of all ranks' arrays by a tree: halves of the next smaller power of two. */
+template <class T, class F> T sum_of(int first, int count, F get) {
+  if (count == 1) return get(first);
+  int left = 1;
+  while (2 * left < count) left *= 2;
+  return sum_of<T>(first, left, get) + sum_of<T>(first + left, count - left, get);
+}
+
+/* Sums `count` elements from element `from` on: arrays[rank]. */
+void sum_ranks(const std::vector<std::vector<char>> &arrays, ncclDataType_t type, size_t from,
+               size_t count, void *out) {
+  int ranks = (int)arrays.size();
+  for (size_t i = 0; i < count; i++) {
+    size_t e = from + i;
+    if (type == ncclBfloat16)
+      ((uint16_t *)out)[i] = narrow(sum_of<float>(
+          0, ranks, [&](int r) { return widen(((const uint16_t *)arrays[r].data())[e]); }));
+    else if (type == ncclFloat)
+      ((float *)out)[i] =
+          sum_of<float>(0, ranks, [&](int r) { return ((const float *)arrays[r].data())[e]; });
+    else if (type == ncclDouble)
+      ((double *)out)[i] =
+          sum_of<double>(0, ranks, [&](int r) { return ((const double *)arrays[r].data())[e]; });
+    else REQUIRE(false, "this type is not summed");
+  }
+}
+
+/* Computes a call's result from what all ranks gave, which begins at `at` in their rooms. */
+void collect(emulated_communicator &c, const nccl_call &call, size_t at) {
+  size_t bytes = bytes_of(call, c.ranks);
+  std::vector<std::vector<char>> all;
+  for (int r = 0; r < c.ranks; r++) {
+    all.emplace_back(bytes);
+    read_all(c.fd, r, at, all.back().data(), bytes);
+  }
+  if (call.kind == nccl_call::ALL_GATHER)
+    for (int r = 0; r < c.ranks; r++)
+      memcpy((char *)call.out + (size_t)r * bytes, all[(size_t)r].data(), bytes);
+  else
+    sum_ranks(all, call.type,
+              call.kind == nccl_call::REDUCE_SCATTER ? (size_t)c.rank * call.count : 0, call.count,
+              call.out);
+}
+
+/* Gives this rank's part once all have read the parts of the collective before, and reads once all
+ * have given theirs. */
+bool move_collective(emulated_communicator &c, const std::vector<nccl_call> &calls,
+                     uint64_t number) {
+  shared &all = *c.both;
+  size_t at = 0, bytes = bytes_of(calls, c.ranks);
+  bool free = true, given = true;
+  for (int r = 0; r < c.ranks; r++) free &= all.taken[r] >= number - 1;
+  if (all.sent[c.rank] == number - 1 && free) {
+    for (const nccl_call &call : calls) {
+      write_all(c.fd, c.rank, at, call.in, bytes_of(call, c.ranks));
+      at += bytes_of(call, c.ranks);
+    }
+    all.bytes[c.rank] = bytes;
+    all.sent[c.rank] = number;
+  }
+  for (int r = 0; r < c.ranks; r++) given &= all.sent[r] >= number;
+  if (!given) return false;
+  at = 0;
+  for (int r = 0; r < c.ranks; r++)
+    REQUIRE(all.bytes[r] == bytes, "%s: ranks make different collectives", c.name.c_str());
+  for (const nccl_call &call : calls) {
+    collect(c, call, at);
+    at += bytes_of(call, c.ranks);
+  }
+  all.taken[c.rank] = number;
+  return true;
+}
+
+/* ---- issuing ------------------------------------------------------------------------------ */
+
+bool move(emulated_communicator &c, const std::vector<nccl_call> &calls, uint64_t number) {
+  if (is_collective(calls[0])) return move_collective(c, calls, number);
+  return calls[0].kind == nccl_call::SEND ? move_send(c, calls[0], number)
+                                          : move_receive(c, calls[0], number);
+}
+
+ncclResult_t issue(ncclComm_t comm, const std::vector<nccl_call> &calls, cudaStream_t stream) {
   communicator c = find(comm);
   REQUIRE(c->has_met && !c->later, "a communicator is used while a call is in progress");
-  uint64_t number = ++c->issued[!sends], all = ++issues;
-  record(*c, sends, bytes, stream);
+  bool collective = is_collective(calls[0]);
+  REQUIRE(collective || calls.size() == 1, "several transfers are one operation");
+  uint64_t number = ++c->issued[collective ? 2 : calls[0].kind], all = ++issues;
+  record(*c, calls, number, stream);
   if (is_to("error", false, all)) c->failed = true;
   bool stalls = is_to("stall", false, all);
   c->under_way++;
@@ -180,7 +315,7 @@ ncclResult_t issue(ncclComm_t comm, bool sends, void *data, size_t bytes, cudaSt
     emulated_enqueue_when(stream, [=, over = false]() mutable {
       if (over || c->aborted) return true;
       if (stalls || emulated_draw(3)) return false;
-      over = (sends ? move_send : move_receive)(*c, data, bytes, number);
+      over = move(*c, calls, number);
       c->under_way -= over;
       return over;
     });
@@ -191,10 +326,34 @@ ncclResult_t issue(ncclComm_t comm, bool sends, void *data, size_t bytes, cudaSt
   return ncclSuccess;
 }
 
-/* Returns whether the other end has arrived. */
+/* Calls since ncclGroupStart, of one communicator. */
+struct call_group {
+  int depth = 0;
+  ncclComm_t comm;
+  cudaStream_t stream;
+  std::vector<nccl_call> calls;
+};
+thread_local call_group group;
+
+ncclResult_t add(const nccl_call &call, ncclComm_t comm, cudaStream_t stream) {
+  if (!group.depth) return issue(comm, {call}, stream);
+  REQUIRE(group.calls.empty() || (group.comm == comm && group.stream == stream),
+          "an operation uses several communicators");
+  group.comm = comm;
+  group.stream = stream;
+  group.calls.push_back(call);
+  return ncclSuccess;
+}
+
+/* Returns whether the other ends have arrived. */
 bool meets(emulated_communicator &c) {
-  if (c.has_met || !c.both->device[1 - c.rank]) return c.has_met;
-  c.failed |= c.both->device[0] == c.both->device[1]; /* as real NCCL does */
+  bool all = true, alone = false;
+  for (int r = 0; r < c.ranks; r++) {
+    all &= c.both->device[r] != 0;
+    for (int o = 0; o < r; o++) alone |= c.both->device[o] == c.both->device[r];
+  }
+  if (c.has_met || !all) return c.has_met;
+  c.failed |= alone; /* as real NCCL does if two ranks have one GPU */
   if (!c.rank) unlink(c.name.c_str());
   return c.has_met = true;
 }
@@ -216,11 +375,12 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
-  if (ranks < 1 || ranks > 2 || rank < 0 || rank >= ranks) return ncclInvalidUsage;
+  if (ranks < 1 || ranks > RANKS_MOST || rank < 0 || rank >= ranks) return ncclInvalidUsage;
   if (config->blocking || config->maxCTAs < 1) return ncclInvalidUsage;
   communicator c(new emulated_communicator());
   c->name = id.internal;
   c->rank = rank;
+  c->ranks = ranks;
   cudaGetDevice(&c->device);
   c->fd = open(id.internal, O_RDWR | O_CLOEXEC);
   if (c->fd < 0) return ncclSystemError;
@@ -229,7 +389,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
   c->both = (shared *)memory;
   c->failed = is_to("error", true, 0);
   if (!is_to("stall", true, 0)) c->both->device[rank] = 1 + c->device;
-  if (ranks == 1) c->both->device[1] = -1; /* no peer */
   std::lock_guard<std::mutex> l(listing);
   live[ *comm = c.get()] = c;
   return ncclInProgress;
@@ -274,16 +433,43 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return ncclCommDestroy(comm);
 }
 
-ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
   if (peer != 1 - comm->rank) return ncclInvalidUsage;
-  return issue(comm, true, const_cast<void *>(data), count, stream);
+  return add({nccl_call::SEND, data, NULL, count, type}, comm, stream);
 }
 
-ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   if (peer != 1 - comm->rank) return ncclInvalidUsage;
-  return issue(comm, false, data, count, stream);
+  return add({nccl_call::RECEIVE, NULL, data, count, type}, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
+                           ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  return add({nccl_call::ALL_REDUCE, in, out, count, type}, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type,
+                               ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  return add({nccl_call::REDUCE_SCATTER, in, out, count, type}, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return add({nccl_call::ALL_GATHER, in, out, count, type}, comm, stream);
+}
+
+ncclResult_t ncclGroupStart(void) {
+  group.depth++;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+  if (--group.depth || group.calls.empty()) return ncclSuccess;
+  std::vector<nccl_call> calls = std::move(group.calls);
+  group.calls.clear();
+  return issue(group.comm, calls, group.stream);
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {

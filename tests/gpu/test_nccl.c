@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Channels between the GPUs of two processes carry everything in the order of its numbers, in
- * whatever order it is announced. A communicator of one rank is created and destroyed, and the
+ * whatever order it is announced. Groups of two and three processes make collectives: their results
+ * are right, and the same every time. A communicator of one rank is created and destroyed, and the
  * library's refusals are reported.
  *
  *   gpu_test_nccl [SEED] */
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "comm/nccl/cuda/library.h"
 #include "comm/nccl/nccl.h"
+#include "ops/collective.h"
 #include "tests/gpu/device_call.h"
 #include "tests/support/processes.h"
 #include "tests/support/seeds.h"
@@ -248,6 +251,142 @@ static void run_alone(process *p) {
   CHECK(!nccl->ncclCommDestroy(comm), "it goes");
 }
 
+/* ---- collectives ------------------------------------------------------------------------ */
+
+enum { ROUNDS = 6, PART = 12 * 1024, MOST_MEMBERS = 3 };
+
+/* A member of a group, and its memory: what it gives, and what it gets of each call. */
+typedef struct group_side {
+  process *process;
+  int device;
+  void *queue;
+  sl_group group;
+  char *given, *summed, *part, *gathered;
+} group_side;
+
+/* Two rounds have the same arrays: whole numbers, then fractions, and so on. */
+static bool is_whole(int round) { return round / 2 % 2 == 0; }
+
+/* Returns the element of a member's array in a round. Sums of whole numbers are exact in any order.
+ */
+static float element_of(int member, int round, int64_t e) {
+  uint64_t r = mix(seed + (uint64_t)member * 131 + (uint64_t)(round / 2) * 7919 + (uint64_t)e);
+  return is_whole(round) ? (float)(r % 1024) : (float)(r % 1000003) / 1000003;
+}
+
+static int64_t whole_of(const group_side *s) { return (int64_t)PART * s->process->n; }
+
+/* One GPU can have several ranks if the library allows it, from 2.30 on. */
+static int find_shared_gpus(int members) {
+  const sli_nccl_library *nccl;
+  int gpus, version = 0;
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+#ifdef SLUICE_EMULATED
+  emulated_devices = MOST_MEMBERS;
+#endif
+  if (sl_cuda_count(&gpus) || sli_nccl_load(&nccl)) exit(0);
+  nccl->ncclGetVersion(&version);
+  if (gpus >= members || version >= 23000) return gpus;
+  printf("%d members are not tried: %d GPU, and the library's version is %d\n", members, gpus,
+         version);
+  exit(0);
+}
+
+static void join_group(group_side *s) {
+  process *p = s->process;
+  process_blob all[PROCESSES_MOST];
+  bool ready = false;
+  s->group = (sl_group){.members = p->n, .name = "the test's processes"};
+  if (!p->self) CHECK(!sl_queue_nccl.identify(s->group.id), "%s", sl_detail());
+  process_exchange(p, s->group.id, sizeof s->group.id, all);
+  memcpy(s->group.id, all[0].data, sizeof s->group.id);
+  for (int i = 0; i < p->n; i++) free(all[i].data);
+  sl_queue_config config = {
+      .device = s->device, .group = &s->group, .rank = p->self, .beside = p->n};
+  CHECK(!sl_queue_nccl.open(&config, &s->queue), "%s", sl_detail());
+  while (!ready) {
+    CHECK(!sl_queue_nccl.connect(s->queue, &ready), "%s", sl_detail());
+    usleep(200);
+  }
+}
+
+/* Runs a program of all three collectives on this round's arrays. */
+static void make_collectives(group_side *s) {
+  static const sl_op *const ops[] = {&sl_op_all_reduce, &sl_op_reduce_scatter, &sl_op_all_gather};
+  int members = s->process->n;
+  /* the parts are ranges of dim 1 */
+  const sl_type whole = SL_TYPE(SL_F32, 4, members, PART / 4),
+                part = SL_TYPE(SL_F32, 4, 1, PART / 4);
+  const sl_type *in[] = {&whole, &whole, &part}, *out[] = {&whole, &part, &whole};
+  const sl_place from[] = {{0, 0}, {0, 0}, {2, 0}}, to[] = {{1, 0}, {2, 0}, {3, 0}};
+  void *bases[] = {s->given, s->summed, s->part, s->gathered, NULL};
+  const uint8_t first[5] = {0};
+  sl_firing firing = {.name = "collectives", .bases = bases, .first = first};
+  uint64_t fence;
+  for (int i = 0; i < 3; i++) {
+    sl_program_call call = {.op = ops[i],
+                            .name = ops[i]->name,
+                            .attrs = {.count = members, .axes = 1u << 1},
+                            .nin = 1,
+                            .nout = 1,
+                            .in_type = in[i],
+                            .out_type = out[i],
+                            .in = &from[i],
+                            .out = &to[i]};
+    sl_program program = {.ncalls = 1, .calls = &call, .nbases = 5};
+    bool complete = sl_queue_nccl.launch(s->queue, &program, &firing, 0, 0, &fence);
+    while (!complete && !sl_queue_nccl.failure(s->queue))
+      complete = sl_queue_nccl.done(s->queue, fence, 0);
+    CHECK(complete, "%s", sl_queue_nccl.failure(s->queue));
+  }
+}
+
+/* Checks sums and what was gathered of them; `before`: the sums of the same arrays, or NULL. */
+static void check_sums(const group_side *s, int round, const float *before, float *sums) {
+  size_t bytes = (size_t)whole_of(s) * sizeof(float);
+  float *gathered = malloc(bytes);
+  CHECK(!sl_cuda_copy(sums, s->summed, bytes) && !sl_cuda_copy(gathered, s->gathered, bytes), "%s",
+        sl_detail());
+  for (int64_t e = 0; e < whole_of(s); e++) {
+    double want = 0, error = is_whole(round) ? 0 : 1e-6;
+    for (int m = 0; m < s->process->n; m++) want += (double)element_of(m, round, e);
+    CHECK(fabs((double)sums[e] - want) <= error * want, "element %lld: %.9g, not %.9g",
+          (long long)e, (double)sums[e], want);
+    CHECK(fabs((double)gathered[e] - want) <= error * want, "gathered %lld: %.9g, not %.9g",
+          (long long)e, (double)gathered[e], want);
+  }
+  CHECK(!before || !memcmp(before, sums, bytes), "the same sums have other bits");
+  free(gathered);
+}
+
+static void run_group(process *p) {
+  int gpus = find_shared_gpus(p->n);
+  group_side s = {.process = p, .device = p->self % gpus};
+  size_t bytes = (size_t)whole_of(&s) * sizeof(float);
+  char **const memory[] = {&s.given, &s.summed, &s.part, &s.gathered};
+  float *data = malloc(bytes), *sums[2] = {malloc(bytes), malloc(bytes)};
+  for (int i = 0; i < 4; i++) {
+    void *made;
+    CHECK(!sl_cuda_memory_create(s.device, bytes, &made), "%s", sl_detail());
+    *memory[i] = made;
+  }
+  join_group(&s);
+  for (int round = 0; round < ROUNDS; round++) {
+    for (int64_t e = 0; e < whole_of(&s); e++) data[e] = element_of(p->self, round, e);
+    CHECK(!sl_cuda_copy(s.given, data, bytes), "%s", sl_detail());
+    make_collectives(&s);
+    check_sums(&s, round, round % 2 ? sums[0] : NULL, sums[round % 2]);
+  }
+  if (!p->self) printf("%d members on %d GPUs: %d rounds of collectives\n", p->n, gpus, ROUNDS);
+  process_meet(p, NULL, NULL);
+  sl_queue_nccl.abort(s.queue);
+  sl_queue_nccl.close(s.queue);
+  for (int i = 0; i < 4; i++) sl_cuda_memory_destroy(*memory[i]);
+  free(data);
+  free(sums[0]);
+  free(sums[1]);
+}
+
 /* CUDA does not survive a fork, so this process does not touch it. */
 int main(int argc, char **argv) {
   seed = seed_of(argc, argv, 1);
@@ -258,5 +397,7 @@ int main(int argc, char **argv) {
   CHECK(processes_run(1, run_alone), "a communicator of one rank");
   CHECK(processes_run(2, run_side), "two processes");
   CHECK(processes_run(2, run_refused), "two processes on one GPU");
+  CHECK(processes_run(2, run_group), "a group of two processes");
+  CHECK(processes_run(MOST_MEMBERS, run_group), "a group of three processes");
   return 0;
 }

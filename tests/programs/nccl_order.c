@@ -7,11 +7,13 @@
  *
  *     communicator rank device kind peer bytes sequence thread stream under_way
  *
- * The conditions are: the sequence numbers of each end count from 1. Send k meets a receive k of
- * the same size. A process issues in one thread, which may hand over to another for good. No end
- * uses two streams. No operation is issued while another one of its communicator is in progress.
- * Operations do not wait in a circle: each waits for the one before it in its stream, at both
- * ends. Prints the first violation and exits with 1. */
+ * The kinds are send and recv, and reduce, scatter and gather for collectives, whose peer is the
+ * number of ranks. The conditions are: the sequence numbers of each end count from 1. Send k meets
+ * a receive k of the same size; collective k meets one of its kind and size on every other rank. An
+ * end is used by one thread, which may hand over to another for good. No end uses two streams. No
+ * operation is issued while another one of its end is in progress. Operations do not wait in a
+ * circle: each waits for the one before it in its stream, at all ends. Prints the first violation
+ * and exits with 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,33 +21,29 @@
 #include "base/base.h"
 
 typedef struct operation {
-  char *communicator, *stream;
+  char *communicator, *stream, kind[8];
   int process, rank, device, peer, under_way;
-  bool sends;
   size_t bytes;
   unsigned long long sequence;
   long thread;
-  int partner; /* the operation at the other end */
-  int before;  /* the previous one in its stream, or -1 if none */
+  int before; /* the previous one in its stream, or -1 if none */
 } operation;
 
 static operation *all;
 static size_t count, capacity;
 
 static void wrong(const operation *o, const char *text) {
-  printf("%s %llu of %zu bytes, rank %d of %s, process %d: %s\n", o->sends ? "send" : "receive",
-         o->sequence, o->bytes, o->rank, o->communicator, o->process, text);
+  printf("%s %llu of %zu bytes, rank %d of %s, process %d: %s\n", o->kind, o->sequence, o->bytes,
+         o->rank, o->communicator, o->process, text);
   exit(1);
 }
 
 static void read_record(const char *path, int process) {
   FILE *file = fopen(path, "r");
   operation o = {.process = process};
-  char kind[8];
   if (!file) perror(path), exit(2);
   while (fscanf(file, "%ms %d %d %7s %d %zu %llu %ld %ms %d\n", &o.communicator, &o.rank, &o.device,
-                kind, &o.peer, &o.bytes, &o.sequence, &o.thread, &o.stream, &o.under_way) == 10) {
-    o.sends = !strcmp(kind, "send");
+                o.kind, &o.peer, &o.bytes, &o.sequence, &o.thread, &o.stream, &o.under_way) == 10) {
     SLI_GROW(all, count, capacity);
     all[count++] = o;
   }
@@ -54,16 +52,31 @@ static void read_record(const char *path, int process) {
 }
 
 static bool is_same_end(const operation *a, const operation *b) {
-  return a->process == b->process && !strcmp(a->communicator, b->communicator);
+  return a->process == b->process && a->rank == b->rank &&
+         !strcmp(a->communicator, b->communicator);
 }
 
-/* Checks that a thread issues nothing after handing over. */
+/* Direction in which operations of an end are counted: sent, received, or collective. */
+static int way_of(const operation *o) {
+  return !strcmp(o->kind, "send") ? 0 : !strcmp(o->kind, "recv") ? 1 : 2;
+}
+
+/* True if `p` is the operation at another end that `o` waits for, whatever its size. */
+static bool meets(const operation *o, const operation *p) {
+  bool same = !strcmp(p->communicator, o->communicator) && p->sequence == o->sequence;
+  if (way_of(o) == 2) return same && way_of(p) == 2 && p->rank != o->rank;
+  return same && way_of(p) == 1 - way_of(o) && p->rank == o->peer && p->peer == o->rank;
+}
+
+/* Checks that a thread issues nothing at an end after handing over. */
 static void check_threads(void) {
-  for (size_t i = 1; i < count; i++) {
-    if (all[i].process != all[i - 1].process || all[i].thread == all[i - 1].thread) continue;
-    for (size_t k = 0; k + 1 < i; k++)
-      if (all[k].process == all[i].process && all[k].thread == all[i].thread)
-        wrong(&all[i], "two threads issue");
+  for (size_t i = 0; i < count; i++) {
+    bool changed = false; /* since an operation of this thread, another has issued */
+    for (size_t k = i + 1; k < count; k++) {
+      if (!is_same_end(&all[i], &all[k])) continue;
+      changed |= all[k].thread != all[i].thread;
+      if (changed && all[k].thread == all[i].thread) wrong(&all[k], "two threads issue");
+    }
   }
 }
 
@@ -77,40 +90,44 @@ static void check_ends(void) {
       if (all[k].process == o->process && !strcmp(all[k].stream, o->stream)) o->before = (int)k;
       if (!is_same_end(&all[k], o)) continue;
       if (strcmp(all[k].stream, o->stream)) wrong(o, "issued in another stream than those before");
-      before += all[k].sends == o->sends;
+      before += way_of(&all[k]) == way_of(o);
     }
     if (o->sequence != before + 1) wrong(o, "not the next number");
     if (o->under_way) wrong(o, "issued while another one was under way");
   }
 }
 
+/* Checks that each operation meets one at each other end. */
 static void match(void) {
   for (size_t i = 0; i < count; i++) {
-    operation *o = &all[i];
-    o->partner = -1;
+    const operation *o = &all[i];
+    int met = 0, ends = way_of(o) == 2 ? o->peer - 1 : 1;
     for (size_t k = 0; k < count; k++) {
-      const operation *p = &all[k];
-      if (!strcmp(p->communicator, o->communicator) && p->rank == o->peer && p->sends != o->sends &&
-          p->peer == o->rank && p->sequence == o->sequence)
-        o->partner = (int)k;
+      if (!meets(o, &all[k])) continue;
+      met++;
+      if (all[k].bytes != o->bytes) wrong(o, "it meets one of another size");
+      if (way_of(o) == 2 && strcmp(all[k].kind, o->kind)) wrong(o, "it meets one of another kind");
     }
-    if (o->partner < 0) wrong(o, "nobody meets it");
-    if (all[o->partner].bytes != o->bytes) wrong(o, "it meets one of another size");
+    if (met < ends) wrong(o, "nobody meets it");
   }
 }
 
-/* Checks for circular waits. Operations complete in pairs, after those before both in their
- * streams; the rest waits in a circle. */
+/* True if everything before an operation in its stream is complete. */
+static bool is_first(const operation *o, const bool *complete) {
+  return o->before < 0 || complete[o->before];
+}
+
+/* Checks for circular waits. Operations that meet complete together, after those before them in
+ * their streams; the rest waits in a circle. */
 static void check_waits(void) {
   bool *complete = sli_calloc(count, sizeof *complete);
   for (bool more = true; more;) {
     more = false;
     for (size_t i = 0; i < count; i++) {
-      const operation *o = &all[i], *p = &all[o->partner];
-      if (complete[i] || (o->before >= 0 && !complete[o->before]) ||
-          (p->before >= 0 && !complete[p->before]))
-        continue;
-      complete[i] = complete[o->partner] = more = true;
+      bool due = !complete[i] && is_first(&all[i], complete);
+      for (size_t k = 0; due && k < count; k++)
+        due = !meets(&all[i], &all[k]) || complete[k] || is_first(&all[k], complete);
+      if (due) complete[i] = more = true;
     }
   }
   size_t first = 0;

@@ -135,7 +135,7 @@ loopback *loopback_create(int count) {
     *p = (process){.all = x, .self = i, .last = &p->first};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->news, NULL);
-    p->peers = (sl_peers){p, tell, send, done, progress, wait, wake, sent};
+    p->peers = (sl_peers){p, tell, send, done, progress, wait, wake, sent, NULL};
   }
   return x;
 }

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes with emulated GPUs send to each other through emulated NCCL. Losses equal those of one
-# process, bit for bit, with any timing. The calls are issued in an order that cannot deadlock, and
-# the checker detects an order that can.
+# Emulated GPUs of several processes send to each other through emulated NCCL, and those of a stage
+# sum and gather by its collectives. Losses equal those of one process and those of sums of parts,
+# bit for bit, with any timing. The calls are issued in an order that cannot deadlock, and the
+# checker detects an order that can.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -11,7 +12,7 @@ source "$SLUICE_SOURCE/tests/support/emulated.sh"
 order=$SLUICE_BUILD/tests/nccl_order
 draw "$@"
 
-model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 4 --lr 1e-3
+model=(gpt --layers 2 --width 16 --heads 2 --context 8 --batch 6 --lr 1e-3
        --data "$SLUICE_SOURCE/tests/reference/tokens.u16")
 run() { # REPORT OPTIONS...
   local report=$1
@@ -49,6 +50,35 @@ if ! grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   check grid 2 4 --stages 2 --data-parallel 2
   same halves grid
 fi
+
+# ---- collectives ---------------------------------------------------------------------------
+
+# collects NAME PROCESSES GPUS OPTIONS...: as check, and the losses are those of sums of parts.
+collects() {
+  local name=$1 gpus=$3
+  check "$@"
+  grep -qE '[[:space:]](reduce|scatter|gather)[[:space:]]' "$work/$name.record"/* ||
+    fail "$name: no collective"
+  shift 3
+  SLUICE_EMULATED_GPUS=$gpus run "$name.parts" --devices cuda --nccl channels "$@"
+  same "$name.parts" "$name"
+}
+run cpu --devices cpu:3
+collects three.data 3 3 --data-parallel 3
+near three.data cpu 1e-5
+collects shards 1 2 --data-parallel 2 --shard parameters --jitter 100
+near shards cpu 1e-5
+if ! grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
+  collects both 2 4 --data-parallel 2 --tensor 2
+  near both cpu 1e-5
+  collects pipeline 1 4 --tensor 2 --stages 2 --chunks 2 --schedule interleaved
+  near pipeline cpu 1e-5
+fi
+
+# Fewer bytes are sent for tensors that every device would read whole.
+moved() { jq .runtime.moved_bytes_per_step.data "$work/$1"; }
+(($(moved three.data) < $(moved three.data.parts))) ||
+  fail "collectives move $(moved three.data) bytes, parts $(moved three.data.parts)"
 
 # ---- when NCCL is used -------------------------------------------------------------------
 
@@ -92,6 +122,11 @@ plant "nobody meets it" 'NR > 1 { print held } { held = $0 }'
 plant "under way" 'NR == 6 { $10 = 1 } { print }'
 plant "two threads" 'NR % 2 { $8++ } { print }'
 plant "another stream" 'NR == 8 { $9 = "0x1" } { print }'
+rm -rf two.record
+cp -r three.data.record two.record
+plant "another size" 'NR == 4 { $6++ } { print }'
+plant "another kind" 'NR == 4 { $4 = "scatter" } { print }'
+plant "nobody meets it" 'NR > 1 { print held } { held = $0 }'
 printf '%s\n' $'a\t0\t0\tsend\t1\t4\t1\t1\ts\t0' $'b\t1\t0\trecv\t0\t4\t1\t1\ts\t0' >left
 printf '%s\n' $'b\t0\t1\tsend\t1\t4\t1\t2\ts\t0' $'a\t1\t1\trecv\t0\t4\t1\t2\ts\t0' >right
 if "$order" left right >out; then fail "a circle was not seen"; fi

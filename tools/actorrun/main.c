@@ -90,8 +90,12 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   s->process = cluster->process;
   s->lower.parallel.processes = cluster->nprocesses > 1 ? cluster->nprocesses : asked;
   settings_occupy(s);
+  const sl_parallel_options *grid = &s->lower.parallel;
+  sl_gpu_links links = s->lower.devices.links;
+  bool shared = grid->data > 1 || grid->sequence > 1 || grid->tensor > 1;
   sl_job_options options = {.lost_seconds = launch_lost_ms(s) * 1e-3,
-                            .over_host = s->lower.devices.links == SL_LINKS_HOST};
+                            .over_host = links == SL_LINKS_HOST,
+                            .collectives = shared && links != SL_LINKS_CHANNELS};
   j->processes = sli_job_create(cluster, &options);
   if (!getenv("SLUICE_BOUND")) sli_share_take_among(cluster->local, cluster->nlocal);
   return check_cluster(s);

@@ -17,8 +17,9 @@ static const tool_option other_options[] = {
     {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; without xT "
      "all cores are split evenly), cuda[:N,N,...] (GPUs by number, all if none is named; stages take turns if "
      "they outnumber the GPUs), timed:N (modelled durations, no data) or null:N (no work at all)", 0, 0, GROUP_PARALLEL},
-    {"nccl", SL_OPTION_TEXT, "auto", "`WHEN` GPUs of different processes communicate over NCCL: auto "
-     "(if their numbers differ and the library is found), on, or off (through host memory)", 0, 0, GROUP_PARALLEL},
+    {"nccl", SL_OPTION_TEXT, "auto", "`WHAT` goes over NCCL: auto (data between GPUs of different "
+     "processes, and sums and gathers within a stage where that is cheaper, if GPU numbers differ and the library is "
+     "found), on (the same on any GPUs, and on modelled devices), channels (no sums or gathers) or off (neither)", 0, 0, GROUP_PARALLEL},
     {"parallel", SL_OPTION_INT, "1", "devices of each stage that share the work, by batch rows or by "
      "tensors, whichever is cheapest; replaces --data-parallel and --tensor", 1, 1 << 16, GROUP_PARALLEL},
     {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter or an op's output is laid out "
@@ -204,10 +205,10 @@ sl_status options_check_word(const char *option, const char *text, const char *c
 }
 
 static const struct {
-  const char *option, *words[4];
+  const char *option, *words[5];
 } checks[] = {{"cut", {"even", "balanced"}},
               {"clock", {"real", "virtual"}},
-              {"nccl", {"auto", "on", "off"}},
+              {"nccl", {"auto", "on", "channels", "off"}},
               {"dtype", {"fp32", "bf16"}}};
 
 const char *const *options_words(const char *option) {

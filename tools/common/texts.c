@@ -32,6 +32,7 @@ const char *settings_rate(const settings *s) {
 
 static sl_gpu_links read_links(const char *when) {
   if (!strcmp(when, "auto")) return SL_LINKS_AUTO;
+  if (!strcmp(when, "channels")) return SL_LINKS_CHANNELS;
   return !strcmp(when, "on") ? SL_LINKS_DIRECT : SL_LINKS_HOST;
 }
 

@@ -46,8 +46,8 @@ sl_status sli_channel_open(sli_channel *channel, const ncclUniqueId *id, int blo
   sl_status status = make_stream(channel);
   if (status) return status;
   return channel_check(channel,
-                       channel->nccl->ncclCommInitRankConfig(&channel->comm, 2, *id,
-                                                             channel->sends ? 0 : 1, &config),
+                       channel->nccl->ncclCommInitRankConfig(&channel->comm, channel->ranks, *id,
+                                                             channel->rank, &config),
                        "connecting failed");
 }
 
@@ -98,23 +98,47 @@ static sl_status record(sli_channel *channel) {
                                  "fails");
 }
 
-sl_status sli_channel_issue(sli_channel *channel, void *data, size_t bytes) {
+static ncclResult_t call_nccl(const sli_channel *channel, const sli_channel_call *c) {
+  const sli_nccl_library *nccl = channel->nccl;
+  ncclComm_t comm = channel->comm;
+  cudaStream_t stream = channel->stream;
+  int other = 1 - channel->rank; /* of a channel */
+  switch (c->kind) {
+  case SLI_SEND: return nccl->ncclSend(c->in, c->count, c->type, other, comm, stream);
+  case SLI_RECEIVE: return nccl->ncclRecv(c->out, c->count, c->type, other, comm, stream);
+  case SLI_ALL_REDUCE:
+    return nccl->ncclAllReduce(c->in, c->out, c->count, c->type, ncclSum, comm, stream);
+  case SLI_REDUCE_SCATTER:
+    return nccl->ncclReduceScatter(c->in, c->out, c->count, c->type, ncclSum, comm, stream);
+  case SLI_ALL_GATHER: return nccl->ncclAllGather(c->in, c->out, c->count, c->type, comm, stream);
+  }
+  return ncclInvalidUsage;
+}
+
+sl_status sli_channel_issue(sli_channel *channel, int count, const sli_channel_call *calls) {
+  static const char *const doing[] = {[SLI_SEND] = "sending failed",
+                                      [SLI_RECEIVE] = "receiving failed",
+                                      [SLI_ALL_REDUCE] = "an all-reduce failed",
+                                      [SLI_REDUCE_SCATTER] = "a reduce-scatter failed",
+                                      [SLI_ALL_GATHER] = "an all-gather failed"};
   SLI_CHECK(channel->state == SLI_CHANNEL_FREE, "GPU %d: a channel has two operations",
             channel->device);
-  sl_status status = sli_cuda_use(channel->device);
-  if (status) return status;
-  ncclResult_t result =
-      channel->sends
-          ? channel->nccl->ncclSend(data, bytes, ncclUint8, 1, channel->comm, channel->stream)
-          : channel->nccl->ncclRecv(data, bytes, ncclUint8, 0, channel->comm, channel->stream);
+  SLI_TRY(sli_cuda_use(channel->device));
+  ncclResult_t result = ncclSuccess, end;
+  channel->doing = doing[calls->kind];
   channel->state = SLI_CHANNEL_ISSUING;
-  status = channel_check(channel, result, channel->sends ? "sending failed" : "receiving failed");
-  return status || result == ncclInProgress ? status : record(channel);
+  channel->nccl->ncclGroupStart();
+  for (int i = 0; i < count && (!result || result == ncclInProgress); i++)
+    result = call_nccl(channel, &calls[i]);
+  end = channel->nccl->ncclGroupEnd();
+  if (!result || result == ncclInProgress) result = end;
+  SLI_TRY(channel_check(channel, result, channel->doing));
+  return result == ncclInProgress ? SL_OK : record(channel);
 }
 
 sl_status sli_channel_poll(sli_channel *channel, bool *complete) {
   bool busy = false;
-  sl_status status = ask(channel, channel->sends ? "sending failed" : "receiving failed", &busy);
+  sl_status status = ask(channel, channel->doing, &busy);
   if (!status && channel->state == SLI_CHANNEL_ISSUING && !busy) status = record(channel);
   if (status || channel->state == SLI_CHANNEL_ISSUING) return status;
   cudaError_t error = cudaEventQuery(channel->event);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One end of a channel on its device: the communicator, its stream, and at most one operation in
- * flight. Errors say what failed; the caller adds the name of the channel. */
+/* A communicator's end on its device, of a channel or of a group: its stream, and at most one
+ * operation in flight. Errors say what failed; the caller adds the name of the channel. */
 #ifndef SLUICE_COMM_NCCL_CUDA_CHANNEL_H
 #define SLUICE_COMM_NCCL_CUDA_CHANNEL_H
 
@@ -13,12 +13,22 @@ typedef struct sli_channel {
   cudaStream_t stream;
   cudaEvent_t event;
   int device;
-  bool sends;
+  int rank, ranks;
+  const char *doing; /* of the operation in flight, for errors */
   enum { SLI_CHANNEL_FREE, SLI_CHANNEL_ISSUING, SLI_CHANNEL_RUNNING } state;
 } sli_channel;
 
-/* Starts to connect to the other end, which has the same id. The sender is rank 0. Uses at most
- * `blocks` of the device's multiprocessors. */
+/* A call of an operation: NCCL's, without its communicator and stream. */
+typedef struct sli_channel_call {
+  enum { SLI_SEND, SLI_RECEIVE, SLI_ALL_REDUCE, SLI_REDUCE_SCATTER, SLI_ALL_GATHER } kind;
+  const void *in; /* NULL: receives */
+  void *out;      /* NULL: sends. May be `in` for an all-reduce */
+  size_t count;   /* of elements; of a part, for reduce-scatter and all-gather */
+  ncclDataType_t type;
+} sli_channel_call;
+
+/* Starts to connect to the other ends, which have the same id. Uses at most `blocks` of the
+ * device's multiprocessors. */
 sl_status sli_channel_open(sli_channel *channel, const ncclUniqueId *id, int blocks);
 /* Aborts the operation in flight, without the other end. May wait for the device, and thus for
  * other channels on it, so all channels of a device must be aborted concurrently. Any thread. */
@@ -26,10 +36,10 @@ void sli_channel_abort(sli_channel *channel);
 /* Closes an idle or aborted channel: waits up to a second for the library. */
 void sli_channel_close(sli_channel *channel);
 
-/* Sets *met if the other end is connected. */
+/* Sets *met if the other ends are connected. */
 sl_status sli_channel_meet(sli_channel *channel, bool *met);
-/* Issues the next operation; the channel must be idle. */
-sl_status sli_channel_issue(sli_channel *channel, void *data, size_t bytes);
+/* Issues the next operation, of `count` calls; the channel must be idle. */
+sl_status sli_channel_issue(sli_channel *channel, int count, const sli_channel_call *calls);
 /* Sets *complete if the operation is complete. */
 sl_status sli_channel_poll(sli_channel *channel, bool *complete);
 

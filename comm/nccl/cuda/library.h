@@ -18,6 +18,11 @@
   X(ncclGetLastError)                                                                \
   X(ncclGetUniqueId)                                                                 \
   X(ncclGetVersion)                                                                  \
+  X(ncclAllGather)                                                                   \
+  X(ncclAllReduce)                                                                   \
+  X(ncclGroupEnd)                                                                    \
+  X(ncclGroupStart)                                                                  \
+  X(ncclReduceScatter)                                                               \
   X(ncclRecv)                                                                        \
   X(ncclSend)
 /* clang-format on */

@@ -110,7 +110,8 @@ static void lose(sli_nccl *n) {
 static sl_status open_way(way *w, const sli_nccl_channel *plan) {
   void *greeting;
   w->plan = *plan;
-  w->channel.sends = plan->sends;
+  w->channel.rank = plan->sends ? 0 : 1;
+  w->channel.ranks = 2;
   w->channel.device = plan->device;
   sl_status status = sli_nccl_load(&w->channel.nccl);
   if (!status) status = sl_cuda_memory_create(plan->device, GREETING_BYTES, &greeting);
@@ -233,6 +234,16 @@ static sl_status introduce(sli_nccl *n, way *w) {
   return SL_OK;
 }
 
+static sl_status transfer(way *w, void *data, size_t bytes) {
+  bool sends = w->plan.sends;
+  const sli_channel_call call = {.kind = sends ? SLI_SEND : SLI_RECEIVE,
+                                 .in = sends ? data : NULL,
+                                 .out = sends ? NULL : data,
+                                 .count = bytes,
+                                 .type = ncclUint8};
+  return sli_channel_issue(&w->channel, 1, &call);
+}
+
 static sl_status begin_to_meet(sli_nccl *n, way *w) {
   int blocks = 1;
   if (w->plan.sends && introduce(n, w)) return SL_E_DEVICE;
@@ -258,7 +269,7 @@ static sl_status nccl_continue(sli_nccl *n, way *w, bool may_greet) {
   case MET:
     if (!may_greet) return SL_OK;
     w->state = GREETING;
-    return sli_channel_issue(&w->channel, w->greeting, GREETING_BYTES);
+    return transfer(w, w->greeting, GREETING_BYTES);
   case GREETING:
     status = sli_channel_poll(&w->channel, &done);
     if (done) w->state = OPEN;
@@ -345,8 +356,7 @@ static sl_status step(sli_nccl *n, way *w, bool *moved) {
   if (w->channel.state == SLI_CHANNEL_FREE) {
     *moved = is_due(w);
     if (!*moved) return SL_OK;
-    if (w->waiting->bytes)
-      return sli_channel_issue(&w->channel, w->waiting->data, w->waiting->bytes);
+    if (w->waiting->bytes) return transfer(w, w->waiting->data, w->waiting->bytes);
     complete = true;
   }
   sl_status status = complete ? SL_OK : sli_channel_poll(&w->channel, &complete);
