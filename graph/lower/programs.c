@@ -151,7 +151,8 @@ static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
   if (variant >= lengths) leave_call(l, task, n, &calls[own]);
   if (own && calls[own].op != n->op) calls[0] = calls[own];
   else if (own) sli_lower_check(l, task, &calls[own], &calls[0]);
-  if (l->in->options->numbers.check_finite) sli_lower_finite(l, task, &calls[own], &calls[count++]);
+  bool checked = l->in->options->numbers.check_finite && !n->along; /* its readers check */
+  if (checked) sli_lower_finite(l, task, &calls[own], &calls[count++]);
   return count;
 }
 

@@ -66,7 +66,7 @@ collects() {
 run cpu --devices cpu:3
 collects three.data 3 3 --data-parallel 3
 near three.data cpu 1e-5
-collects shards 1 2 --data-parallel 2 --shard parameters --jitter 100
+collects shards 1 2 --data-parallel 2 --shard parameters --jitter 100 --check-finite
 near shards cpu 1e-5
 if ! grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
   collects both 2 4 --data-parallel 2 --tensor 2
