@@ -69,6 +69,8 @@
     {"ahead", SL_OPTION_INT, "0", "`N` more blocks, each of which predicts a token further ahead from " \
      "the block before it and the token in between; 0: none", 0, 16}, \
     {"ahead-weight", SL_OPTION_FLOAT, "0.3", "weight of the mean of their losses", 0, 1e9}, \
+    {"ahead-alone", SL_OPTION_FLAG, "0", "only the first of them, which reads the hidden states of the " \
+     "whole model: drafts of a server (actorserve --speculate ahead)", 0, 0}, \
     {"ahead-names", SL_OPTION_TEXT, "layers", "`STYLE` of their parameters' names: layers (they follow " \
      "the model's layers), or mtp (mtp.layers.N)", 0, 0}
 /* Options of decoder_family(), in which dense families differ. */
@@ -149,7 +151,8 @@ struct decoder {
   int layers, heads, kv_heads;
   int ahead; /* blocks that predict further ahead, after the layers */
   float ahead_weight;
-  bool mtp; /* their parameters are called mtp.layers.N */
+  bool mtp;         /* their parameters are called mtp.layers.N */
+  bool alone_ahead; /* only the first of them, for a server's drafts */
   decoder_layer each[DECODER_MOST_LAYERS + DECODER_MOST_AHEAD];
   int64_t rows, context, width, head_dim, ffn, vocab;
   float theta, eps;
@@ -634,14 +637,12 @@ static inline sl_tensor *decoder_without(sl_graph *g, sl_tensor *x, int64_t left
   return x ? sl_slice(g, x, 1, first, left) : NULL;
 }
 
-/* Builds block number `layer`, which joins the block before it, x [B, left + 1, C], with the tokens
- * that follow. Returns what it predicts from [B, left, C]. */
-static inline sl_tensor *decoder_ahead_block(sl_graph *g, decoder *d, sl_tensor *x,
-                                             sl_tensor *tokens, sl_tensor *embed, int64_t left,
+/* Builds block number `layer`, which joins hidden states, x [B, T, C], with the embeddings of the
+ * tokens that follow. Returns what it predicts from [B, T, C]. */
+static inline sl_tensor *decoder_ahead_block(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *next,
                                              int layer) {
   int64_t C = d->width;
-  sl_block(g, "ahead.%d", layer - d->layers);
-  sl_tensor *both[2] = {sl_embedding(g, tokens, embed), decoder_without(g, x, left, false)};
+  sl_tensor *both[2] = {next, x};
   if (d->factors.embedding != 0) both[0] = sl_scale(g, both[0], d->factors.embedding);
   both[0] = decoder_ahead_norm(g, d, both[0], layer, "enorm", "mtp.pre_fc_norm_embedding");
   both[1] = decoder_ahead_norm(g, d, both[1], layer, "hnorm", "mtp.pre_fc_norm_hidden");
@@ -668,7 +669,9 @@ static inline void decoder_ahead_losses(sl_graph *g, decoder *d, sl_tensor *x, s
     labels = decoder_without(g, labels, left, true);
     own.documents = decoder_without(g, own.documents, left, false);
     own.positions = decoder_without(g, own.positions, left, false);
-    x = decoder_ahead_block(g, &own, x, tokens, embed, left, d->layers + k);
+    sl_block(g, "ahead.%d", k);
+    x = decoder_without(g, x, left, false);
+    x = decoder_ahead_block(g, &own, x, sl_embedding(g, tokens, embed), d->layers + k);
     sl_tensor *loss = sl_cross_entropy(g, decoder_project(g, d, x, head), labels);
     sum = sum ? sl_add(g, sum, loss) : loss;
   }
@@ -685,6 +688,10 @@ static inline void decoder_ahead(sl_graph *g, const sl_args *args, decoder *d, i
   d->ahead = (int)sl_arg_int(args, "ahead");
   d->ahead_weight = (float)sl_arg_float(args, "ahead-weight");
   d->mtp = !strcmp(names, "mtp");
+  d->alone_ahead = sl_arg_flag(args, "ahead-alone");
+  if (d->alone_ahead && (!sl_graph_infer(g) || d->ahead < 1))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --ahead-alone: only for drafts of a server, with --ahead 1",
+                  d->model);
   if (!d->mtp && strcmp(names, "layers"))
     sl_graph_fail(g, SL_E_USAGE, "%s: --ahead-names %s: must be layers or mtp", d->model, names);
   if (d->mtp && d->ahead > 1)
@@ -777,18 +784,27 @@ static inline sl_tensor *decoder_project(sl_graph *g, const decoder *d, sl_tenso
   return d->cap > 0 ? sl_softcap(g, logits, d->cap) : logits;
 }
 
+/* Builds a block that predicts ahead from a server's hidden states, which are spliced. */
+static inline sl_tensor *decoder_ahead_served(sl_graph *g, decoder *d, sl_tensor *embed) {
+  sl_tensor *next = decoder_embedded(g, d, embed);
+  sl_tensor *x = sl_splice(g, next, d->texts.tokens, -1, next);
+  return decoder_ahead_block(g, d, x, next, d->layers);
+}
+
 static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d) {
   sl_block(g, "embedding");
   decoder_read(g, args, d);
   sl_tensor *embed = decoder_param(g, d, SL_TYPE(SL_F32, d->vocab, d->width), SL_NORMAL(0.02f), -1,
                                    "model.embed_tokens.weight");
-  sl_tensor *x = decoder_embedded(g, d, embed); /* [B, T, C] */
-  if (d->factors.embedding != 0) x = sl_scale(g, x, d->factors.embedding);
+  sl_tensor *x = d->alone_ahead ? decoder_ahead_served(g, d, embed)
+                                : decoder_embedded(g, d, embed); /* [B, T, C] */
+  if (d->factors.embedding != 0 && !d->alone_ahead) x = sl_scale(g, x, d->factors.embedding);
 
-  for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, x, layer);
+  for (int layer = 0; layer < d->layers && !d->alone_ahead; layer++)
+    x = decoder_block(g, d, x, layer);
 
   sl_block(g, "head");
-  x = decoder_norm(g, d, x, d->width, -1, "model.norm");
+  if (!d->alone_ahead) x = decoder_norm(g, d, x, d->width, -1, "model.norm");
   sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
   sl_tensor *head = sl_arg_flag(args, "tied")
                         ? embed

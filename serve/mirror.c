@@ -8,6 +8,9 @@
  * the wanted number of tokens. A mirror with a long text to read reads one part of it per round and
  * drafts after the last part, so that no round takes much longer than others.
  *
+ * A draft model that reads hidden states reads each token with the one of the position before it.
+ * Its text therefore begins with the second token. Hidden states of drafted tokens are its own.
+ *
  * The thread that chooses a tick waits for the mirrors with its own session's lock released; the
  * requests of the tick cannot end meanwhile. Lock order: the target session's lock, then the draft
  * session's. A mirror that gets no pages yields fewer tokens, or none. */
@@ -34,9 +37,51 @@ static bool mirror_fits(const sl_session *d, const request *r) {
   return !r->unmirrored && r->count + 1 < d->about.context;
 }
 
+/* The tokens of a request that its mirror has. */
+typedef struct text {
+  const int32_t *tokens;
+  int64_t count, nprompt;
+} text;
+
+static text text_of(const sl_session *d, const request *r) {
+  int64_t without = d->target->options.speculation.hidden;
+  return (text){r->tokens + without, r->count - without, SLI_MAX(r->nprompt - without, 1)};
+}
+
+/* ---- hidden states -----------------------------------------------------------------------------
+ */
+
+static float *hidden_at(const sl_session *s, request *r, int64_t at) {
+  size_t width = (size_t)s->about.width, need = (size_t)(at + 1) * width;
+  if (need > r->hidden_capacity) {
+    size_t more = SLI_MAX(2 * r->hidden_capacity, need);
+    r->hidden = sli_realloc(r->hidden, more, sizeof *r->hidden);
+    memset(r->hidden + r->hidden_capacity, 0, (more - r->hidden_capacity) * sizeof *r->hidden);
+    r->hidden_capacity = more;
+  }
+  return r->hidden + (size_t)at * width;
+}
+
+void sli_mirror_hidden(const sl_session *s, request *r, int64_t at, const float *row) {
+  bool mirror = s->target && s->target->options.speculation.hidden;
+  if (!mirror && !s->options.speculation.hidden) return;
+  if (mirror && at + 1 < r->nhidden) return;
+  memcpy(hidden_at(s, r, at + mirror), row, (size_t)s->about.width * sizeof *row);
+}
+
+/* Gives a mirror the hidden states before the tokens of its text. Those that its request found in
+ * shared pages are zeros. */
+static void copy_hidden(const sl_session *d, request *m, request *r, int64_t count) {
+  if (!d->target->options.speculation.hidden) return;
+  for (; m->nhidden < count; m->nhidden++)
+    memcpy(hidden_at(d, m, m->nhidden), hidden_at(d->target, r, m->nhidden),
+           (size_t)d->about.width * sizeof *m->hidden);
+}
+
 static request *mirror_make(const sl_session *d, request *r) {
-  sl_request how = {.prompt = r->tokens,
-                    .nprompt = r->nprompt,
+  text own = text_of(d, r);
+  sl_request how = {.prompt = own.tokens,
+                    .nprompt = own.nprompt,
                     .max_tokens = r->most,
                     .temperature = r->how.temperature,
                     .top_k = r->how.top_k,
@@ -52,44 +97,46 @@ static request *mirror_make(const sl_session *d, request *r) {
   return m;
 }
 
-static int64_t count_same(const request *m, const request *r) {
+static int64_t count_same(const request *m, const text *own) {
   int64_t same = m->known;
-  while (same < SLI_MIN(m->count, r->count) && m->tokens[same] == r->tokens[same]) same++;
+  while (same < SLI_MIN(m->count, own->count) && m->tokens[same] == own->tokens[same]) same++;
   return same;
 }
 
 /* Gives a mirror its request's edits, updated with the mirror's own tokens. */
-static void copy_edits(request *m, const request *r) {
+static void copy_edits(request *m, const request *r, const text *own) {
   sli_edits_free(m->edits);
   m->edits = sli_edits_copy(r->edits);
-  for (int64_t i = r->count; i < m->count && m->edits; i++) sli_edits_note(m->edits, m->tokens[i]);
+  for (int64_t i = own->count; i < m->count && m->edits; i++)
+    sli_edits_note(m->edits, m->tokens[i]);
 }
 
 /* Gives a mirror the tokens of its request. If all earlier drafted tokens were right, tokens
  * drafted beyond them stay. */
-static void copy_tokens(request *m, const request *r) {
-  int64_t same = count_same(m, r);
-  m->known = r->count;
-  if (same == r->count) return;
+static void copy_tokens(request *m, const text *own) {
+  int64_t same = count_same(m, own);
+  m->known = own->count;
+  if (same == own->count) return;
   m->fed = SLI_MIN(m->fed, same);
   m->computed = SLI_MIN(m->computed, same);
   m->count = same;
-  for (; m->count < r->count; m->count++) {
+  for (; m->count < own->count; m->count++) {
     SLI_GROW(m->tokens, (size_t)m->count, m->capacity);
-    m->tokens[m->count] = r->tokens[m->count];
+    m->tokens[m->count] = own->tokens[m->count];
   }
 }
 
 /* Gives a mirror the tokens of its request, and a goal. The mirror reads at most *left tokens;
  * *left is reduced by the number read. */
-static void mirror_follow(const sl_session *d, request *m, const request *r, int wanted,
-                          int64_t *left) {
-  copy_tokens(m, r);
-  copy_edits(m, r);
+static void mirror_follow(const sl_session *d, request *m, request *r, int wanted, int64_t *left) {
+  text own = text_of(d, r);
+  copy_tokens(m, &own);
+  copy_edits(m, r, &own);
+  copy_hidden(d, m, r, own.count);
   int64_t read = m->standing == RUNNING ? m->fed : sli_prefixes_find(d, m, INT64_MAX) * SL_PAGE;
   bool whole = m->count - read <= *left;
   if (!whole) m->count = m->known = read + *left;
-  m->goal = !*left ? 0 : whole ? SLI_MIN(r->count + wanted, m->most - 1) : m->count + 1;
+  m->goal = !*left ? 0 : whole ? SLI_MIN(own.count + wanted, m->most - 1) : m->count + 1;
   *left -= m->count - read;
 }
 
@@ -114,12 +161,12 @@ static int64_t begin_round(sl_session *d, int n, const draft *of) {
 }
 
 /* Collects the mirrors' drafts; returns the length of the longest. */
-static int end_round(int n, draft *of) {
+static int end_round(const sl_session *d, int n, draft *of) {
   int longest = 0;
   for (int i = 0; i < n; i++) {
     request *r = of[i].part->request, *m = r->mirror;
     if (m) m->goal = 0;
-    if (!of[i].most || !m || m->known != r->count) continue;
+    if (!of[i].most || !m || m->known != text_of(d, r).count) continue;
     of[i].n = (int)SLI_MAX(SLI_MIN(m->count - m->known, of[i].most), 0);
     memcpy(r->drafted, m->tokens + m->known, (size_t)of[i].n * sizeof *r->drafted);
     longest = SLI_MAX(longest, of[i].n);
@@ -141,7 +188,7 @@ static int run_round(sl_session *s, int n, draft *of, int64_t *rows) {
   s->drafting = true;
   pthread_mutex_unlock(&s->lock);
   while (!d->resting && !d->closing) pthread_cond_wait(&d->idle, &d->lock);
-  int longest = d->closing ? 0 : end_round(n, of);
+  int longest = d->closing ? 0 : end_round(d, n, of);
   if (d->status) fail_with(s, d);
   pthread_mutex_unlock(&d->lock);
   pthread_mutex_lock(&s->lock);
@@ -208,7 +255,8 @@ sl_session_options sli_mirror_options(const sl_session *s) {
   o.job = NULL;
   o.log = o.replay = o.trace = NULL;
   o.cost = NULL;
-  o.hash = o.embeddings = false;
+  o.hash = false;
+  o.embeddings = own->speculation.hidden;
   o.penalties = own->penalties;
   o.constraints = own->constraints;
   o.nadapters = o.adapter_places = 0;
@@ -222,6 +270,11 @@ sl_session_options sli_mirror_options(const sl_session *s) {
 sl_status sli_mirror_check(const sl_session *s) {
   const sl_session *target = s->target;
   if (!target) return SL_OK;
+  bool hidden = target->options.speculation.hidden;
+  if (hidden ? s->about.width != sl_session_width(s) || s->about.width != target->about.width
+             : sl_session_width(s) > 0)
+    return sl_fail(SL_E_USAGE, "model %s reads other hidden states than model %s makes",
+                   s->options.model->name, target->options.model->name);
   const sl_session *with = s->serving.sinks ? s : target;
   if (with->serving.sinks)
     return sl_fail(SL_E_UNSUPPORTED,

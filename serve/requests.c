@@ -79,6 +79,7 @@ static void forget(request *r) {
   free(r->sums);
   free(r->splice);
   free(r->rows);
+  free(r->hidden);
   sli_edits_free(r->edits);
   free(r);
 }

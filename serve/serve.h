@@ -44,9 +44,12 @@ struct request {
    * INT64_MAX */
   int64_t count, until;
   size_t capacity;
-  int32_t *tokens;    /* [count] the prompt, then the answer so far */
-  int32_t *splice;    /* [nprompt] row that replaces each embedding, -1: none; NULL: no rows */
-  float *rows;        /* the rows; NULL: the plan's encoder computes them */
+  int32_t *tokens; /* [count] the prompt, then the answer so far */
+  int32_t *splice; /* [nprompt] row that replaces each embedding, -1: none; NULL: no rows */
+  float *rows;     /* the rows; NULL: the plan's encoder computes them */
+  float *hidden;   /* [nhidden] hidden states by position, for a draft model that reads them */
+  int64_t nhidden; /* of a mirror: how many of them are its target's */
+  size_t hidden_capacity; /* in floats */
   int64_t fed;        /* tokens fed to ticks so far, or found in pages that other requests filled */
   int64_t computed;   /* highest token count ever computed, or found in shared pages */
   int64_t cached;     /* prompt tokens found in other requests' pages at first admission */
@@ -359,6 +362,9 @@ sl_session_options sli_mirror_options(const sl_session *s);
 /* `note` callback of the draft session's sl_session_steps. Records that a mirror ended on its own:
  * its logits are not finite, or the session failed. */
 void sli_mirror_note(void *ctx, const sl_session_event *event);
+/* Stores the hidden state of a position: in the request, or in a mirror as what its next row reads.
+ */
+void sli_mirror_hidden(const sl_session *s, request *r, int64_t at, const float *row);
 /* Checks a draft model's session against its target session. */
 sl_status sli_mirror_check(const sl_session *s);
 

@@ -82,7 +82,7 @@ static sl_status read_sizes(sl_session *s) {
                             .fill = sli_session_choose,
                             .await = sli_session_await,
                             .storage = storage_of,
-                            .hidden = o->embeddings && !is_modelled(s),
+                            .hidden = (o->embeddings || o->speculation.hidden) && !is_modelled(s),
                             .experts = o->experts,
                             .ctx = s};
   s->serving.experts.reads = &s->expert_reads;
@@ -153,6 +153,7 @@ static void settle_states(sl_session *s) {
   const int64_t usual_bytes = INT64_C(512) << 20;
   sl_session_info *a = &s->about;
   a->state_bytes = kept_bytes(s, true);
+  a->state_slots = sli_states_slots(s);
   bool none = !a->state_bytes || s->options.states < 0 || s->options.prefixes == SL_PREFIXES_APART;
   int64_t usual = a->state_bytes ? usual_bytes / a->state_bytes : 0;
   usual = SLI_MIN(usual, 2 * (int64_t)a->sequences);

@@ -51,18 +51,21 @@ sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl
 
 /* Writes the row that replaces the embedding at position `at` of a request, as row `row` of the
  * batch. */
-static void splice(const request *r, int64_t at, int64_t width, sl_batch *batch, int32_t row) {
-  int32_t from = r->splice && at < r->nprompt ? r->splice[at] : -1;
+static void splice(const request *r, const float *rows, int64_t at, int64_t width, sl_batch *batch,
+                   int32_t row) {
+  bool all = rows && rows == r->hidden;
+  int32_t from = all ? (int32_t)at : r->splice && at < r->nprompt ? r->splice[at] : -1;
   int32_t *to = (int32_t *)sl_batch_spliced(batch) + row;
   *to = from;
-  if (from < 0 || !r->rows) return;
+  if (from < 0 || !rows) return;
   *to = row;
-  memcpy((float *)sl_batch_spliced_rows(batch) + row * width, r->rows + from * width,
+  memcpy((float *)sl_batch_spliced_rows(batch) + row * width, rows + from * width,
          (size_t)width * sizeof(float));
 }
 
 void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row) {
   int64_t width = sl_session_width(s);
+  const float *rows = s->target ? p->request->hidden : p->request->rows;
   for (int32_t i = 0; i < p->rows && width; i++)
-    splice(p->request, p->from + i, width, batch, row + i);
+    splice(p->request, rows, p->from + i, width, batch, row + i);
 }

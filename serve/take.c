@@ -139,6 +139,8 @@ static void add_states(const sl_session *s, const part *p, const float *rows) {
 static void take_hidden(const sl_session *s, const tick *t, const float *rows) {
   for (int i = 0; i < t->count && rows; i++) {
     const part *p = &t->parts[i];
+    for (int64_t k = 0; k < p->rows; k++)
+      sli_mirror_hidden(s, p->request, p->from + k, rows + k * s->about.width);
     if (p->request->sums && !p->request->cancelled && p->request->standing == RUNNING)
       add_states(s, p, rows);
     rows += p->rows * s->about.width;

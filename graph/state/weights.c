@@ -149,6 +149,8 @@ static bool is_harmless(const char *name) {
                                       "v_head.*",
                                       "*multiple_choice_head.*",
                                       "mtp.*",
+                                      "model.layers.*.embed_tokens.weight",
+                                      "model.layers.*.shared_head.head.weight",
                                       "language_model.lm_head.weight",
                                       "*visual.*",
                                       "*vision_tower.*",

@@ -87,6 +87,9 @@ typedef struct sl_speculation {
   int tokens;  /* maximum tokens drafted for a request in a tick, up to SL_SESSION_DRAFTED; 0:
                   none */
   int match;   /* minimum number of newest tokens that must have occurred before [2] */
+  bool hidden; /* the draft model is a block that predicts ahead: it reads each token with the
+                  hidden state of the position before it, the input of the logits' projection, in
+                  place of spliced rows (frames.h) */
   bool always; /* draft even if measured tick durations say that it does not pay, and in ticks with
                   prompts */
   /* Draft model, with the same vocabulary, run by a separate session next to this one. Only model,
@@ -211,6 +214,7 @@ typedef struct sl_session_info {
   int sequences, groups;
   int states;                 /* states kept along with pages; 0 if the model has no states */
   int64_t state_bytes;        /* bytes of a sequence's states, over all stages */
+  int state_slots;            /* how often a sequence has them: more than once with speculation */
   size_t device_bytes;        /* planned memory of the largest device */
   sl_serving_experts experts; /* sizes in force */
   const sl_plan *plan;        /* owned by the session */

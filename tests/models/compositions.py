@@ -65,7 +65,7 @@ OPTIONS = {
     "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,
     "positions": LEARNED, "window": LEARNED, "document-end": LEARNED, "eps": LEARNED, "vocab": LEARNED,
     "attend-blocks": "it is tried in test_tools_blocks",
-    **dict.fromkeys(("ahead", "ahead-weight", "ahead-names"), "it is tried in test_tools_models"),
+    **dict.fromkeys(("ahead", "ahead-weight", "ahead-names", "ahead-alone"), "it is tried in test_tools_models"),
     "batch": LEARNED, "lr": LEARNED, "min-lr": LEARNED, "warmup": LEARNED, "decay-steps": LEARNED,
     "weight-decay": LEARNED, "clip": LEARNED, "beta1": LEARNED, "beta2": LEARNED, "kv-heads": LEARNED,
     "head-dim": LEARNED, "theta": LEARNED, "rope": LEARNED, "bias": LEARNED, "tied": LEARNED, "ffn": LEARNED,

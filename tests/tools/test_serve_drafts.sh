@@ -112,6 +112,34 @@ together drafts
 cmp plain drafts || fail "answers differ where a draft model must pay"
 drained
 
+# A block that predicts ahead, of a model with states.
+python3 "$reference/model_folder.py" "$reference/models/ahead_qwen3_5_text.json" random
+ends 0 "$actorrun" --quiet --init random --steps 60 --save own/ decoder --data "$reference/text.txt" --context 64 --batch 8 \
+  --lr 3e-3 --warmup 0 --ahead 1
+serve own/
+answers plain
+drained
+serve --speculate ahead:tokens=3,always --log ticks --report ahead.json own/
+answers drafts
+cmp plain drafts || fail "answers differ with a block that predicts ahead"
+grep -Eq "states [0-9.]+ KiB of each answer, times 4; " err || fail "the memory of states is not told"
+drained
+python3 - ahead.json <<'PY' || fail "the block's drafts are wrong: $(cat ahead.json)"
+import json, sys
+ahead = json.load(open(sys.argv[1]))
+print(f"--speculate ahead: {1 + ahead['drafts_accepted'] / ahead['draft_rounds']:.2f} tokens a round")
+sys.exit(ahead["drafts_accepted"] < ahead["draft_rounds"] / 10)
+PY
+serve --speculate ahead:tokens=3,always --replay ticks --log again own/
+answers replayed
+cmp plain replayed || fail "answers differ when ticks with a block that predicts ahead are replayed"
+drained
+cmp ticks again || fail "ticks with a block that predicts ahead differ when they are replayed"
+serve --speculate ahead -n 2 --stages 2 own/
+together drafts
+cmp plain drafts || fail "answers differ with a block that predicts ahead, over processes"
+drained
+
 # refused TEXT WORDS...: WORDS have to be rejected with TEXT.
 refused() {
   local text=$1
@@ -119,7 +147,10 @@ refused() {
   ends 2 "$actorserve" "$@"
   says "$text" err
 }
-refused "--speculate magic: must begin with ngram or draft:PATH" --speculate magic "${model[@]}"
+refused "--speculate ahead: needs the folder or GGUF file" --speculate ahead "${model[@]}"
+refused "--speculate ahead: " --speculate ahead small/
+refused "in ahead:tokens=G,always G must be 1 to 16" --speculate ahead:tokens=17 own/
+refused "--speculate magic: must begin with ngram, ahead or draft:PATH" --speculate magic "${model[@]}"
 refused "draft:PATH names the draft model" --speculate draft "${model[@]}"
 echo '{"time": 0, "prompt": 10, "answer": 5}' >arrivals
 refused "not supported on devices that compute nothing" --clock virtual --arrivals arrivals --machine a100-sxm-80gb \
@@ -156,11 +187,13 @@ refused "--speculate draft:others/: token 300 is" --speculate draft:others/ word
 serve --speculate draft:words/:always words/
 curl -sS "$url/completions" -d '{"prompt":"one two","max_tokens":20}' | grep -q '"completion_tokens": *20' || fail "a model that drafts for itself"
 drained
-shape=(--layers 1 --width 32 --heads 2 --context 64)
-ends 0 "$actorrun" --quiet --steps 1 --save states.safetensors hybrid --data "$reference/text.txt" "${shape[@]}"
-ends 2 "$actorserve" --speculate ngram --init states.safetensors hybrid "${shape[@]}"
-says "hybrid keeps states" err
-ends 0 "$actorrun" --quiet --steps 1 --save states/ mamba2 --data "$reference/text.txt" --layers 1 --width 32 --head-dim 16 --groups 1 --state 8 --context 64
-ends 2 "$actorserve" --speculate draft:states/ "${model[@]}"
-says "the draft model: model mamba2 keeps states" err
+ends 0 "$actorrun" --quiet --steps 1 --save states/ mamba2 --data "$reference/text.txt" --layers 1 --width 32 --head-dim 16 --groups 1 \
+  --state 8 --context 64
+serve "${model[@]}"
+answers plain
+drained
+serve --speculate draft:states/:tokens=4,always "${model[@]}"
+answers drafts
+cmp plain drafts || fail "answers differ with a draft model that has states"
+drained
 echo "--speculate: fewer ticks, the same answers"

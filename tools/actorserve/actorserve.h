@@ -56,8 +56,8 @@ typedef struct served {
 } served;
 
 /* draft_model.c: reads the settings of the draft model at `path` into m->draft, and takes ownership
- * of `path`. */
-sl_status draft_model_open(const settings *s, served *served, char *path);
+ * of `path`. `ahead`: the draft model is the block of that model that predicts ahead. */
+sl_status draft_model_open(const settings *s, served *served, char *path, bool ahead);
 void draft_model_close(draft_model *d);
 const char *draft_model_path(const draft_model *d);
 /* Returns options of a session of the draft model. */

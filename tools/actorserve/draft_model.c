@@ -7,22 +7,25 @@
 
 struct draft_model {
   char *path;
+  bool ahead; /* the model is the block of the served model that predicts ahead */
   tool tool;
   settings settings;
   sl_session_options options;
 };
 
 /* Adds to an error that it concerns the draft model. */
-static sl_status refuse_draft(const char *path, sl_status status) {
+static sl_status refuse_draft(const draft_model *d, sl_status status) {
   char *detail = sli_strdup(sl_detail());
-  sl_fail(status, "--speculate draft:%s: %s", path, detail);
+  sl_fail(status, d->ahead ? "--speculate ahead: %s%s" : "--speculate draft:%s: %s",
+          d->ahead ? "" : d->path, detail);
   free(detail);
   return status;
 }
 
 static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   const draft_model *d = ctx;
-  const pretrained p = settings_pretrained(&d->settings);
+  pretrained p = settings_pretrained(&d->settings);
+  p.part = d->ahead;
   return pretrained_load(&p, NULL, lowered, rt);
 }
 
@@ -33,24 +36,32 @@ static sl_status read_draft_settings(const settings *s, draft_model *d) {
                    sli_strdup(sl_arg_text(s->run, "dtype")),
                    "--kv",
                    sli_strdup(sl_arg_text(s->run, "kv")),
-                   d->path};
+                   "--init",
+                   d->path,
+                   NULL,
+                   "--ahead",
+                   "1",
+                   "--ahead-alone"};
   const char *model = NULL;
+  int count = (int)SLI_COUNT(words) - (d->ahead ? 0 : 3);
   sl_status status = pretrained_model(d->path, &model);
+  words[7] = (char *)model;
   if (!status && !model)
     status = sl_fail(SL_E_INPUT, "it is neither a Hugging Face folder nor a GGUF file");
   d->tool = actorserve_tool;
   d->tool.read = serving_read;
-  if (!status) status = settings_read(&d->tool, SLI_COUNT(words), words, &d->settings);
+  if (!status) status = settings_read(&d->tool, count, words, &d->settings);
   free(words[2]);
   free(words[4]);
   return status;
 }
 
-sl_status draft_model_open(const settings *s, served *served, char *path) {
+sl_status draft_model_open(const settings *s, served *served, char *path, bool ahead) {
   draft_model *d = served->draft = sli_calloc(1, sizeof *d);
   d->path = path;
+  d->ahead = ahead;
   sl_status status = read_draft_settings(s, d);
-  if (status) return refuse_draft(path, status);
+  if (status) return refuse_draft(d, status);
   d->options = serving_options(&d->settings);
   d->options.lower.devices = s->lower.devices;
   d->options.lower.numbers.exact = s->lower.numbers.exact;
@@ -101,5 +112,5 @@ sl_status draft_model_check(const served *served) {
       codec_open(d->settings.data.tokenizer, served->chat_format.codec.vocabulary, &own);
   if (!status) status = compare(&own, &served->chat_format.codec);
   codec_close(&own);
-  return status ? refuse_draft(d->path, status) : SL_OK;
+  return status ? refuse_draft(d, status) : SL_OK;
 }

@@ -55,8 +55,9 @@ static void print_sizes(const served *served) {
       sli_format_bytes(of_device, (double)a.device_bytes));
   print_draft(served);
   if (!a.state_bytes) return;
-  sli_log("%s: states %s of each answer; %d more are kept beside pages, %s",
-          served->chat_format.name, sli_format_bytes(of_weights, (double)a.state_bytes), a.states,
+  sli_log("%s: states %s of each answer, times %d; %d more are kept beside pages, %s",
+          served->chat_format.name, sli_format_bytes(of_weights, (double)a.state_bytes),
+          a.state_slots, a.states,
           sli_format_bytes(of_device, (double)a.states * (double)a.state_bytes));
 }
 

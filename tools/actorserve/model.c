@@ -126,7 +126,7 @@ static sl_status read_speculation(const settings *s, served *served, sl_speculat
   sl_status status = speculate_read(s, &x);
   *out = x.how;
   if (status || !x.path) return status;
-  status = draft_model_open(s, served, x.path);
+  status = draft_model_open(s, served, x.path, x.how.hidden);
   if (!status) out->draft = draft_model_options(served->draft);
   return status;
 }

@@ -71,8 +71,8 @@ static const tool_option options[] = {
      1 << 20, GROUP_SERVING},
     {"speculate", SL_OPTION_TEXT, "", "`ngram[:tokens=G][,match=N]`: guess up to G next tokens of an "
      "answer [6] from what followed its newest N or more tokens [2] before; draft:PATH[:tokens=G]: guess with a "
-     "smaller model, a folder or GGUF file; a tick checks the guesses; used while it pays off, or always with "
-     ",always", 0, 0, GROUP_SERVING},
+     "smaller model, a folder or GGUF file; ahead[:tokens=G]: guess with the model's own block that predicts "
+     "ahead; a tick checks the guesses; used while it pays off, or always with ,always", 0, 0, GROUP_SERVING},
     {"log", SL_OPTION_TEXT, "", "`FILE` for one line per tick with the rows it took", 0, 0, GROUP_OUTPUT},
     {"replay", SL_OPTION_TEXT, "", "`FILE` written by --log: repeat its ticks for the same requests "
      "in the same order", 0, 0, GROUP_SERVING},

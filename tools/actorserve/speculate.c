@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option --speculate: ngram[:tokens=G][,match=N][,always], or draft:PATH[:tokens=G][,always].
- */
+/* The option --speculate: ngram[:tokens=G][,match=N][,always], draft:PATH[:tokens=G][,always], or
+ * ahead[:tokens=G][,always]. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +56,19 @@ static sl_status read_draft(const char *text, char *path, sl_speculation *out) {
              : refuse_speculation(text, "in draft:PATH:tokens=G,always G must be 1 to 16");
 }
 
+/* Reads drafts of the block that predicts ahead, whose weights are beside those of the model. */
+static sl_status read_ahead(const settings *s, const char *text, char *words, speculate *out) {
+  const char *init = settings_text(s, "init"), *model = NULL;
+  out->how.hidden = true;
+  if (init) SLI_TRY(pretrained_model(init, &model));
+  if (!model)
+    return refuse_speculation(text, "needs the folder or GGUF file of a model with such a block");
+  out->path = sli_strdup(init);
+  return !words || read_words(words, false, &out->how)
+             ? SL_OK
+             : refuse_speculation(text, "in ahead:tokens=G,always G must be 1 to 16");
+}
+
 sl_status speculate_read(const settings *s, speculate *out) {
   const char *text = settings_text(s, "speculate");
   *out = (speculate){0};
@@ -64,10 +77,11 @@ sl_status speculate_read(const settings *s, speculate *out) {
   char *name = sli_strdup(text), *rest = strchr(name, ':');
   if (rest) *rest++ = 0;
   bool drafts = !strcmp(name, "draft");
-  sl_status status = drafts ? read_draft(text, rest, &out->how)
-                     : !strcmp(name, "ngram")
-                         ? read_ngram(text, rest, &out->how)
-                         : refuse_speculation(text, "must begin with ngram or draft:PATH");
+  sl_status status;
+  if (drafts) status = read_draft(text, rest, &out->how);
+  else if (!strcmp(name, "ngram")) status = read_ngram(text, rest, &out->how);
+  else if (!strcmp(name, "ahead")) status = read_ahead(s, text, rest, out);
+  else status = refuse_speculation(text, "must begin with ngram, ahead or draft:PATH");
   if (!status && drafts) out->path = sli_strdup(rest);
   free(name);
   return status;

@@ -38,7 +38,8 @@ sl_status pretrained_load(const pretrained *p, const sli_weights_lacks *lacks,
                           const sl_lowered *lowered, sl_runtime *rt) {
   const char *init = p->init, *adapter = p->adapter;
   sl_status status =
-      init ? sli_weights_load(init, lowered, rt, config_is_shipped(p->model), lacks) : SL_OK;
+      init ? sli_weights_load(init, lowered, rt, config_is_shipped(p->model) && !p->part, lacks)
+           : SL_OK;
   return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;
 }
 

@@ -18,6 +18,7 @@ typedef struct pretrained {
   const char *adapter;   /* folder of an adapter; NULL: none */
   const char *tokenizer; /* NULL: tokens are bytes */
   sli_arena *arena;      /* holds the texts above */
+  bool part;             /* the files hold more than the model */
 } pretrained;
 
 /* Reads metadata beside the weights of --init: the model's options, and its tokenizer unless
