@@ -347,13 +347,14 @@ ncclResult_t add(const nccl_call &call, ncclComm_t comm, cudaStream_t stream) {
 
 /* Returns whether the other ends have arrived. */
 bool meets(emulated_communicator &c) {
-  bool all = true, alone = false;
+  bool all = true, twice = false;
   for (int r = 0; r < c.ranks; r++) {
     all &= c.both->device[r] != 0;
-    for (int o = 0; o < r; o++) alone |= c.both->device[o] == c.both->device[r];
+    for (int o = 0; o < r; o++) twice |= c.both->device[o] == c.both->device[r];
   }
   if (c.has_met || !all) return c.has_met;
-  c.failed |= alone; /* as real NCCL does if two ranks have one GPU */
+  /* as real NCCL does if two ranks have one GPU, unless that is allowed */
+  c.failed |= twice && !getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   if (!c.rank) unlink(c.name.c_str());
   return c.has_met = true;
 }
