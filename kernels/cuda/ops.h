@@ -64,6 +64,7 @@ size_t sli_cuda_attention_dual_scratch(const sl_call *call);
 size_t sli_cuda_choose_blocks_scratch(const sl_call *call);
 size_t sli_cuda_muon_scratch(const sl_call *call);
 size_t sli_cuda_sample_scratch(const sl_call *call);
+size_t sli_cuda_linear_served_scratch(const sl_call *call);
 size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);  /* all three products */
 size_t sli_cuda_grouped_scratch(const sl_call *call); /* all three ops */

@@ -3,7 +3,7 @@
  * registers. A row has the same bits alone and in any batch: its sums are split by columns of the
  * weights alone, over the lanes and warps of a block, and are joined in order. */
 #include "kernels/cuda/served.cuh"
-#include "kernels/cuda/stored_product.cuh"
+#include "kernels/cuda/tensor_product.cuh"
 
 namespace {
 
@@ -41,31 +41,42 @@ __global__ void look_up(table t, sl_storage storage) {
     t.y[i * t.w.k + c] = here ? stored_number(storage, t.w, id, c) : t.other;
 }
 
-} // namespace
+/* ---- products ----------------------------------------------------------------------------------
+ */
 
-void sli_cuda_linear_served(const sl_call *call, void *stream) {
-  bool turned = call->attrs->transposed;
-  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
-  product p = {{call->in[1], n, k, false},
-               (const float *)call->in[0],
-               (const float *)call->in[2],
-               (float *)call->out[0],
-               served_rows(call),
-               k % 4 == 0,
-               nullptr,
-               1,
-               1};
-  if (!p.rows) return;
-  if (turned) return multiply_all<stored_columns>(p, stream);
-  with_stored(sli_storage_of(&call->in_type[1], k), [&](auto reader) {
-    using W = decltype(reader);
-    p.w.packed = k % W::E == 0;
+/* Multiplies by rows of weights. Numbers that bf16 holds go to the tensor cores, chunk by chunk. */
+void multiply(sl_storage storage, product p, void *scratch, void *stream) {
+  bool chunked = p.w.k % CHUNK == 0;
+  if (chunked && storage == SL_STORAGE_BF16)
+    return multiply_on_tensor_cores<tensor_bf16>(p, scratch, stream);
+  if (storage == SL_STORAGE_Q8_0) return multiply_on_tensor_cores<tensor_q8_0>(p, scratch, stream);
+  if (storage == SL_STORAGE_Q4_1) return multiply_on_tensor_cores<tensor_q4_1>(p, scratch, stream);
+  with_elements(storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32, [&](auto element) {
+    using W = stored_rows<decltype(element), 16 / sizeof(element)>;
+    p.w.packed = p.w.k % W::E == 0;
     multiply_all<W>(p, stream);
   });
 }
 
+} // namespace
+
+size_t sli_cuda_linear_served_scratch(const sl_call *call) {
+  return split_bytes(sl_type_rows(&call->in_type[0]), sl_type_last(&call->in_type[0]));
+}
+
+void sli_cuda_linear_served(const sl_call *call, void *stream) {
+  bool turned = call->attrs->transposed;
+  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
+  product p = {{call->in[1], n, k, false}, (const float *)call->in[0], (const float *)call->in[2],
+               (float *)call->out[0],      served_rows(call),          k % 4 == 0};
+  if (!p.rows) return;
+  if (turned) return multiply_all<stored_columns>(p, stream);
+  multiply(sli_storage_of(&call->in_type[1], k), p, call->scratch, stream);
+}
+
 size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call) {
-  return (size_t)sl_type_elements(&call->in_type[1]) * 2 * sizeof(uint64_t);
+  int64_t places = sl_type_elements(&call->in_type[1]), k = sl_type_last(&call->in_type[0]);
+  return (size_t)places * 2 * sizeof(uint64_t) + split_bytes(places, k);
 }
 
 void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
@@ -87,11 +98,7 @@ void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
   launch(stream, grid_of(rows), threads_for(p.w.n), 0, clear_rows, p, ids);
   sl_type matrix = SL_TYPE(w->dtype, w->dim[1], w->dim[2]);
   p.expert_bytes = (int64_t)sl_type_bytes(&matrix);
-  with_stored(sli_storage_of(w, k), [&](auto reader) {
-    using W = decltype(reader);
-    p.w.packed = k % W::E == 0;
-    multiply_rows<W, MOST_ROWS>(p, stream);
-  });
+  multiply(sli_storage_of(w, k), p, keys + 2 * sl_type_elements(ids_type), stream);
 }
 
 void sli_cuda_embedding_served(const sl_call *call, void *stream) {

@@ -20,9 +20,12 @@ struct product {
   int64_t rows;
   bool packed; /* rows of x begin at multiples of 16 bytes */
   /* experts: places of rows, sorted by expert; NULL: one matrix for all rows */
-  const uint64_t *keys;
-  int64_t experts, each;    /* each: places that share a row of x */
-  int64_t expert_bytes = 0; /* of an expert's matrix */
+  const uint64_t *keys = nullptr;
+  int64_t experts = 1, each = 1; /* each: places that share a row of x */
+  int64_t expert_bytes = 0;      /* of an expert's matrix */
+  /* rows of x that tensor_product.cuh has split */
+  const uint32_t *split = nullptr;
+  const float *sums = nullptr;
 };
 
 /* Rows of a block, and its matrix. */

@@ -81,10 +81,7 @@ void sli_cuda_linear_stored(const sl_call *call, void *stream) {
                call->nin > 2 ? (const float *)call->in[2] : nullptr,
                (float *)call->out[0],
                rows_of(call),
-               call->attrs->dims[0] % 4 == 0,
-               nullptr,
-               1,
-               1};
+               call->attrs->dims[0] % 4 == 0};
   if (!p.rows) return;
   with_any_stored(storage_of(call), [&](auto reader) {
     using W = decltype(reader);

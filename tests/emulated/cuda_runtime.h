@@ -172,10 +172,13 @@ inline const void *emulated_of_lane(const void *all, int lane) {
 inline void __syncthreads() { emulated_barrier(); }
 bool __syncthreads_or(bool here);
 
-template <typename S> S __shfl_xor_sync(unsigned, S x, int k) {
+template <typename S> S __shfl_sync(unsigned, S x, int lane) {
   const void *all = emulated_exchange(&x, sizeof x);
-  memcpy(&x, emulated_of_lane(all, (int)(threadIdx.x % 32) ^ k), sizeof x);
+  memcpy(&x, emulated_of_lane(all, lane), sizeof x);
   return x;
+}
+template <typename S> S __shfl_xor_sync(unsigned lanes, S x, int k) {
+  return __shfl_sync(lanes, x, (int)(threadIdx.x % 32) ^ k);
 }
 
 unsigned __ballot_sync(unsigned lanes, bool here);
