@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops at the ends of a served graph: begin selects the tick's rows, pick the rows whose logits are
- * needed, and allow the tokens that may come next; sample draws a token for each picked row. */
+/* Ops at the ends of a served graph: begin selects the tick's rows, picks lists those whose logits
+ * are needed, pick selects them, and allow the tokens that may come next; sample draws a token for
+ * each picked row. begin, picks and allow run on the host, so numbers of rows are known there. */
 #include "ops/batch.h"
 #include "ops/ops.h"
 
@@ -26,11 +27,27 @@ const sl_op sl_op_begin = {
 /* ---- pick ------------------------------------------------------------------------------- */
 
 /* attrs.count: maximum number of rows */
+static sl_status picks_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 0));
+  out[0] = SL_TYPE(SL_I32, attrs->count);
+  return SL_OK;
+}
+
+const sl_op sl_op_picks = {
+    .name = "picks",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = picks_infer,
+    .rows = &(const sl_op_rows){.fills = 1},
+};
+
 static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
-  SLI_TRY(sli_want_batch(nin, in, 1));
-  out[0] = in[0];
-  out[0].dim[1] = attrs->count;
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("picks", &in[0], SL_I32, 1));
+  SLI_TRY(sli_want_array("x", &in[1], SL_F32, 3));
+  out[0] = in[1];
+  out[0].dim[1] = in[0].dim[0];
   return SL_OK;
 }
 
@@ -40,7 +57,7 @@ const sl_op sl_op_pick = {
     .max_in = 2,
     .nout = 1,
     .infer = pick_infer,
-    .rows = &(const sl_op_rows){.fills = 1, .second = 1, .looks = 1},
+    .rows = &(const sl_op_rows){.looks = 3, .follows = 1},
 };
 
 /* ---- allow ------------------------------------------------------------------------------ */

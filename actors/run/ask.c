@@ -115,16 +115,22 @@ static void count_remote(const sli_remote *r, sl_runtime_counts *c) {
   c->coreless_ns += r->counts.coreless_ns;
 }
 
+uint64_t sl_runtime_replayed(const sl_runtime *rt) {
+  uint64_t count = 0;
+  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
+    const queue *q = &rt->queues[i];
+    if (q->impl && q->ops->replayed) count += q->ops->replayed(q->impl);
+  }
+  return count;
+}
+
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt) {
   sl_runtime_counts c = {.first_firing_ns = atomic_load(&rt->first_firing_ns)};
   const sl_peers *peers = rt->options.peers;
   if (peers && peers->sent) c.sent_bytes = peers->sent(peers->ctx);
   count_moved(rt, &c);
   count_workers(rt, &c);
-  for (int32_t i = 0; i < rt->plan->nqueues; i++) {
-    const queue *q = &rt->queues[i];
-    if (q->impl && q->ops->replayed) c.replayed += q->ops->replayed(q->impl);
-  }
+  c.replayed = sl_runtime_replayed(rt);
   for (const sli_remote *r = rt->remotes; r; r = r->next) count_remote(r, &c);
   return c;
 }

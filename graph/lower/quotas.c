@@ -196,9 +196,15 @@ static int between(const sli_lowering *l, const sli_buffer *b) {
 static int of_sharded(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, clamp((1 + l->in->barriers) * l->in->k, ticks_of(l));
 }
+/* Returns the slots of sources, and in served graphs those of results as well: the addresses of a
+ * tick then repeat soon, and with them its CUDA graphs. */
+static int of_all(const sli_lowering *l, const sli_buffer *b) {
+  return (void)b, SLI_MAX(2 + most_credits(l), l->in->g->options.serve ? 4 : 0);
+}
 /* Four slots, or one per piece: results of the backward pass are written last piece first, and read
  * from the first piece on. */
 static int four(const sli_lowering *l, const sli_buffer *b) {
+  if (l->in->g->options.serve) return of_all(l, b);
   bool backward =
       b->producer != SL_NONE && l->tasks[b->producer].backward && b->rate == SLI_PER_TICK;
   return backward ? SLI_MAX(4, l->in->k) : 4;
@@ -226,9 +232,6 @@ static int of_leaving(const sli_lowering *l, const sli_buffer *b) {
 static int of_two_stages(const sli_lowering *l, const sli_buffer *b) {
   const sli_visits *visits = sli_buffer_visits(l, b);
   return clamp(crossing(l, b), visits ? visits->count : ticks_of(l));
-}
-static int of_all(const sli_lowering *l, const sli_buffer *b) {
-  return (void)b, 2 + most_credits(l);
 }
 static int begun(const sli_lowering *l, const sli_buffer *b) {
   return microbatches_begun(l, sli_buffer_stage(l, b));

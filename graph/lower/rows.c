@@ -24,7 +24,7 @@ typedef struct amount {
   int64_t rows, picks;
 } amount;
 
-static bool is_picked(const sl_tensor *set) { return set->producer->op == &sl_op_pick; }
+static bool is_picked(const sl_tensor *set) { return set->producer->op == &sl_op_picks; }
 
 /* Returns the valid rows of a set. Sets of other ops, such as rows sent to experts, grow in
  * proportion to the tick's rows. */

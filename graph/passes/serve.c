@@ -177,12 +177,14 @@ static void lift_limits(sl_graph *g) {
 
 /* ---- added nodes ----------------------------------------------------------------------------- */
 
-static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
+/* Adds a node of a block (of class F), or on the host (of class L). */
+static sl_tensor *add_node(sl_graph *g, const sl_op *op, sl_class cls, const sli_node *at, int nin,
+                           sl_tensor *const *in) {
   const sl_attrs attrs = {.count = g->options.serve->picks,
                           .length = g->options.serve->edits,
                           .exact = at->attrs.exact};
-  sl_tensor *in[] = {x, g->batch};
-  sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
+  int block = cls == SL_CLASS_L ? -1 : at->block;
+  sli_node *n = sli_graph_node(g, op, op->name, &attrs, cls, block, nin, in, 1);
   n->at = at->at;
   return sli_node_infer(n) ? (serve_refuse(g, n, sl_detail()), NULL)
                            : sli_node_output(g, n, 0, op->name);
@@ -194,7 +196,8 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_
 /* Limits reads to the rows of a tick, of tokens or of their adapters. */
 static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
   sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
-  sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, first, tokens) : NULL;
+  sl_tensor *in[] = {tokens, g->batch};
+  sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, SL_CLASS_L, first, 2, in) : NULL;
   if (!begun) return g->status;
   sli_graph_move_before(g, first);
   sli_graph_replace_reads(g, begun->producer->id + 1, tokens, begun);
@@ -265,16 +268,20 @@ static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
   int at = 0;
   sl_tensor *x = only_input(product, &at);
   *hidden = g->options.serve->hidden ? x : NULL;
-  sl_tensor *picked = x ? add_node(g, &sl_op_pick, product, x) : NULL;
-  if (!picked)
-    return g->status ? g->status : serve_refuse(g, product, "it computes logits from two tensors");
+  if (!x) return serve_refuse(g, product, "it computes logits from two tensors");
+  sl_tensor *picks = add_node(g, &sl_op_picks, SL_CLASS_L, product, 1, &g->batch);
+  if (!picks) return g->status;
+  sli_graph_move_before(g, product);
+  sl_tensor *picked = add_node(g, &sl_op_pick, SL_CLASS_F, product, 2, (sl_tensor *[]){picks, x});
+  if (!picked) return g->status;
   product->in[at] = picked;
   sli_graph_move_before(g, product);
   return infer_again(g, product);
 }
 
 static sl_status sample(sl_graph *g, sl_tensor *logits, sl_tensor *hidden) {
-  sl_tensor *sampled = add_node(g, &sl_op_sample, logits->producer, logits);
+  sl_tensor *in[] = {logits, g->batch};
+  sl_tensor *sampled = add_node(g, &sl_op_sample, SL_CLASS_F, logits->producer, 2, in);
   if (!sampled) return g->status;
   g->noutputs = 0;
   sl_output(g, "sampled", sampled);
@@ -343,7 +350,8 @@ static void allow_tokens(sl_graph *g, sli_node *sample) {
  * ------------------------------------------------------------------------------------------ */
 
 static bool is_own(const sl_op *op) {
-  return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_allow || op == &sl_op_sample;
+  return op == &sl_op_begin || op == &sl_op_picks || op == &sl_op_pick || op == &sl_op_allow ||
+         op == &sl_op_sample;
 }
 
 sl_status sli_pass_serve_rows(sl_graph *g) {

@@ -240,6 +240,9 @@ typedef struct sl_runtime_counts {
                            over the workers; 0 if the system does not report them */
 } sl_runtime_counts;
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt);
+/* Returns the firings of this process that were launched by replaying a recorded graph. During a
+ * run the number may lag behind. */
+uint64_t sl_runtime_replayed(const sl_runtime *rt);
 
 /* Returns the peak of activations held by a device, in microbatches (the sum of
  * sl_register.activation over the slots in use). */

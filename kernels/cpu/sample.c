@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels at the ends of a served graph: begin selects the tick's rows, pick the rows whose
- * logits are needed, and allow the tokens that may come next; sample draws a token for each picked
- * row. */
+/* CPU kernels at the ends of a served graph: begin selects the tick's rows, picks lists those whose
+ * logits are needed, pick selects them, and allow the tokens that may come next; sample draws a
+ * token for each picked row. */
 #include <math.h>
 #include <string.h>
 
@@ -22,14 +22,22 @@ const sl_kernel sli_cpu_begin = {.backend = "cpu", .run = begin_cpu};
 
 /* ---- pick ------------------------------------------------------------------------------- */
 
-static void pick_cpu(const sl_call *call) {
+static void picks_cpu(const sl_call *call) {
   const sl_batch *batch = sli_batch_of(call);
-  size_t width = (size_t)sl_type_last(&call->in_type[0]);
-  const float *x = call->in[0];
-  float *y = call->out[0];
-  for (int32_t i = 0; i < batch->picks; i++)
-    memcpy(y + (size_t)i * width, x + (size_t)sl_batch_pick(batch)[i] * width, width * sizeof *y);
+  memcpy(call->out[0], sl_batch_pick(batch), (size_t)batch->picks * sizeof(int32_t));
   sl_call_fill(call, 0, batch->picks);
+}
+
+const sl_kernel sli_cpu_picks = {.backend = "cpu", .run = picks_cpu};
+
+static void pick_cpu(const sl_call *call) {
+  const int32_t *picks = call->in[0];
+  const float *x = call->in[1];
+  float *y = call->out[0];
+  size_t width = (size_t)sl_type_last(&call->in_type[1]);
+  int64_t count = sl_call_rows(call, 0, call->in_type[0].dim[0]);
+  for (int64_t i = 0; i < count; i++)
+    memcpy(y + (size_t)i * width, x + (size_t)picks[i] * width, width * sizeof *y);
 }
 
 const sl_kernel sli_cpu_pick = {.backend = "cpu", .run = pick_cpu};

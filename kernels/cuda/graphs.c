@@ -6,9 +6,10 @@
  * these change from firing to firing, because slots rotate. A program therefore keeps one graph per
  * combination that it meets. A combination is everything that its launches depend on: the addresses
  * of the bases in use, whether an accumulated slot is written for the first time, the piece of the
- * sequence, and the scratch. Some programs are never captured: those with an op whose launch
- * depends on more (sli_cuda_op.varies), with a user-defined op, or with launches that depend on the
- * number of rows. A program with a single step gains nothing and is not captured either.
+ * sequence, the valid rows that come with its inputs, and the scratch. Some programs are never
+ * captured: those with an op whose launch depends on more (sli_cuda_op.varies), with a user-defined
+ * op, or with a call that sets a number of rows. A program with a single step gains nothing and is
+ * not captured either.
  *
  * The first firing of a combination is launched step by step, so that kernels are loaded and
  * libraries initialised. The second one is captured into a graph and launched by it, as is every
@@ -38,6 +39,7 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/cuda/ops.h"
+#include "ops/ops.h"
 
 enum { TRIES = 8, IDLE = 4 * SLI_CUDA_GRAPHS };
 
@@ -56,6 +58,7 @@ typedef struct entry {
 } entry;
 
 struct sli_cuda_graphs {
+  const sl_program *program;
   bool off;     /* always launched step by step from now on */
   bool settled; /* timing is over: existing graphs are used */
   bool cut;     /* the sequence is cut into pieces */
@@ -78,10 +81,11 @@ static const char *wanted(void) {
 }
 
 static bool can_capture(const sl_program *program) {
-  if (program->nlengths) return false;
   for (int i = 0; i < sli_program_call_count(program); i++) {
-    const sli_cuda_op *entry = sli_cuda_op_find(program->calls[i].op);
-    if (!entry || entry->varies) return false;
+    const sl_program_call *c = &program->calls[i];
+    const sli_cuda_op *entry = sli_cuda_op_find(c->op);
+    bool sets_rows = c->out_length && sli_op_rows(c->op)->fills;
+    if (!entry || entry->varies || sets_rows) return false;
   }
   return true;
 }
@@ -124,10 +128,11 @@ static void find_bases(sli_cuda_graphs *g, const sl_program *program) {
 sli_cuda_graphs *sli_cuda_graphs_create(const sl_program *program, int steps) {
   if (steps < 2 || !strcmp(wanted(), "0") || !can_capture(program)) return NULL;
   sli_cuda_graphs *g = sli_calloc(1, sizeof *g);
+  g->program = program;
   g->settled = !strcmp(wanted(), "1");
   g->cut = program->pieces != NULL;
   find_bases(g, program);
-  g->nwords = 2 + (size_t)g->nbases + (size_t)g->nspans;
+  g->nwords = 2 + (size_t)g->nbases + (size_t)g->nspans + (size_t)program->nlengths;
   g->words = sli_calloc(g->nwords, sizeof *g->words);
   return g;
 }
@@ -159,6 +164,9 @@ static void turn_off(sli_cuda_graphs *g) {
 /* Writes the combination to g->words; returns its hash. */
 static uint64_t note(sli_cuda_graphs *g, const sl_firing *firing, const void *scratch) {
   uint64_t *w = g->words, hash = SLI_HASH_SEED;
+  int32_t numbers[2 * g->program->nlengths + 1];
+  sli_lengths rows = sli_lengths_load(g->program, firing, numbers);
+  for (int e = 0; e < rows.count; e++) *w++ = (uint64_t)rows.valid[e];
   *w++ = (uintptr_t)scratch;
   *w++ = g->cut ? (uint64_t)firing->tick.piece : 0;
   for (int i = 0; i < g->nbases; i++) *w++ = (uintptr_t)firing->bases[g->bases[i]];

@@ -34,7 +34,7 @@ typedef struct cuda_queue {
   /* last fence known to be complete: written by the owner with release, read by others with
    * acquire */
   _Atomic uint64_t completed;
-  uint64_t replayed; /* launches replayed as graphs */
+  _Atomic uint64_t replayed; /* launches replayed as graphs; any thread reads it */
   /* valid lengths of the program of each firing in flight */
   sli_cuda_lengths *lengths[RING];
   bool failed;
@@ -166,12 +166,12 @@ static void launch_program(cuda_queue *q, const sl_program *program, const sl_fi
   if (sli_cuda_times_want(made)) launch_timed(&w);
   else if (!made->graphs) launch_steps(&w);
   else must(q, sli_cuda_graphs_launch(made->graphs, firing, &how, &replayed), "launching a graph");
-  q->replayed += replayed;
+  atomic_fetch_add_explicit(&q->replayed, replayed, memory_order_relaxed);
 }
 
 static uint64_t cuda_replayed(void *queue) {
   const cuda_queue *q = queue;
-  return q->replayed;
+  return atomic_load_explicit(&q->replayed, memory_order_relaxed);
 }
 
 static bool cuda_passed(void *queue, uint64_t fence) {

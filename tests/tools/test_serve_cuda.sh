@@ -77,15 +77,21 @@ model=(--init llama.safetensors llama --layers 2 "${small[@]}")
 serve "${model[@]}"
 answers on_cpu
 drained
-for options in "" "--rows 4" "--prefix-caching host:1M --quota kv=2" "--weights disk" "--kv bf16"; do
+for options in "--report graphs" "--rows 4" "--prefix-caching host:1M --quota kv=2" "--weights disk" "--kv bf16"; do
   # shellcheck disable=SC2086
-  serve --devices cuda $options "${model[@]}"
+  SLUICE_CUDA_GRAPHS=1 serve --devices cuda $options "${model[@]}"
   answers on_gpu
   drained
   most=1e-5
   [[ $options != "--kv bf16" ]] || most=2e-2
   near on_cpu on_gpu $most
 done
+# Ticks with the same number of rows are replayed as a CUDA graph.
+python3 - <<'PY' || fail "no tick is replayed: $(<graphs)"
+import json
+x = json.load(open("graphs"))
+assert 0 < x["replayed"] < x["ticks"], x
+PY
 serve --kv q8_0 "${model[@]}"
 answers on_cpu
 drained

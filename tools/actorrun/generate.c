@@ -196,8 +196,13 @@ static sl_session_options options_of(const settings *s) {
                                         .devices = {.kind = "cpu", .count = 1}}};
 }
 
-/* Distributes the session over the processes in the same way as the plan. */
-static void lie_on_all(sl_session_options *o, const settings *s) {
+/* True if the session that does not train uses the plan's devices: GPUs, or those of processes. */
+static bool uses_plan(const settings *s) {
+  return s->lower.parallel.processes > 1 || strcmp(s->lower.devices.kind, "cpu") != 0;
+}
+
+/* Distributes the session over the devices in the same way as the plan. */
+static void place_on_all(sl_session_options *o, const settings *s) {
   o->lower.parallel.stages = s->lower.parallel.stages;
   o->lower.parallel.data = s->lower.parallel.data;
   o->lower.parallel.sequence = s->lower.parallel.sequence;
@@ -210,7 +215,7 @@ static void lie_on_all(sl_session_options *o, const settings *s) {
 static sl_session_options options_of_first(const settings *s) {
   const char *init = settings_text(s, "init");
   sl_session_options o = options_of(s);
-  if (s->lower.parallel.processes > 1) lie_on_all(&o, s);
+  if (uses_plan(s)) place_on_all(&o, s);
   o.stored = s->training.nlora ? NULL : init;
   o.load = load_first;
   o.load_ctx = (void *)s;
@@ -299,7 +304,7 @@ sl_status generate_first(job *j) {
   sl_session_options o = options_of_first(s);
   sl_placement *placement = NULL;
   sl_status status = SL_OK;
-  if (s->lower.parallel.processes > 1) {
+  if (uses_plan(s)) {
     status = fingerprint_add_files(&j->fingerprint, s);
     o.fingerprint = j->fingerprint.items;
     o.nfingerprint = (int)j->fingerprint.count;

@@ -32,7 +32,8 @@ const count counts[COUNTS] = {
     {"experts_wanted", "experts, or planes of them, that a layer's rows wanted", true},
     {"experts_held", "of these, those that were in memory", true},
     {"experts_read", "experts, or planes of them, read from disk", true},
-    {"expert_bytes_read", "bytes of these", true}};
+    {"expert_bytes_read", "bytes of these", true},
+    {"replayed", "passes of stages that were replayed as CUDA graphs", true}};
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
   const uint64_t all[COUNTS] = {(uint64_t)x->pages,
@@ -60,7 +61,8 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->experts.wanted,
                                 x->experts.wanted - SLI_MIN(x->experts.read, x->experts.wanted),
                                 x->experts.read,
-                                x->experts.bytes};
+                                x->experts.bytes,
+                                x->replayed};
   memcpy(out, all, sizeof all);
 }
 

@@ -9,7 +9,7 @@
 
 struct cJSON;
 
-enum { COUNTS = 26, LIMITS = 5 };
+enum { COUNTS = 27, LIMITS = 5 };
 
 typedef struct count {
   const char *name, *what;
