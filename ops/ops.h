@@ -159,8 +159,8 @@ extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
  * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be omitted. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
-    sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_picks, sl_op_pick, sl_op_allow,
-    sl_op_sample;
+    sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_picks, sl_op_pick,
+    sl_op_allow, sl_op_sample;
 
 /* Ops for training with frozen weights in their storage format (ops/storage.h), with ndims 2:
  * attrs.dims[0] is the width of a row, dims[1] its sl_storage.

@@ -418,10 +418,10 @@ typedef struct sl_session_stats {
   uint64_t requests; /* requests admitted so far */
   uint64_t ended[SL_END_COUNT]; /* requests by reason of ending */
   uint64_t preemptions;
-  sl_expert_reads experts;   /* by this process */
-  uint64_t replayed; /* passes of stages of this process that were replayed as CUDA graphs */
-  uint64_t last_tick_ns;     /* CLOCK_MONOTONIC time at which the last tick came back; 0: none
-                                yet */
+  sl_expert_reads experts; /* by this process */
+  uint64_t replayed;       /* passes of stages of this process that were replayed as CUDA graphs */
+  uint64_t last_tick_ns;   /* CLOCK_MONOTONIC time at which the last tick came back; 0: none
+                              yet */
   uint64_t waiting_since_ns; /* CLOCK_MONOTONIC time since which there has been work but no tick has
                                 come back; 0: no work. Recent in a healthy session */
 } sl_session_stats;

@@ -17,7 +17,8 @@ __global__ void pick_rows(const int32_t *picks, const float *x, float *y, int64_
 } // namespace
 
 void sli_cuda_pick(const sl_call *call, void *stream) {
-  int64_t width = sl_type_last(&call->in_type[1]), count = sl_call_rows(call, 0, call->in_type[0].dim[0]);
+  int64_t width = sl_type_last(&call->in_type[1]),
+          count = sl_call_rows(call, 0, call->in_type[0].dim[0]);
   if (!count) return;
   with_packs<float>(width, [&](auto n) {
     constexpr int N = decltype(n)::value;

@@ -382,7 +382,7 @@ __global__ void __launch_bounds__(BLOCK, N <= 2 ? 2 : 1) multiply_spans(product 
   constexpr int HIGH = M * HIGH_ROWS, WIDE = N * WIDE_ROWS, ALL_SUMS = HIGH * WIDE;
   constexpr int MINE = (ALL_SUMS + BLOCK - 1) / BLOCK, AHEAD = N == 1 ? 4 : N == 2 ? 2 : 1;
   SLI_SHARED(shared);
-  rows_of_block rows = block_rows<W>(p, WIDE);
+  rows_of_block rows = block_rows(p, WIDE);
   if (!rows.count) return;
   stored w = {rows.weights, p.w.n, p.w.k, p.w.packed};
   X x(p, rows);
@@ -447,7 +447,7 @@ template <typename W, int M, int N> __global__ void __launch_bounds__(BLOCK, 1)
   using tile = x_tile<N * WIDE_ROWS>;
   SLI_SHARED(shared);
   uint32_t *tiles = (uint32_t *)shared;
-  rows_of_block rows = block_rows<W>(p, N * WIDE_ROWS);
+  rows_of_block rows = block_rows(p, N * WIDE_ROWS);
   if (!rows.count) return;
   stored w = {rows.weights, p.w.n, p.w.k, p.w.packed};
   X x(p, rows);

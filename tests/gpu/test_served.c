@@ -204,7 +204,7 @@ static void check_experts(bool own, sl_storage storage) {
   fill_weights(storage, &values, k.in[2]);
   for (int i = 0; i < TOKENS * EACH; i++)
     ((int32_t *)k.in[1])[i] = (int32_t)random_below(EXPERTS) - (i % 7 == 3);
-  check_call(&k, tolerance_of(storage, WIDTH), 0);
+  check_call(&k, tolerance_of(storage, width), 0);
   kernel_destroy(&k);
 }
 

@@ -27,6 +27,8 @@ static const struct {
 } elsewhere[] = {
     {"source", "host", "calls a function of the program, which prepares data"},
     {"report", "host", "calls a function of the program, which takes results"},
+    {"begin", "host", "says how many rows a tick has, which the host knows"},
+    {"picks", "host", "the same, of rows whose logits are needed"},
     {"allow", "host", "calls the grammars of the answers, while the tick computes"},
     {"loaded_experts", "-", "experts on disk (`actorserve --weights experts`)"},
     {"own_leaves", "-", "exact sums (`--exact`), which GPUs do not have"},
