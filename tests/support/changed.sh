@@ -22,7 +22,7 @@ found=(test_tree_)
 names() {
   local file
   for file; do
-    [[ $file =~ ^tests/([a-z]+)/test_([a-z0-9_]+)\.(c|sh)$ ]] || continue
+    [[ $file =~ ^tests/([a-z]+)/test_([a-z0-9_]+)\.(c|sh|py)$ ]] || continue
     if [[ ${BASH_REMATCH[1]} == gpu ]]; then found+=("test_kernels_cuda_${BASH_REMATCH[2]}\$" "gpu_test_${BASH_REMATCH[2]}\$")
     else found+=("test_${BASH_REMATCH[1]}_${BASH_REMATCH[2]}\$"); fi
   done
@@ -76,6 +76,7 @@ one() {
     tests/tree/* | tests/bench/*) ;;
     tests/emulated/*) found+=(test_kernels_cuda_ cuda nccl) ;;
     tests/support/test.h | tests/support/cases.c | tests/support/tool.sh | tests/support/within.sh) found=(.) ;;
+    tests/support/tool.py) users 'from tool import' ;;
     tests/*/*) helper "$1" ;;
     tools/actor*/*) file=${1#tools/}; users "${file%%/*}" ;;
     tools/*) above tools ;;

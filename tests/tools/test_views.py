@@ -1,13 +1,12 @@
-#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Concatenated, split and reshaped tensors give one device's losses on grids, in pieces, on stages
-# and with recomputation. Layouts that do not permit an operation are reported.
-# labels: outside
-set -u
-# shellcheck source=tests/support/tool.sh
-source "$SLUICE_SOURCE/tests/support/tool.sh"
+"""Concatenated, split and reshaped tensors give one device's losses on grids, in pieces, on stages and with
+recomputation. Layouts that do not permit an operation are reported.
 
-cat >views.c <<'END'
+labels: outside
+"""
+from tool import Runs, near, write
+
+write("views.c", r'''
 #include <sluice/sluice.h>
 static const sl_option options[] = {{"data", SL_OPTION_TEXT, NULL, "`FILE`", 0, 0},
                                     {"flat", SL_OPTION_FLAG, "0", "rows in one dim", 0, 0},
@@ -40,32 +39,16 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return sl_graph_status(g);
 }
 SL_MODEL(views, "views", options, build);
-END
-model=(views.c --data "$reference/tokens.u16")
-run() { ends 0 timeout 60 "$actorrun" "${patient[@]}" --quiet --steps 4 --microbatches 2 "$@"; }
-losses() { grep -oE '"loss":[^,]*' "$1" | grep -oE '[0-9.]+$'; }
-near() { # REPORT REPORT: losses differ by less than 1e-5, relatively
-  paste <(losses "$1") <(losses "$2") |
-    awk '{ d = $1 / $2 - 1; if (d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || NR != 4 }'
-}
-same() {
-  run "$@" --report a.json "${model[@]}"
-  near a.json one || fail "$*: other losses than one device's: $(losses a.json | xargs), not $(losses one | xargs)"
-}
-run --report one "${model[@]}"
-run --report a.json "${model[@]}" --flat
-near a.json one || fail "--flat: other losses"
-for way in "--data-parallel 2" "--data-parallel 3" "--tensor 2" "--tensor 3 --data-parallel 2" \
-           "--pieces 2" "--pieces 4 --schedule seq1f1b" \
-           "--pieces 2 --tensor 2" "--stages 4 --schedule gpipe" "--recompute full" \
-           "--recompute selective" "--stages 2 --data-parallel 2 --shard parameters"; do
-  # shellcheck disable=SC2086
-  same $way
-done
-model+=(--flat)
-same --data-parallel 2
-same --data-parallel 3 --tensor 2
-same --data-parallel 4
-ends 2 timeout 60 "$actorrun" --quiet --steps 1 --pieces 2 "${model[@]}"
-says "op parts/reshape.1 (reshape) cannot be cut into pieces" err
-exit 0
+''')
+rows = Runs("views.c --data {reference}/tokens.u16", "--steps 4 --microbatches 2")
+flat = Runs(rows.model + " --flat", rows.options)
+near(rows(), flat(), 1e-5)
+CASES = {
+    rows: ("--data-parallel 2", "--data-parallel 3", "--tensor 2", "--tensor 3 --data-parallel 2", "--pieces 2",
+           "--pieces 4 --schedule seq1f1b", "--pieces 2 --tensor 2", "--stages 4 --schedule gpipe", "--recompute full",
+           "--recompute selective", "--stages 2 --data-parallel 2 --shard parameters"),
+    flat: ("--data-parallel 2", "--data-parallel 3 --tensor 2", "--data-parallel 4")}
+for run, ways in CASES.items():
+    for how in ways:
+        near(rows(), run(how), 1e-5)
+flat.refused("op parts/reshape.1 (reshape) cannot be cut into pieces", "--pieces 2")

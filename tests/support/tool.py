@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions for the tests of tools that are written in Python.
+
+A test works in a temporary folder, without the user's settings, and fails by an exception. Options are text, which is
+split as by a shell; {reference}, {source} and {build} in it stand for folders.
+
+    run = Runs("gpt --layers 2 --data {reference}/tokens.u16", "--microbatches 2 --steps 4")
+    for how in ("--stages 2", "--tensor 2"):
+        near(run(), run(how), 1e-6)                  # run() is a report; equal calls run once
+    run.refused("pieces is 0", "--pieces 0")
+"""
+import atexit
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+BUILD, SOURCE = os.environ["SLUICE_BUILD"], os.environ["SLUICE_SOURCE"]
+PLACES = {"build": BUILD, "source": SOURCE, "reference": SOURCE + "/tests/reference"}
+ACTORRUN, EMULATED = BUILD + "/bin/actorrun", BUILD + "/tests/emulated_actorrun"
+PATIENT = "--heartbeat-timeout 30 "  # of jobs that must not lose a process: a busy machine may stall one for seconds
+
+work = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, work, ignore_errors=True)
+os.environ.update(HOME=work, TMPDIR=work)
+for name in ("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"):
+    os.environ.pop(name, None)
+os.chdir(work)
+
+
+def skip(reason):
+    print("skipped:", reason)
+    sys.exit(77)
+
+
+def need_emulated():
+    """Skips the test if the build has no emulated GPUs."""
+    if not os.access(EMULATED, os.X_OK):
+        skip("this build has no emulated GPU (with CUDA, or the thread sanitizer)")
+
+
+def words(text):
+    return shlex.split(text.format(**PLACES))
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def tensors(path):
+    """Returns the tensors of a safetensors file, as bytes."""
+    data = read(path)
+    begin = 8 + int.from_bytes(data[:8], "little")
+    return {name: data[begin + row["data_offsets"][0]:begin + row["data_offsets"][1]]
+            for name, row in json.loads(data[8:begin]).items() if name != "__metadata__"}
+
+
+def ends(status, program, options, **environment):
+    """Checks that a program ends with a status. Returns what it wrote, as .stdout and .stderr."""
+    got = subprocess.run([program, *words(options)], capture_output=True, text=True, check=False,
+                         env={**os.environ, **environment})
+    assert got.returncode == status, (f"{program} {options}: status {got.returncode}, not {status}\n"
+                                      f"{got.stdout[-2000:]}\n{got.stderr[-2000:]}".rstrip())
+    return got
+
+
+class Report:
+    """A report of a run: its losses as numbers and with all bits, and the parsed file."""
+
+    def __init__(self, call, whole):
+        self.call, self.whole = call, whole
+        self.losses = [s["loss"] for s in whole["steps"]]
+        self.bits = [s["loss_hex"] for s in whole["steps"]]
+        self.evaluations = [e["loss"] for e in whole.get("evaluations", [])]
+
+    def then(self, later):
+        """Returns the report of two runs of which the second resumed the first."""
+        return Report(f"{self.call}; {later.call}", {
+            name: self.whole.get(name, []) + later.whole.get(name, []) for name in ("steps", "evaluations")})
+
+
+class Runs:
+    """Runs of a model. `options` are those of all runs; each run adds its own, and settings of the environment."""
+
+    def __init__(self, model, options="", program=ACTORRUN):
+        self.model, self.options, self.program, self.done = model, options, program, {}
+
+    def __call__(self, options="", **environment):
+        call = f"--quiet {PATIENT}{self.options} {options} --report report.json {self.model}"
+        key = (call, *sorted(environment.items()))
+        if key not in self.done:
+            ends(0, self.program, call, **environment)
+            with open("report.json", encoding="utf-8") as file:
+                self.done[key] = Report(call, json.load(file))
+        return self.done[key]
+
+    def refused(self, text, options="", status=2):
+        """Checks that a run ends with an error that has this text."""
+        err = ends(status, self.program, f"--quiet {self.options} {options} {self.model}").stderr
+        assert text in err, f"{options}: \"{text}\" is not in: {err}"
+
+
+def near(one, other, most):
+    """Checks that losses, and those of evaluations, differ by at most this share."""
+    pairs = [(a.losses + a.evaluations) for a in (one, other)]
+    assert one.losses and len(pairs[0]) == len(pairs[1]), (one.call, other.call, *pairs)
+    assert all(abs(x - y) <= most * abs(x) for x, y in zip(*pairs)), (one.call, other.call, *pairs)
+
+
+def same_bits(one, other):
+    assert one.bits and one.bits == other.bits, (one.call, other.call, one.losses, other.losses)
+
+
+def differ(one, other):
+    assert one.bits and one.bits != other.bits, (one.call, other.call, "have the same losses")
