@@ -282,13 +282,18 @@ def glm4(c, tensors):
                             "post_attention_layernorm": "ffn_norm", "mlp.gate_up_proj": "ffn_up"})
 
 
+def gemma2(c, tensors):
+    out = rename(tensors, {**AFTER, "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"})
+    return {name: t.map(lambda x: x + 1) if "norm" in name else t for name, t in out.items()}
+
+
 # model_type: GGUF's architecture and the function
 FAMILIES = {"qwen3_moe": ("qwen3moe", with_experts), "qwen2_moe": ("qwen2moe", with_experts), "olmoe": ("olmoe", with_experts),
             "qwen3_5_text": ("qwen35", qwen35), "qwen3_5_moe_text": ("qwen35moe", qwen35), "gpt_oss": ("gpt-oss", gpt_oss),
             "deepseek_v3": ("deepseek2", deepseek), "glm4_moe": ("glm4moe", glm4_moe), "minimax_m2": ("minimax-m2", minimax),
             "lfm2": ("lfm2", lfm2), "lfm2_moe": ("lfm2moe", lfm2), "granite": ("granite", granite), "granitemoe": ("granitemoe", granite),
             "granitemoehybrid": ("granitehybrid", granite), "nemotron_h": ("nemotron_h_moe", nemotron_h), "smollm3": ("smollm3", paired),
-            "glm4": ("glm4", glm4), "ernie4_5": ("ernie4_5", plain), "arcee": ("arcee", paired),
+            "glm4": ("glm4", glm4), "gemma2": ("gemma2", gemma2), "ernie4_5": ("ernie4_5", plain), "arcee": ("arcee", paired),
             "seed_oss": ("seed_oss", lambda c, t: rename(t, AFTER))}
 
 # keys of config.json by GGUF's; the first that is there
@@ -303,13 +308,14 @@ KEYS = {"block_count": ("num_hidden_layers",), "context_length": ("max_position_
         "expert_group_count": ("n_group",), "expert_group_used_count": ("topk_group",), "expert_weights_scale": ("routed_scaling_factor",),
         "expert_weights_norm": ("norm_topk_prob",), "leading_dense_block_count": ("first_k_dense_replace", "num_dense_layers"),
         "attention.scale": ("attention_multiplier",), "embedding_scale": ("embedding_multiplier",), "residual_scale": ("residual_multiplier",),
-        "logit_scale": ("logits_scaling",), "ssm.conv_kernel": ("linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"),
+        "logit_scale": ("logits_scaling",), "attn_logit_softcapping": ("attn_logit_softcapping",),
+        "final_logit_softcapping": ("final_logit_softcapping",), "ssm.conv_kernel": ("linear_conv_kernel_dim", "mamba_d_conv", "conv_kernel"),
         "ssm.state_size": ("linear_key_head_dim", "mamba_d_state", "ssm_state_size"),
         "ssm.group_count": ("linear_num_key_heads", "mamba_n_groups", "n_groups"),
         "ssm.time_step_rank": ("linear_num_value_heads", "mamba_n_heads", "mamba_num_heads"), "shortconv.l_cache": ("conv_L_cache",),
         "attention.q_lora_rank": ("q_lora_rank",), "attention.kv_lora_rank": ("kv_lora_rank",), "moe_latent_size": ("moe_latent_size",)}
-FLOATS = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale", "expert_weights_scale", "attention.layer_norm_rms_epsilon")
-HAS_WINDOW = ("gpt_oss",)
+FLOATS = ("attn_logit_softcapping", "final_logit_softcapping", "attention.scale", "embedding_scale", "residual_scale", "logit_scale", "expert_weights_scale", "attention.layer_norm_rms_epsilon")
+HAS_WINDOW = ("gpt_oss", "gemma2")
 SIGMOID = ("glm4_moe", "lfm2_moe", "minimax_m2", "deepseek_v3")
 
 
@@ -462,7 +468,7 @@ def convert(c, tensors):
             layers.setdefault(int(words[2]), {})[".".join(words[3:])] = tensor
         else:
             out.update(rename({name: tensor}, WHOLE))
-    if architecture.startswith("qwen35"):
+    if architecture.startswith(("qwen35", "gemma2")):
         out["output_norm.weight"] = out["output_norm.weight"].map(lambda x: x + 1)
     for i in sorted(layers):
         out.update({f"blk.{i}.{name}": tensor for name, tensor in function(c, layers[i]).items()})

@@ -43,6 +43,7 @@ def folder(name, value):
 for name in ("qwen3_5_text", "qwen3_5_moe_text", "glm4_moe", "lfm2", "lfm2_moe", "granite", "granitemoe", "granitemoehybrid", "minimax_m2",
              "smollm3", "olmoe", "glm4", "ernie4_5"):
     folder(name, made(name))
+folder("gemma2", made("gemma2", query_pre_attn_scalar=8)) # no key of GGUF says it
 folder("nemotron_h", made("nemotron_h", "mlp")) # files of this architecture have no such layers beside mixtures
 folder("nemotron_h_dense", made("nemotron_h", "moe"))
 dense = made("granitemoehybrid", num_local_experts=0, num_experts_per_tok=0)
