@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
   int buffer = 0;
   float scale = LOG2_E / a.root, o[BANDS][D / 8][4] = {};
   softmax seen[BANDS];
-  row_ids<BANDS> own;
+  row_ids<BANDS> own = {};
 #pragma unroll
   for (int m = 0; m < BANDS; m++) seen[m] = {{SLI_LOWEST, SLI_LOWEST}, {0, 0}};
   if constexpr (SWEEP)
@@ -154,10 +154,9 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
   bring_keys<C>(a, t, last, k);
   if constexpr (EXTRAS)
     if (t.keys.ids) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
-  for (int k0 = last, next; k0 >= t.keys.begin && k0 < t.keys.limit;
-       k0 = next, buffer ^= C::passing_tile) {
+  for (int k0 = last, next; passes<EXTRAS>(t.keys, k0); k0 = next, buffer ^= C::passing_tile) {
     next = next_keys<EXTRAS>(t, k0, -KEYS);
-    pass_keys<C>(a, t, next, k + (buffer ^ C::passing_tile));
+    pass_keys<C, EXTRAS>(a, t, next, k + (buffer ^ C::passing_tile));
     if (!any_seen<C, EXTRAS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4];
     scores<C>(s, q, t.warp_row, k + buffer);

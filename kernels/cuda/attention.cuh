@@ -82,9 +82,10 @@ template <typename F> auto with_room(int64_t dim, F f) {
   return f(count<256>());
 }
 
-/* Kernels with EXTRAS read what few calls have: ids, a cap on scores, lists of blocks. */
+/* Kernels with EXTRAS read what few calls have: ids, a cap on scores, first keys that all see,
+ * lists of blocks. */
 template <typename T> bool has_extras(const attention<T> &a) {
-  return a.mask.ids || a.mask.cap > 0 || a.chosen.lists;
+  return a.mask.ids || a.mask.cap > 0 || a.mask.shown > 0 || a.chosen.lists;
 }
 
 /* Calls f(count<EXTRAS>()). */

@@ -73,9 +73,10 @@ template <int COLUMNS> __device__ inline void gradients_by_key(float (&dp)[COLUM
 }
 
 /* Queries that pass a tile of keys: those that attend to it, [begin, limit), with `begin` a
- * multiple of ROWS. `first`: distance from the first query to the tile's first key. */
+ * multiple of ROWS. `first`: distance from the first query to the tile's first key; `kept`: number
+ * of the tile's keys that all later queries see (EXTRAS). */
 struct seeing_queries {
-  int first, begin, limit, behind, ahead;
+  int first, begin, limit, behind, ahead, kept;
   const int32_t *ids; /* ids of the sequence's queries */
 };
 
@@ -85,17 +86,19 @@ __device__ inline seeing_queries see_queries(const attention<T> &a, int k0, int 
   t.first = k0 - (int)a.q0;
   t.behind = (int)a.mask.behind, t.ahead = (int)a.mask.ahead;
   t.begin = t.first > t.ahead ? (t.first - t.ahead) / ROWS * ROWS : 0;
-  t.limit = least(t.first + keys + t.behind, (int)a.queries);
+  t.kept = (int)a.mask.shown - k0;
+  t.limit = t.kept > 0 ? (int)a.queries : least(t.first + keys + t.behind, (int)a.queries);
   t.ids = a.mask.ids ? a.mask.ids + blockIdx.z * a.mask.ids_row + a.q0 : NULL;
   return t;
 }
 
 /* Returns true if no query from i0 on attends to any of the warp's keys, which are KEYS keys from
  * row `warp_row` of the tile on. */
-template <int KEYS, int ROWS>
+template <int KEYS, int ROWS, bool EXTRAS>
 __device__ inline bool all_unseen(const seeing_queries &t, int warp_row, int i0) {
   int ahead = t.first + warp_row - i0;
-  return ahead - t.ahead >= ROWS || ahead + t.behind + KEYS <= 0;
+  if (ahead - t.ahead >= ROWS) return true;
+  return ahead + t.behind + KEYS <= 0 && !(EXTRAS && warp_row < t.kept);
 }
 
 /* Masks the scores of a band of keys and the tile of queries from i0 on. */
@@ -104,7 +107,8 @@ __device__ inline void mask_queries(float (&s)[COLUMNS][4], const seeing_queries
                                     int i0, const int (&own)[2]) {
   int ahead = t.first + row0 - i0;
   if (ahead + 15 > t.ahead) mask_before(s, ahead - t.ahead);
-  if (ahead + t.behind < ROWS - 1) mask(s, ahead + t.behind, ROWS);
+  if (ahead + t.behind < ROWS - 1)
+    mask(s, ahead + t.behind, ROWS, EXTRAS ? t.kept - row0 : INT32_MIN);
   if constexpr (EXTRAS)
     if (t.ids) mask_others(s, own, t.ids + i0, t.limit - i0);
 }
@@ -185,7 +189,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
   }
   int group = (int)(a.heads / a.kv_heads), end = ((int)blockIdx.y + 1) * group;
   seeing_queries t = see_queries<ROWS>(a, k0, least(keys, C::own));
-  row_ids<BANDS> own;
+  row_ids<BANDS> own = {};
   float scale = 1 / a.root;
   float dk[BANDS][PART / 8][4] = {}, dv[BANDS][PART / 8][4] = {};
 
@@ -205,7 +209,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
       load_queries<C>(a, next, q + (buffer ^ 1) * C::passing_tile, lse + (buffer ^ 1) * ROWS);
     int i0 = now.i0;
     now = next;
-    if (all_unseen<C::unit, ROWS>(t, unit_row<C>(warp_row), i0)) continue;
+    if (all_unseen<C::unit, ROWS, EXTRAS>(t, unit_row<C>(warp_row), i0)) continue;
     if constexpr (EXTRAS)
       if (t.ids && !meets<ROWS>(own, t.ids + i0, t.limit - i0)) continue;
     float s[BANDS][ROWS / 8][4], dp[BANDS][ROWS / 8][4];
@@ -272,12 +276,12 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T>
   T *to = rows_of(t, a.dq, a.dq_batch, a.dq_row, a.dim);
   float scale = 1 / a.root, lse[BANDS][2] = {}, delta[BANDS][2] = {};
   float dq[BANDS][D / 8][4] = {};
-  row_ids<BANDS> own;
+  row_ids<BANDS> own = {};
 
   load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
   load_tile<C::own, C>(dout, rows_of(t, a.dout, a.o_batch, a.o_row, a.dim), a.o_row, t.queries,
                        a.dim);
-  int first = first_keys(t);
+  int first = first_keys<EXTRAS>(t);
   t.place = t.listed - 1;
   bring_keys<C>(a, t, first, k);
   if constexpr (EXTRAS)
@@ -292,10 +296,9 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T>
   if constexpr (SWEEP)
     for (int m = 0; m < BANDS && t.has.piece; m++)
       read_band(to, a.dq_row, t.warp_row + 16 * m, t.queries, a.dim, dq[m]);
-  for (int k0 = first, next; k0 >= t.keys.begin && k0 < t.keys.limit;
-       k0 = next, buffer ^= C::passing_tile) {
+  for (int k0 = first, next; passes<EXTRAS>(t.keys, k0); k0 = next, buffer ^= C::passing_tile) {
     next = next_keys<EXTRAS>(t, k0, KEYS);
-    pass_keys<C>(a, t, next, k + (buffer ^ C::passing_tile));
+    pass_keys<C, EXTRAS>(a, t, next, k + (buffer ^ C::passing_tile));
     if (!any_seen<C, EXTRAS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
     scores<C>(s, q, t.warp_row, k + buffer);

@@ -161,22 +161,27 @@ template <typename T> __device__ inline came what_came(const attention<T> &a) {
 /* ---- attention mask -------------------------------------------------- */
 
 /* Masks columns beyond `to` for the band's first row, one more for each next row, and beyond
- * `last`. */
-template <int COLUMNS> __device__ inline void mask(float (&s)[COLUMNS][4], int to, int last) {
+ * `last`, except in rows before `kept`. */
+template <int COLUMNS>
+__device__ inline void mask(float (&s)[COLUMNS][4], int to, int last, int kept = INT32_MIN) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (element_column(n, i) > least(to + element_row(i), last)) s[n][i] = -INFINITY;
+      if (element_column(n, i) > least(to + element_row(i), last) && element_row(i) >= kept)
+        s[n][i] = -INFINITY;
 }
 
-/* Masks columns before `from` for the band's first row, one more for each next row. */
-template <int COLUMNS> __device__ inline void mask_before(float (&s)[COLUMNS][4], int from) {
+/* Masks columns before `from` for the band's first row, one more for each next row, except those
+ * before `kept`. */
+template <int COLUMNS>
+__device__ inline void mask_before(float (&s)[COLUMNS][4], int from, int kept = INT32_MIN) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (element_column(n, i) < from + element_row(i)) s[n][i] = -INFINITY;
+      if (element_column(n, i) < from + element_row(i) && element_column(n, i) >= kept)
+        s[n][i] = -INFINITY;
 }
 
 /* Ids of a warp's rows in this lane, and the smallest and largest non-negative id of all its
@@ -264,9 +269,10 @@ template <int COLUMNS, typename F> __device__ inline void cap_gradients(float (&
 /* ---- keys of a tile of queries ------------------------------------------------- */
 
 /* Keys that pass a tile of queries: those inside the mask, [begin, limit), with `begin` a multiple
- * of KEYS. `first`: position of the first query. */
+ * of KEYS, and those before `front` (EXTRAS), another multiple, for keys before `shown`. `first`:
+ * position of the first query. */
 struct seen_keys {
-  int first, begin, limit, behind, ahead;
+  int first, begin, limit, behind, ahead, shown, front;
   const int32_t *ids; /* ids of the sequence's keys */
 };
 
@@ -277,6 +283,8 @@ __device__ inline seen_keys see_keys(const attention<T> &a, int i0, int queries)
   t.behind = (int)a.mask.behind, t.ahead = (int)a.mask.ahead;
   t.begin = t.first > t.behind ? (t.first - t.behind) / KEYS * KEYS : 0;
   t.limit = least(t.first + queries + t.ahead, (int)a.keys);
+  t.shown = (int)a.mask.shown;
+  t.front = least((t.shown + KEYS - 1) / KEYS * KEYS, t.begin);
   t.ids = a.mask.ids ? a.mask.ids + blockIdx.z * a.mask.ids_row : NULL;
   return t;
 }
@@ -289,10 +297,16 @@ template <int KEYS> __device__ inline void keep_to(seen_keys &t, const came &c) 
 
 /* Returns true if none of the warp's queries, which are ROWS queries from row `warp_row` of the
  * tile on, attends to the keys from k0 on. */
-template <int ROWS, int KEYS>
+template <int ROWS, int KEYS, bool EXTRAS>
 __device__ inline bool all_hidden(const seen_keys &t, int warp_row, int k0) {
   int ahead = t.first + warp_row - k0;
-  return ahead + t.ahead + ROWS <= 0 || ahead - t.behind >= KEYS;
+  if (ahead + t.ahead + ROWS <= 0) return true;
+  return ahead - t.behind >= KEYS && !(EXTRAS && k0 < t.shown);
+}
+
+/* Returns true if the tile of keys from k0 on passes. */
+template <bool EXTRAS> __device__ inline bool passes(const seen_keys &t, int k0) {
+  return (k0 >= t.begin || (EXTRAS && k0 >= 0 && k0 < t.front)) && k0 < t.limit;
 }
 
 /* Masks the scores of a band of queries and the tile of keys from k0 on. row0: the band's first row
@@ -302,7 +316,7 @@ __device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int
                                  const int (&own)[2]) {
   int ahead = t.first + row0 - k0, last = t.limit - 1 - k0;
   if (least(ahead + t.ahead, last + 1) < KEYS) mask(s, ahead + t.ahead, last);
-  if (ahead + 15 > t.behind) mask_before(s, ahead - t.behind);
+  if (ahead + 15 > t.behind) mask_before(s, ahead - t.behind, EXTRAS ? t.shown - k0 : INT32_MIN);
   if constexpr (EXTRAS)
     if (t.ids) mask_others(s, own, t.ids + k0, last + 1);
 }
@@ -370,10 +384,10 @@ __device__ inline void bring_keys(const attention<T> &a, const query_tile &t, in
 
 /* Waits until a tile is available and the previous one has been read, then starts to copy the next
  * one, from key k1 on. */
-template <typename C, typename T>
+template <typename C, bool EXTRAS, typename T>
 __device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k1, T *next) {
   arrive<C>();
-  if (k1 >= t.keys.begin && k1 < t.keys.limit) bring_keys<C>(a, t, k1, next);
+  if (passes<EXTRAS>(t.keys, k1)) bring_keys<C>(a, t, k1, next);
 }
 
 /* Returns the first key of the last tile; that of the first tile if there is none. */
@@ -381,16 +395,20 @@ template <int KEYS> __device__ inline int last_keys(const seen_keys &t) {
   return t.begin + (t.limit > t.begin ? (t.limit - 1 - t.begin) / KEYS * KEYS : 0);
 }
 
-/* Returns the first key of the first listed tile. */
-__device__ inline int first_keys(const query_tile &t) {
-  return t.listed ? t.list[t.listed - 1] * SLI_KEY_TILE : t.keys.begin;
+/* Returns the first key of the first tile. */
+template <bool EXTRAS> __device__ inline int first_keys(const query_tile &t) {
+  if (t.listed) return t.list[t.listed - 1] * SLI_KEY_TILE;
+  return EXTRAS && t.keys.front ? 0 : t.keys.begin;
 }
 
-/* Returns the first key of the tile after that at k0, `step` keys away or in the next listed block;
- * -1 after the last listed one. */
+/* Returns the first key of the tile after that at k0, `step` keys away, beyond the keys that do not
+ * pass, or in the next listed block; -1 after the last listed one. */
 template <bool EXTRAS> __device__ inline int next_keys(query_tile &t, int k0, int step) {
   int next = k0 + step;
-  if (!EXTRAS || !t.listed || next < 0 || next / SLI_KEY_TILE == k0 / SLI_KEY_TILE) return next;
+  if (!EXTRAS || next < 0) return next;
+  if (!t.listed && next >= t.keys.front && next < t.keys.begin)
+    return step < 0 ? t.keys.front + step : t.keys.begin;
+  if (!t.listed || next / SLI_KEY_TILE == k0 / SLI_KEY_TILE) return next;
   t.place += step < 0 ? 1 : -1;
   if (t.place < 0 || t.place == t.listed) return -1;
   return t.list[t.place] * SLI_KEY_TILE + (step < 0 ? SLI_KEY_TILE + step : 0);
@@ -399,7 +417,7 @@ template <bool EXTRAS> __device__ inline int next_keys(query_tile &t, int k0, in
 /* Returns true if any of the warp's queries attends to one of the keys. */
 template <typename C, bool EXTRAS>
 __device__ inline bool any_seen(const query_tile &t, const row_ids<C::bands> &own, int k0) {
-  if (all_hidden<C::unit, C::passing>(t.keys, unit_row<C>(t.warp_row), k0)) return false;
+  if (all_hidden<C::unit, C::passing, EXTRAS>(t.keys, unit_row<C>(t.warp_row), k0)) return false;
   if constexpr (EXTRAS)
     if (t.keys.ids) return meets<C::passing>(own, t.keys.ids + k0, t.keys.limit - k0);
   return true;

@@ -26,7 +26,6 @@ sl_status sli_cuda_parts_prepare(const sl_call *call, void **state) {
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define SINKS .prepare = sli_cuda_attention_sinks_prepare
 #define CHOICE .prepare = sli_cuda_choose_blocks_prepare
-#define FIRST_KEYS .first_keys = true
 #define SWEEP \
   .prepare = sli_cuda_attention_sweep_prepare, .release = sli_cuda_attention_sweep_release
 #define ROTARY \

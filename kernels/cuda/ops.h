@@ -27,7 +27,6 @@ typedef struct sli_cuda_op {
    * reports it. Otherwise its kernels write it to call->out_rows, which is accessible to host and
    * device. */
   bool knows_rows;
-  bool first_keys; /* masks may show the first keys (attrs.shown) */
   /* Fails with a message that `rows` exceed the output's capacity. May be NULL. */
   sl_status (*crowded)(const sl_call *call, int64_t rows);
 } sli_cuda_op;

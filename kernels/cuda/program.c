@@ -23,10 +23,6 @@ static sl_status make_state(const sl_program_call *c, int device, sli_cuda_call 
   if (!entry && !own)
     return sl_fail(SL_E_UNSUPPORTED, "op '%s' (%s) has no CUDA function", c->name ? c->name : "",
                    c->op->name);
-  if (c->attrs.shown && !(entry && entry->first_keys))
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "op '%s' (%s) does not support first keys (attrs.shown) on a GPU",
-                   c->name ? c->name : "", c->op->name);
   *made = (sli_cuda_call){.launch = entry ? entry->launch : own->launch,
                           .release = entry ? entry->release : own->release,
                           .shared = sli_op_memory(c->op)->keeps && (!entry || entry->shares),
