@@ -35,8 +35,9 @@ for other in (some, run("--steps 3 --optimizer muon:lr=0.02,adamw-lr=2e-3"),
 
 # ---- all grids -------------------------------------------------------------------------------------------------
 whole = run(MUON + "--steps 6")
-for how in ("--stages 2", "--stages 2 -n 2 --schedule zb-h1", "--data-parallel 2", "--data-parallel 2 --shard optimizer",
-            "--data-parallel 2 --shard gradients", "--data-parallel 2 --shard parameters -n 2", "--tensor 2",
+for how in ("--stages 2", "--stages 2 -n 2 --schedule zb-h1", "--data-parallel 2",
+            "--data-parallel 2 --shard optimizer", "--data-parallel 2 --shard gradients",
+            "--data-parallel 2 --shard parameters -n 2", "--tensor 2",
             "--tensor 2 --stages 2 -n 2", "--data-parallel 2 --tensor 2 --shard parameters",
             "--sequence 2 --shard optimizer"):
     near(whole, run(MUON + "--steps 6 " + how), 1e-6)
