@@ -3,14 +3,19 @@
 prediction, and loads by rows beside loads by number.
 
     tests/bench/experts_disk.py [--bin build/release/bin] [--rate BYTES] [--streams N] [--planes A..B]
-                                [--model FILE] [--tokens N] [--half]
+                                [--model FOLDER|FILE.gguf] [--width N] [--inner N] [--tokens N] [--disk DIR]
+                                [--half]
 
 Trains a small Mixtral on the documents of this repository, or takes the one that an earlier run left in
 --model, serves it with its experts in memory and then on a disk limited to --rate bytes per second
-(SLUICE_DISK=rate=N). The prediction is the time of the same ticks with all experts held, and a time for each
-part that is read, of which the first row is the measurement. Planes are read in the order HEBF and expert by
-expert.
---half gives the server half the memory that the model's file takes, on the disk as it is."""
+(SLUICE_DISK=rate=N; 0: as it is). The prediction is the time of the same ticks with all experts held, and a time
+for each part that is read, of which the first row is the measurement. Planes are read in the order HEBF and
+expert by expert. --disk is a folder of the disk that holds the experts. One as fast as an SSD on PCIe 4.0, for
+machines whose own is slower, is a file system in memory, limited to --rate 3.5e9:
+
+    truncate -s 2G /dev/shm/disk && mkfs.ext4 -q /dev/shm/disk && mount -o loop /dev/shm/disk DIR
+
+--half gives the server half the memory that the model's file takes."""
 import argparse
 import json
 import os
@@ -22,24 +27,18 @@ import threading
 import time
 import urllib.request
 
-SHAPE = ["--context", "192", "--layers", "4", "--width", "128", "--heads", "4", "--experts", "16",
-         "--top-k", "2", "--expert-ffn", "512"]
-EXPERT = 3 * 128 * 512 * 4
-LAYERS, EXPERTS = 4, 16
-
-
 class Server:
     def __init__(self, options, words, rate):
-        env = dict(os.environ)
+        env = dict(os.environ, TMPDIR=options.disk)
         if rate:
             env["SLUICE_DISK"] = f"rate={rate}"
-        command = [options.bin / "actorserve", "--port", "0", *words, "--init", options.model, "mixtral", *SHAPE]
+        command = [options.bin / "actorserve", "--port", "0", *words, options.model]
         self.tokens = options.tokens
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         self.url = self.process.stdout.readline().split()[-1]
 
     def ask(self, prompt):
-        body = {"prompt": prompt, "max_tokens": self.tokens, "temperature": 0}
+        body = {"prompt": list(prompt.encode()), "max_tokens": self.tokens, "temperature": 0}
         with urllib.request.urlopen(self.url + "/completions", json.dumps(body).encode()) as answer:
             return json.load(answer)["choices"][0]["text"]
 
@@ -70,10 +69,10 @@ class Server:
 
 
 def measure(options, words, rate, prompts):
-    """The faster of two runs, after one that fills the caches."""
+    """The fastest of three runs, after one that fills the caches."""
     server = Server(options, words, rate)
     server.run(prompts)
-    runs = [server.run(prompts) for _ in range(2)]
+    runs = [server.run(prompts) for _ in range(3)]
     server.stop()
     return min(runs, key=lambda run: run[1])
 
@@ -81,8 +80,10 @@ def measure(options, words, rate, prompts):
 def make_model(options, folder):
     text = pathlib.Path(folder) / "text.txt"
     text.write_text("".join(path.read_text() for path in sorted(pathlib.Path("docs").glob("*.md"))))
-    subprocess.run([options.bin / "actorrun", "--quiet", "--steps", str(options.steps), "--save", options.model,
-                    "mixtral", *SHAPE, "--data", text, "--batch", "4", "--lr", "2e-3"], check=True)
+    shape = ["--context", "192", "--layers", "4", "--width", str(options.width), "--heads", "4",
+             "--experts", "16", "--top-k", "2", "--expert-ffn", str(options.inner)]
+    subprocess.run([options.bin / "actorrun", "--quiet", "--steps", str(options.steps), "--save", options.model + "/",
+                    "mixtral", *shape, "--data", text, "--batch", "4", "--lr", "2e-3"], check=True)
 
 
 class Prediction:
@@ -112,13 +113,16 @@ def main():
     parser.add_argument("--held", default="2,4,6,8,12,14,16")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--inner", type=int, default=512)
+    parser.add_argument("--disk")
     parser.add_argument("--planes")
     parser.add_argument("--model")
     parser.add_argument("--half", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        os.environ["TMPDIR"] = folder
-        options.model = options.model or os.path.join(folder, "model.safetensors")
+        options.disk = options.disk or folder
+        options.model = options.model or os.path.join(folder, "model")
         if not os.path.exists(options.model):
             make_model(options, folder)
         prompts = [f"The {word} of " for word in
@@ -140,7 +144,8 @@ def main():
                 assert run[0] == answers, "answers differ"
                 limited.show(f"{slots}{order}", run)
         if options.half:
-            budget = os.path.getsize(options.model) // 2
+            file = pathlib.Path(options.model)
+            budget = sum(part.stat().st_size for part in ([file] if file.is_file() else file.glob("*.safetensors"))) // 2
             run = measure(options, ["--weights", "experts", *planes, "--quota", "kv=16", "--memory", str(budget)], 0, prompts)
             assert run[0] == answers, "answers differ"
             Prediction(memory, held, options).show(f"{budget / 1e6:.1f} MB of {2 * budget / 1e6:.1f}", run)
