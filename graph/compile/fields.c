@@ -39,8 +39,7 @@ static const sl_lower_field fields[] = {
          "`WHICH` positions each device has: contiguous, or zigzag (two runs, which balance the "
          "work of ring attention); the better one if not given"),
     INT("tensor", parallel.tensor, "1", 1, 1 << 16,
-         "devices of each stage that split the tensors; how is searched for (print.sharing shows "
-         "it), or given by parallel.given"),
+         "devices of each stage that split the tensors, each in the way that a search finds"),
     READ("parallel", parallel.free_data),
     TEXT("layout", parallel.layout, "", NULL,
          "`AXIS,...`: order of the axes, from adjacent devices of a host outward: tensor, "
