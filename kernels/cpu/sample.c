@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
+#include "ops/sampled.h"
 
 /* ---- begin ------------------------------------------------------------------------------ */
 
@@ -230,17 +231,6 @@ static int32_t sample_choose(const sl_batch_sequence *how, const float *logits, 
   return likely ? choose_likely(how, logits, n, best, tokens) : choose_any(how, logits, n, best);
 }
 
-/* FNV-1a, word by word. */
-static uint64_t hash_of(const float *logits, int64_t n) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (int64_t v = 0; v < n; v++) {
-    uint32_t word;
-    memcpy(&word, logits + v, sizeof word);
-    hash = (hash ^ word) * UINT64_C(0x100000001b3);
-  }
-  return hash;
-}
-
 /* Reports the most likely tokens. A log-probability has the bits that a loss computes for the
  * row. */
 static void tell_likely(const sl_attrs *attrs, const sl_batch_sequence *how, const float *logits,
@@ -301,7 +291,7 @@ static void sample_chunk(void *arg, int i) {
   out->token = sl_batch_given(batch)[i] - 1;
   if (out->token < 0) out->token = sample_token(call, &how, i, logits, tokens);
   if (how.logprobs >= 0) tell_likely(call->attrs, &how, logits, n, tokens, out);
-  uint64_t hash = how.hash ? hash_of(logits, n) : 0;
+  uint64_t hash = how.hash ? sli_logits_hash(logits, n) : 0;
   out->hash[0] = (uint32_t)hash;
   out->hash[1] = (uint32_t)(hash >> 32);
 }

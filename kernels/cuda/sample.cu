@@ -8,6 +8,7 @@
  * batch. */
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/served.cuh"
+#include "ops/sampled.h"
 
 namespace {
 
@@ -220,17 +221,6 @@ __device__ inline int32_t sample_token(const sampling &s, const sl_batch_sequenc
 
 /* ---- reports --------------------------------------------------------------------------------- */
 
-/* FNV-1a, word by word. */
-__device__ inline uint64_t hash_of(const float *logits, int64_t n) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (int64_t v = 0; v < n; v++) {
-    uint32_t word;
-    memcpy(&word, logits + v, sizeof word);
-    hash = (hash ^ word) * UINT64_C(0x100000001b3);
-  }
-  return hash;
-}
-
 /* Reports the log-probability of the token, and the most likely tokens. */
 __device__ inline void report_likely(const sl_batch_sequence &how, const float *logits, int64_t n,
                                      sl_sampled *out) {
@@ -265,7 +255,7 @@ __global__ void sample(sampling s) {
   int32_t token = sl_batch_given(s.batch)[i] - 1;
   if (token < 0) token = sample_token(s, how, i, logits);
   if (!threadIdx.x) {
-    uint64_t hash = how.hash ? hash_of(logits, s.n) : 0;
+    uint64_t hash = how.hash ? sli_logits_hash(logits, s.n) : 0;
     out->finite = 1;
     out->token = token;
     out->hash[0] = (uint32_t)hash;
