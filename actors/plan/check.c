@@ -60,18 +60,6 @@ static sl_status check_lane(const sl_plan *plan, int32_t queue) {
   return SL_OK;
 }
 
-/* True if two actors make calls of the same ops on arrays of the same types. */
-static bool are_alike(const sl_actor *a, const sl_actor *b) {
-  const sl_program *p = a->program, *q = b->program;
-  bool alike = a->firings_per_step == b->firings_per_step && !p == !q;
-  int count = p && alike ? p->ncalls * SLI_MAX(p->nvariants, 1) : 0;
-  alike = alike && (!p || count == q->ncalls * SLI_MAX(q->nvariants, 1));
-  for (int i = 0; alike && i < count; i++)
-    alike = p->calls[i].op == q->calls[i].op &&
-            sl_type_equal(&p->calls[i].in_type[0], &q->calls[i].in_type[0]);
-  return alike;
-}
-
 /* Checks a queue of a group against the group's first: both fire alike actors in one order. */
 static sl_status check_group(const sl_plan *plan, int32_t queue) {
   const sl_queue *q = &plan->queues[queue], *first = plan->queues;
@@ -79,7 +67,7 @@ static sl_status check_group(const sl_plan *plan, int32_t queue) {
   while (first->group != q->group) first++;
   bool alike = q->run_ahead == 1 && q->norder == first->norder;
   for (int32_t i = 0; alike && i < q->norder; i++)
-    alike = are_alike(&plan->actors[first->order[i]], &plan->actors[q->order[i]]);
+    alike = sli_actors_alike(&plan->actors[first->order[i]], &plan->actors[q->order[i]]);
   if (alike) return SL_OK;
   return sl_fail(SL_E_INPUT,
                  "queues %s and %s are of one group, but do not fire alike actors in one "

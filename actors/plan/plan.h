@@ -119,6 +119,10 @@ int32_t sli_plan_groups(const sl_plan *plan);
 /* Returns the number of a queue's group's members before it in the plan: its rank. */
 int32_t sli_queue_rank(const sl_plan *plan, int32_t queue);
 
+/* True if two actors of a group make the same calls for their devices: of the same ops, with the
+ * same types and names. A name on a device other than the first ends with '#' and its rank. */
+bool sli_actors_alike(const sl_actor *a, const sl_actor *b);
+
 /* Most slots a register may have. */
 static inline int32_t sli_quota_most(const sl_register *r) {
   return SLI_MAX(r->quota, r->quota_most);

@@ -61,37 +61,43 @@ static int32_t place_on_queue(const sl_plan *plan, int32_t actor) {
   return place;
 }
 
-/* Returns the actor at a place among those of a queue, or SL_NONE. */
-static int32_t actor_at(const sl_plan *plan, int32_t queue, int32_t place) {
+/* Returns a queue's actor that does the same as one of another device, or SL_NONE. Without programs
+ * it is the one at the same place. */
+static int32_t twin_of(const sl_plan *plan, int32_t actor, int32_t queue) {
+  const sl_actor *of = &plan->actors[actor];
   for (int32_t i = 0; i < plan->nactors; i++)
-    if (plan->actors[i].queue == queue && !place--) return i;
+    if (plan->actors[i].queue == queue && sli_actors_alike(of, &plan->actors[i]) &&
+        (of->program || place_on_queue(plan, i) == place_on_queue(plan, actor)))
+      return i;
   return SL_NONE;
 }
 
-/* Gives a member the order of the group's first queue. */
+/* Gives a queue the order of another. */
 static sl_status follow(sl_plan *plan, int32_t queue, int32_t first) {
   sl_queue *q = &plan->queues[queue];
   const sl_queue *leader = &plan->queues[first];
   int32_t *order = sl_plan_alloc(plan, (size_t)leader->norder * sizeof *order);
   for (int32_t i = 0; i < leader->norder; i++) {
-    order[i] = actor_at(plan, queue, place_on_queue(plan, leader->order[i]));
+    order[i] = twin_of(plan, leader->order[i], queue);
     if (order[i] == SL_NONE)
-      return sl_fail(SL_E_INPUT, "queues %s and %s are of one group, but have different actors",
-                     leader->name, q->name);
+      return sl_fail(SL_E_INPUT, "queue %s follows queue %s, which has different actors", q->name,
+                     leader->name);
   }
   q->order = order;
   q->norder = leader->norder;
   return SL_OK;
 }
 
+/* Returns the first queue of a queue's group. */
+static int32_t leader_of(const sl_plan *plan, int32_t queue) {
+  int32_t first = 0;
+  while (plan->queues[first].group != plan->queues[queue].group) first++;
+  return first;
+}
+
 sl_status sl_plan_fix_groups(sl_plan *plan) {
-  int32_t groups = sli_plan_groups(plan);
-  int32_t *first = sli_calloc((size_t)groups + 1, sizeof *first);
   sli_simulation r;
-  if (!groups) {
-    free(first);
-    return SL_OK;
-  }
+  if (!sli_plan_groups(plan)) return SL_OK;
   sli_simulation_init(&r, plan, true);
   for (int32_t q = 0; q < plan->nqueues; q++)
     if (plan->queues[q].group) free_order(&r.plan.queues[q]);
@@ -103,16 +109,10 @@ sl_status sl_plan_fix_groups(sl_plan *plan) {
   sl_trace_record *records = NULL;
   size_t n = status ? 0 : sl_runtime_trace(r.rt, &records, NULL);
   for (int32_t q = 0; q < plan->nqueues && !status; q++) {
-    int32_t group = plan->queues[q].group;
-    if (!group) continue;
-    if (sli_queue_rank(plan, q)) {
-      status = follow(plan, q, first[group]);
-      continue;
-    }
-    first[group] = q;
-    keep_order(plan, q, records, n);
+    int32_t leader = plan->queues[q].group ? leader_of(plan, q) : SL_NONE;
+    if (leader == q) keep_order(plan, q, records, n);
+    else if (leader != SL_NONE) status = follow(plan, q, leader);
   }
-  free(first);
   free(records);
   sli_simulation_fini(&r);
   return status;

@@ -75,7 +75,7 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
   if (sharded != sli_is_sharded_task(l, y) || (sharded && x->part != y->part)) return false;
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
          x->backward == y->backward && x->rate == y->rate && x->pace == y->pace &&
-         x->axis == y->axis && x->phase == y->phase &&
+         x->axis == y->axis && x->along == y->along && x->phase == y->phase &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
@@ -518,7 +518,7 @@ static void cover_block(const sli_lowering *l, passed *p) {
 static bool are_on_one_queue(const sli_task *a, const sli_task *b) {
   bool exchanges = a->cls == SL_CLASS_C;
   return a->host == b->host && exchanges == (b->cls == SL_CLASS_C) &&
-         (!exchanges || a->axis == b->axis);
+         (!exchanges || (a->axis == b->axis && a->along == b->along));
 }
 
 /* Makes the pools of the tasks on the queue of task `first`. */
@@ -610,7 +610,9 @@ void sli_lower_slot_pools(sli_lowering *l) {
                                      SLI_ROLE_FILL,  SLI_ROLE_WEIGHTS, SLI_ROLE_KV_FILL};
   for (int i = 0; i < l->nbuffers; i++) {
     sli_buffer *b = &l->buffers[i];
-    if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);
+    /* turns of collectives could differ between the members of a group */
+    bool collected = b->producer != SL_NONE && l->tasks[b->producer].along;
+    if (b->source == SL_NONE && !collected) b->transient |= is_passing(l, b) || is_interim(l, b);
   }
   for (size_t r = 0; r < SLI_COUNT(made); r++) {
     for (int i = 0; i < l->ncomputing; i++) close_block_pools(l, i, made[r]);

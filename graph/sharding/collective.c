@@ -79,6 +79,7 @@ static bool may_collect(const sli_boxing *b) {
   const sl_graph *g = b->x->g;
   if (sli_is_exact(g) || g->options.serve || g->options.infer) return false;
   bool other_paces = g->options.eval_every || g->rollouts.count || g->spans.count;
+  other_paces |= b->x->choice[SLI_AXIS_EXPERT].routers != NULL;
   return b->to->made.phase == SLI_PHASE_NORM || !other_paces;
 }
 

@@ -53,9 +53,10 @@ static void add_actor(sl_plan *plan, const char *name, int32_t queue, double sec
 static grid make_grid(void) {
   grid g = {.plan = sl_plan_create(1, 1)};
   for (int d = 0; d < DEVICES; d++)
-    sl_plan_add_device(
-        g.plan,
-        (sl_device){.name = sl_plan_format(g.plan, "timed:%d", d), .kind = "timed", .threads = 1});
+    sl_plan_add_device(g.plan, (sl_device){.name = sl_plan_format(g.plan, "timed:%d", d),
+                                           .kind = "timed",
+                                           .threads = 1,
+                                           .at = {[SL_AT_DATA] = d}});
   for (int d = 0; d < DEVICES; d++) {
     const sl_queue pass = {.name = "pass", .device = d, .ops = &sl_queue_timed, .run_ahead = 1},
                    group = {.name = sl_plan_format(g.plan, "collective@%d", d),
