@@ -80,8 +80,8 @@ static sl_status follow(sl_plan *plan, int32_t queue, int32_t first) {
   for (int32_t i = 0; i < leader->norder; i++) {
     order[i] = twin_of(plan, leader->order[i], queue);
     if (order[i] == SL_NONE)
-      return sl_fail(SL_E_INPUT, "queue %s follows queue %s, which has different actors", q->name,
-                     leader->name);
+      return sl_fail(SL_E_INPUT, "queues %s and %s are of one group, but have different actors",
+                     leader->name, q->name);
   }
   q->order = order;
   q->norder = leader->norder;
