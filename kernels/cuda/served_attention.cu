@@ -5,8 +5,11 @@
  * head, to a stretch of pages. Stretches are cut by position alone, and a second kernel joins their
  * sums in order. Each query's sums go page by page, so a row has the same bits alone, in any batch,
  * and in any chunk of a prompt. Hidden positions may hold anything: their values are never
- * added. */
-#include "kernels/cuda/pages.cuh"
+ * added.
+ *
+ * Heads of a multiple of 16 numbers, at most 256, are multiplied by the tensor cores; other heads
+ * and latents are not. */
+#include "kernels/cuda/page_tiles.cuh"
 #include "kernels/cuda/served.cuh"
 
 #include "ops/attention_shape.h"
@@ -18,7 +21,7 @@ using namespace sli;
 constexpr int THREADS = 128, WARPS = THREADS / WARP, HALVES = THREADS / SL_PAGE;
 constexpr int QUERIES = 16;          /* most queries of a block */
 constexpr int STRETCHES = 32;        /* most stretches of a sequence */
-constexpr int64_t STRETCH_PAGES = 8; /* least pages of a stretch */
+constexpr int64_t STRETCH_PAGES = 4; /* least pages of a stretch */
 constexpr int FORMS = 3;             /* forms of a query by chunk (attention_dual) */
 
 struct attention {
@@ -78,12 +81,17 @@ __device__ inline run run_at(const attention &a, int64_t row) {
 
 /* ---- one page -------------------------------------------------------------------------------- */
 
+/* The softmax of each query: its largest score, the sum of its weights, and the factor of earlier
+ * sums after the last page. */
+struct soft_rows {
+  float *top, *total, *fade;
+};
+
 /* Numbers of a block's queries. */
-struct queries {
-  float *q, *sums;           /* [QUERIES][dim] */
-  float (*p)[SL_PAGE];       /* scores, then weights of keys */
-  float (*half)[SL_PAGE];    /* scores over the second half of the dims */
-  float *top, *total, *fade; /* [QUERIES] */
+struct queries : soft_rows {
+  float *q, *sums;        /* [QUERIES][dim] */
+  float (*p)[SL_PAGE];    /* scores, then weights of keys */
+  float (*half)[SL_PAGE]; /* scores over the second half of the dims */
   int form[QUERIES];
 };
 
@@ -126,9 +134,10 @@ __device__ inline void score(const attention &a, const queries &x, int n, const 
 }
 
 /* Turns the scores of query i into weights and rescales its total. A warp does this; `position` is
- * the query's, `first` that of the page. */
-__device__ inline void weigh(const attention &a, const queries &x, int i, int64_t position,
-                             int64_t first) {
+ * the query's, `first` that of the page. score(key) is a score, weight(key, x) takes a weight. */
+template <typename S, typename F>
+__device__ inline void weigh(const attention &a, const soft_rows &x, int i, int64_t position,
+                             int64_t first, S score, F weight) {
   constexpr int EACH = SL_PAGE / WARP;
   int lane = (int)threadIdx.x % WARP;
   float s[EACH], top = x.top[i], before = top, sum = 0;
@@ -136,7 +145,7 @@ __device__ inline void weigh(const attention &a, const queries &x, int i, int64_
   for (int e = 0; e < EACH; e++) {
     int64_t key = first + lane + e * WARP;
     seen[e] = key <= position && (key >= position - a.behind || key < a.shown);
-    s[e] = x.p[i][lane + e * WARP] + x.half[i][lane + e * WARP];
+    s[e] = score(lane + e * WARP);
     if (a.cap > 0) s[e] = a.cap * tanhf(s[e] / a.cap);
     top = seen[e] && s[e] > top ? s[e] : top;
   }
@@ -148,9 +157,10 @@ __device__ inline void weigh(const attention &a, const queries &x, int i, int64_
   for (int e = 0; e < EACH; e++) {
     s[e] = seen[e] ? expf(s[e] - top) : 0.0f;
     sum += s[e];
-    x.p[i][lane + e * WARP] = s[e];
+    weight(lane + e * WARP, s[e]);
   }
   sum = warp_sum(sum);
+  __syncwarp(); /* all lanes have read the largest score */
   if (lane) return;
   float fade = expf(before - top);
   x.total[i] = x.total[i] * fade + sum;
@@ -182,52 +192,68 @@ template <typename P, int N> __device__ inline void add_values(const attention &
   }
 }
 
-/* Loads the forms of the queries for a page's keys, where they differ from the current ones. */
-__device__ inline void turn_forms(const attention &a, queries *x, const run &r, int64_t head, int n,
-                                  int64_t page) {
+/* Loads the forms of the queries for a page's keys, where they differ from the current ones.
+ * put(i, d, x) takes a number of query i. */
+template <typename F> __device__ inline void turn_forms(const attention &a, int *forms,
+                                                        const run &r, int64_t head, int n,
+                                                        int64_t page, F put) {
   for (int i = 0; i < n; i++) {
     int64_t position = r.position + i / a.group, between = 0;
     if (a.chunk) between = position / a.chunk - page / a.chunk;
     int form = between < 0 ? 0 : between < FORMS ? (int)between : FORMS - 1;
-    if (form == x->form[i]) continue;
-    x->form[i] = form;
+    if (form == forms[i]) continue;
+    forms[i] = form;
     const float *q = a.q[form] + (r.row + i / a.group) * a.q_row + (head + i % a.group) * a.dim;
-    for (int64_t d = threadIdx.x; d < a.dim; d += THREADS) x->q[i * a.dim + d] = q[d] * a.scale;
+    for (int64_t d = threadIdx.x; d < a.dim; d += THREADS) put(i, (int)d, q[d] * a.scale);
   }
 }
 
 /* ---- a stretch of pages ---------------------------------------------------------------------- */
 
+/* Returns true if a page has keys that a row of the run sees. */
+__device__ inline bool sees_page(const attention &a, const run &r, int64_t first) {
+  int64_t begin = r.position - a.behind;
+  return first <= r.position + r.rows - 1 && (first + SL_PAGE > begin || first < a.shown);
+}
+
 /* Attends to the pages of a stretch that any of the run's rows sees. */
 template <typename P, int N> __device__ inline void see_pages(const attention &a, queries *x,
                                                               const run &r, int64_t head, int n,
                                                               int64_t stretch) {
-  int64_t last = r.position + r.rows - 1, begin = r.position - a.behind,
-          kv = head / (a.heads / a.kv_heads);
+  int64_t kv = head / (a.heads / a.kv_heads);
   for (int64_t page = stretch * a.stretch; page < (stretch + 1) * a.stretch; page++) {
-    int64_t first = page * SL_PAGE;
-    if (first > last) break;
-    if (first + SL_PAGE <= begin && first >= a.shown) continue;
-    int keys = (int)(last + 1 - first < SL_PAGE ? last + 1 - first : (int64_t)SL_PAGE);
+    int64_t first = page * SL_PAGE, left = r.position + r.rows - first;
+    if (!sees_page(a, r, first)) continue;
+    int keys = left < SL_PAGE ? (int)left : (int)SL_PAGE;
     const P *data = (const P *)a.pages + page_at(a, r.row, first, kv);
-    turn_forms(a, x, r, head, n, first);
+    turn_forms(a, x->form, r, head, n, first,
+               [&](int i, int d, float q) { x->q[i * a.dim + d] = q; });
     __syncthreads();
     score<P, N>(a, *x, n, data);
     __syncthreads();
     for (int i = (int)threadIdx.x / WARP; i < n; i += WARPS)
-      weigh(a, *x, i, r.position + i / a.group, first);
+      weigh(
+          a, *x, i, r.position + i / a.group, first,
+          [&](int key) { return x->p[i][key] + x->half[i][key]; },
+          [&](int key, float weight) { x->p[i][key] = weight; });
     __syncthreads();
     add_values<P, N>(a, *x, n, data, keys);
   }
   __syncthreads();
 }
 
+/* Returns where the sums of query i over a stretch are. */
+__device__ inline float *part_of(const attention &a, const run &r, int64_t head, int i,
+                                 int64_t stretch) {
+  int64_t row = r.row + i / a.group, h = head + i % a.group;
+  return a.parts + ((row * a.heads + h) * a.stretches + stretch) * (a.values + 2);
+}
+
 /* Writes the sums of a stretch. */
 __device__ inline void write_parts(const attention &a, const queries &x, const run &r, int64_t head,
                                    int n, int64_t stretch) {
   for (int i = 0; i < n; i++) {
-    int64_t row = r.row + i / a.group, h = head + i % a.group;
-    float *to = a.parts + ((row * a.heads + h) * a.stretches + stretch) * (a.values + 2);
+    float *to = part_of(a, r, head, i, stretch);
     for (int64_t d = threadIdx.x; d < a.values; d += THREADS) to[2 + d] = x.sums[i * a.values + d];
     if (!threadIdx.x) to[0] = x.top[i], to[1] = x.total[i];
   }
@@ -251,6 +277,120 @@ template <typename P> __global__ void attend(attention a) {
   else if (n <= 8) see_pages<P, 8>(a, &x, r, head, n, stretch);
   else see_pages<P, QUERIES>(a, &x, r, head, n, stretch);
   write_parts(a, x, r, head, n, stretch);
+}
+
+/* ---- a stretch on the tensor cores ----------------------------------------------------------- */
+
+/* Shared memory of a block, for queries in tiles. */
+template <typename P, int TILES> struct tiles_of_block {
+  using T = typename tile_of_pages<P>::number;
+  static constexpr int ROWS = TILES * TILE_QUERIES, PARTS = left_tile<T>::PARTS;
+  T *keys, *values;                    /* [dim][SL_PAGE], [SL_PAGE][dim] */
+  left_tile<T> q, weights;             /* [ROWS][dim], [ROWS][SL_PAGE] */
+  float (*scores)[SL_PAGE + WARP / 8]; /* [ROWS] */
+  soft_rows soft;
+
+  static size_t bytes(int64_t dim) {
+    int64_t tiles = dim * pitch_of<T>(SL_PAGE) + SL_PAGE * pitch_of<T>(dim) +
+                    PARTS * ROWS * (pitch_of<T>(dim) + pitch_of<T>(SL_PAGE));
+    return (size_t)tiles * sizeof(T) + sizeof(float) * ROWS * (SL_PAGE + WARP / 8 + 3);
+  }
+  __device__ tiles_of_block(unsigned char *shared, int dim)
+      : keys((T *)shared),
+        values(keys + dim * pitch_of<T>(SL_PAGE)),
+        q(values + SL_PAGE * pitch_of<T>(dim), pitch_of<T>(dim), ROWS),
+        weights(q.at + PARTS * ROWS * q.pitch, pitch_of<T>(SL_PAGE), ROWS),
+        scores((float (*)[SL_PAGE + WARP / 8])(weights.at + PARTS * ROWS * weights.pitch)) {
+    soft.top = (float *)(scores + ROWS);
+    soft.total = soft.top + ROWS;
+    soft.fade = soft.total + ROWS;
+  }
+};
+
+/* Computes the scores of a page: a warp, those of its 16 keys. */
+template <typename P, int TILES>
+__device__ inline void score_tiles(const tiles_of_block<P, TILES> &x, int tiles, int dim) {
+  using T = typename tile_of_pages<P>::number;
+  int column = (int)threadIdx.x / WARP * 16;
+  float s[TILES][2][4];
+  multiply_tiles<T, TILES>(s, x.q, tiles, x.keys + column, pitch_of<T>(SL_PAGE), dim);
+#pragma unroll
+  for (int m = 0; m < TILES; m++)
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      x.scores[m * TILE_QUERIES + lane_row() + i % 4 / 2 * 8]
+              [column + i / 4 * 8 + lane_pair() + i % 2] = s[m][i / 4][i % 4];
+}
+
+/* Adds a page's values, weighted, to 16 columns of the sums. */
+template <typename P, int TILES> __device__ inline void add_tiles(const tiles_of_block<P, TILES> &x,
+                                                                  int tiles, int column, int dim,
+                                                                  float (&sum)[TILES][2][4]) {
+  using T = typename tile_of_pages<P>::number;
+  float s[TILES][2][4];
+  multiply_tiles<T, TILES>(s, x.weights, tiles, x.values + column, pitch_of<T>(dim), SL_PAGE);
+#pragma unroll
+  for (int m = 0; m < TILES; m++)
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      float fade = x.soft.fade[m * TILE_QUERIES + lane_row() + i % 4 / 2 * 8];
+      sum[m][i / 4][i % 4] = fmaf(sum[m][i / 4][i % 4], fade, s[m][i / 4][i % 4]);
+    }
+}
+
+/* Block (row, part of the query heads, stretch), like attend(). A warp has EACH times 16 columns of
+ * the sums. */
+template <typename P, int TILES, int EACH> __global__ void __launch_bounds__(THREADS)
+    attend_tiles(attention a) {
+  SLI_SHARED(shared);
+  run r = run_at(a, blockIdx.x);
+  int64_t head = (int64_t)blockIdx.y * a.group, stretch = blockIdx.z;
+  if (!r.rows || stretch * a.stretch * SL_PAGE > r.position + r.rows - 1) return;
+  int n = r.rows * a.group, tiles = (n + TILE_QUERIES - 1) / TILE_QUERIES, dim = (int)a.dim;
+  int warp = (int)threadIdx.x / WARP;
+  tiles_of_block<P, TILES> x(shared, dim);
+  int forms[TILES * TILE_QUERIES];
+  float sums[EACH][TILES][2][4] = {};
+  for (int i = 0; i < n; i++) forms[i] = -1;
+  for (int i = (int)threadIdx.x; i < TILES * TILE_QUERIES; i += THREADS)
+    x.soft.top[i] = SLI_LOWEST, x.soft.total[i] = 0, x.soft.fade[i] = 0;
+  for (int64_t page = stretch * a.stretch; page < (stretch + 1) * a.stretch; page++) {
+    int64_t first = page * SL_PAGE, left = r.position + r.rows - first;
+    if (!sees_page(a, r, first)) continue;
+    __syncthreads(); /* the last page has been used */
+    copy_page(a.layout,
+              (const P *)a.pages + page_at(a, r.row, first, head / (a.heads / a.kv_heads)), dim,
+              left < SL_PAGE ? (int)left : (int)SL_PAGE, x.keys, x.values);
+    turn_forms(a, forms, r, head, n, first, [&](int i, int d, float q) { x.q.put(i, d, q); });
+    wait_for_copies();
+    __syncthreads();
+    score_tiles<P, TILES>(x, tiles, dim);
+    __syncthreads();
+    for (int i = warp; i < n; i += WARPS)
+      weigh(
+          a, x.soft, i, r.position + i / a.group, first, [&](int key) { return x.scores[i][key]; },
+          [&](int key, float weight) { x.weights.put(i, key, weight); });
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+      if ((e * WARPS + warp) * 16 < dim)
+        add_tiles<P, TILES>(x, tiles, (e * WARPS + warp) * 16, dim, sums[e]);
+  }
+#pragma unroll
+  for (int e = 0; e < EACH; e++)
+#pragma unroll
+    for (int m = 0; m < TILES; m++)
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        int q = m * TILE_QUERIES + lane_row() + i % 4 / 2 * 8;
+        int column = (e * WARPS + warp) * 16 + i / 4 * 8 + lane_pair() + i % 2;
+        if (q < n && column < dim)
+          part_of(a, r, head, q, stretch)[2 + column] = sums[e][m][i / 4][i % 4];
+      }
+  for (int i = (int)threadIdx.x; i < n; i += THREADS) {
+    float *to = part_of(a, r, head, i, stretch);
+    to[0] = x.soft.top[i], to[1] = x.soft.total[i];
+  }
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
@@ -290,25 +430,49 @@ int stretches_of(const sl_attrs *attrs) {
   return (int)chunks(pages, stretch_pages(attrs));
 }
 
-constexpr size_t SHARED_BYTES = 96 << 10; /* of a block, on every device */
+constexpr size_t SHARED_BYTES = 99 << 10; /* of a block, on every device */
 
-/* Sets the query heads of a block, a divisor of those of a KV head, and the rows of a run. */
-void set_queries(attention *a) {
+/* Sets the query heads of a block, a divisor of those of a KV head, and the rows of a run, for
+ * blocks of `most` queries. */
+void set_queries(attention *a, int most) {
   int64_t each = a->heads / a->kv_heads;
-  int most = QUERIES;
-  while (most > 1 && shared_bytes(*a, most) > SHARED_BYTES) most /= 2;
   a->group = (int)(each < most ? each : most);
   while (each % a->group) a->group--;
   a->run = most / a->group;
 }
 
-/* Attends to pages, which have the rows' keys and values already. */
-template <typename P> void attend_pages(const attention &a, int64_t rows, void *stream) {
-  size_t shared = shared_bytes(a, a.run * a.group);
-  allow(attend<P>, shared);
+void launch_stretches(const attention &a, int64_t rows, size_t shared, void (*kernel)(attention),
+                      void *stream) {
+  allow(kernel, shared);
   launch(stream, dim3((unsigned)rows, (unsigned)(a.heads / a.group), (unsigned)a.stretches),
-         THREADS, shared, attend<P>, a);
+         THREADS, shared, kernel, a);
   launch(stream, dim3((unsigned)rows, (unsigned)a.heads), THREADS, 0, join_stretches, a);
+}
+
+/* Attends to pages, which have the rows' keys and values already. */
+template <typename P> void attend_pages(attention a, int64_t rows, void *stream) {
+  int most = QUERIES;
+  while (most > 1 && shared_bytes(a, most) > SHARED_BYTES) most /= 2;
+  set_queries(&a, most);
+  launch_stretches(a, rows, shared_bytes(a, a.run * a.group), attend<P>, stream);
+}
+
+template <typename P, int TILES> void attend_tile_pages(attention a, int64_t rows, void *stream) {
+  size_t shared = tiles_of_block<P, TILES>::bytes(a.dim);
+  set_queries(&a, TILES * TILE_QUERIES);
+  void (*kernel)(attention) = attend_tiles<P, TILES, 4>;
+  if (a.dim <= 64) kernel = attend_tiles<P, TILES, 1>;
+  else if (a.dim <= 128) kernel = attend_tiles<P, TILES, 2>;
+  launch_stretches(a, rows, shared, kernel, stream);
+}
+
+/* Attends to pages of heads. Prompts have blocks of more queries, as far as they fit. */
+template <typename P> void attend_heads(const attention &a, int64_t rows, void *stream) {
+  bool whole = a.dim % 16 == 0 && a.dim <= 256;
+  if (!whole || tiles_of_block<P, 1>::bytes(a.dim) > SHARED_BYTES) attend_pages<P>(a, rows, stream);
+  else if (rows > SL_PAGE && tiles_of_block<P, 2>::bytes(a.dim) <= SHARED_BYTES)
+    attend_tile_pages<P, 2>(a, rows, stream);
+  else attend_tile_pages<P, 1>(a, rows, stream);
 }
 
 /* Sets what all kinds of pages share. */
@@ -322,7 +486,6 @@ void set_up(const sl_call *call, attention *a) {
   a->stretch = stretch_pages(attrs);
   a->stretches = stretches_of(attrs);
   a->parts = (float *)call->scratch;
-  set_queries(a);
 }
 
 /* Attends with a's queries, keys and values. */
@@ -341,7 +504,7 @@ void attend_all(const sl_call *call, attention a, void *stream) {
     using P = decltype(number);
     a.layout = layout_of_heads<P>(a.dim);
     launch(stream, grid_of(rows), THREADS, 0, keep<P>, a);
-    attend_pages<P>(a, rows, stream);
+    attend_heads<P>(a, rows, stream);
   });
 }
 

@@ -181,6 +181,11 @@ template <typename S> S __shfl_xor_sync(unsigned lanes, S x, int k) {
   return __shfl_sync(lanes, x, (int)(threadIdx.x % 32) ^ k);
 }
 
+inline void __syncwarp() {
+  char none = 0;
+  emulated_exchange(&none, sizeof none);
+}
+
 unsigned __ballot_sync(unsigned lanes, bool here);
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }

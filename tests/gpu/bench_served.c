@@ -115,11 +115,11 @@ static void bench_attention(bool bf16, int sequences, int64_t each, int64_t leng
 
 static void bench_sample(int picks, float temperature) {
   int64_t ints = (int64_t)(sl_batch_bytes(picks, picks, picks, 1) / sizeof(int32_t)) + 8;
-  const sl_type in[] = {F32(1, picks, VOCABULARY), I32(ints), none};
+  const sl_type in[] = {F32(1, picks, VOCABULARY), I32(ints)};
   char name[64];
   snprintf(name, sizeof name, "sample_%s_%d_picks", temperature > 0 ? "top_p" : "greedy", picks);
   if (!strstr(name, filter)) return;
-  kernel k = kernel_create(&sl_op_sample, (sl_attrs){0}, 3, in, 1);
+  kernel k = kernel_create(&sl_op_sample, (sl_attrs){0}, 2, in, 1);
   array_random(k.in[0], &in[0], 0);
   sl_batch *b = k.in[1];
   fill_batch(b, picks, 1, 1);

@@ -213,10 +213,11 @@ static void run_side(process *p) {
   sl_cuda_memory_destroy(s.in);
 }
 
-/* On one GPU and one host, the library says why it refuses. */
+/* On one GPU and one host, the library says why it refuses, unless ranks may share a GPU (NCCL 2.30
+ * with NCCL_MULTI_RANK_GPU_ENABLE). */
 static void run_refused(process *p) {
   int gpus;
-  if (sl_cuda_count(&gpus) || gpus > 1) return;
+  if (sl_cuda_count(&gpus) || gpus > 1 || getenv("NCCL_MULTI_RANK_GPU_ENABLE")) return;
   side s = {.process = p};
   open_side(&s, gpus);
   CHECK(connect_both(&s), "one GPU was both ends of a channel");

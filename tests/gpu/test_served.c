@@ -381,6 +381,11 @@ static void check_all_attention(void) {
       {&sl_op_attention_packed_served, {COMMON, .heads = 4, .kv_heads = 2}, 8, 1},
       {&sl_op_attention_sinks_served, {COMMON, .heads = 4, .kv_heads = 2, .window = 70}, 8, 4},
       {&sl_op_attention_dual_served, {COMMON, .heads = 4, .kv_heads = 2, .chunk = 64}, 8, 5},
+      {&sl_op_attention_dual_served, {COMMON, .heads = 4, .kv_heads = 2, .chunk = 64}, 16, 5},
+      {&sl_op_attention_packed_served, {COMMON, .heads = 2, .kv_heads = 1, .bf16 = true}, 64, 1},
+      {&sl_op_attention_served, {COMMON, .heads = 3, .kv_heads = 1, .window = 37}, 80, 3},
+      {&sl_op_attention_served, {COMMON, .heads = 1, .window = 30, .shown = 5}, 144, 3},
+      {&sl_op_attention_sinks_served, {COMMON, .heads = 6, .kv_heads = 1, .window = 70}, 32, 4},
   };
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) check_attention(&shapes[i]);
 }
