@@ -57,9 +57,13 @@ static NOINLINE void bind_lengths(actor *a) {
   row_note *note = &x->notes[(uint64_t)a->fired & x->mask];
   int32_t **now = x->now, *noted = &note->rows;
   *note = (row_note){a->fired, 0};
+  bool first = true;
   for (const in_port *p = a->in; p < a->in_end; p++, now++) {
     *now = slot_length(p->reg, &p->at, *p->entry - 1);
-    if (*now) count_rows(&x->read[p - a->in], *noted = **now);
+    if (!*now) continue;
+    count_rows(&x->read[p - a->in], **now);
+    if (first) *noted = **now;
+    first = false;
   }
   for (const out_port *p = a->out; p < a->out_end; p++, now++) {
     *now = slot_length(p->reg, &p->at, p->slot);

@@ -19,8 +19,9 @@ enum { SL_TRACE_VERSION = 4 };
 typedef struct sl_trace_firing {
   sl_trace_record record;
   sl_tick tick;
-  int32_t rows; /* valid rows that it filled in its last output with rows, or that it read if no
-                   output has rows; SL_NONE: no slot has rows, or unknown */
+  int32_t rows; /* valid rows that it filled in its last output with rows, or that it read from
+                   its first input with rows if no output has any; SL_NONE: no slot has rows, or
+                   unknown */
 } sl_trace_firing;
 
 /* One step: from its first firing's start to its last one's end, over all queues. `firings`: number

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sluice/lower.h>
+
 #include "io/file.h"
 #include "tools/actortrace/actortrace.h"
 
@@ -40,13 +42,20 @@ const tick_taken *tick_of(const sl_trace *t, const ticks *all, const sl_trace_fi
   return pass && f->tick.number < (int64_t)all->count ? &all->items[f->tick.number] : NULL;
 }
 
-/* Fills in the rows of passes. Slots of a server with a single stage have no rows. */
+/* True if the device of a firing computes, so that its slots have the rows of its tick. */
+static bool knows_rows(const sl_trace *t, const sl_trace_firing *f) {
+  const sl_actor *a = &t->plan->actors[f->record.actor];
+  return sl_device_computes(t->plan->devices[t->plan->queues[a->queue].device].kind);
+}
+
+/* Fills in the rows of passes, which modelled devices do not know. */
 static sl_status fill_in(const char *path, sl_trace *t, ticks *to) {
   size_t found = 0;
   to->firings = sli_calloc(t->nfirings, sizeof *to->firings);
   for (size_t i = 0; i < t->nfirings; i++) {
     sl_trace_firing *f = &to->firings[i];
     *f = t->firings[i];
+    if (!knows_rows(t, f)) f->rows = SL_NONE;
     const tick_taken *taken = tick_of(t, to, f);
     if (!taken) continue;
     if (f->rows > 0 && f->rows != taken->rows)
