@@ -83,3 +83,14 @@ const sl_op sl_op_embedding_served = {
     .cost = embedding_served_cost,
     .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };
+
+const sl_op sl_op_load_rows = {
+    .name = "load_rows",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .infer = embedding_served_infer,
+    .cost = embedding_served_cost,
+    .traits = SL_OP_REPEATS | SL_OP_LOADS,
+    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
+};

@@ -369,6 +369,7 @@ sl_session_stats sl_session_stat(const sl_session *s) {
   const sl_expert_reads *reads = &s->expert_reads;
   stats.experts =
       (sl_expert_reads){counted(&reads->wanted), counted(&reads->read), counted(&reads->bytes)};
+  stats.tables = (sl_row_reads){counted(&s->row_reads.rows), counted(&s->row_reads.bytes)};
   stats.replayed = s->about.rt ? sl_runtime_replayed(s->about.rt) : 0;
   return stats;
 }

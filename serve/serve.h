@@ -207,6 +207,7 @@ struct sl_session {
   sl_session_options options;
   sl_session_info about;
   sl_expert_reads expert_reads; /* updated atomically by the disk's threads */
+  sl_row_reads row_reads;       /* likewise */
   sl_serving serving;
   /* index of the weight files during lowering; NULL: weights are stored in the options' dtype */
   struct sli_shards *stored;

@@ -86,6 +86,7 @@ static sl_status read_sizes(sl_session *s) {
                             .experts = o->experts,
                             .ctx = s};
   s->serving.experts.reads = &s->expert_reads;
+  s->serving.row_reads = &s->row_reads;
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   s->serving.picks =

@@ -10,6 +10,7 @@
 #include "graph/passes/passes.h"
 #include "ops/attention_latent.h"
 #include "ops/leaves.h"
+#include "ops/expert_loads.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -29,7 +30,11 @@ static bool serves(const sli_inputs *in) { return in->g->options.serve; }
 static bool infers(const sli_inputs *in) { return in->g->options.infer && !serves(in); }
 static bool trains(const sli_inputs *in) { return !in->g->options.infer && !serves(in); }
 static bool loads_experts(const sli_inputs *in) {
-  return serves(in) && sli_experts_move(in->options);
+  return serves(in) && (sli_home_given(in->options, SLI_ROLE_PARAM) ||
+                        sli_loads_move(in->options, &sl_op_load_experts));
+}
+static bool loads_rows(const sli_inputs *in) {
+  return serves(in) && sli_loads_move(in->options, &sl_op_load_rows);
 }
 static bool keeps_weights(const sli_inputs *in) {
   return trains(in) && !sli_home_given(in->options, SLI_ROLE_PARAM);
@@ -272,6 +277,8 @@ static sl_status recompute(compilation *c) {
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
+static bool can_load(const compilation *c) { return c->in->kind->cores || c->in->kind->modelled; }
+
 /* Refuses experts that are read as rows want them on devices that cannot compute with them. Weights
  * on disk come block by block there. */
 static sl_status refuse_loads(compilation *c, bool asked) {
@@ -283,14 +290,25 @@ static sl_status refuse_loads(compilation *c, bool asked) {
                  c->in->options->devices.kind);
 }
 
-static sl_status load_experts(compilation *c) {
-  bool asked = !sli_home_given(c->in->options, SLI_ROLE_PARAM);
-  if (!c->in->kind->cores && !c->in->kind->modelled) return refuse_loads(c, asked);
+/* Finds the blocks whose parameters an op loads from disk: by homes of that role, or of the op. */
+static const bool *blocks_on_disk(const compilation *c, sli_role role, const sl_op *loads) {
   bool *on_disk = sli_arena_alloc(&c->g->arena, (size_t)c->g->nblocks * sizeof *on_disk);
   for (int b = 0; b < c->g->nblocks; b++)
-    on_disk[b] =
-        sli_home_of(c->in->options, SLI_ROLE_PARAM, c->g->blocks[b].name, true) == SL_SPACE_DISK;
-  return sli_pass_experts(c->g, on_disk, asked);
+    on_disk[b] = sli_home_of(c->in->options, role, c->g->blocks[b].name, loads) == SL_SPACE_DISK;
+  return on_disk;
+}
+
+static sl_status load_experts(compilation *c) {
+  bool asked = !sli_home_given(c->in->options, SLI_ROLE_PARAM);
+  if (!can_load(c)) return refuse_loads(c, asked);
+  return sli_pass_experts(c->g, blocks_on_disk(c, SLI_ROLE_PARAM, &sl_op_load_experts), asked);
+}
+
+static sl_status load_rows(compilation *c) {
+  if (!can_load(c))
+    return sl_fail(SL_E_UNSUPPORTED, "home tables=disk: %s devices do not read rows of tables",
+                   c->in->options->devices.kind);
+  return sli_pass_tables(c->g, blocks_on_disk(c, SLI_ROLE_LENT, &sl_op_load_rows));
 }
 
 static sl_status store_weights(compilation *c) { return sli_pass_stored(c->g); }
@@ -435,6 +453,8 @@ static const pass passes[] = {
     PASS("serve", "serving", serves, serve, "turns a row of training into a tick of any sequences"),
     PASS("experts", "serving with weights on disk", loads_experts, load_experts,
          "reads experts from disk as the rows of a tick want them"),
+    PASS("tables", "serving with tables on disk", loads_rows, load_rows,
+         "reads the rows of tables from disk that a tick looks up"),
     PASS("stored", "training with --frozen stored", stores_weights, store_weights,
          "keeps frozen weights in the storage format of their file"),
     PASS("products", "--dtype bf16", multiplies_bf16, pack_products,

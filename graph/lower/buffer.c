@@ -279,12 +279,13 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   const sli_task *from = &l->tasks[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
-  if (sli_reads_homes(from)) t.rate = SLI_PER_TURN;
+  bool turns = sli_reads_homes(from) && from->turns > 1;
+  if (turns) t.rate = SLI_PER_TURN;
   t.pace = tensor->producer->pace;
   t.alone = tensor->valid_length || sli_delay_after(tensor) ? tensor : NULL;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
-  if (sli_reads_homes(from)) t.role = u->state[id] ? SLI_ROLE_EXPERTS : SLI_ROLE_LENT;
+  if (turns) t.role = u->state[id] ? SLI_ROLE_EXPERTS : SLI_ROLE_LENT;
   const sli_delay *delay = sli_delay_after(tensor);
   if (delay) t.role = SLI_ROLE_DELAY, t.initial = delay->ticks;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;

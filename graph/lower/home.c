@@ -29,9 +29,10 @@
 
 static const char *const movable[] = {"act", "act.b", "act.w", "kv", "state", "weights", NULL};
 
-/* Experts have a home of their own in served graphs, which read them as they are wanted. */
-static bool names_served_experts(const sli_inputs *in, const sl_home *h) {
-  return in->g->options.serve && !strcmp(h->name, "experts");
+/* Experts and tables have homes of their own in served graphs, which read them as they are wanted.
+ */
+static bool names_served(const sli_inputs *in, const sl_home *h) {
+  return in->g->options.serve && sli_home_is_loaded(h);
 }
 
 static bool names_movable(const sl_home *h) {
@@ -63,7 +64,7 @@ static bool finds_block(const sl_graph *g, const sl_home *h) {
 static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
-  if (!names_movable(h) && !names_served_experts(in, h))
+  if (!names_movable(h) && !names_served(in, h))
     return sl_fail(SL_E_USAGE,
                    "home %s=%s: only act, act.b, act.w, kv, state and weights can be moved%s",
                    h->name, space, sli_meant((char[SLI_MEANT_TEXT]){0}, movable, h->name));
@@ -125,7 +126,8 @@ static const char *block_of(const sli_lowering *l, const sli_task *task) {
 
 static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *first = maker(l, b);
-  return sli_home_of(l->in->options, b->role, block_of(l, first), sli_reads_homes(first));
+  return sli_home_of(l->in->options, b->role, block_of(l, first),
+                     first->nnodes ? first->nodes[0]->op : NULL);
 }
 
 /* ---- readers -------------------------------------------------------------------------------- */

@@ -47,11 +47,17 @@ bool sli_lower_moves(const sl_lower_options *options);
 /* True if the user gives a home for this role. */
 bool sli_home_given(const sl_lower_options *options, sli_role role);
 bool sli_home_names(const sl_home *home, sli_role role);
-/* Returns the home that the user gives for a role in a block, or for its experts. */
+/* Returns the name of the home of what an op reads as ticks want it ("experts"); NULL: the op reads
+ * nothing in this way. */
+const char *sli_loads_home(const sl_op *op);
+/* True if a home has such a name. */
+bool sli_home_is_loaded(const sl_home *home);
+/* Returns the home that the user gives for a role in a block, or for what `loads` reads there;
+ * NULL: no such op. */
 sl_space sli_home_of(const sl_lower_options *options, sli_role role, const char *block,
-                     bool experts);
-/* True if the user gives experts a home off the device. */
-bool sli_experts_move(const sl_lower_options *options);
+                     const sl_op *loads);
+/* True if the user gives what the op reads a home off the device. */
+bool sli_loads_move(const sl_lower_options *options, const sl_op *loads);
 /* Convert a list of devices by place, such as "4-7,0-3", to numbers and back. The caller frees the
  * text. */
 sl_status sli_assign_read(const char *text, int places, int *to);

@@ -5,6 +5,8 @@
 #include "base/base.h"
 #include "graph/build/build.h"
 #include "graph/lower/lower.h"
+#include "ops/expert_loads.h"
+#include "ops/ops.h"
 
 bool sli_quota_counts_activations(const char *name) {
   const sli_role_row *row = sli_role_find(name);
@@ -21,22 +23,40 @@ bool sli_home_names(const sl_home *h, sli_role role) {
   return sli_roles[role].home && sli_quota_names(&q, sli_roles[role].home, 0);
 }
 
-static bool names_experts(const sl_home *h) { return !strcmp(h->name, "experts"); }
+/* Homes of what ops of served graphs read as ticks want it. */
+static const struct {
+  const sl_op *op;
+  const char *name;
+} loaded[] = {{&sl_op_load_experts, "experts"}, {&sl_op_load_rows, "tables"}};
 
-sl_space sli_home_of(const sl_lower_options *o, sli_role role, const char *block, bool experts) {
+const char *sli_loads_home(const sl_op *op) {
+  for (size_t i = 0; i < SLI_COUNT(loaded); i++)
+    if (loaded[i].op == op) return loaded[i].name;
+  return NULL;
+}
+
+bool sli_home_is_loaded(const sl_home *h) {
+  bool any = false;
+  for (size_t i = 0; i < SLI_COUNT(loaded); i++) any |= !strcmp(h->name, loaded[i].name);
+  return any;
+}
+
+sl_space sli_home_of(const sl_lower_options *o, sli_role role, const char *block,
+                     const sl_op *loads) {
+  const char *name = sli_loads_home(loads);
   sl_space space = SL_SPACE_DEVICE;
   for (int i = 0; i < o->memory.homes.count; i++) {
     const sl_home *h = &o->memory.homes.homes[i];
-    bool named = sli_home_names(h, role) || (experts && names_experts(h));
+    bool named = sli_home_names(h, role) || (name && !strcmp(h->name, name));
     if (named && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
   }
   return space;
 }
 
-bool sli_experts_move(const sl_lower_options *o) {
-  bool any = sli_home_given(o, SLI_ROLE_PARAM);
+bool sli_loads_move(const sl_lower_options *o, const sl_op *loads) {
+  bool any = false;
   for (int i = 0; i < o->memory.homes.count; i++)
-    any |= names_experts(&o->memory.homes.homes[i]) &&
+    any |= !strcmp(o->memory.homes.homes[i].name, sli_loads_home(loads)) &&
            o->memory.homes.homes[i].space != SL_SPACE_DEVICE;
   return any;
 }

@@ -129,8 +129,16 @@ static bool reads_params_alone(const sl_graph *g, const sli_node *n) {
   return alone;
 }
 
+/* True for a node that reads rows of a table for its block, as soon as their ids are known. */
+static bool reads_ahead(const sli_node *n) {
+  return sli_op_is(n->op, SL_OP_LOADS) && n->attrs.count == 1;
+}
+
+/* Finds levels. Readers of what is read ahead come after all earlier nodes, which compute
+ * meanwhile. */
 static void find_levels(levels *x) {
   const sl_graph *g = x->l->in->g;
+  int latest = 0;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
@@ -142,6 +150,8 @@ static void find_levels(levels *x) {
       if (!x->early[p->id]) x->early[i] = false;
       x->level[i] = SLI_MAX(x->level[i], x->level[p->id] + level_between(p, n));
     }
+    if (reads_ahead(n)) x->level[i] = SLI_MAX(x->level[i], latest + 1);
+    latest = SLI_MAX(latest, x->level[i]);
   }
 }
 
@@ -257,7 +267,8 @@ static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];
   if (is_exchange(n)) return sli_arena_format(&l->arena, "%s%d", n->op->name, k->stage);
-  if (sli_op_is(n->op, SL_OP_LOADS)) return sli_arena_format(&l->arena, "experts%d", k->stage);
+  if (sli_op_is(n->op, SL_OP_LOADS))
+    return sli_arena_format(&l->arena, "%s%d", sli_loads_home(n->op), k->stage);
   if (n->phase) return sli_arena_format(&l->arena, "%s%d", phases[n->phase], k->stage);
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }

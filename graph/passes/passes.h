@@ -85,6 +85,9 @@ sl_status sli_pass_serve_rows(sl_graph *g);
  * blocks that on_disk[nblocks] names. asked: the user gives experts that home, so a graph without
  * such experts is refused. */
 sl_status sli_pass_experts(sl_graph *g, const bool *on_disk, bool asked);
+/* Serving: reads the rows of tables from disk that a tick looks up, in blocks that
+ * on_disk[nblocks] names. A graph without such tables is refused. */
+sl_status sli_pass_tables(sl_graph *g, const bool *on_disk);
 
 /* Copies a served graph, after both halves of serving, into the training graph, as passes of one
  * device of each stage that read the training parameters. SL_E_UNSUPPORTED names a parameter or

@@ -72,6 +72,11 @@ typedef struct sl_expert_reads {
   uint64_t read, bytes; /* of these, parts read from disk, and their bytes */
 } sl_expert_reads;
 
+/* Rows of tables that ticks read from disk, and the bytes of their pages. */
+typedef struct sl_row_reads {
+  uint64_t rows, bytes;
+} sl_row_reads;
+
 typedef struct sl_serving_experts {
   int32_t slots;          /* parts of experts that each layer holds; 0: half of them */
   bool ascending;         /* loads them by number instead of by rows, for comparisons */
@@ -126,6 +131,7 @@ typedef struct sl_serving {
   bool hidden; /* adds the output "hidden", the input of the logits' projection, for all rows of a
                   tick */
   sl_serving_experts experts;
+  sl_row_reads *row_reads; /* counters, updated atomically while ticks run; NULL: not counted */
   void *ctx;
 } sl_serving;
 

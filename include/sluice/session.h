@@ -419,6 +419,7 @@ typedef struct sl_session_stats {
   uint64_t ended[SL_END_COUNT]; /* requests by reason of ending */
   uint64_t preemptions;
   sl_expert_reads experts; /* by this process */
+  sl_row_reads tables;     /* by this process */
   uint64_t replayed;       /* passes of stages of this process that were replayed as CUDA graphs */
   uint64_t last_tick_ns;   /* CLOCK_MONOTONIC time at which the last tick came back; 0: none
                               yet */

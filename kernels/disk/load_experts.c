@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/disk/load_experts.h"
+#include "kernels/disk/loaders.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,9 @@ static void lend(const sl_call *call, const sli_part_loads *loads, int32_t (*ite
   }
 }
 
-sl_status sli_load_experts(const sl_call *call, const char *name, sli_load_copy *copy, void *ctx) {
+/* Plans a firing, reads its parts, and fills in what is lent. */
+static sl_status load_experts_begin(const sl_call *call, const char *name, sli_load_copy *copy,
+                                    void *ctx) {
   const sli_expert_loads *x = call->attrs->user;
   sli_part_loads loads = sli_loads_view(x, call->out[2]);
   if (loads.state->tick != call->tick.number + 1) SLI_TRY(begin_tick(call, x, &loads));
@@ -82,3 +84,5 @@ sl_status sli_load_experts(const sl_call *call, const char *name, sli_load_copy 
   free(items);
   return status;
 }
+
+const sli_loader sli_load_experts = {.op = &sl_op_load_experts, .begin = load_experts_begin};

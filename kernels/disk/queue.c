@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/disk/disk.h"
-#include "kernels/disk/load_experts.h"
+#include "kernels/disk/loaders.h"
 #include "kernels/disk/ring.h"
 #include "ops/facets.h"
 
@@ -21,6 +21,7 @@ typedef struct disk_queue {
   size_t count, capacity;
   sli_disk_way *ways; /* transfers of a firing */
   char *failed;       /* NULL: no error */
+  void *scratch;      /* of the loads of a firing */
   double rate;        /* bytes per second, as of a slower disk; 0: no limit */
   size_t moved;       /* bytes of a firing */
   uint64_t due_ns;    /* when a disk of that rate would have moved all bytes so far */
@@ -40,6 +41,7 @@ static sl_status disk_open(const sl_queue_config *config, void **queue) {
   if (config->bind) config->bind(config->bind_arg, 0);
   const char *why;
   q->rate = sli_disk_rate();
+  q->scratch = aligned_alloc(SLI_DISK_PAGE, sli_disk_pages(SLI_MAX(config->scratch_bytes, 1)));
   q->ring = sli_disk_ring_open(&why);
   if (!q->ring) say_plain(why);
   *queue = q;
@@ -51,6 +53,7 @@ static void disk_close(void *queue) {
   if (!q) return;
   sli_disk_ring_close(q->ring);
   free(q->ways);
+  free(q->scratch);
   free(q->failed);
   free(q);
 }
@@ -79,9 +82,17 @@ static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_l
   return from && to && bytes ? begin_way(q, c->name, to, from, bytes) : SL_OK;
 }
 
-/* Starts what a tick's rows make of a call. */
-static sl_status begin_loads(disk_queue *q, const sl_program_call *c, const sli_lengths *x,
-                             const sl_firing *firing, const sl_tick *tick) {
+static const sli_loader *loader_of(const sl_op *op) {
+  static const sli_loader *const all[] = {&sli_load_experts, &sli_load_rows};
+  for (size_t i = 0; i < SLI_COUNT(all); i++)
+    if (all[i]->op == op) return all[i];
+  return NULL;
+}
+
+/* Starts what a tick's rows make of a call, or ends it once all is read. */
+static sl_status run_loads(disk_queue *q, const sl_program_call *c, const sli_lengths *x,
+                           const sl_firing *firing, const sl_tick *tick, bool end) {
+  const sli_loader *loader = loader_of(c->op);
   const void *in[c->nin + 1];
   void *out[c->nout + 1];
   int32_t in_rows[c->nin + 1];
@@ -89,7 +100,10 @@ static sl_status begin_loads(disk_queue *q, const sl_program_call *c, const sli_
   if (!sli_call_bind(c, firing, tick, in, out, &call)) return SL_OK;
   for (int i = 0; i < c->nin; i++) in_rows[i] = sli_argument_rows(x, c->in_length, i);
   call.in_rows = in_rows;
-  return sli_load_experts(&call, c->name, begin_way, q);
+  call.scratch = q->scratch;
+  if (!end) return loader->begin(&call, c->name, begin_way, q);
+  if (loader->end) loader->end(&call);
+  return SL_OK;
 }
 
 /* Waits until a disk of the given rate would have moved the bytes: a bucket of tokens that holds
@@ -112,10 +126,12 @@ static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_fir
   uint64_t begun_ns = sli_now_ns();
   q->count = q->moved = 0;
   for (int i = 0; i < program->ncalls && !status; i++)
-    status = sli_op_is(calls[i].op, SL_OP_LOADS) ? begin_loads(q, &calls[i], &x, firing, &tick)
-                                                 : begin_copy(q, &calls[i], &x, firing);
+    status = loader_of(calls[i].op) ? run_loads(q, &calls[i], &x, firing, &tick, false)
+                                    : begin_copy(q, &calls[i], &x, firing);
   sli_lengths_keep(&x, program, firing);
   if (!status && q->count) status = sli_disk_ring_go(q->ring, q->ways, q->count);
+  for (int i = 0; i < program->ncalls && !status; i++)
+    if (loader_of(calls[i].op)) status = run_loads(q, &calls[i], &x, firing, &tick, true);
   keep_rate(q, begun_ns);
   return status;
 }
@@ -158,7 +174,7 @@ static sl_status disk_prepare(sl_program *program, int device) {
   (void)device;
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
-    if (is_plain_copy(c) || sli_op_is(c->op, SL_OP_LOADS)) continue;
+    if (is_plain_copy(c) || loader_of(c->op)) continue;
     return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks can only copy registers unchanged",
                    c->name ? c->name : "", c->op->name);
   }
@@ -168,8 +184,14 @@ static sl_status disk_prepare(sl_program *program, int device) {
 static void disk_release(sl_program *program) { (void)program; }
 
 static size_t disk_scratch(const sl_program *program, int threads) {
-  (void)program, (void)threads;
-  return 0;
+  size_t most = 0;
+  (void)threads;
+  for (int i = 0; i < sli_program_call_count(program); i++) {
+    const sli_loader *loader = loader_of(program->calls[i].op);
+    sl_call call = sli_call_shape(&program->calls[i]);
+    if (loader && loader->scratch) most = SLI_MAX(most, loader->scratch(&call));
+  }
+  return most;
 }
 
 const sl_queue_ops sl_queue_disk = {
@@ -181,7 +203,7 @@ const sl_queue_ops sl_queue_disk = {
     .done = disk_done,
     .due = disk_due,
     .failure = disk_failure,
-    .prepare = disk_prepare, /* refuses ops other than copies */
+    .prepare = disk_prepare, /* refuses ops other than copies and loads */
     .release = disk_release,
     .scratch = disk_scratch,
 };

@@ -259,7 +259,7 @@ drained
 ends 2 "$actorserve" --port 0 --quota weights=1 model
 says "--quota weights=1: needs --weights disk" err
 ends 2 "$actorserve" --port 0 --home act=disk model
-says "--home act: a server can move only weights, or the weights of experts, off the device" err
+says "--home act: a server can move only weights, those of experts, and tables, off the device" err
 ends 2 "$actorserve" --port 0 "${deep[@]}" --weights disk --disk nowhere "${words[@]}"
 says "nowhere" err
 

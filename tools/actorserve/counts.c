@@ -33,6 +33,8 @@ const count counts[COUNTS] = {
     {"experts_held", "of these, those that were in memory", true},
     {"experts_read", "experts, or planes of them, read from disk", true},
     {"expert_bytes_read", "bytes of these", true},
+    {"table_rows_read", "rows of tables read from disk", true},
+    {"table_bytes_read", "bytes of their pages", true},
     {"replayed", "passes of stages that were replayed as CUDA graphs", true}};
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
@@ -62,6 +64,8 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->experts.wanted - SLI_MIN(x->experts.read, x->experts.wanted),
                                 x->experts.read,
                                 x->experts.bytes,
+                                x->tables.rows,
+                                x->tables.bytes,
                                 x->replayed};
   memcpy(out, all, sizeof all);
 }

@@ -54,18 +54,23 @@ static sl_status read_planes(const settings *s, sl_serving_experts *out) {
 }
 
 sl_status homes_check(const settings *s) {
-  static const char *const places[] = {"memory", "disk", "experts", NULL};
+  static const char *const places[] = {"memory", "disk", "experts", "tables", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
   if (!status) status = read_planes(s, &(sl_serving_experts){0});
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
-  for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
-    if (strcmp(s->lower.memory.homes.homes[i].name, "weights") &&
-        strcmp(s->lower.memory.homes.homes[i].name, "experts"))
-      status = sl_fail(SL_E_USAGE,
-                       "--home %s: a server can move only weights, or the weights of experts, off "
-                       "the device",
-                       s->lower.memory.homes.homes[i].name);
+  static const char *const homes[] = {"weights", "experts", "tables"};
+  for (int i = 0; i < s->lower.memory.homes.count && !status; i++) {
+    const char *name = s->lower.memory.homes.homes[i].name;
+    bool known = false;
+    for (size_t h = 0; h < SLI_COUNT(homes); h++) known |= !strcmp(name, homes[h]);
+    if (!known)
+      status =
+          sl_fail(SL_E_USAGE,
+                  "--home %s: a server can move only weights, those of experts, and tables, off "
+                  "the device",
+                  name);
+  }
   return status;
 }
 

@@ -53,8 +53,9 @@ static const tool_option options[] = {
      "disk, blocks whose weights are in memory [2]; experts=N: experts of each layer that are in memory [as many as "
      "--memory allows, or half]; may be repeated", 0, 0, GROUP_MEMORY},
     {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are kept between ticks: memory; experts (those of "
-     "experts on disk, except --quota experts=N of each layer; all others in memory); or disk (a few blocks, --quota weights=N, and the token tables stay in memory; --disk names the disk, --home "
-     "weights@BLOCK=device the blocks that stay too)", 0, 0, GROUP_MEMORY},
+     "experts on disk, except --quota experts=N of each layer; all others in memory); tables (those of embeddings on disk, "
+     "read by rows; all others in memory); or disk (a few blocks, --quota weights=N, and the token tables stay in memory; "
+     "--disk names the disk, --home weights@BLOCK=device the blocks that stay too)", 0, 0, GROUP_MEMORY},
     {"experts", SL_OPTION_TEXT, "whole", "`HOW` experts on disk are read: whole, or planes:A..B, in planes of one "
      "bit, of which a token's most probable expert takes B and its least probable A (2 to 8); with ,ascending expert by "
      "expert, and not those first that most rows want", 0, 0, GROUP_MEMORY},

@@ -94,6 +94,12 @@ static void show_experts(line *l, const cJSON *x) {
   end_line(l);
 }
 
+static void show_tables(line *l, const cJSON *x) {
+  ctl_show_put(l, PLAIN, "tables: %.0f rows read from disk, %.1f MiB",
+               number_of(x, "table_rows_read"), number_of(x, "table_bytes_read") / (1 << 20));
+  end_line(l);
+}
+
 /* Shows the status of a server. */
 static void show_serving(line *l, const cJSON *job, const cJSON *x) {
   double stages = number_of(x, "stages");
@@ -112,6 +118,7 @@ static void show_serving(line *l, const cJSON *job, const cJSON *x) {
                number_of(x, "tokens"), number_of(x, "preemptions"));
   end_line(l);
   if (number_of(x, "experts_wanted") > 0) show_experts(l, x);
+  if (number_of(x, "table_rows_read") > 0) show_tables(l, x);
 }
 
 static void show_limits(line *l, const cJSON *limits) {
