@@ -5,7 +5,7 @@
  * other requests have left. Models vary, too: spiking layers, experts whose capacity must drop no
  * row, sink tokens, chunked positions, quantized weights or KV cache, and right and wrong drafts,
  * also from a draft model. Only preempted rows are computed twice, and shared rows never.
- * labels: random more */
+ * labels: random more first */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
 
