@@ -70,8 +70,8 @@ typedef struct sl_step_report {
                                    the call only */
 } sl_step_report;
 
-/* What goes over NCCL: transfers between GPUs of different processes, and collectives among the
- * GPUs of a stage where they cost less than sums and joins of parts. AUTO: both, if the GPU numbers
+/* Uses of NCCL: transfers between GPUs of different processes, and collectives among the GPUs of a
+ * stage where they cost less than sums and joins of parts. AUTO: both, if the GPU numbers
  * differ and NCCL is found. DIRECT: both, also on modelled devices. CHANNELS: transfers alone.
  * HOST: neither; transfers go through host memory. A GPU cannot be both ends of a transfer, nor two
  * members of a collective; GPU numbers do not distinguish hosts. */

@@ -108,17 +108,22 @@ __device__ inline uint32_t subtract_pairs(uint32_t x, uint32_t y) {
 #endif
 }
 
+/* Weights in blocks of integers with a scale. */
+template <int BYTES> struct tensor_blocks {
+  static constexpr bool SCALED = true;
+  using place = group_of_blocks<BYTES>;
+  __device__ static place place_of(const stored &w, int64_t row) { return place::at(w, row); }
+};
+
 /* Integers from -128 to 127, stored with 128 added. 0x4300 is 128, with the lowest seven bits of
  * integers up to 255; 0x4380 is 256. */
-struct tensor_q8_0 {
-  static constexpr bool SCALED = true, OFFSET = false;
+struct tensor_q8_0 : tensor_blocks<34> {
+  static constexpr bool OFFSET = false;
   struct raw {
     uint32_t words[2][2];
     uint16_t d[2];
   };
   __device__ static int column(int j) { return lane_quarter() * 8 + 4 * j; }
-  using place = group_of_blocks<34>;
-  __device__ static place place_of(const stored &w, int64_t row) { return place::at(w, row); }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk);
 #pragma unroll
@@ -145,15 +150,13 @@ struct tensor_q8_0 {
 };
 
 /* Integers from 0 to 15. */
-struct tensor_q4_1 {
-  static constexpr bool SCALED = true, OFFSET = true;
+struct tensor_q4_1 : tensor_blocks<20> {
+  static constexpr bool OFFSET = true;
   struct raw {
     uint32_t words[2];
     uint16_t d[2], m[2];
   };
   __device__ static int column(int j) { return lane_quarter() * 4 + 16 * j; }
-  using place = group_of_blocks<20>;
-  __device__ static place place_of(const stored &w, int64_t row) { return place::at(w, row); }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk);
 #pragma unroll
