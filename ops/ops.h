@@ -150,16 +150,15 @@ extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
  * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch)
  * likewise.
  * linear_served and embedding_served read weights in any storage format (ops/storage.h);
- * attrs.dims[0]: the table's width. load_rows is embedding_served with a table on disk; attrs.user:
- * an sl_serving. grouped_linear_served(x, ids, w, batch) -> y reads the experts' weights
- * in any storage format; loaded_experts(x, ids, levels, lent) -> y those that load_experts lends
- * (ops/expert_loads.h).
+ * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads the experts'
+ * weights in any storage format; loaded_experts(x, ids, levels, lent) -> y those that load_experts
+ * lends (ops/expert_loads.h).
  * begin(tokens, batch) -> the tokens of the tick's rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most;
  * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length]; attrs.user is an
  * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be omitted. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
-    sl_op_load_rows, sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
+    sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
     sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_picks, sl_op_pick,
     sl_op_allow, sl_op_sample;
 

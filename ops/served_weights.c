@@ -6,6 +6,7 @@
 #include "ops/batch.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
+#include "ops/table_loads.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 

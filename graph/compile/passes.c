@@ -12,6 +12,7 @@
 #include "ops/leaves.h"
 #include "ops/expert_loads.h"
 #include "ops/ops.h"
+#include "ops/table_loads.h"
 
 #include <stdlib.h>
 #include <string.h>

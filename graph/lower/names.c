@@ -7,6 +7,7 @@
 #include "graph/lower/lower.h"
 #include "ops/expert_loads.h"
 #include "ops/ops.h"
+#include "ops/table_loads.h"
 
 bool sli_quota_counts_activations(const char *name) {
   const sli_role_row *row = sli_role_find(name);

@@ -6,6 +6,7 @@
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
+#include "ops/table_loads.h"
 
 static bool looks_up(const sli_node *n) {
   return n->op == &sl_op_embedding_served || n->op == &sl_op_load_rows;

@@ -8,6 +8,7 @@
 #include "kernels/disk/loaders.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
+#include "ops/table_loads.h"
 
 typedef struct rows {
   int64_t count, width;
