@@ -35,7 +35,9 @@
      "linear:factor=F, " \
      "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,original_max_position_embeddings=N, " \
      "or yarn:factor=F,original_max_position_embeddings=N (yarn-untruncated: does not round " \
-     "its blend to whole pairs), or positions in chunks: " \
+     "its blend to whole pairs), longrope:factor=F,original_max_position_embeddings=N," \
+     "short_factor=A/B/...,long_factor=A/B/... (a number per pair; the long ones if the context is more " \
+     "than N), proportional:partial_rotary_factor=P, or positions in chunks: " \
      "dual-chunk:chunk_size=S,local_size=W[,original_max_position_embeddings=N]", \
      0, 0}, \
     {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
@@ -596,6 +598,7 @@ static inline void decoder_words(sl_graph *g, const sl_args *args, decoder *d) {
     sl_graph_fail(g, SL_E_USAGE, "%s: --bias %s: must be none, qkv or attention", d->model, bias);
   if (sl_rope_parse(sl_arg_text(args, "rope"), &d->rope))
     sl_graph_fail(g, SL_E_USAGE, "%s: --rope: %s", d->model, sl_detail());
+  d->rope.context = (double)d->context;
 }
 
 static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *model) {

@@ -20,6 +20,9 @@ static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   if (turned < 2 || turned > width || turned % 2)
     return sli_misfit(&in[0], "%g of a head's %lld numbers must be an even number to rotate",
                       rope->part, (long long)width);
+  if (rope && rope->pairs && rope->pairs != turned / 2)
+    return sli_misfit(&in[0], "longrope has factors for %d pairs of a head, which has %lld",
+                      rope->pairs, (long long)turned / 2);
   out[0] = in[0];
   return SL_OK;
 }

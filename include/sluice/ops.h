@@ -340,28 +340,40 @@ typedef enum sl_rope_kind {
   SL_ROPE_LLAMA3,
   SL_ROPE_YARN,
   SL_ROPE_YARN_UNTRUNCATED, /* yarn with a blend whose ends are not rounded to whole pairs */
+  SL_ROPE_LONGROPE,         /* a divisor per pair, by the context */
+  SL_ROPE_PROPORTIONAL,     /* only the first pairs of a head turn */
   SL_ROPE_DUAL_CHUNK        /* positions in chunks, for sl_attend_dual */
 } sl_rope_kind;
 /* dual-chunk: rotation of keys (KEYS), and of queries for keys of the same chunk (OWN), of the
  * previous chunk (NEXT), and of all earlier chunks (FAR). */
 typedef enum sl_rope_form { SL_ROPE_KEYS, SL_ROPE_OWN, SL_ROPE_NEXT, SL_ROPE_FAR } sl_rope_form;
+enum { SL_ROPE_PAIRS = 256 }; /* most pairs of a head with divisors of their own */
 typedef struct sl_rope {
   sl_rope_kind kind;
   double factor;    /* new context length / original */
   double original;  /* original context length, in positions */
   double low, high; /* llama3: low_freq_factor, high_freq_factor; yarn: beta_slow, beta_fast */
-  double scale;     /* yarn: attention_factor; 0: 0.1 ln(factor) + 1 */
-  double part;      /* partial_rotary_factor: fraction of a head's D numbers, the first ones, that
-                       is rotated as if it were the whole head; 0: all */
+  double scale; /* attention_factor; 0: yarn: 0.1 ln(factor) + 1; longrope: sqrt(1 + ln(factor) /
+                   ln(original)) */
+  double part;  /* partial_rotary_factor: fraction of a head's D numbers, the first ones, that
+                   is rotated as if it were the whole head; 0: all */
   double chunk, local; /* dual-chunk: chunk_size, local_size: a chunk has chunk - local positions */
   sl_rope_form form;   /* dual-chunk; not set by sl_rope_parse */
+  double turning;      /* proportional: partial_rotary_factor: fraction of the pairs that turn */
+  int pairs;           /* longrope: numbers in each of the lists, a divisor per pair */
+  float shorter[SL_ROPE_PAIRS]; /* short_factor, for contexts up to the original */
+  float longer[SL_ROPE_PAIRS];  /* long_factor, for longer ones */
+  double context; /* longrope: positions that the model is made for; not set by sl_rope_parse */
 } sl_rope;
 
 /* Parses "none", "linear:factor=F", "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,
  * original_max_position_embeddings=N" or "yarn:factor=F,original_max_position_embeddings=N"
  * [,beta_slow=S,beta_fast=F,attention_factor=A], or "yarn-untruncated:..." with the same settings,
+ * or
+ * "longrope:factor=F,original_max_position_embeddings=N,short_factor=A/B/...,long_factor=A/B/..."
+ * [,attention_factor=A], or "proportional:" [factor=F,partial_rotary_factor=P],
  * or "dual-chunk:chunk_size=S,local_size=W" [,original_max_position_embeddings=N]; "" means "none".
- * All but "none" accept partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
+ * All accept partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
 sl_status sl_rope_parse(const char *text, sl_rope *out);
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D], [ids i32 [B, T]]) -> o [B, T, Hq*D],

@@ -55,20 +55,29 @@ static void check_plain(void) {
 static void check_refusals(void) {
   static const struct {
     const char *text, *named;
-  } bad[] = {{"dynamic:factor=2", "dynamic"},
-             {"linear", "factor"},
-             {"linear:factor=0", "factor"},
-             {"linear:factor=x", "factor"},
-             {"linear:factor", "factor"},
-             {"linear:factor=2,low_freq_factor=1", "low_freq_factor"},
-             {"llama3:factor=8,low_freq_factor=1,high_freq_factor=4", "original_max"},
-             {"llama3:factor=8,low_freq_factor=4,high_freq_factor=4,"
-              "original_max_position_embeddings=64",
-              "lower bound"},
-             {"yarn:factor=inf,original_max_position_embeddings=64", "factor"},
-             {"none:factor=2", "factor"},
-             {"none:partial_rotary_factor=1.5", "partial_rotary_factor=1.5 must not exceed 1"},
-             {"linear:factor=2,partial_rotary_factor=0", "partial_rotary_factor"}};
+  } bad[] = {
+      {"dynamic:factor=2", "dynamic"},
+      {"linear", "factor"},
+      {"linear:factor=0", "factor"},
+      {"linear:factor=x", "factor"},
+      {"linear:factor", "factor"},
+      {"linear:factor=2,low_freq_factor=1", "low_freq_factor"},
+      {"llama3:factor=8,low_freq_factor=1,high_freq_factor=4", "original_max"},
+      {"llama3:factor=8,low_freq_factor=4,high_freq_factor=4,"
+       "original_max_position_embeddings=64",
+       "lower bound"},
+      {"yarn:factor=inf,original_max_position_embeddings=64", "factor"},
+      {"longrope:factor=2,original_max_position_embeddings=64,short_factor=1/2", "long_factor"},
+      {"longrope:factor=2,original_max_position_embeddings=64,short_factor=1/2,long_factor=1",
+       "same length"},
+      {"longrope:factor=2,original_max_position_embeddings=64,short_factor=1/x,long_factor=1/2",
+       "short_factor must be positive numbers"},
+      {"longrope:factor=2,original_max_position_embeddings=64,short_factor=1/-1,long_factor=1/2",
+       "short_factor must be positive numbers"},
+      {"proportional:partial_rotary_factor=2", "partial_rotary_factor=2 must not exceed 1"},
+      {"none:factor=2", "factor"},
+      {"none:partial_rotary_factor=1.5", "partial_rotary_factor=1.5 must not exceed 1"},
+      {"linear:factor=2,partial_rotary_factor=0", "partial_rotary_factor"}};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {
     sl_rope rope;
     CHECK(sl_rope_parse(bad[i].text, &rope) == SL_E_USAGE, "%s is refused", bad[i].text);
@@ -80,7 +89,7 @@ static void check_refusals(void) {
 int main(void) {
   const char *source = getenv("SLUICE_SOURCE");
   char *path = sli_format("%s/tests/reference/rope.txt", source ? source : ".");
-  CHECK(reference_lines(path, check_line) == 7, "all cases are there");
+  CHECK(reference_lines(path, check_line) == 11, "all cases are there");
   free(path);
   RUN(check_plain);
   RUN(check_refusals);

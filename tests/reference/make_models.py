@@ -8,7 +8,8 @@
 A file holds config.json as save_pretrained writes it, the names, shapes and ranges of the tensors
 (model_folder.py makes their values), losses and gradient norms of five steps of finetune.py on
 text.txt, and a prompt with 40 greedy tokens. --folders keeps the folders that transformers wrote.
-MODELS is the list: a family is added by its type and the keys that make it small.
+MODELS is the list: a family is added by its type and the keys that make it small. A second model of
+a family gives its model_type.
 """
 import argparse
 import json
@@ -79,6 +80,10 @@ MODELS = {
     "dots1": dict(head_dim=8, num_experts_per_tok=2, moe_intermediate_size=24, n_routed_experts=8, n_group=2, topk_group=1,
                   first_k_dense_replace=1, n_shared_experts=1, routed_scaling_factor=1.5, sliding_window=None),
     "helium": dict(head_dim=8),
+    "phi3_short": dict(model_type="phi3", original_max_position_embeddings=64, max_position_embeddings=64,
+                       rope_parameters=dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.2, 1.5], long_factor=[1.5, 2.0, 4.0, 8.0])),
+    "phi3_long": dict(model_type="phi3", original_max_position_embeddings=8, rope_parameters=dict(
+        rope_type="longrope", partial_rotary_factor=0.75, short_factor=[1.0, 1.1, 1.2], long_factor=[1.5, 4.0, 9.0])),
     "apertus": {},
     "phimoe": dict(num_local_experts=4, num_experts_per_tok=2),
     "bitnet": {},
@@ -111,7 +116,8 @@ def greedy(model, prompt, count):
 
 
 def make(name, folder):
-    config = AutoConfig.for_model(name, **{**COMMON, **MODELS[name]})
+    keys = {**COMMON, **MODELS[name]}
+    config = AutoConfig.for_model(keys.pop("model_type", name), **keys)
     AutoModelForCausalLM.from_config(config).float().save_pretrained(folder)
     for extra in os.listdir(folder):
         if extra not in ("config.json", "model.safetensors"):

@@ -23,6 +23,12 @@ CASES = [
     (64, 10000.0, {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096,
                    "beta_slow": 2.0, "beta_fast": 24.0, "attention_factor": 1.5}),
     (16, 10000.0, {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}),
+    (12, 10000.0, {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 64,
+                   "short_factor": [1.0, 1.05, 1.1, 1.3, 1.45, 2.0], "long_factor": [1.25, 2.0, 4.5, 9.0, 20.0, 64.0]}),
+    (16, 10000.0, {"rope_type": "longrope", "factor": 32.0, "original_max_position_embeddings": 4096, "attention_factor": 1.25,
+                   "partial_rotary_factor": 0.75, "short_factor": [1.0, 1.05, 1.1, 1.3, 1.45, 2.0], "long_factor": [3.0] * 6}),
+    (24, 1000000.0, {"rope_type": "proportional", "partial_rotary_factor": 0.3}),
+    (16, 1000.0, {"rope_type": "proportional", "factor": 2.0}),
 ]
 
 
@@ -30,12 +36,12 @@ def main():
     print(f"# transformers={transformers.__version__}")
     for dim, theta, given in CASES:
         config = LlamaConfig(hidden_size=2 * dim, num_attention_heads=2,
-                             max_position_embeddings=int(given["factor"]
+                             max_position_embeddings=int(given.get("factor", 1)
                                                          * given.get("original_max_position_embeddings", 2048)),
                              rope_parameters=dict(given, rope_theta=theta))
         frequency, scale = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, "cpu")
-        keys = ",".join(f"{k}={v:g}" for k, v in given.items() if k != "rope_type")
-        print(f"{given['rope_type']}:{keys} {theta:g} {dim // 2} {scale:.17g}",
+        keys = ",".join(f"{k}=" + ("/".join(map(str, v)) if isinstance(v, list) else f"{v:g}") for k, v in given.items() if k != "rope_type")
+        print(f"{given['rope_type']}:{keys} {theta:g} {len(frequency)} {scale:.17g}",
               " ".join(f"{f:.9g}" for f in frequency.tolist()))
 
 

@@ -89,6 +89,10 @@ made gemma3_text "${gemma[@]}" --window 5 --full-every 3 --local-theta 5000 --ro
 made gemma3_text "${gemma[@]}"
 made olmo2 --norms after --qk-norm-whole
 made phi3 --packed --window 9
+made phi3 --packed --rope none:partial_rotary_factor=0.5
+lists=,short_factor=1/2/3/4/5/6/7/8,long_factor=2/3/4/5/6/7/8/9
+made phi3 --packed --rope longrope:factor=4,original_max_position_embeddings=8$lists
+made llama --rope longrope:factor=4,original_max_position_embeddings=8$lists
 made qwen3 --qk-norm --tied --bias attention
 made mistral --window 9
 made llama --theta 500
@@ -104,8 +108,8 @@ edited gemma3 '"sliding_attention",' '"chunked_attention",' 'layer_types must ha
 edited gemma3 '"sliding_window": 7' '"sliding_window": null' 'sliding_window is null, but some layers have one'
 edited gemma3 '"rope_type": "default"' '"rope_type": "linear", "factor": 2' 'scaled rotary positions in sliding_attention are not supported'
 edited gemma3 '"full_attention": {' '"chunked_attention": {' chunked_attention
-edited phi3 '"rope_type": "default"' '"rope_type": "longrope", "short_factor": [1], "long_factor": [2]' 'rope_type longrope is not supported'
-edited phi3 '"partial_rotary_factor": 1.0' '"partial_rotary_factor": 0.5' partial_rotary_factor
+edited phi3 '"rope_type": "default"' '"rope_type": "longrope", "short_factor": [1], "long_factor": [2]' 'longrope has factors for 1 pairs of a head'
+edited phi3 '"rope_type": "default"' '"rope_type": "yarn", "factor": 2' 'longrope needs short_factor'
 edited olmo2 '"hidden_act": "silu"' '"hidden_act": "relu"' hidden_act
 refused "--norms before contradicts $reference/hf_olmo2/config.json, which says after (model_type)" --init "$reference/hf_olmo2" llama \
   "${train[@]}" --norms before

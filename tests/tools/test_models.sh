@@ -14,7 +14,8 @@ source "$SLUICE_SOURCE/tests/support/families.sh"
 need python3
 
 data=(--data "$reference/text.txt" --context 32 --batch 4)
-train=("${data[@]}" --lr 1e-3 --min-lr 1e-3 --warmup 0 --aux-loss 0)
+dense=("${data[@]}" --lr 1e-3 --min-lr 1e-3 --warmup 0)
+train=("${dense[@]}" --aux-loss 0)
 
 # Writes the folders, each with a tokenizer of letters and a prompt.
 python3 - "$reference" <<'PY'
@@ -56,12 +57,14 @@ for name in sys.argv[2:]:
 sys.exit(wrong)
 PY
 }
+# model_of NAME: prints the model that its family has.
+model_of() { [[ $1 = phi3* ]] && echo llama || echo decoder; }
 # greedy NAME WORDS...: writes NAME.answer.
 greedy() {
   local name=$1
   shift
   ends 0 "$actorrun" --quiet --init "letters/$name" --steps 0 --generate 40 --temperature 0 --prompt "$(<"letters/$name.prompt")" \
-    "$@" decoder
+    "$@" "$(model_of "$name")"
   cp out "$name.answer"
 }
 
@@ -71,8 +74,10 @@ for file in "$reference"/models/*.json; do
   names+=("$name")
   words=("${train[@]}")
   [[ $name = ahead_* ]] && words+=(--ahead 1)
-  run "$name.plain" --init "$name" --steps 5 decoder "${words[@]}"
-  run "$name.grid" --init "$name" --steps 2 --stages 2 --tensor 2 --microbatches 2 decoder "${words[@]}"
+  model=$(model_of "$name")
+  [[ $model = llama ]] && words=("${dense[@]}")
+  run "$name.plain" --init "$name" --steps 5 "$model" "${words[@]}"
+  run "$name.grid" --init "$name" --steps 2 --stages 2 --tensor 2 --microbatches 2 "$model" "${words[@]}"
   greedy "$name"
 done
 compare "${names[@]}"

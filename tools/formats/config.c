@@ -39,7 +39,9 @@ char *config_option_text(const cJSON *item) {
 
 static bool same_rope(const sl_rope *a, const sl_rope *b) {
   return a->kind == b->kind && a->factor == b->factor && a->original == b->original &&
-         a->low == b->low && a->high == b->high && a->scale == b->scale && a->part == b->part;
+         a->low == b->low && a->high == b->high && a->scale == b->scale && a->part == b->part &&
+         a->turning == b->turning && !memcmp(a->shorter, b->shorter, sizeof a->shorter) &&
+         !memcmp(a->longer, b->longer, sizeof a->longer);
 }
 
 static bool same_value(const char *option, const char *a, const char *b) {

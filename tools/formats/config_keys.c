@@ -124,6 +124,8 @@ const sli_key config_keys_rope[] = {{"rope_type", {0}},
                                     {"beta_fast", {0}},
                                     {"beta_slow", {0}},
                                     {"attention_factor", {0}},
+                                    {"short_factor", {0}},
+                                    {"long_factor", {0}},
                                     {"truncate", {"true", "false"}},
                                     {"finetuned", {0}},
                                     {0}};

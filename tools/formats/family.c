@@ -94,6 +94,7 @@ static family read_row(const cJSON *row) {
                   .bias = text_at(row, "bias"),
                   .theta = text_at(rope, "theta"),
                   .local_theta = text_at(rope, "local_theta"),
+                  .original = text_at(rope, "original"),
                   .part = text_at(rope, "part"),
                   .window = text_at(row, "window"),
                   .switched = cJSON_IsTrue(config_at(row, "switched")),

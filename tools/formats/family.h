@@ -21,7 +21,10 @@ typedef struct family {
   const char *theta;  /* value if rope_theta is absent */
   /* value if rope_local_base_freq is absent; NULL: all layers have the same attention */
   const char *local_theta;
-  const char *part;   /* value if partial_rotary_factor is absent; NULL: all of a head is rotated */
+  const char
+      *original;    /* value of a key original_max_position_embeddings beside the rope, which counts
+                     * more than the rope's, if absent; NULL: the family has no such key */
+  const char *part; /* value if partial_rotary_factor is absent; NULL: all of a head is rotated */
   const char *window; /* value if sliding_window is absent; NULL: the family has no --window */
   bool switched;      /* sliding_window applies only if use_sliding_window is set */
   int full_every; /* N if every N-th layer has no window and no key says so; 0: layers are alike */

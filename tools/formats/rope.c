@@ -16,7 +16,21 @@ static bool has_rope_key(const family *f, const char *key) {
   return k->name;
 }
 
-/* Formats a number of rope_parameters for --rope. *out is NULL for keys that --rope does not
+/* Joins a list of numbers by slashes. Returns NULL if it is none. */
+static char *list_text(const cJSON *list) {
+  const cJSON *item;
+  char *out = cJSON_IsArray(list) ? sli_strdup("") : NULL;
+  cJSON_ArrayForEach(item, list) {
+    char *number = cJSON_IsNumber(item) ? config_option_text(item) : NULL;
+    char *more = number ? sli_format("%s%s%s", out, *out ? "/" : "", number) : NULL;
+    free(number);
+    free(out);
+    if (!(out = more)) return NULL;
+  }
+  return out;
+}
+
+/* Formats numbers of rope_parameters for --rope. *out is NULL for keys that --rope does not
  * have. */
 static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
   static const char *const others[] = {
@@ -26,9 +40,10 @@ static sl_status rope_number(const config *c, const char *kind, const cJSON *ite
   for (size_t i = 0; i < SLI_COUNT(others); i++)
     if (!strcmp(item->string, others[i])) return SL_OK;
   if (!strcmp(kind, "none") || sli_key_off(item)) return SL_OK;
-  if (!cJSON_IsNumber(item))
-    return sl_fail(SL_E_INPUT, "%s: %s is not a number", c->path, item->string);
-  char *value = config_option_text(item);
+  char *value = cJSON_IsNumber(item) ? config_option_text(item) : list_text(item);
+  if (!value)
+    return sl_fail(SL_E_INPUT, "%s: %s is neither a number nor a list of numbers", c->path,
+                   item->string);
   *out = sli_format("%s=%s", item->string, value);
   free(value);
   return SL_OK;
@@ -44,13 +59,15 @@ static void add_to_rope(char **text, char *more) {
 
 /* Refuses an unsupported rope type first, before its specific keys are refused. */
 static sl_status check_rope_type(const config *c, const char *kind) {
-  static const char *const known[] = {"none", "linear", "llama3", "yarn"};
+  static const char *const known[] = {"none", "linear",   "llama3",
+                                      "yarn", "longrope", "proportional"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
     if (!strcmp(known[i], kind)) return SL_OK;
   return sl_fail(
       SL_E_INPUT,
-      "%s: rope_type %.40s is not supported; supported: default, linear, llama3 and yarn", c->path,
-      kind);
+      "%s: rope_type %.40s is not supported; supported: default, linear, llama3, yarn, longrope and "
+      "proportional",
+      c->path, kind);
 }
 
 /* Finds the fraction of a head that is rotated, under any of its names. */
@@ -94,13 +111,36 @@ static void add_scale(const family *f, const cJSON *from, char **text) {
                                (turn * own->valuedouble + 1) / (turn * all->valuedouble + 1)));
 }
 
+/* Appends what a kind needs and the rope does not say: the original context, which counts from the
+ * beginning of a family's file, and the factor of LongRoPE, the quotient of both contexts. */
+static void add_contexts(const config *c, const family *f, const char *kind, const cJSON *from,
+                         char **text) {
+  static const char key[] = "original_max_position_embeddings";
+  bool longrope = !strcmp(kind, "longrope"), yarn = !strcmp(kind, "yarn");
+  double positions = (double)sl_arg_int(c->target->args, "positions"), original = positions;
+  const cJSON *said = config_at(f->original ? c->root : from, key);
+  if (cJSON_IsNumber(said)) original = said->valuedouble;
+  else if (f->original) original = strtod(f->original, NULL);
+  if (f->original ? strcmp(kind, "none") && strcmp(kind, "linear") : (longrope || yarn) && !said)
+    add_to_rope(text, sli_format("%s=%.15g", key, original));
+  if (longrope && !config_at(from, "factor"))
+    add_to_rope(text, sli_format("factor=%.17g", positions / original));
+}
+
+/* Returns the kind of a rope, as --rope calls it, with the names that only the family has. */
+static const char *kind_of(const family *f, const cJSON *type) {
+  const char *kind = cJSON_IsString(type) ? type->valuestring : "default";
+  const cJSON *known = config_at(config_at(config_at(f->row, "rope"), "types"), kind);
+  if (known) return known->valuestring;
+  return strcmp(kind, "default") ? kind : "none";
+}
+
 /* Formats rope_parameters (formerly rope_scaling) as "yarn:factor=4,...", without keys that
  * repeat other fields of config.json. */
 static sl_status rope_text(const config *c, const family *f, const cJSON *from, char **out) {
   const cJSON *type = config_at(from, "rope_type"), *item;
   if (!type) type = config_at(from, "type");
-  const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
-  if (!strcmp(kind, "default")) kind = "none";
+  const char *kind = kind_of(f, type);
   bool whole = strcmp(kind, "yarn") != 0 || !cJSON_IsFalse(config_at(from, "truncate"));
   *out = sli_strdup(whole ? kind : "yarn-untruncated");
   sl_status status = check_rope_type(c, kind);
@@ -114,13 +154,12 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
     status = sl_fail(SL_E_INPUT, "%s: %s is not a string", c->path, type->string);
   char *more = NULL;
   cJSON_ArrayForEach(item, from) {
-    if (has_rope_key(f, item->string)) continue;
+    bool above = f->original && !strcmp(item->string, "original_max_position_embeddings");
+    if (has_rope_key(f, item->string) || above) continue;
     if (!status) status = rope_number(c, kind, item, &more);
     if (!status && more) add_to_rope(out, more);
   }
-  if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
-    add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
-                                (long long)sl_arg_int(c->target->args, "positions")));
+  if (!status) add_contexts(c, f, kind, from, out);
   if (!status && !strncmp(kind, "yarn", 4)) add_scale(f, from, out);
   if (!status && f->part) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
@@ -222,6 +261,15 @@ sl_status rope_read_kinds(const config *c, const family *f) {
 
 bool rope_is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
 
+/* Returns the numbers of a text that slashes join. */
+static cJSON *list_json(const char *text) {
+  cJSON *out = cJSON_CreateArray();
+  char *end;
+  for (; *text; text = end + (*end == '/'))
+    cJSON_AddItemToArray(out, config_real(strtod(text, &end)));
+  return out;
+}
+
 cJSON *rope_json(const char *text) {
   size_t n = strcspn(text, ":");
   if (!n || !strncmp(text, "none", n)) return cJSON_CreateNull();
@@ -235,8 +283,12 @@ cJSON *rope_json(const char *text) {
     char *equals = strchr(word, '=');
     *equals = 0; /* always found: the text was parsed before */
     double value = strtod(equals + 1, NULL);
+    bool list = !strcmp(word, "short_factor") || !strcmp(word, "long_factor");
     bool count = !strcmp(word, "original_max_position_embeddings") || rope_is_chunked(text);
-    cJSON_AddItemToObject(out, word, count ? cJSON_CreateNumber(value) : config_real(value));
+    cJSON_AddItemToObject(out, word,
+                          list    ? list_json(equals + 1)
+                          : count ? cJSON_CreateNumber(value)
+                                  : config_real(value));
   }
   free(copy);
   return out;
@@ -250,6 +302,14 @@ void rope_put(cJSON *root, const char *text) {
   config_put(root, chunks ? rope_chunks_key : "rope_scaling", rope);
   if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
   else cJSON_DeleteItemFromObjectCaseSensitive(root, rope_chunks_key);
+}
+
+void rope_put_above(cJSON *root, const char *text) {
+  sl_rope rope;
+  if (sl_rope_parse(text, &rope)) return;
+  if (rope.original > 0)
+    config_put(root, "original_max_position_embeddings", cJSON_CreateNumber(rope.original));
+  if (rope.part < 1) config_put(root, "partial_rotary_factor", config_real(rope.part));
 }
 
 /* Writes rope_parameters explicitly, for a family whose default rope is another one. */

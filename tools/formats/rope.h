@@ -24,6 +24,9 @@ bool rope_is_chunked(const char *rope);
 cJSON *rope_json(const char *text);
 /* Writes the rope, or dual chunk attention, under its key. */
 void rope_put(cJSON *root, const char *text);
+/* Writes what families with such keys say beside the rope: the original context, and the part of a
+ * head that is rotated. */
+void rope_put_above(cJSON *root, const char *text);
 /* Writes rope_parameters explicitly, for a family whose default rope is another one. */
 void rope_put_parameters(cJSON *root, const sl_args *args);
 

@@ -31,8 +31,11 @@ static bool has_value(const pretrained *p, const char *name, const char *value) 
 
 /* Returns whether the family's config.json can express the rope. */
 static bool has_rope(const pretrained *p, const family *f) {
-  return !sl_options_find(p->model->options, "rope") ||
-         !rope_is_chunked(sl_arg_text(p->args, "rope")) || family_says(f, "read", "chunks");
+  sl_rope rope;
+  if (!sl_options_find(p->model->options, "rope")) return true;
+  const char *text = sl_arg_text(p->args, "rope");
+  return (!rope_is_chunked(text) || family_says(f, "read", "chunks")) &&
+         (f->part || sl_rope_parse(text, &rope) || rope.part == 1);
 }
 
 static bool is_family(const family *f, const pretrained *p) {
@@ -231,6 +234,7 @@ cJSON *family_write(const family *f, const pretrained *p, const sl_lowered *lowe
   for (const config_field *x = f->fields; x->key; x++)
     cJSON_AddItemToObject(root, x->key, value_json(p, x->option));
   if (lowered) writer_of(f)->write(root, p, lowered);
+  if (lowered && f->original) rope_put_above(root, sl_arg_text(p->args, "rope"));
   for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
   cJSON_AddStringToObject(root, "torch_dtype", "float32");
   return root;
