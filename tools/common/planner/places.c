@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of devices where links differ. The devices of a finished plan are permuted, first to
- * suit the plan's traffic (graph/lower/anneal.c), then by simulated time.
+ * suit the plan's traffic (graph/place/anneal.c), then by simulated time.
  *
  * Sharding of tensors, and so the traffic, depends on the links: no heavy transfer is planned over
  * a slow one. Traffic is therefore taken both from the plan itself and from the plan that would be
@@ -79,31 +79,40 @@ static void swap(int *device, int a, int b) {
   device[a] = device[b], device[b] = first;
 }
 
-/* Tries all swaps of two devices. After each one tries further swaps of later devices, up to
- * `times` swaps in all. */
-static void vary(const planner *p, int *device, int from, int times, plan_choice *best) {
-  for (int a = from; a < p->devices; a++)
+/* Tries all swaps of two devices. */
+static void vary(const planner *p, int *device, plan_choice *best) {
+  for (int a = 0; a < p->devices; a++)
     for (int b = a + 1; b < p->devices && !planner_stopped(p); b++) {
       swap(device, a, b);
       weigh_with(p, device, best);
-      if (times > 1) vary(p, device, a + 1, times - 1, best);
       swap(device, a, b);
     }
 }
 
-/* Improves the assignment of few devices by simulation alone; of very few, by trying all
- * permutations. */
-static void settle(const planner *p, plan_choice *choice) {
-  enum { VERY_FEW = 4, FEW = 8, ROUNDS = 4 };
-  int device[FEW];
-  bool more = p->devices <= FEW;
+/* Swaps devices while that is faster. */
+static void climb(const planner *p, plan_choice *choice) {
+  enum { ROUNDS = 4 };
+  int device[PLANNER_FEW_DEVICES];
+  bool more = true;
   for (int round = 0; round < ROUNDS && more; round++) {
     double before = choice->seconds;
     for (int i = 0; i < p->devices; i++) device[i] = i;
     if (choice->assign) sli_assign_read(choice->assign, p->devices, device);
-    vary(p, device, 0, p->devices <= VERY_FEW ? p->devices : 1, choice);
-    more = choice->seconds < before && p->devices > VERY_FEW;
+    vary(p, device, choice);
+    more = choice->seconds < before;
   }
+}
+
+/* Improves the assignment of few devices by simulation alone: by trying all of them, if there is
+ * time. The effort is counted in firings, so that the same command finds the same assignment. */
+static void settle(const planner *p, plan_choice *choice) {
+  enum { FIRINGS = 4000000, LEAST = 24 };
+  planner_arrangements all = planner_arrange(&p->settings->modelled.hardware, p->devices);
+  int64_t most = SLI_MAX(LEAST, FIRINGS / SLI_MAX(choice->firings, 1));
+  for (int i = 0; i < all.count && all.count <= most && !planner_stopped(p); i++)
+    weigh_with(p, all.items[i].device, choice);
+  if (all.count > most) climb(p, choice);
+  free(all.items);
 }
 
 void planner_try_assigned(void *ctx, size_t i) {

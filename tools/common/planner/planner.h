@@ -63,6 +63,7 @@ typedef struct plan_choice {
   double seconds;                   /* seconds of a step; INFINITY: impossible, or not examined */
   size_t bytes;                     /* bytes of the largest device; 0: impossible */
   uint64_t hash;                    /* hash of the most recent plan */
+  int64_t firings;                  /* firings of a step of that plan */
   bool exact; /* seconds, bytes and hash are those of the plan as actorrun makes it */
   plan_relaxation *relaxation; /* owned by the planner; NULL if it fits unchanged */
   char *assign; /* owned by the planner: the device at each place; NULL if in order */

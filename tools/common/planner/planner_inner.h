@@ -128,6 +128,20 @@ void planner_try_exact(void *ctx, size_t i);
 void planner_try_least(void *ctx, size_t i);
 /* Measures the time and bytes of a choice exactly as given. */
 void planner_weigh(const planner *p, plan_choice *choice);
+
+/* ---- assignments ----------------------------------------------------------------------------- */
+
+/* Most devices whose assignments are listed. */
+enum { PLANNER_FEW_DEVICES = 8 };
+typedef struct planner_arrangements {
+  int count;
+  struct planner_arrangement {
+    int device[PLANNER_FEW_DEVICES]; /* of each place */
+  } * items;                         /* [count], freed by the caller */
+} planner_arrangements;
+/* Lists one assignment of each class of those that have equal links between places; the first is
+ * the devices in order. No items with more than PLANNER_FEW_DEVICES devices. */
+planner_arrangements planner_arrange(const sl_hardware *h, int devices);
 /* Permutes the devices of an exact choice where links differ. For planner_each(). */
 void planner_try_assigned(void *ctx, size_t i);
 bool planner_assigns(const planner *p); /* true: links differ, and the user gave no assignment */

@@ -28,6 +28,12 @@ static size_t largest(const sl_plan *plan) {
   return most;
 }
 
+static int64_t firings_of(const sl_plan *plan) {
+  int64_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) sum += plan->actors[i].firings_per_step;
+  return sum;
+}
+
 static double seconds_of(const sl_plan *plan) {
   sl_statistics f;
   if (sl_plan_predict(plan, NULL, &f)) return INFINITY;
@@ -75,6 +81,7 @@ static double weigh(const planner *p, plan_choice *choice, int microbatches, pla
   choice->bytes = 0;
   if (planner_make(p, choice, microbatches, care, &made)) return INFINITY;
   choice->bytes = largest(made.planned.plan), choice->hash = made.planned.plan->hash;
+  choice->firings = firings_of(made.planned.plan);
   double seconds = seconds_of(made.planned.plan);
   if (!fits(p, choice) && w && !is_slow(p, seconds)) *more = give_up_any(p, choice, &made, w);
   planner_unmake(&made);
