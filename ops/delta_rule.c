@@ -5,17 +5,21 @@
  * A head's state S [dk, dv] maps keys to values. A position decays it, compares the value stored
  * for its key with the value it should have, and corrects it by the fraction b:
  *
- *   S'_t = e^g_t S_(t-1)     e_t = v_t - k_t S'_t     S_t = S'_t + k_t^T (b_t e_t)
+ *   S'_t = diag(e^g_t) S_(t-1)     e_t = v_t - k_t S'_t     S_t = S'_t + k_t^T (b_t e_t)
  *   o_t = scale q_t S_t
+ *
+ * g has a number for the head, or for each channel of the key (Kimi Delta Attention: Kimi Team,
+ * arXiv 2510.26692).
  *
  * Kernels follow this recurrence position by position and keep e. With u_t = b_t e_t, S is the
  * state of gated linear attention with values u. In the backward pass, with D_t the gradient of
  * S_t:
  *
- *   D_t = scale q_t^T do_t + e^g_(t+1) (D_(t+1) - k_(t+1)^T dv_(t+1))
+ *   D_t = scale q_t^T do_t + diag(e^g_(t+1)) (D_(t+1) - k_(t+1)^T dv_(t+1))
  *   du_t = k_t D_t     dv_t = b_t du_t     db_t = du_t e_t
  *   dq_t = scale S_t do_t     dk_t = D_t u_t - S'_t dv_t
- *   dg_t = sum over s >= t of (o_s do_s - v_s dv_s) */
+ *   dg_t = sum over s >= t of (q_s dq_s - k_s (D_s u_s + S'_s dv_s)), per channel; for a head with
+ *          one gate, of (o_s do_s - v_s dv_s), which is the same summed over channels */
 #include "ops/linear_attention.h"
 #include "ops/ops.h"
 
@@ -23,7 +27,6 @@ static sl_status want_inputs(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
   SLI_TRY(sli_want("k", &in[1], &in[0]));
   SLI_TRY(sli_linear_want(attrs, in));
-  SLI_TRY(sli_linear_want_rows("gates", &in[3], &in[0], attrs->heads));
   return sli_linear_want_rows("b", &in[4], &in[0], attrs->heads);
 }
 

@@ -403,8 +403,9 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_causal_conv_within(g, x, w, bias, positions) \
   sl_causal_conv_within_at(SL_HERE, g, x, w, bias, positions)
 /* The gated delta rule (sl_op_delta_rule). The last argument is an sl_attrs: heads, kv_heads,
- * scale. q and k [B, T, kv_heads dk], v [B, T, heads dv], the logarithms of the gates and the
- * correction rates (`parts`) [B, T, heads] -> [B, T, heads dv]. */
+ * scale. q and k [B, T, kv_heads dk], v [B, T, heads dv], the logarithms of the gates [B, T, heads]
+ * or, with kv_heads = heads, [B, T, heads dk], the correction rates (`parts`) [B, T, heads]
+ * -> [B, T, heads dv]. */
 #define sl_delta_rule(g, q, k, v, gates, parts, ...) \
   sl_delta_rule_at(SL_HERE, g, q, k, v, gates, parts, __VA_ARGS__)
 /* Attention. The last argument is an sl_attrs: heads, kv_heads, full, window, scale. */

@@ -21,7 +21,8 @@ static void add_channels(const sli_gate_gradients *g, int64_t row, int64_t h, do
       int64_t q_at = (row * s->q_heads + h * group + n) * s->dk + i;
       term += (double)q[q_at] * (double)g->dq[q_at];
     }
-    sum[i] += term - (double)k[at + i] * (double)g->dk[at + i];
+    double dk = (double)g->dk[at + i] - (g->less ? 2 * (double)g->less[at + i] : 0);
+    sum[i] += term - (double)k[at + i] * dk;
   }
 }
 

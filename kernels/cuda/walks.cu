@@ -254,7 +254,8 @@ __device__ inline double channel_term(const sli_gate_gradients &g, const float *
     int64_t q_at = (row * s.q_heads + h * group + n) * s.dk + c;
     term += (double)q[q_at] * (double)g.dq[q_at];
   }
-  return term - (double)k[at] * (double)g.dk[at];
+  double dk = (double)g.dk[at] - (g.less ? 2 * (double)g.less[at] : 0);
+  return term - (double)k[at] * dk;
 }
 
 /* Returns a position's term of the gradient of the gate of value head h, in every thread. */

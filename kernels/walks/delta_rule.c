@@ -51,11 +51,12 @@ void sli_delta_rule_piece_run(const sl_call *call, const sli_walk_engine *e) {
 /* ---- backward ------------------------------------------------------------------------------ */
 
 /* Gradients of a call: its outputs, or scratch for those not needed. Also arrays of v's shape: u,
- * and the gradient of o times the scale. */
+ * and the gradient of o times the scale. With gates of channels also the part of dk from S'. */
 typedef struct gradients {
   const sl_call *call;
   sli_linear_shape s;
   float *dq, *dk, *dv, *u, *dout;
+  float *less; /* NULL: not needed */
   float *before; /* states before the first position, or NULL */
   float *carry;  /* gradient record, or NULL */
   bool starts;   /* the record starts from zeros */
@@ -69,12 +70,14 @@ static gradients gradients_of(const sl_call *call, float *before, float *carry, 
     *to[i] = i < 3 && call->out[i] ? call->out[i] : scratch;
     scratch += sl_type_elements(&call->in_type[SLI_MIN(i, V)]);
   }
+  if (!g.s.per_head && call->out[GATES]) g.less = scratch;
   return g;
 }
 
 size_t sli_delta_rule_b_scratch(const sl_call *call) {
-  return sl_type_bytes(&call->in_type[Q]) + sl_type_bytes(&call->in_type[K]) +
-         3 * sl_type_bytes(&call->in_type[V]);
+  size_t keys = sl_type_bytes(&call->in_type[K]);
+  return sl_type_bytes(&call->in_type[Q]) + keys + 3 * sl_type_bytes(&call->in_type[V]) +
+         (shape_of(call).per_head ? 0 : keys);
 }
 
 static sli_delta_parts parts_of(const gradients *g) {
@@ -146,11 +149,15 @@ static void differentiate(const sli_walk_engine *e, gradients g) {
   differentiate_v(e, &g);
   e->last_parts(e, &parts);
   differentiate_q(e, &g);
+  if (g.less) e->copy(e, g.less, g.dk, sl_type_bytes(&g.call->in_type[K]));
   differentiate_k(e, &g);
   if (g.call->out[GATES])
     e->gates(e, &(sli_gate_gradients){.call = g.call,
                                       .shape = g.s,
+                                      .dq = g.dq,
+                                      .dk = g.dk,
                                       .dv = g.dv,
+                                      .less = g.less,
                                       .o = g.call->in[O],
                                       .dout = g.call->in[g.call->nin - 1],
                                       .dgates = g.call->out[GATES],

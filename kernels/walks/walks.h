@@ -80,12 +80,13 @@ void sli_walk_by_keys(const sli_linear_shape *s, sli_walk *w);
 sli_walk sli_linear_attention_walk(const sl_call *call, const sli_linear_shape *s);
 sli_walk sli_delta_rule_walk(const sl_call *call, const sli_linear_shape *s);
 
-/* Arrays that give the gradients of gates: for gates of channels from q, dq, k, dk; for gates of
- * heads from o, do, v, dv. */
+/* Arrays that give the gradients of gates: for gates of channels from q, dq, k, dk and `less`; for
+ * gates of heads from o, do, v, dv. */
 typedef struct sli_gate_gradients {
   const sl_call *call; /* q, k, v, gates, ... */
   sli_linear_shape shape;
   const float *dq, *dk, *dv, *o, *dout;
+  const float *less; /* the part of dk that is subtracted twice (ops/delta_rule.c); NULL: none */
   float *dgates;
   float *carry; /* gradient record; NULL: sums start from 0 and are dropped */
   bool starts;

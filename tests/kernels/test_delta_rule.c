@@ -18,18 +18,20 @@ enum { CASES = 5, MOST_LENGTH = 80, DIFFERENCES = 12, INPUTS = 5, O = INPUTS, E,
 typedef struct shape {
   sl_attrs attrs;
   int64_t batch, length, dk, dv, group;
+  int64_t gates; /* of a head: 1, or dk */
   sl_type in[DOUT + 1]; /* q, k, v, gates, parts; o, e, do */
 } shape;
 
 static shape shape_random(void) {
-  int few = 1 + (int)random_below(3), group = 1 + (int)random_below(3), heads = few * group;
+  int few = 1 + (int)random_below(3), group = 1 + (int)random_below(2), heads = few * group;
   shape s = {.attrs = {.heads = heads, .kv_heads = few},
              .batch = 1 + random_below(2),
              .length = 1 + random_below(MOST_LENGTH),
              .dk = 1 + random_below(40),
              .dv = 1 + random_below(40),
              .group = group};
-  int64_t widths[] = {few * s.dk, few * s.dk,   heads * s.dv, heads,
+  s.gates = group == 1 && random_below(4) ? s.dk : 1;
+  int64_t widths[] = {few * s.dk, few * s.dk,   heads * s.dv, heads * s.gates,
                       heads,      heads * s.dv, heads * s.dv, heads * s.dv};
   for (int i = 0; i <= DOUT; i++) s.in[i] = SL_TYPE(SL_F32, s.batch, s.length, widths[i]);
   return s;
@@ -44,8 +46,8 @@ static void fill(const shape *s, kernel *k) {
     for (int64_t i = 0; i < s->dk; i++) key[i] /= sqrtf(sum);
   }
   float *g = k->in[3], *part = k->in[4];
-  for (int64_t e = 0; e < sl_type_elements(&s->in[3]); e++)
-    g[e] = -fabsf(g[e]) / 4, part[e] = fminf(fabsf(part[e]), 1);
+  for (int64_t e = 0; e < sl_type_elements(&s->in[3]); e++) g[e] = -fabsf(g[e]) / 4;
+  for (int64_t e = 0; e < sl_type_elements(&s->in[4]); e++) part[e] = fminf(fabsf(part[e]), 1);
 }
 
 /* ---- the recurrence in f64 ------------------------------------------------------------------- */
@@ -62,10 +64,12 @@ static double recur(const shape *s, double *const *in, const float *dout, double
         int64_t row = b * s->length + t;
         const double *q = in[0] + (row * few + h / s->group) * dk,
                      *k = in[1] + (row * few + h / s->group) * dk, *v = in[2] + (row * H + h) * dv;
-        double a = exp(in[3][row * H + h]), part = in[4][row * H + h];
+        const double *g = in[3] + (row * H + h) * s->gates;
+        double part = in[4][row * H + h];
         for (int64_t j = 0; j < dv; j++) {
           double has = 0, sum = 0;
-          for (int64_t i = 0; i < dk; i++) has += k[i] * (S[i * dv + j] *= a);
+          for (int64_t i = 0; i < dk; i++)
+            has += k[i] * (S[i * dv + j] *= exp(g[s->gates == 1 ? 0 : i]));
           for (int64_t i = 0; i < dk; i++) {
             S[i * dv + j] += k[i] * part * (v[j] - has);
             sum += q[i] * S[i * dv + j];
@@ -243,6 +247,10 @@ static void bad_shapes_are_refused(void) {
   in[1] = in[0];
   CHECK(sl_op_delta_rule.infer(&attrs, 5, in, out) == SL_E_SHAPE &&
             strstr(sl_detail(), "b must be f32[1, 3, 4], got f32[1, 3, 3]"),
+        "%s", sl_detail());
+  in[3] = SL_TYPE(SL_F32, 1, 3, 32); /* gates of channels need a key for each head */
+  CHECK(sl_op_delta_rule.infer(&attrs, 5, in, out) == SL_E_SHAPE &&
+            strstr(sl_detail(), "gates must be f32[1, 3, 4], got f32[1, 3, 32]"),
         "%s", sl_detail());
 }
 

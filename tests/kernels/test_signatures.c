@@ -98,7 +98,7 @@ static const claim claims[] = {
     {&sl_op_delta_rule, {.heads = 8, .kv_heads = 4}, 5,
      {F32(4, 9, 20), F32(4, 9, 20), F32(4, 9, 24), F32(4, 9, 8), F32(4, 9, 8)}, .from = -1, .exact = true},
     {&sl_op_delta_rule_piece, {.heads = 4, .length = 6}, 5,
-     {F32(5, 6, 20), F32(5, 6, 20), F32(5, 6, 24), F32(5, 6, 4), F32(5, 6, 4)}, .from = -1, .exact = true,
+     {F32(5, 6, 20), F32(5, 6, 20), F32(5, 6, 24), F32(5, 6, 20), F32(5, 6, 4)}, .from = -1, .exact = true,
      .several = true},
     {&sl_op_causal_conv, {0}, 3, {F32(5, 9, 24), F32(24, 1, 4), F32(24)}, .exact = true},
     {&sl_op_causal_conv_piece, {.length = 7}, 2, {F32(5, 7, 24), F32(24, 3)}, .exact = true, .several = true},

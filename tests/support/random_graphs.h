@@ -264,7 +264,8 @@ static inline sl_tensor *attend_dual(making *m, sl_tensor *x) {
 static inline sl_tensor *follow_deltas(making *m, sl_tensor *x) {
   int few = 2 * (1 + chance(2)), heads = few * (1 + chance(2)), D = 2 + chance(3);
   sl_tensor *q = dense(m, x, few * D), *k = dense(m, x, few * D), *v = dense(m, x, heads * D);
-  sl_tensor *gates = sl_neg(m->g, sl_softplus(m->g, dense(m, x, heads)));
+  int each = heads == few && chance(2) ? D : 1; /* gates of a head */
+  sl_tensor *gates = sl_neg(m->g, sl_softplus(m->g, dense(m, x, heads * each)));
   k = sl_scale(m->g, sl_tanh(m->g, k), 0.5f);
   return sl_delta_rule(m->g, q, k, v, gates, sl_sigmoid(m->g, dense(m, x, heads)),
                        &(sl_attrs){.heads = heads, .kv_heads = few});

@@ -398,7 +398,7 @@ static inline void ref_delta_rule(const sl_attrs *attrs, const sl_type *type, do
                                   double *const *out) {
   int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->heads;
   int64_t few = attrs->kv_heads ? attrs->kv_heads : H, dk = type[0].dim[2] / few;
-  int64_t dv = type[2].dim[2] / H;
+  int64_t dv = type[2].dim[2] / H, G = type[3].dim[2] / H; /* gates of a head */
   double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)dk);
   for (int64_t e = 0; e < B * H * dv; e++) { /* one column of a state */
     int64_t j = e % dv, h = e / dv % H, b = e / dv / H;
@@ -407,7 +407,8 @@ static inline void ref_delta_rule(const sl_attrs *attrs, const sl_type *type, do
     for (int64_t t = 0; t < T; t++) {
       int64_t row = b * T + t, at = (row * few + h / (H / few)) * dk, to = (row * H + h) * dv + j;
       double has = 0, sum = 0;
-      for (int64_t i = 0; i < dk; i++) has += in[1][at + i] * (S[i] *= exp(in[3][row * H + h]));
+      for (int64_t i = 0; i < dk; i++)
+        has += in[1][at + i] * (S[i] *= exp(in[3][(row * H + h) * G + (G == 1 ? 0 : i)]));
       out[1][to] = in[2][to] - has;
       for (int64_t i = 0; i < dk; i++) {
         S[i] += in[1][at + i] * in[4][row * H + h] * out[1][to];

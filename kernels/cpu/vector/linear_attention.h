@@ -83,7 +83,7 @@ static inline __attribute__((always_inline)) void delta_keys_rows(walk *k, int r
   for (int64_t n = 0; n < steps; n++) {
     int64_t t = back ? steps - 1 - n : n;
     const float *b = k->b + t * b_row + r, *d = k->d + t * d_row + r, *b2 = k->b2 + t * b2_row + r;
-    lanes2 a = {{set(*k->a[t]), set(*k->a[t])}}, c = lanes2_at(k->c[t]), y = lanes2_at(k->y[t]);
+    lanes2 a = lanes2_at(k->a[t]), c = lanes2_at(k->c[t]), y = lanes2_at(k->y[t]);
     lanes2 other = lanes2_at(back ? k->c2[t] : k->z[t]);
     UNROLLED for (int i = 0; i < rows; i++) {
       if (!back) {
@@ -106,6 +106,13 @@ static inline __attribute__((always_inline)) lanes2 lanes2_total(const lanes2 *s
                    (s[0].v[1] + s[1].v[1]) + (s[2].v[1] + s[3].v[1])}};
 }
 
+/* Returns a row's gate, in all lanes: its own, or the head's. */
+static inline __attribute__((always_inline)) lanes2 row_gate(const float *gates, int64_t r,
+                                                             bool own) {
+  vec a = set(gates[own ? r : 0]);
+  return (lanes2){{a, a}};
+}
+
 /* Adds the state of row r to `sum`, after decaying it or adding b_r c. */
 static inline __attribute__((always_inline)) lanes2 delta_before(walk *k, int64_t r, const float *b,
                                                                  const float *d, lanes2 a, lanes2 c,
@@ -126,24 +133,28 @@ static inline __attribute__((always_inline)) lanes2 delta_after(walk *k, int64_t
   return back ? y : lanes2_plus(y, set(d[r]), x);
 }
 
-/* Walks all rows over a position. */
-static inline __attribute__((always_inline)) void delta_step(walk *k, int64_t t, bool back) {
+/* Walks all rows over a position; `own`: each row has a gate. */
+static inline __attribute__((always_inline)) void delta_step(walk *k, int64_t t, bool back,
+                                                             bool own) {
   const sli_walk *w = k->w;
-  const float *b = k->b + t * w->b.row, *d = k->d + t * w->d.row;
+  const float *b = k->b + t * w->b.row, *d = k->d + t * w->d.row, *gates = k->a[t];
   vec part = set(k->part[t * w->part.row]);
-  lanes2 a = {{set(*k->a[t]), set(*k->a[t])}}, c = lanes2_at(k->c[t]), sums[4] = {{{{0}}}};
+  lanes2 c = lanes2_at(k->c[t]), sums[4] = {{{{0}}}};
   int64_t r = 0, end = w->rows / 4 * 4;
   for (; r < end; r += 4)
     UNROLLED for (int i = 0; i < 4; i++) sums[i] =
-        delta_before(k, r + i, b, d, a, c, sums[i], back);
-  for (; r < w->rows; r++) sums[r % 4] = delta_before(k, r, b, d, a, c, sums[r % 4], back);
+        delta_before(k, r + i, b, d, row_gate(gates, r + i, own), c, sums[i], back);
+  for (; r < w->rows; r++)
+    sums[r % 4] = delta_before(k, r, b, d, row_gate(gates, r, own), c, sums[r % 4], back);
   lanes2 total = lanes2_total(sums);
   if (!back) total = (lanes2){{c.v[0] - total.v[0], c.v[1] - total.v[1]}};
   lanes2_to(back ? k->y[t] : k->z[t], total);
   lanes2 by = {{part * total.v[0], part * total.v[1]}}, y[4] = {{{{0}}}};
   for (r = 0; r < end; r += 4)
-    UNROLLED for (int i = 0; i < 4; i++) y[i] = delta_after(k, r + i, b, d, a, by, y[i], back);
-  for (; r < w->rows; r++) y[r % 4] = delta_after(k, r, b, d, a, by, y[r % 4], back);
+    UNROLLED for (int i = 0; i < 4; i++) y[i] =
+        delta_after(k, r + i, b, d, row_gate(gates, r + i, own), by, y[i], back);
+  for (; r < w->rows; r++)
+    y[r % 4] = delta_after(k, r, b, d, row_gate(gates, r, own), by, y[r % 4], back);
   if (!back) lanes2_to(k->y[t], lanes2_total(y));
 }
 
@@ -167,10 +178,14 @@ static void walk_rows_kind(walk *walk, int64_t r, int64_t steps, bool four) {
 
 static void walk_all_rows(walk *walk, int64_t steps) {
   const sli_walk *w = walk->w;
-  if (w->kind == SLI_WALK_DELTA)
-    for (int64_t t = 0; t < steps; t++) delta_step(walk, t, false);
+  if (w->kind == SLI_WALK_DELTA && w->per_head)
+    for (int64_t t = 0; t < steps; t++) delta_step(walk, t, false, false);
+  else if (w->kind == SLI_WALK_DELTA)
+    for (int64_t t = 0; t < steps; t++) delta_step(walk, t, false, true);
+  else if (w->kind == SLI_WALK_DELTA_BACK && w->per_head)
+    for (int64_t t = steps - 1; t >= 0; t--) delta_step(walk, t, true, false);
   else if (w->kind == SLI_WALK_DELTA_BACK)
-    for (int64_t t = steps - 1; t >= 0; t--) delta_step(walk, t, true);
+    for (int64_t t = steps - 1; t >= 0; t--) delta_step(walk, t, true, true);
   else {
     int64_t r = 0;
     for (; r + WALK_ROWS <= w->rows; r += WALK_ROWS) walk_rows_kind(walk, r, steps, true);
@@ -178,11 +193,12 @@ static void walk_all_rows(walk *walk, int64_t steps) {
   }
 }
 
-/* Fills the gates of some positions: those of the block's lanes, or of all rows. */
+/* Fills the gates of some positions: those of the block's lanes, or of all rows. Delta walks by
+ * rows read a head's only gate from the first. */
 static void open_gates(walk *walk, const float *g, int64_t steps, int64_t lane) {
   const sli_walk *w = walk->w;
   int64_t first = w->by_lane ? lane : 0, count = w->by_lane ? walk->lanes : w->rows;
-  if (w->kind >= SLI_WALK_DELTA) count = 1;
+  if (w->kind >= SLI_WALK_DELTA && w->per_head && !w->by_lane) count = 1;
   for (int64_t t = 0; t < steps; t++, g += w->g.row)
     for (int64_t i = 0; i < count; i += LANES)
       storeu(walk->a[t] + i,
