@@ -86,12 +86,23 @@ static sl_status read_count(const sli_formula_keys *keys, const char **at, doubl
   return absent(keys, next - n, n);
 }
 
+/* Returns the value of the first of the keys "KEY|KEY" that the file has, or NULL. */
+static const cJSON *first_of(const sli_formula_keys *keys, const char *at, size_t bytes) {
+  const cJSON *item = NULL;
+  for (const char *end = at + bytes; at < end && !item;) {
+    size_t n = SLI_MIN(strcspn(at, "|"), (size_t)(end - at));
+    item = value_at(keys, at, n);
+    at += n + (at[n] == '|');
+  }
+  return item;
+}
+
 /* Reads a factor's key at *at, and moves on to what follows. */
 static sl_status read_key(const sli_formula_keys *keys, const char **at, double *out) {
   if (**at == '#') return read_count(keys, at, out);
   const char *begin = *at;
   size_t n = strcspn(begin, " :");
-  const cJSON *item = value_at(keys, begin, n);
+  const cJSON *item = first_of(keys, begin, n);
   bool missing = begin[n] == ':';
   *at += n;
   if (missing) *out = strtod(*at + 1, (char **)at);

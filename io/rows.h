@@ -20,9 +20,9 @@ typedef struct sli_formula_keys {
   const char *prefix; /* put before keys of formulas */
 } sli_formula_keys;
 
-/* Computes factors joined by * / + and -, from left to right. A factor is a number, KEY, or
- * KEY:NUMBER with the value of an absent or null key, or #KEY|KEY, the number of items or letters
- * of the first of these keys that the file has. SL_E_INPUT names an absent key. */
+/* Computes factors joined by * / + and -, from left to right. A factor is a number, KEY|KEY for the
+ * first of these keys that the file has, KEY|KEY:NUMBER with the value if all are absent or null,
+ * or #KEY|KEY, the number of items or letters. SL_E_INPUT names absent keys. */
 sl_status sli_formula(const sli_formula_keys *keys, const char *formula, double *out);
 
 #endif

@@ -2,7 +2,8 @@
 /* A decoder whose every part is an option: per block a mixer and a feed-forward half, and for all
  * blocks the places of norms, functions, factors and names. A row of tools/formats/families.json
  * turns the config.json of a model family into these options. */
-#include "delta.h"
+#include "kda.h"
+#include "latent.h"
 #include "mamba.h"
 #include "moe.h"
 
@@ -12,7 +13,8 @@ static const sl_option options[] = {
     DECODER_FAMILY_OPTIONS,
     {"mixers", SL_OPTION_TEXT, "full", "`LIST` of what mixes the positions of each block, repeated over "
      "the blocks: full (attention), window, full-unplaced and window-unplaced (without rotary positions), "
-     "delta (gated delta rule), mamba, conv (gated convolution), none", 0, 0},
+     "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, "
+     "mamba, conv (gated convolution), none", 0, 0},
     {"feeds", SL_OPTION_TEXT, "mlp", "`LIST` of the feed-forward half of each block, repeated over the "
      "blocks: mlp, experts, none", 0, 0},
     {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0},
@@ -58,6 +60,7 @@ static const sl_option options[] = {
      "products; 0: the width", 0, 1 << 20},
     /* states */
     DELTA_OPTIONS,
+    LATENT_OPTIONS("latent-value-dim"),
     {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16},
     {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256},
     {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16},
@@ -108,6 +111,9 @@ static const half_kind mixers[] = {
     {.name = "full-unplaced", .half = decoder_attention, .unplaced = true},
     {.name = "window-unplaced", .half = decoder_attention, .windowed = true, .unplaced = true},
     {.name = "delta", .half = delta_rule, .state = true},
+    {.name = "kda", .half = kda, .state = true},
+    {.name = "latent", .half = latent_attention},
+    {.name = "latent-unplaced", .half = latent_attention, .unplaced = true},
     {.name = "mamba", .half = mamba_mixer, .state = true},
     {.name = "conv", .half = gated_conv},
     {.name = "none"},
@@ -301,11 +307,15 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   if (sl_arg_int(args, "experts")) own.moe = moe_read(g, args, &d);
   delta n = {0};
   mamba m = {0};
+  latent s = {0};
   if (has_mixer(&d, delta_rule)) n = delta_read(g, args, &d), n.apart = true;
+  if (has_mixer(&d, kda)) n = kda_read(g, args, &d);
+  if (has_mixer(&d, latent_attention)) s = latent_read(g, args, &d, "latent-value-dim");
   if (has_mixer(&d, mamba_mixer)) m = mamba_read(g, args, &d);
   d.own = &own;
   d.delta = &n;
   d.mamba = &m;
+  d.latent = &s;
   if (sl_graph_status(g)) return sl_graph_status(g);
   return decoder_build(g, args, &d);
 }

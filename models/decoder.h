@@ -181,12 +181,13 @@ struct decoder {
   sl_texts texts;
   bool alone;  /* each chat gets its own row, because attention does not stop at document ends */
   bool states; /* some blocks keep states */
-  sl_tensor *documents;      /* [B, T] document ids; NULL: a row is one document */
-  sl_tensor *positions;      /* [B, T] positions within documents; NULL likewise */
-  sl_tensor *shut;           /* [B, T, 1] from states_shut; NULL likewise */
-  const void *own;           /* the model's own struct; of mixtures, a moe */
-  const struct delta *delta; /* sizes of delta rule states; NULL: none */
-  const struct mamba *mamba; /* sizes of Mamba-2 states; NULL: none */
+  sl_tensor *documents;        /* [B, T] document ids; NULL: a row is one document */
+  sl_tensor *positions;        /* [B, T] positions within documents; NULL likewise */
+  sl_tensor *shut;             /* [B, T, 1] from states_shut; NULL likewise */
+  const void *own;             /* the model's own struct; of mixtures, a moe */
+  const struct delta *delta;   /* sizes of delta rule states; NULL: none */
+  const struct mamba *mamba;   /* sizes of Mamba-2 states; NULL: none */
+  const struct latent *latent; /* sizes of latent attention; NULL: none */
   sl_tensor *recall; /* [B, H] recall of block selection, summed over layers; NULL: no selection */
   int chosen;        /* layers summed in recall */
   sl_tensor *losses; /* sum of the losses to add to the cross entropy; NULL: none so far */

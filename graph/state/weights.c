@@ -24,16 +24,18 @@
 #include "graph/state/stored_planes.h"
 #include "graph/state/weights.h"
 
-/* Finds a tensor of a model that is part of one with images, whose names begin otherwise. */
-static const sli_stored_tensor *find_inside(const sli_shards *from, const char *name, int *file) {
-  static const char *const begins[][2] = {{"model.", "model.language_model."},
-                                          {"model.", "language_model.model."},
-                                          {"lm_head.", "language_model.lm_head."}};
+/* Finds a tensor by another name: in a model that is part of one with images, names begin
+ * otherwise, and transformers names all halves of Kimi-Linear after the mixtures among them. */
+static const sli_stored_tensor *find_renamed(const sli_shards *from, const char *name, int *file) {
+  static const char *const parts[][2] = {{"model.", "model.language_model."},
+                                         {"model.", "language_model.model."},
+                                         {"lm_head.", "language_model.lm_head."},
+                                         {".mlp.", ".block_sparse_moe."}};
   const sli_stored_tensor *t = NULL;
-  for (size_t i = 0; i < SLI_COUNT(begins) && !t; i++) {
-    size_t n = strlen(begins[i][0]);
-    if (strncmp(name, begins[i][0], n)) continue;
-    char *other = sli_format("%s%s", begins[i][1], name + n);
+  for (size_t i = 0; i < SLI_COUNT(parts) && !t; i++) {
+    const char *part = parts[i][0], *at = strstr(name, part);
+    if (!at || (at > name && *part != '.')) continue;
+    char *other = sli_format("%.*s%s%s", (int)(at - name), name, parts[i][1], at + strlen(part));
     t = sli_shards_find(from, other, file);
     free(other);
   }
@@ -46,7 +48,7 @@ static const sli_stored_tensor *weights_find(const sli_shards *from, const char 
   const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
   if (!t && dot) t = sli_shards_find(from, dot + 1, file);
-  return t ? t : find_inside(from, name, file);
+  return t ? t : find_renamed(from, name, file);
 }
 
 /* Returns the name of a parameter in the model's files; frozen copies use the model's names. */

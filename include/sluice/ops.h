@@ -458,11 +458,13 @@ extern const sl_op sl_op_causal_conv, sl_op_causal_conv_b, sl_op_causal_conv_w,
 /* The gated delta rule (Yang et al., arXiv 2412.06464): a state that maps keys to values; each
  * position corrects the value for its key by a fraction b of the error.
  *
- *   S' = diag(e^g_t) S_(t-1)   e_t = v_t - k_t S'   S_t = S' + k_t^T (b_t e_t)   o_t = scale q_t S_t
+ *   S' = diag(e^g_t) S_(t-1)   e_t = v_t - k_t S'   S_t = S' + k_t^T (b_t e_t)   o_t = scale q_t
+ * S_t
  *
- * delta_rule(q [B, T, kv_heads dk], k alike, v [B, T, heads dv], g [B, T, heads n], b [B, T, heads])
- *   -> o [B, T, heads dv], e alike. attrs.heads, kv_heads (0: heads), scale, and bits, as above. n is
- *   1 or, if kv_heads is heads, dk: a gate per channel (Kimi Team, arXiv 2510.26692).
+ * delta_rule(q [B, T, kv_heads dk], k alike, v [B, T, heads dv], g [B, T, heads n], b [B, T,
+ * heads])
+ *   -> o [B, T, heads dv], e alike. attrs.heads, kv_heads (0: heads), scale, and bits, as above. n
+ * is 1 or, if kv_heads is heads, dk: a gate per channel (Kimi Team, arXiv 2510.26692).
  * delta_rule_b(q, k, v, g, b, o, e, do) -> dq, dk, dv, dg, db.
  * delta_rule_piece(q, k, v, g, b) -> o, e, before, state (updated): [B, heads, dk dv].
  * delta_rule_piece_b(q, k, v, g, b, o, e, before, do) -> dq, dk, dv, dg, db, carry (updated) [B,

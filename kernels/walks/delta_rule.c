@@ -56,7 +56,7 @@ typedef struct gradients {
   const sl_call *call;
   sli_linear_shape s;
   float *dq, *dk, *dv, *u, *dout;
-  float *less; /* NULL: not needed */
+  float *less;   /* NULL: not needed */
   float *before; /* states before the first position, or NULL */
   float *carry;  /* gradient record, or NULL */
   bool starts;   /* the record starts from zeros */

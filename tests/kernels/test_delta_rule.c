@@ -18,7 +18,7 @@ enum { CASES = 5, MOST_LENGTH = 80, DIFFERENCES = 12, INPUTS = 5, O = INPUTS, E,
 typedef struct shape {
   sl_attrs attrs;
   int64_t batch, length, dk, dv, group;
-  int64_t gates; /* of a head: 1, or dk */
+  int64_t gates;        /* of a head: 1, or dk */
   sl_type in[DOUT + 1]; /* q, k, v, gates, parts; o, e, do */
 } shape;
 

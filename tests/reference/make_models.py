@@ -38,6 +38,10 @@ SINKS = dict(sliding_window=7)
 MODELS = {
     "qwen3_5_text": DELTA,
     "qwen3_5_moe_text": {**DELTA, **MOE, "shared_expert_intermediate_size": 20},
+    "kimi_linear": dict(num_experts=8, num_experts_per_token=2, num_key_value_heads=4, moe_intermediate_size=24, num_expert_group=2,
+                        topk_group=1, kv_lora_rank=20, qk_rope_head_dim=6, qk_nope_head_dim=10, v_head_dim=12, linear_head_dim=12,
+                        linear_num_heads=2, routed_scaling_factor=1.5,
+                        layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
     "olmo3": SINKS,
     "smollm3": dict(head_dim=8),
     "granite": GRANITE,

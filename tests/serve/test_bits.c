@@ -128,7 +128,8 @@ int main(int argc, char **argv) {
     if (seed % 2) BITS("gpt", batches_gpt, seed);
     else BITS("llama", batches_llama, seed);
     BITS("hybrid", hybrids[seed % SLI_COUNT(hybrids)], seed);
-    BITS("mamba2", batches_mamba2, seed);
+    if (seed % 2) BITS("mamba2", batches_mamba2, seed);
+    else BITS("decoder", batches_kimi, seed);
     BITS("qwen-moe", seed % 2 ? batches_experts : batches_dropping, seed);
     BITS("qwen3-next", seed % 2 ? batches_qwen3_next : batches_qwen3_next_dense, seed);
     if (seed % 2) BITS("gpt-oss", batches_gpt_oss, seed);

@@ -81,11 +81,11 @@ for file in "$reference"/models/*.json; do
   greedy "$name"
 done
 compare "${names[@]}"
-for name in qwen3_5_moe_text lfm2_moe; do
+for name in qwen3_5_moe_text lfm2_moe kimi_linear; do
   greedy $name --tensor 2
   run lora --init $name --steps 2 --lora '*proj*=2' decoder "${train[@]}"
 done
-compare qwen3_5_moe_text lfm2_moe
+compare qwen3_5_moe_text lfm2_moe kimi_linear
 
 # A saved folder is the one that was read.
 for name in qwen3_5_moe_text granitemoehybrid nemotron_h lfm2_moe; do
@@ -118,7 +118,18 @@ older exaone4 'config.pop("layer_types"), config.update(sliding_window_pattern="
 older starcoder2 'config.pop("use_bias")'
 older nemotron_h 'config.pop("layers_block_type"), config.update(hybrid_override_pattern="ME*-ME", num_hidden_layers=6)'
 older minimax_m2 'config.pop("rope_parameters"), config.update(rotary_dim=4, rope_theta=50000.0, attn_type_list=[1] * 4)'
+older kimi_linear '
+for key in ("layer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "mlp_layer_types", "head_dim"): config.pop(key)
+config.update(first_k_dense_replace=1, moe_layer_freq=1, rope_scaling=None, rope_theta=1e4, mla_use_nope=True, linear_attn_config=dict(
+    kda_layers=[1, 2, 4], full_attn_layers=[3], head_dim=12, num_heads=2, short_conv_kernel_size=4))'
 older lfm2 'config.update(num_heads=config.pop("num_attention_heads"))'
+
+# Dense halves are saved by the names of their authors.
+ends 0 "$actorrun" --quiet --init kimi_linear --steps 0 --save saved/ decoder "${data[@]}"
+grep -aq 'layers.0.mlp.up_proj' saved/model.safetensors || fail "kimi_linear: no mlp.up_proj"
+run kimi.report --init saved --steps 2 decoder "${train[@]}"
+cmp <(hexes kimi.report) <(hexes kimi_linear.plain | head -2) || fail "kimi_linear: not as saved"
+rm -r saved
 
 # Text models inside of models with images, as their authors publish them.
 python3 - <<'PY'
@@ -220,6 +231,10 @@ PY
   refused "$4" --init edited --steps 1 decoder "${data[@]}"
 }
 edited smollm3 mlp_bias true mlp_bias
+edited kimi_linear layer_types null 'no kind of layer 0: linear_attn_config.kda_layers is absent'
+edited kimi_linear linear_attn_config '{"kda_layers": [0, 1]}' 'linear_attn_config.kda_layers is not a list of layers'
+edited kimi_linear linear_attn_config '{"safe_gate": true}' 'linear_attn_config.safe_gate'
+edited kimi_linear num_key_value_heads 2 num_key_value_heads
 edited smollm3 something 3 'something is 3, which is not understood'
 edited smollm3 no_rope_layers '[1, 1, 2, 0]' 'no_rope_layers: "2" is not supported'
 edited smollm3 use_sliding_window true use_sliding_window

@@ -12,6 +12,8 @@ HYBRID = "hybrid --layers 3 --width 48 --window 7 " + HEADS
 NEXT = ("qwen3-next --layers 4 --width 48 --softmax-every 3 --value-heads 4 --key-heads 2 --value-dim 8 --key-dim 12 "
         "--experts 0 " + HEADS)
 SINKS = "hybrid --layers 2 --width 48 --window 5 --side-by-side --gates keys --sink-tokens 3 " + HEADS
+KIMI = ("decoder --layers 2 --width 32 --heads 4 --mixers kda,latent-unplaced --value-heads 3 --key-dim 10 --value-dim 9 --latent 20 "
+        "--nope-dim 10 --rope-dim 6 --latent-value-dim 12 ")
 CASES = (
     (HYBRID, ""), (NEXT, ""), (HYBRID, "--pieces 2"), (NEXT, "--pieces 2"), (SINKS, ""), (SINKS, "--pieces 2"),
     (HYBRID, "--sequence 2"),  # two GPUs share the positions
@@ -20,6 +22,7 @@ CASES = (
     ("deepseek --layers 2 --width 32 --heads 4 --latent 24 --nope-dim 12 --rope-dim 8 --value-dim 10 --expert-ffn 24 "
      "--shared-ffn 24 --experts 6", ""),
     ("hybrid --layers 2 --width 48 --spikes 3 " + HEADS, ""),
+    (KIMI, ""), (KIMI, "--pieces 2"),
     ("decoder --layers 2 --width 32 --heads 4 --kv-heads 2 --window 5 --mixers window,full --score-cap 2", ""),
     ("decoder --layers 2 --width 32 --heads 4", "--optimizer muon"),
 )

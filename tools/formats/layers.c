@@ -94,20 +94,30 @@ static sl_status step_letters(list *l, const char *key, const cJSON *item, const
   return status;
 }
 
-/* The value lists the layers that get words[1]. */
-static sl_status step_indices(list *l, const char *key, const cJSON *item, const cJSON *words) {
+/* The value lists the layers that get words[1]; `first` is the number of the first layer. */
+static sl_status give_listed(list *l, const char *key, const cJSON *item, const cJSON *words,
+                             int first) {
   const cJSON *index;
   if (!cJSON_IsArray(item)) return list_fail(l, key, "is not a list of layers");
   cJSON_ArrayForEach(
-      index, item) if (!cJSON_IsNumber(index) || index->valueint < 0 ||
+      index, item) if (!cJSON_IsNumber(index) || index->valueint < first ||
+                       index->valueint >= l->layers + first ||
                        index->valuedouble !=
                            index->valueint) return list_fail(l, key, "is not a list of layers");
   for (int i = 0; i < l->layers; i++) {
     bool listed = false;
-    cJSON_ArrayForEach(index, item) listed |= index->valueint == i;
+    cJSON_ArrayForEach(index, item) listed |= index->valueint == i + first;
     put_word(l, i, cJSON_GetArrayItem(words, listed));
   }
   return SL_OK;
+}
+
+static sl_status step_indices(list *l, const char *key, const cJSON *item, const cJSON *words) {
+  return give_listed(l, key, item, words, 0);
+}
+
+static sl_status step_numbers(list *l, const char *key, const cJSON *item, const cJSON *words) {
+  return give_listed(l, key, item, words, 1);
 }
 
 /* Returns N, or the letters of a text such as "LLLG", whose last one differs from the others. */
@@ -147,8 +157,9 @@ static sl_status step_value(list *l, const char *key, const cJSON *item, const c
 static const struct step {
   const char *name;
   sl_status (*run)(list *l, const char *key, const cJSON *item, const cJSON *words);
-} steps[] = {{"list", step_list},   {"letters", step_letters}, {"indices", step_indices},
-             {"every", step_every}, {"first", step_first},     {"value", step_value}};
+} steps[] = {{"list", step_list},       {"letters", step_letters}, {"indices", step_indices},
+             {"numbers", step_numbers}, {"every", step_every},     {"first", step_first},
+             {"value", step_value}};
 
 static sl_status run_step(list *l, const cJSON *step) {
   const cJSON *all = config_at(step, "all"), *absent = config_at(step, "absent");
@@ -192,6 +203,10 @@ static sl_status set_list(const config *c, const char *option, const cJSON *step
   const cJSON *step;
   sl_status status = SL_OK;
   cJSON_ArrayForEach(step, steps_of) if (!status) status = run_step(&l, step);
+  for (int i = 0; i < l.layers && !status; i++)
+    if (!*l.words[i])
+      status = sl_fail(SL_E_INPUT, "%s: no kind of layer %d: %s %s", c->path, i, l.key,
+                       config_at(c->root, l.key) ? "lacks it" : "is absent");
   char *text = joined(&l);
   if (!status) status = config_set(c, l.key ? l.key : "model_type", option, text);
   free(text);

@@ -399,9 +399,21 @@ static const struct reader *reader_named(const char *name) {
   return NULL;
 }
 
+/* Adds the members of objects that the row lifts to the file's keys, as OBJECT.MEMBER. */
+static void lift_members(const family *f, const config *c) {
+  const cJSON *name, *member;
+  cJSON_ArrayForEach(name, config_at(f->row, "lift"))
+      cJSON_ArrayForEach(member, config_at(c->root, name->valuestring)) {
+    char *key = sli_format("%s.%s", name->valuestring, member->string);
+    cJSON_AddItemToObject((cJSON *)c->root, key, cJSON_Duplicate(member, true));
+    free(key);
+  }
+}
+
 sl_status family_read(const family *f, const config *c) {
   const cJSON *item;
   const sli_key *const keys[] = {f->keys, config_keys_common, NULL};
+  lift_members(f, c);
   sl_status status = check_quantized(c, f);
   if (!status) status = config_check_keys(c, f->fields, keys);
   if (!status) status = config_apply(c, f->fields);
