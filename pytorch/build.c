@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/build/build.h"
 #include "pytorch/build.h"
 #include "pytorch/emit.h"
 #include "pytorch/fold.h"
 #include "pytorch/import.h"
 #include "pytorch/rows.h"
+#include "pytorch/served.h"
 #include "pytorch/sizes.h"
 #include "pytorch/whole.h"
 
@@ -284,6 +286,7 @@ static void emit_call(sli_import *m, int i) {
   const sli_pt_node *n = m->p->nodes[i];
   m->at = (sl_here){n->file, n->line};
   m->emitted[i] = true;
+  m->first[i] = m->g->nnodes;
   const sli_pt_call *row = sli_pt_call_find(n->target);
   sli_rows_enter(m, n, row, m->pattern[i] ? &m->match[i] : NULL);
   const sli_pt_node *as = m->pattern[i] ? n : sli_rows_constants(m, n);
@@ -396,6 +399,7 @@ static sli_import *begin(sl_graph *g, sli_pt_program *p, int64_t exported, int64
   m->note = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->note);
   m->emitted = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->emitted);
   m->match = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->match);
+  m->first = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->first);
   return m;
 }
 
@@ -443,31 +447,98 @@ static void follow_buffers(sli_import *m) {
     if (m->p->inputs[i].mutated && m->p->inputs[i].mutated->def) follow_buffer(m, &m->p->inputs[i]);
 }
 
-sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
-  sli_import *m = begin(g, of->program, of->exported, of->rows);
+/* Adds the calls that a result needs, and returns its tensor, or NULL if the graph has failed. */
+static sl_tensor *emit_result(sli_import *m, const sli_pt_use *of, sli_pt_value *out) {
   m->constants = of->constants;
   sli_rows_begin(m);
   load_constants(m);
-  for (int i = 0; i < of->ninputs && !g->status; i++) {
+  for (int i = 0; i < of->ninputs && !m->g->status; i++) {
     sli_made_of(m, of->inputs[i]->value)->tensor = of->tensors[i];
-    if (of->counts[i]) sli_rows_set_first(m, of->tensors[i]);
+    if (of->counts[i] && of->tensors[i]) sli_rows_set_first(m, of->tensors[i]);
   }
-  if (!g->status) fold_calls(m);
-  sli_pt_value *out = of->program->loss < 0 ? NULL : of->program->outs[of->program->loss];
-  if (!g->status && !out) refuse_loss(m);
-  if (!g->status && out) sli_pt_mark(m, &out, 1);
-  if (!g->status && out) mark_learned(m, out);
-  if (!g->status) check_calls(m);
-  if (!g->status) {
+  if (!m->g->status) fold_calls(m);
+  if (!m->g->status) sli_pt_mark(m, &out, 1);
+  for (int i = 0; i < of->ninputs && !m->g->status; i++)
+    if (!of->tensors[i] && sli_made_of(m, of->inputs[i]->value)->needed)
+      sl_graph_fail(m->g, SL_E_UNSUPPORTED,
+                    "%s: its results depend on input %s, but a server has tokens only",
+                    sli_archive_path(m->p->archive), of->inputs[i]->name);
+  if (!m->g->status) mark_learned(m, out);
+  if (!m->g->status) check_calls(m);
+  if (!m->g->status) {
     blocks b = {.pattern = of->block, .module = "", .depth = pick_depth(m)};
     find_last(m, &b);
     emit_calls(m, &b);
   }
-  if (!g->status) follow_buffers(m);
-  sl_tensor *loss = g->status || !out ? NULL : sli_pt_tensor(m, out);
+  return m->g->status ? NULL : sli_pt_tensor(m, out);
+}
+
+sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
+  sli_import *m = begin(g, of->program, of->exported, of->rows);
+  sli_pt_value *out = of->program->loss < 0 ? NULL : of->program->outs[of->program->loss];
+  if (!g->status && !out) refuse_loss(m);
+  sl_tensor *loss = g->status ? NULL : emit_result(m, of, out);
+  if (loss) follow_buffers(m);
+  if (g->status) loss = NULL;
   if (loss && loss->type.dtype == SL_F32) loss = sl_op1_at(m->at, g, &sl_op_to_f64, NULL, loss);
   if (loss && sl_graph_infer(g)) sl_output_at(m->at, g, "loss", loss);
   else if (loss) sl_train_at(m->at, g, loss, of->optimizer);
+  if (of->show && !g->status) sli_pt_show(m, of->show);
+  sli_arena_fini(&m->arena);
+  return g->status;
+}
+
+/* ---- serving ------------------------------------------------------------------------------- */
+
+/* Returns the call that made a node of the graph. */
+static const sli_pt_node *call_of(const sli_import *m, const sli_node *n) {
+  const sli_pt_node *found = NULL;
+  for (int i = 0; i < m->p->nnodes; i++)
+    if (m->emitted[i] && m->first[i] <= n->id) found = m->p->nodes[i];
+  return found;
+}
+
+static void refuse_served(void *ctx, sl_graph *to, const sli_node *n, const char *why) {
+  const sli_import *m = ctx;
+  const sli_pt_node *call = call_of(m, n);
+  const char *file = call ? call->file : NULL;
+  sl_graph_fail(to, SL_E_UNSUPPORTED, "%s cannot be served: %s (%s)%s%s%s%.0d: %s",
+                sli_archive_path(m->p->archive), call ? call->target : n->op->name,
+                call && call->nouts ? call->outs[0]->name : n->name, file ? " at " : "",
+                file ? file : "", file ? ":" : "", file ? call->line : 0, why);
+}
+
+static void destroy_graph(void *g) { sl_graph_destroy(g); }
+
+/* Makes a graph of one row, which lives as long as the served one: it has the records of calls. */
+static sl_graph *row_graph(sl_graph *g) {
+  sl_graph *from = sl_graph_create(&(sl_graph_options){.infer = true, .no_data = true});
+  sli_graph_cleanup(g, destroy_graph, from);
+  return from;
+}
+
+static void fill_nothing(void *ctx, const sl_tick *tick, void *const *out) {
+  (void)ctx, (void)tick, (void)out;
+}
+
+sl_status sli_pt_serve(sl_graph *g, const sli_pt_use *of, int ids, sli_pt_value *logits,
+                       sl_tensor *rows) {
+  sl_graph *from = row_graph(g);
+  sl_source *source = sl_graph_alloc(from, sizeof *source);
+  sl_type *type = sl_graph_alloc(from, sizeof *type);
+  sl_tensor **tensors = sl_graph_alloc(from, (size_t)of->ninputs * sizeof(sl_tensor *));
+  *type = SL_TYPE(SL_I32, 1, of->inputs[ids]->value->type.dim[1]);
+  *source = (sl_source){.nout = 1, .types = type, .fill = fill_nothing};
+  sl_data_at(SL_HERE, from, source, &tensors[ids]);
+  sli_pt_use row = *of;
+  row.rows = of->exported ? 1 : 0;
+  row.tensors = tensors;
+  sli_import *m = begin(from, of->program, row.exported, row.rows);
+  sl_tensor *out = from->status ? NULL : emit_result(m, &row, logits);
+  if (!out) sl_graph_fail(g, from->status, "%s", sl_detail());
+  const sli_served_how how = {refuse_served, m};
+  if (out) out = sli_served_rewrite(&how, from, tensors[ids], out, g, rows);
+  if (out) sl_output_at(m->at, g, "logits", out);
   if (of->show && !g->status) sli_pt_show(m, of->show);
   sli_arena_fini(&m->arena);
   return g->status;

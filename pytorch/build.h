@@ -25,5 +25,9 @@ typedef struct sli_pt_use {
 
 /* Builds the graph. Errors are recorded in it, and its status is returned. */
 sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of);
+/* Builds the graph of a tick of a server, with the output "logits". Input `ids` is tokens [rows,
+ * T], `logits` a result for all of their positions, and rows, i32 [1, R], the tokens of a tick. */
+sl_status sli_pt_serve(sl_graph *g, const sli_pt_use *of, int ids, sli_pt_value *logits,
+                       sl_tensor *rows);
 
 #endif

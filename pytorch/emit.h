@@ -112,5 +112,11 @@ sl_tensor *sli_pt_before_flattening(sl_tensor *x);
  * fewer heads than queries. */
 sl_tensor *sli_pt_attend(sli_import *m, const sli_pt_node *n, const sli_pt_value *q,
                          const sli_pt_value *k, const sli_pt_value *v);
+/* Returns whether a mask is causal, and sets *window (0: none). hides: its flags say which keys are
+ * hidden; else which are seen. a NULL: not a constant. */
+bool sli_pt_causal(const sli_pt_array *a, bool hides, int64_t *window);
+/* Computes causal attention: the match has queries, keys and values, their scale and the scores'
+ * cap, and the window. */
+sl_tensor *sli_pt_attend_causal(sli_import *m, const sli_pt_node *n, const sli_match *of);
 
 #endif

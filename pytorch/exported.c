@@ -102,21 +102,37 @@ static bool shifts_labels(const sl_exported *e) {
   return false;
 }
 
-/* Returns the number of rows in the first table indexed by the ids, or 0 if there is none. */
-static int64_t vocabulary(const sl_exported *e) {
-  const sli_pt_value *ids = e->of[0]->value;
+/* Skips views and copies of a value. */
+static const sli_pt_value *viewed(const sli_pt_value *v) {
+  static const char *const views[] = {"aten.view.",    "aten.reshape.",    "aten.alias.",
+                                      "aten.clone.",   "aten.contiguous.", "aten.to.",
+                                      "aten._to_copy."};
+  for (size_t i = 0; v && v->def && i < SLI_COUNT(views); i++) {
+    if (strncmp(v->def->target, views[i], strlen(views[i])) != 0) continue;
+    v = sli_pt_first(v->def);
+    i = (size_t)-1;
+  }
+  return v;
+}
+
+/* Finds the first table indexed by an input: its number of rows, or 0 if there is none, and the
+ * input, the first if there is none. An export with one tensor for two inputs reads either. */
+static int64_t vocabulary(const sl_exported *e, int *input) {
+  *input = 0;
   for (int i = 0; i < e->program->nnodes; i++) {
     const sli_pt_node *n = e->program->nodes[i];
     const sli_pt_value *at = sli_pt_arg_value(n, "indices"), *table = sli_pt_arg_value(n, "weight");
-    if (!strcmp(n->target, "aten.embedding.default") && at == ids && table)
-      return table->type.dim[0];
+    if (strcmp(n->target, "aten.embedding.default") || !table) continue;
+    for (int k = 0; k < e->ninputs; k++)
+      if (viewed(at) == e->of[k]->value) return *input = k, table->type.dim[0];
   }
   return 0;
 }
 
 static sl_status build_tokens(const sl_exported *e, sl_graph *g, const sl_args *args, int64_t rows,
                               sl_tensor **inputs) {
-  int64_t vocab = vocabulary(e);
+  int input;
+  int64_t vocab = vocabulary(e, &input);
   sl_tensor *targets;
   inputs[0] = sl_tokens(g, sl_arg_text(args, "data"), rows, e->inputs[0].type.dim[1],
                         vocab ? vocab : 1 << 24, &targets);
@@ -168,10 +184,101 @@ static sl_status read_constants(sl_graph *g, const char *text, sl_rows_in_consta
   return sl_graph_fail(g, SL_E_USAGE, "--rows-in-constants %s: must be yes or no", text);
 }
 
+/* ---- serving ------------------------------------------------------------------------------- */
+
+/* Returns whether a value has a float for each position of the ids and each of `vocab` tokens. */
+static bool has_logits(const sl_exported *e, const sli_pt_value *v, int64_t vocab) {
+  int input;
+  vocabulary(e, &input);
+  const sl_type *ids = &e->inputs[input].type;
+  if (v->symbol || !sli_pt_floats(v->type.dtype) || v->type.ndim < 2) return false;
+  int64_t last = v->type.dim[v->type.ndim - 1];
+  return (!vocab || last == vocab) && sli_pt_elements(&v->type) == last * ids->dim[0] * ids->dim[1];
+}
+
+/* Returns the logits among the results: those with as many classes as the table of tokens, or the
+ * only floats of all positions. */
+static sli_pt_value *logits_returned(const sl_exported *e) {
+  sli_pt_value *only = NULL;
+  int count = 0, input;
+  int64_t vocab = vocabulary(e, &input);
+  for (int i = 0; i < e->program->nouts; i++) {
+    sli_pt_value *v = e->program->outs[i];
+    if (vocab && has_logits(e, v, vocab)) return v;
+    if (has_logits(e, v, 0)) only = v, count++;
+  }
+  return count == 1 ? only : NULL;
+}
+
+/* Returns the logits of a program that returns its loss: the last floats of all positions and
+ * classes that go into it. */
+static sli_pt_value *logits_of_loss(const sl_exported *e) {
+  const sli_pt_program *p = e->program;
+  int input;
+  int64_t vocab = vocabulary(e, &input);
+  for (int i = p->nnodes - 1; i >= 0 && vocab; i--) {
+    const sli_pt_node *n = p->nodes[i];
+    bool product =
+        !strcmp(n->target, "aten.linear.default") || !strcmp(n->target, "aten.matmul.default") ||
+        !strcmp(n->target, "aten.addmm.default") || !strcmp(n->target, "aten.mm.default");
+    if (product && n->nouts && has_logits(e, n->outs[0], vocab)) return n->outs[0];
+  }
+  return NULL;
+}
+
+/* Lists the results of forward(), for messages. */
+static const char *list_results(const sl_exported *e, sl_graph *g) {
+  char *text = sli_arena_strdup(&g->arena, "");
+  for (int i = 0; i < e->program->nouts; i++) {
+    const sli_pt_value *v = e->program->outs[i];
+    text = sli_arena_format(&g->arena, "%s%s%s", text, i ? ", " : "",
+                            sli_pt_dtype_name(v->type.dtype));
+    for (int d = 0; d < v->type.ndim; d++)
+      text = sli_arena_format(&g->arena, "%s%s%lld%s", text, d ? ", " : "[",
+                              (long long)v->type.dim[d], d == v->type.ndim - 1 ? "]" : "");
+  }
+  return *text ? text : "nothing";
+}
+
+static sl_status build_served(const sl_exported *e, sl_graph *g, const sl_args *args) {
+  int input;
+  vocabulary(e, &input);
+  const sl_type *ids = &e->inputs[input].type;
+  if (ids->dtype != SL_I32 || ids->ndim != 2 || ids->dim[1] < 2)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "%s cannot be served: its input must be tokens [rows, positions]; "
+                         "its inputs are %s",
+                         e->name, list_inputs(e, g));
+  sli_pt_value *logits = logits_returned(e);
+  if (!logits && e->program->loss >= 0) logits = logits_of_loss(e);
+  if (!logits)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "%s cannot be served: forward() must return logits [rows, %lld, tokens] "
+                         "of all positions, or a loss of such; it returns %s",
+                         e->name, (long long)ids->dim[1], list_results(e, g));
+  int64_t vocab = logits->type.dim[logits->type.ndim - 1];
+  sl_tensor *targets, *rows = sl_tokens(g, "", 1, ids->dim[1], vocab, &targets);
+  bool *counts = sl_graph_alloc(g, ((size_t)e->ninputs + 1) * sizeof *counts);
+  for (int i = 0; i < e->ninputs; i++) counts[i] = e->inputs[i].rows;
+  const char *block = sl_arg_text(args, "block");
+  const sli_pt_use of = {.program = e->program,
+                         .exported = e->rows,
+                         .ninputs = e->ninputs,
+                         .inputs = e->of,
+                         .counts = counts,
+                         .block = *block ? block : NULL,
+                         .show = sl_arg_flag(args, "show-import") ? stdout : NULL,
+                         .constants = SL_ROWS_NO};
+  return sl_graph_status(g) ? sl_graph_status(g) : sli_pt_serve(g, &of, input, logits, rows);
+}
+
+/* ---- the model ------------------------------------------------------------------------------ */
+
 static sl_status build_model(const sl_model *model, sl_graph *g, const sl_args *args) {
   const sl_exported *e = model->ctx;
+  if (g->options.serve) return build_served(e, g, args);
   if (sl_graph_infer(g))
-    return sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: an exported program is trained, not served",
+    return sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: an exported program is trained or served",
                          model->name);
   int64_t batch = sl_arg_int(args, "batch"), rows = e->rows ? sl_microbatch_rows(g, batch) : 0;
   sl_tensor **inputs = sl_graph_alloc(g, (size_t)e->ninputs * sizeof *inputs);

@@ -200,7 +200,8 @@ static bool passes_on(const sli_import *m, const sli_pt_node *n) {
     return in->type.dtype == n->outs[0]->type.dtype ||
            (is_float_value(in) && is_float_value(n->outs[0]));
   return !strcmp(n->target, "aten.dropout.default") &&
-         (!sli_pt_flag(n, "train", true) || sli_pt_number(m, n, "p", 0.5) == 0);
+         (!sli_pt_flag(n, "train", true) || sli_pt_number(m, n, "p", 0.5) == 0 ||
+          sl_graph_infer(m->g));
 }
 
 const sli_pt_value *sli_pt_peel(const sli_import *m, const sli_pt_value *v) {

@@ -99,6 +99,7 @@ struct sli_import {
   bool exact;                  /* the current call computes integers: f32 must hold them */
   const char **note;           /* [nodes of p] what a layer became, if that depends on arguments */
   bool *emitted;               /* [nodes of p] */
+  int *first;                  /* [nodes of p] nodes of the graph before those of a call */
   sl_tensor *zeros;            /* [rows], or NULL until needed */
   /* rows.c */
   sli_rows **row; /* [nrows] by a tensor's id, or NULL */

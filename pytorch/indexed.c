@@ -26,7 +26,8 @@ void sli_emit_embedding(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   sl_tensor *table = sli_pt_in(m, n, "weight"), *at = sli_pt_i32(m, ids);
   sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_embedding, NULL, at, table);
   int64_t padding = sli_pt_whole(m, n, "padding_idx", -1);
-  if (y && padding >= 0 && !sli_constant(m, ids)) y = without_gradient(m, y, at, padding);
+  bool learns = padding >= 0 && !sli_constant(m, ids) && !sl_graph_infer(m->g);
+  if (y && learns) y = without_gradient(m, y, at, padding);
   sli_pt_out(m, n, 0, y);
 }
 
@@ -258,6 +259,16 @@ static bool takes_other_rows(sli_import *m, const sli_pt_node *n, const sli_pt_v
   return other;
 }
 
+/* Returns whether an index is constant and counts up from *begin. */
+static bool is_range(const sli_pt_array *a, int64_t length, int64_t *begin) {
+  if (!a || a->mask || a->type.ndim != 1 || !a->type.dim[0]) return false;
+  double first = sli_pt_get(a, 0);
+  *begin = (int64_t)first + (first < 0 ? length : 0);
+  for (int64_t i = 1; i < a->type.dim[0]; i++)
+    if (sli_pt_get(a, i) != first + (double)i) return false;
+  return *begin >= 0 && *begin + a->type.dim[0] <= length;
+}
+
 void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
@@ -282,6 +293,11 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   bool backwards = !sli_constant(m, at) || has_negative(sli_constant(m, at));
   sl_tensor *x = sli_pt_f32(m, self);
   if (takes_other_rows(m, n, at, x, dim)) return;
+  int64_t begin;
+  if (x && is_range(sli_constant(m, at), x->type.dim[dim], &begin)) {
+    sli_pt_out(m, n, 0, sl_slice_at(m->at, m->g, x, dim, begin, at->type.dim[0]));
+    return;
+  }
   sl_tensor *ids = backwards ? positions_of(m, at, self->type.dim[dim]) : sli_pt_i32(m, at);
   if (!x || !ids) return;
   int order[SLI_PT_DIMS], k = 0, count = ids->type.ndim, ndim = x->type.ndim;

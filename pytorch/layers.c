@@ -438,11 +438,14 @@ typedef struct mask {
   int64_t window; /* 0 if unlimited */
 } mask;
 
-/* Returns whether a query attends to a key, for a mask of flags or of numbers to add. */
-static bool sees(const sli_pt_array *a, double v) { return a->mask ? v != 0 : v > -1e30; }
+/* Returns whether a query attends to a key, for a mask of flags, which may say that it is hidden,
+ * or of numbers to add. */
+static bool sees(const sli_pt_array *a, bool hides, double v) {
+  return a->mask ? (v != 0) != hides : v > -1e30;
+}
 
 /* Classifies a constant mask [.., .., T, S] as one that the attention op supports, if possible. */
-static mask read_mask(const sli_pt_array *a) {
+static mask read_mask(const sli_pt_array *a, bool hides) {
   mask out = {.known = true, .full = true};
   int ndim = a->type.ndim;
   if (ndim < 2) return (mask){0};
@@ -454,8 +457,9 @@ static mask read_mask(const sli_pt_array *a) {
     for (int64_t k = 0; k < keys; k++) {
       double v = sli_pt_at(a, a->offset + q * a->stride[ndim - 2] + k * a->stride[ndim - 1]);
       if (!a->mask && v > -1e30 && v != 0) return (mask){0}; /* a bias */
-      if (!sees(a, v)) out.full = false;
-      bool past = k <= q && !sees(a, v); /* the query does not attend to keys this far back */
+      if (!sees(a, hides, v)) out.full = false;
+      bool past =
+          k <= q && !sees(a, hides, v); /* the query does not attend to keys this far back */
       if (past && (!out.window || q - k < out.window)) out.window = q - k;
     }
   if (out.full) return out;
@@ -463,7 +467,7 @@ static mask read_mask(const sli_pt_array *a) {
     for (int64_t k = 0; k < keys; k++) {
       double v = sli_pt_at(a, a->offset + q * a->stride[ndim - 2] + k * a->stride[ndim - 1]);
       bool expected = k <= q && (!out.window || q - k < out.window);
-      if (sees(a, v) != expected) return (mask){0};
+      if (sees(a, hides, v) != expected) return (mask){0};
     }
   return queries == keys ? out : (mask){0};
 }
@@ -490,7 +494,7 @@ static sl_tensor *packed(const sl_tensor *q, const sl_tensor *k, const sl_tensor
 
 typedef struct heads {
   sl_tensor *q, *k, *v; /* [B, H, T, D] */
-  double scale;
+  double scale, cap;    /* cap 0: none */
 } heads;
 
 /* Computes attention with the op, whose mask it supports. */
@@ -500,6 +504,7 @@ static sl_tensor *known_attention(sli_import *m, const heads *h, const mask *mas
                     .kv_heads = (int)h->k->type.dim[1],
                     .full = mask->full,
                     .window = mask->window,
+                    .value = (float)h->cap,
                     .scale = (float)h->scale};
   sl_tensor *q = heads_last(m, h->q), *k = heads_last(m, h->k), *v = heads_last(m, h->v);
   if (!q || !k || !v) return NULL;
@@ -610,21 +615,42 @@ static sl_tensor *plain_attention(sli_import *m, const sli_pt_node *n, const hea
 
 sl_tensor *sli_pt_attend(sli_import *m, const sli_pt_node *n, const sli_pt_value *q,
                          const sli_pt_value *k, const sli_pt_value *v) {
-  heads h = {sli_pt_f32(m, q), sli_pt_f32(m, k), sli_pt_f32(m, v), 0};
+  heads h = {sli_pt_f32(m, q), sli_pt_f32(m, k), sli_pt_f32(m, v), 0, 0};
   if (!h.q || !h.k || !h.v) return NULL;
   h.scale = sli_pt_number(m, n, "scale", 1 / sqrt((double)sl_dim(h.q, -1)));
   const sli_pt_value *given = sli_pt_arg_value(n, "attn_mask");
   mask mask = {.known = !given, .full = !sli_pt_flag(n, "is_causal", false)};
-  if (given && sli_constant(m, given)) mask = read_mask(sli_constant(m, given));
+  if (given && sli_constant(m, given)) mask = read_mask(sli_constant(m, given), false);
   bool square = sl_dim(h.q, 2) == sl_dim(h.k, 2) && sl_dim(h.q, 3) == sl_dim(h.v, 3) &&
                 sl_dim(h.q, 3) <= 256 && sl_dim(h.k, 0) == sl_dim(h.q, 0);
-  bool drops = sli_pt_number(m, n, "dropout_p", 0) > 0;
+  bool drops = sli_pt_number(m, n, "dropout_p", 0) > 0 && !sl_graph_infer(m->g);
   bool known = mask.known && square && !drops;
   m->note[n->id] = !known        ? "matmul, softmax, matmul: the mask is a tensor"
                    : mask.full   ? "attention"
                    : mask.window ? "attention, causal, window"
                                  : "attention, causal";
   return known ? known_attention(m, &h, &mask) : plain_attention(m, n, &h, &q->type, &k->type);
+}
+
+bool sli_pt_causal(const sli_pt_array *a, bool hides, int64_t *window) {
+  mask known = a && (a->mask || !hides) ? read_mask(a, hides) : (mask){0};
+  *window = known.window;
+  return known.known && !known.full;
+}
+
+/* Returns heads as [B, H, T, D]: three dims are those of one row. */
+static sl_tensor *four_dims(sli_import *m, const sli_pt_value *v) {
+  sl_tensor *t = sli_pt_f32(m, v);
+  return t && t->type.ndim == 3 ? sli_pt_add_dim(m, t, 0) : t;
+}
+
+sl_tensor *sli_pt_attend_causal(sli_import *m, const sli_pt_node *n, const sli_match *of) {
+  heads h = {four_dims(m, of->part[0]), four_dims(m, of->part[1]), four_dims(m, of->part[2]),
+             of->number[0], of->number[1]};
+  if (!h.q || !h.k || !h.v) return NULL;
+  m->note[n->id] = of->whole[0] ? "attention, causal, window" : "attention, causal";
+  sl_tensor *y = known_attention(m, &h, &(mask){.known = true, .window = of->whole[0]});
+  return y && of->part[0]->type.ndim == 3 ? sli_pt_drop_dims(m, y, 1) : y;
 }
 
 void sli_emit_attention(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {

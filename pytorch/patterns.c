@@ -295,12 +295,158 @@ static sl_tensor *emit_groups(sli_import *m, const sli_pt_node *n, const sli_mat
   return sli_pt_attend(m, n, of->part[0], of->part[1], of->part[2]);
 }
 
+/* ---- attention, written out ---------------------------------------------------------------- */
+
+/* Finds keys in a product of queries with transposed keys; NULL if it is none. */
+static const sli_pt_value *keys_of(const sli_import *m, const sli_pt_node *product) {
+  const sli_pt_value *of = tensor_arg(product, 1);
+  const sli_pt_node *swap = of ? sli_pt_made_by(m, of, "aten.transpose.int") : NULL;
+  const sli_pt_node *order = of && !swap ? sli_pt_made_by(m, of, "aten.permute.default") : NULL;
+  if (order) {
+    int dims[SLI_PT_DIMS];
+    bool last = sli_pt_order(m, order, 4, dims) && dims[0] == 0 && dims[1] == 1 && dims[2] == 3;
+    return last ? tensor_arg(order, 0) : NULL;
+  }
+  if (!swap) return NULL;
+  int a = sli_pt_dim(m, swap, "dim0", 4, 0), b = sli_pt_dim(m, swap, "dim1", 4, 0);
+  return a + b == 5 && a != b && SLI_MIN(a, b) == 2 ? tensor_arg(swap, 0) : NULL;
+}
+
+/* Finds x in x multiplied or divided by numbers, which multiply *factor. */
+static const sli_pt_value *unscaled(const sli_import *m, const sli_pt_value *v, double *factor) {
+  for (;;) {
+    double number;
+    const sli_pt_value *x = scaled_by(m, v, &number);
+    const sli_pt_node *div = x ? NULL : sli_pt_made_by(m, v, "aten.div.Tensor");
+    if (div && tensor_arg(div, 0) && !sli_constant(m, tensor_arg(div, 0)) &&
+        number_arg(m, div, 1, &number) && number != 0)
+      x = tensor_arg(div, 0), number = 1 / number;
+    if (!x) return v;
+    *factor *= number;
+    v = x;
+  }
+}
+
+/* Finds s in c tanh(s / c), and sets *cap to c; 0 and v itself if there is none. *factor becomes
+ * that of s. */
+static const sli_pt_value *uncapped(const sli_import *m, const sli_pt_value *v, double *factor,
+                                    double *cap) {
+  double c = 1;
+  const sli_pt_value *x = unscaled(m, v, &c);
+  const sli_pt_node *tanh_node = sli_pt_made_by(m, x, "aten.tanh.default");
+  *cap = tanh_node ? c : 0;
+  *factor = c;
+  if (tanh_node) x = unscaled(m, tensor_arg(tanh_node, 0), factor);
+  return x;
+}
+
+/* Returns the scores before a mask that hides keys, and sets *mask to a constant of flags or of
+ * numbers to add; *hides: its flags say which keys are hidden. */
+static const sli_pt_value *unmasked(const sli_import *m, const sli_pt_value *v,
+                                    const sli_pt_value **mask, bool *hides) {
+  double low;
+  const sli_pt_node *fill = sli_pt_made_by(m, v, "aten.masked_fill.Scalar");
+  if (fill && number_arg(m, fill, 2, &low) && low <= -1e30) {
+    *mask = tensor_arg(fill, 1), *hides = true;
+    return *mask && sli_constant(m, *mask) ? tensor_arg(fill, 0) : NULL;
+  }
+  const sli_pt_node *where = sli_pt_made_by(m, v, "aten.where.self");
+  if (where && number_arg(m, where, 2, &low) && low <= -1e30) {
+    *mask = tensor_arg(where, 0), *hides = false;
+    return *mask && sli_constant(m, *mask) ? tensor_arg(where, 1) : NULL;
+  }
+  const sli_pt_node *sum = sli_pt_made_by(m, v, "aten.add.Tensor");
+  for (int i = 0; sum && sli_pt_plain(sum) && i < 2; i++) {
+    const sli_pt_value *a = tensor_arg(sum, i), *x = tensor_arg(sum, 1 - i);
+    if (!a || !x || !sli_constant(m, a) || sli_constant(m, a)->mask) continue;
+    *mask = a, *hides = false;
+    return x;
+  }
+  return NULL;
+}
+
+/* Returns the softmax over the last dim that makes a value, or NULL. */
+static const sli_pt_node *softmax_of(const sli_import *m, const sli_pt_value *v) {
+  const sli_pt_node *n = sli_pt_made_by(m, v, "aten.softmax.int");
+  if (!n) n = sli_pt_made_by(m, v, "aten._softmax.default");
+  return n && sli_pt_dim(m, n, "dim", v->type.ndim, 0) == v->type.ndim - 1 ? n : NULL;
+}
+
+/* Returns whether heads [B, H, T, D] of a call fit the op. */
+static bool heads_fit(const sli_pt_value *q, const sli_pt_value *k, const sli_pt_value *v) {
+  const int64_t *dq = q->type.dim, *dk = k->type.dim, *dv = v->type.dim;
+  return q->type.ndim == 4 && k->type.ndim == 4 && v->type.ndim == 4 && dk[1] &&
+         dq[1] % dk[1] == 0 && dk[1] == dv[1] && dq[0] == dk[0] && dq[0] == dv[0] &&
+         dq[2] == dk[2] && dk[2] == dv[2] && dq[3] == dk[3] && dq[3] == dv[3] && dq[3] <= 256;
+}
+
+/* softmax(scale q k^T, masked) v, for q [B, H, T, D] and a constant mask. The scores may have a
+ * cap. */
+static bool match_attention(const sli_import *m, const sli_pt_node *n, sli_match *out) {
+  const sli_pt_value *weights = tensor_arg(n, 0), *v = tensor_arg(n, 1), *mask = NULL;
+  if (!weights || !v || v->type.ndim != 4 || weights->type.ndim != 4) return false;
+  const sli_pt_node *softmax = softmax_of(m, weights);
+  bool hides = false;
+  double factor = 1, cap = 0;
+  const sli_pt_value *scores = softmax ? unmasked(m, tensor_arg(softmax, 0), &mask, &hides) : NULL;
+  scores = scores ? uncapped(m, scores, &factor, &cap) : NULL;
+  const sli_pt_node *product = scores ? sli_pt_made_by(m, scores, "aten.matmul.default") : NULL;
+  const sli_pt_value *k = product ? keys_of(m, product) : NULL;
+  const sli_pt_value *q = k ? tensor_arg(product, 0) : NULL;
+  if (!q || q->type.ndim != 4 || k->type.ndim != 4) return false;
+  q = unscaled(m, q, &factor);
+  k = unscaled(m, k, &factor);
+  const sli_pt_value *keys = before_repeat(m, k), *values = before_repeat(m, v);
+  if (keys == k || values == v) keys = k, values = v;
+  if (!heads_fit(q, keys, values) || (cap && !(cap > 0)) ||
+      !sli_pt_causal(sli_constant(m, mask), hides, &out->whole[0]))
+    return false;
+  out->part[0] = (sli_pt_value *)q, out->part[1] = (sli_pt_value *)keys;
+  out->part[2] = (sli_pt_value *)values;
+  out->number[0] = factor;
+  out->number[1] = cap;
+  return true;
+}
+
+static sl_tensor *emit_attention(sli_import *m, const sli_pt_node *n, const sli_match *of) {
+  return sli_pt_attend_causal(m, n, of);
+}
+
+/* bmm(softmax(baddbmm(mask, q, k^T)), v), for heads [H, T, D] of one row, as MultiheadAttention
+ * writes it. */
+static bool match_heads(const sli_import *m, const sli_pt_node *n, sli_match *out) {
+  const sli_pt_value *weights = tensor_arg(n, 0), *v = tensor_arg(n, 1);
+  if (m->rows != 1 || !sl_graph_infer(m->g) || !weights || !v || v->type.ndim != 3) return false;
+  const sli_pt_node *softmax = softmax_of(m, weights);
+  const sli_pt_node *sum =
+      softmax ? sli_pt_made_by(m, tensor_arg(softmax, 0), "aten.baddbmm.default") : NULL;
+  const sli_pt_value *mask = sum ? tensor_arg(sum, 0) : NULL, *q = sum ? tensor_arg(sum, 1) : NULL;
+  const sli_pt_node *swap =
+      sum ? sli_pt_made_by(m, tensor_arg(sum, 2), "aten.transpose.int") : NULL;
+  const sli_pt_value *k = swap ? tensor_arg(swap, 0) : NULL;
+  if (!mask || !q || !k || !sli_pt_same_dims(&q->type, &k->type) ||
+      !sli_pt_same_dims(&q->type, &v->type) || q->type.dim[2] > 256 ||
+      sli_pt_dim(m, swap, "dim0", 3, 0) + sli_pt_dim(m, swap, "dim1", 3, 0) != 3 ||
+      !sli_pt_dim(m, swap, "dim0", 3, 0) || !sli_pt_dim(m, swap, "dim1", 3, 0) ||
+      !sli_pt_causal(sli_constant(m, mask), false, &out->whole[0]))
+    return false;
+  double factor = 1;
+  q = unscaled(m, q, &factor);
+  if (q->type.ndim != 3) return false;
+  out->part[0] = (sli_pt_value *)q, out->part[1] = (sli_pt_value *)k;
+  out->part[2] = (sli_pt_value *)v;
+  out->number[0] = factor;
+  return true;
+}
+
 static const sli_pattern patterns[] = {
     {"RMS norm", "rmsnorm", "aten.mul.Tensor", match_rms, emit_rms},
     {"RMS norm, gain + 1", "rmsnorm", "aten.mul.Tensor", match_rms_one, emit_rms_one},
     {"rotary positions", "rotary", "aten.add.Tensor", match_rotary, emit_rotary},
     {"attention, heads in groups", "attention", "aten.scaled_dot_product_attention.default",
      match_groups, emit_groups},
+    {"attention, written out", "attention", "aten.matmul.default", match_attention, emit_attention},
+    {"attention, heads in rows", "attention", "aten.bmm.default", match_heads, emit_attention},
     {"SwiGLU", "swiglu", "aten.mul.Tensor", match_swiglu, emit_swiglu},
     {"GELU, written out", "gelu", "aten.mul.Tensor", match_gelu, emit_gelu},
 };

@@ -50,9 +50,9 @@ static bool counts(const sl_op *op) {
   return sli_op_rows(op)->fills || sli_op_rows(op)->looks || sli_op_rows(op)->follows;
 }
 
-/* True if a type has `rows` rows along dim 1 and further dims. */
+/* True if a type has `rows` rows along dim 1. */
 static bool lies_by_rows(const sl_type *type, int64_t rows) {
-  return type->ndim > 2 && type->dim[0] == 1 && type->dim[1] == rows;
+  return type->ndim > 1 && type->dim[0] == 1 && type->dim[1] == rows;
 }
 
 /* True for a reshape or permute that keeps `rows` rows along dim 1. */
@@ -75,7 +75,8 @@ static bool broadcasts_rows(const sli_node *n, int64_t rows) {
 static bool goes_beside_rows(const sli_node *n, int64_t rows) {
   bool all = sli_op_cut(n->op)->along == SL_ALONG_AXES && !n->attrs.axes,
        fine = !all && !(n->attrs.axes & 3);
-  for (int i = 0; i < n->nin; i++) fine &= lies_by_rows(&n->in_type[i], rows);
+  for (int i = 0; i < n->nin; i++)
+    fine &= n->in_type[i].ndim > 2 && lies_by_rows(&n->in_type[i], rows);
   return fine;
 }
 

@@ -27,25 +27,38 @@ static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
 
 /* ---- weights in their storage format (rest) ----------------------------------------------- */
 
+/* Finds the nodes that depend on the data of a tick. All others have no positions. */
+static const bool *find_fed(sl_graph *g) {
+  bool *fed = sli_arena_alloc(&g->arena, ((size_t)g->nnodes + 1) * sizeof *fed);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    fed[i] = n->cls == SL_CLASS_L;
+    for (int a = 0; a < n->nin; a++)
+      fed[i] |= n->in[a] && n->in[a]->producer && fed[n->in[a]->producer->id];
+  }
+  return fed;
+}
+
 /* True for a weight or table of an op that can read storage formats. Exact ops read f32, as in
  * training. */
 static bool reads_stored(const sli_node *n, int input) {
   return !n->attrs.exact && !n->attrs.transposed && sli_op_serve(n->op)->stored >> input & 1;
 }
 
-static bool can_be_stored(const sl_graph *g, const sl_tensor *param) {
+static bool can_be_stored(const sl_graph *g, const bool *fed, const sl_tensor *param) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == param && !reads_stored(g->nodes[i], a)) return false;
+      if (g->nodes[i]->in[a] == param && (!fed[i] || !reads_stored(g->nodes[i], a))) return false;
   return true;
 }
 
-static void settle_weights(sl_graph *g) {
+static void settle_weights(sl_graph *g, const bool *fed) {
   const sl_serving *s = g->options.serve;
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
     sl_storage storage = sli_storage_for_products(s->storage(s->ctx, p->name));
-    if (!p->storage && sli_storage_served(storage) && can_be_stored(g, p)) sli_store(p, storage);
+    if (!p->storage && sli_storage_served(storage) && can_be_stored(g, fed, p))
+      sli_store(p, storage);
   }
 }
 
@@ -138,20 +151,14 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   return SL_OK;
 }
 
-/* True if the node reads parameters and nothing else: its result has no positions. */
-static bool reads_parameters(const sli_node *n) {
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && !n->in[i]->param) return false;
-  return n->nin > 0;
-}
-
-static sl_status serve_node(sl_graph *g, sli_node *n) {
+static sl_status serve_node(sl_graph *g, sli_node *n, bool fed) {
+  if (!fed) return SL_OK;
   if (n->cls == SL_CLASS_L)
     return n == g->batch->producer ? SL_OK
                                    : serve_refuse(g, n, "a served model can read tokens only");
   if (n->op->serve) return exchange(g, n);
   const sl_serving *s = g->options.serve;
-  return reads_parameters(n) || sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
+  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
              ? SL_OK
              : serve_refuse(
                    g, n,
@@ -356,9 +363,10 @@ static bool is_own(const sl_op *op) {
 
 sl_status sli_pass_serve_rows(sl_graph *g) {
   sl_status status = SL_OK;
-  settle_weights(g);
+  const bool *fed = find_fed(g);
+  settle_weights(g, fed);
   for (int i = 0, n = g->nnodes; i < n && !status; i++)
-    if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i]);
+    if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i], fed[i]);
   for (int i = 0; i < g->nnodes && !status && g->options.serve->allow; i++)
     if (g->nodes[i]->op == &sl_op_sample && g->nodes[i]->nin < 3) allow_tokens(g, g->nodes[i]);
   return status;

@@ -8,14 +8,15 @@
 #include "io/file.h"
 #include "tools/actorserve/actorserve.h"
 
-/* Returns the last part of a path, without .gguf or .safetensors. */
+/* Returns the last part of a path, without .gguf, .pt2 or .safetensors. */
 static char *name_of(const char *path) {
   size_t end = strlen(path);
   while (end > 1 && path[end - 1] == '/') end--;
   size_t begin = end;
   while (begin && path[begin - 1] != '/') begin--;
   char *name = sli_format("%.*s", (int)(end - begin), path + begin), *dot = strrchr(name, '.');
-  if (dot && (!strcmp(dot, ".gguf") || !strcmp(dot, ".safetensors"))) *dot = 0;
+  if (dot && (!strcmp(dot, ".gguf") || !strcmp(dot, ".pt2") || !strcmp(dot, ".safetensors")))
+    *dot = 0;
   return name;
 }
 
@@ -110,6 +111,7 @@ static sl_status read_chat(const settings *s, served *served) {
 
 sl_status chat_format_open(const settings *s, int64_t vocabulary, served *served) {
   const char *init = settings_text(s, "init");
+  if (!init) init = s->model_word;
   const char *names = settings_text(s, "served-model-name");
   served->name = names ? sli_strdup(names) : name_of(init);
   served->chat_format =
@@ -123,9 +125,14 @@ sl_status chat_format_open(const settings *s, int64_t vocabulary, served *served
     return sl_fail(SL_E_USAGE, "--served-model-name %s: a name is empty", names);
   sl_status status = codec_open(s->data.tokenizer, vocabulary, &served->chat_format.codec);
   if (status) return status;
-  if (huggingface_is_folder(init)) {
-    add_ends_of(served, init, "generation_config.json");
-    add_ends_of(served, init, "config.json");
+  if (huggingface_is_folder(init) || model_has_weights(init)) {
+    const char *slash = huggingface_is_folder(init) ? NULL : strrchr(init, '/');
+    char *folder = huggingface_is_folder(init) ? sli_strdup(init)
+                   : slash                     ? sli_format("%.*s", (int)(slash - init), init)
+                                               : sli_strdup(".");
+    add_ends_of(served, folder, "generation_config.json");
+    add_ends_of(served, folder, "config.json");
+    free(folder);
   }
   if (s->data.tokenizer) return read_chat(s, served);
   if (!settings_text(s, "chat-template")) return SL_OK;

@@ -33,8 +33,11 @@ static sl_status unload_adapter(void *self, int adapter) {
 }
 
 static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
-  const pretrained p = settings_pretrained(ctx);
-  sl_status status = pretrained_load(&p, NULL, lowered, rt);
+  const settings *s = ctx;
+  const pretrained p = settings_pretrained(s);
+  sl_status status = SL_OK;
+  if (!p.init) status = sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed"));
+  if (!status) status = pretrained_load(&p, NULL, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }
 

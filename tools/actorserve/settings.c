@@ -124,10 +124,11 @@ static sl_status check_devices(const settings *s) {
   if (!computes && !bounded)
     return sl_fail(SL_E_USAGE, "--devices %s: these devices hold no values",
                    sl_arg_text(s->run, "devices"));
-  if (computes && !settings_text(s, "init"))
+  if (computes && !settings_text(s, "init") && !model_has_weights(s->model_word))
     return sl_fail(
         SL_E_USAGE,
-        "%s: needs weights: give --init FILE, or a Hugging Face folder or GGUF file instead of the model",
+        "%s: needs weights: give --init FILE, or a Hugging Face folder, GGUF file or FILE.pt2 "
+        "instead of the model",
         s->model_word);
   return SL_OK;
 }
@@ -197,7 +198,7 @@ static const first_option first[] = {
 
 const tool actorserve_tool = {
     .name = "actorserve",
-    .usage = "       actorserve [options] DIR | FILE.gguf\n",
+    .usage = "       actorserve [options] DIR | FILE.gguf | FILE.pt2\n",
     .purpose = "Serves a model by an OpenAI-compatible HTTP API. DIR is a Hugging Face folder.",
     .options = options,
     .first = first,

@@ -235,6 +235,8 @@ static const sl_model *find_shipped(const char *word) {
   return NULL;
 }
 
+bool model_has_weights(const char *word) { return ends_with(word, ".pt2"); }
+
 bool model_is_shipped(const char *word) { return find_shipped(word); }
 
 sl_status model_find(const char *word, const char *commands, const sl_model **out) {

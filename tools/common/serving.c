@@ -151,7 +151,7 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
 sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t) {
   const char *init = settings_text(s, "init"), *adapter = s->adapter,
              *dot = strrchr(s->model_word, '.');
-  bool code = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".so"));
+  bool code = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".so") || !strcmp(dot, ".pt2"));
   *t = (fingerprint){0};
   fingerprint_add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
   for (const sl_option *o = s->model->options; o && o->name; o++)

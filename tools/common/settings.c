@@ -255,9 +255,18 @@ pretrained settings_pretrained(const settings *s) {
                       .arena = (sli_arena *)&s->arena};
 }
 
+/* Returns the tokenizer.json beside a file with a model and its weights, or NULL. */
+static char *tokenizer_beside(settings *s) {
+  const char *slash = strrchr(s->model_word, '/');
+  int folder = slash ? (int)(slash + 1 - s->model_word) : 0;
+  char *path = sli_arena_format(&s->arena, "%.*stokenizer.json", folder, s->model_word);
+  return model_has_weights(s->model_word) && !access(path, F_OK) ? path : NULL;
+}
+
 sl_status settings_read_pretrained(settings *s) {
   pretrained p = settings_pretrained(s);
   p.tokenizer = settings_text(s, "tokenizer");
+  if (!p.tokenizer && s->model_word) p.tokenizer = tokenizer_beside(s);
   sl_status status = pretrained_read(&p);
   s->data.tokenizer = p.tokenizer;
   return status;
