@@ -19,9 +19,9 @@ static uint64_t hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 static sl_status load_experts_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_type *out) {
   const sli_expert_loads *x = attrs->user;
-  (void)nin;
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
   if (in[1].ndim >= 0) SLI_TRY(sli_want("levels", &in[1], &in[0]));
+  if (nin > SLI_LOADS_GUESSED) SLI_TRY(sli_want("guessed", &in[SLI_LOADS_GUESSED], &in[0]));
   size_t lent = sizeof(sli_lent) + (size_t)(x->experts * x->levels) * sli_lent_item_bytes(x);
   out[0] = SL_TYPE(SL_I32, (int64_t)((lent + 3) / 4));
   out[1] = SL_TYPE(SL_I32, (int64_t)(((size_t)x->slots * x->slot_bytes + SLI_SLOT_MULTIPLE) / 4));
@@ -40,15 +40,15 @@ static void load_experts_cost(const sl_attrs *attrs, int nin, const sl_type *in,
 
 const sl_op sl_op_load_experts = {
     .name = "load_experts",
-    .min_in = 3,
-    .max_in = 5,
+    .min_in = 0, /* a firing reads ids or guesses */
+    .max_in = 6,
     .nout = 3,
     .infer = load_experts_infer,
     .cost = load_experts_cost,
     .hash = hash,
     .traits = SL_OP_REPEATS | SL_OP_LOADS,
     .memory = &(const sl_op_memory){.updates = 6, .lasts = 6},
-    .rows = &(const sl_op_rows){.looks = 3},
+    .rows = &(const sl_op_rows){.looks = 3 | 1 << SLI_LOADS_GUESSED},
 };
 
 static sl_status loaded_experts_infer(const sl_attrs *attrs, int nin, const sl_type *in,

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Experts of a served graph whose weights are on disk.
  *
- * Two ops take the place of a mixture's products. `load_experts` runs on the disk's queue: it
+ * Two ops take the place of a mixture's products. `load_experts` runs on the queue of loads: it
  * counts the rows of each expert and reads the parts that they want and that no slot of its cache
  * holds. `loaded_experts` computes the rows. Both fire attrs.count times in a tick; each firing of
  * the first lends some slots to the same firing of the second, through a register that says which
  * (sli_lent). The register has SLI_LENT slots, so with firing f all that was lent before firing
  * f - SLI_LENT + 1 has been returned, and its slots may be overwritten.
+ *
+ * With guessed ids as another input, load_experts has one more firing, before those of a tick. It
+ * reads the guesses alone, and asks for what they want while earlier layers compute.
  *
  * A part of an expert holds the same piece of its three matrices. Whole experts have one part.
  * Experts in bit planes have `base` parts, which only together are of use, and one part for each
@@ -21,6 +24,7 @@
 #include <sluice/op.h>
 
 enum { SLI_LENT = 2, SLI_MATRICES = 3 /* gate, up, down */, SLI_SLOT_MULTIPLE = 4096 };
+enum { SLI_LOADS_GUESSED = 2 + SLI_MATRICES }; /* input of load_experts: guessed ids, or none */
 
 /* Sizes that both ops share; attrs.user. */
 typedef struct sli_expert_loads {
@@ -82,7 +86,7 @@ void sli_expert_loads_settle(sli_expert_loads *x);
 /* Returns the bytes of what the loader knows about its slots (loads.h). */
 size_t sli_loads_bytes(const sli_expert_loads *x);
 
-/* load_experts(ids, levels, parts...) -> lent, cache, book. */
+/* load_experts(ids, levels, parts..., guessed) -> lent, cache, book. */
 extern const sl_op sl_op_load_experts;
 
 #endif

@@ -367,8 +367,13 @@ sl_session_stats sl_session_stat(const sl_session *s) {
   stats.events = (int)unpolled(s);
   pthread_mutex_unlock(&open->lock);
   const sl_expert_reads *reads = &s->expert_reads;
-  stats.experts =
-      (sl_expert_reads){counted(&reads->wanted), counted(&reads->read), counted(&reads->bytes)};
+  stats.experts = (sl_expert_reads){.wanted = counted(&reads->wanted),
+                                    .read = counted(&reads->read),
+                                    .bytes = counted(&reads->bytes),
+                                    .guessed = counted(&reads->guessed),
+                                    .guessed_bytes = counted(&reads->guessed_bytes),
+                                    .right = counted(&reads->right),
+                                    .right_bytes = counted(&reads->right_bytes)};
   stats.tables = (sl_row_reads){counted(&s->row_reads.rows), counted(&s->row_reads.bytes)};
   stats.replayed = s->about.rt ? sl_runtime_replayed(s->about.rt) : 0;
   return stats;

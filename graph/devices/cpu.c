@@ -30,6 +30,7 @@ const sli_kind sli_kind_cpu = {.name = "cpu",
                                .cores = true,
                                .memory = {[SL_SPACE_DISK] = &sl_memory_disk},
                                .move = {[SL_SPACE_DISK] = &sl_queue_disk},
+                               .loads = &sl_queue_loads,
                                .computes = true,
                                .times_calls = true,
                                .bf16 = sl_cpu_bf16};

@@ -44,6 +44,7 @@ typedef struct sli_kind {
   const sl_memory_ops *memory[SL_SPACE_COUNT]; /* NULL: the process's memory */
   const sl_queue_ops *move[SL_SPACE_COUNT]; /* transfers registers to and from this space; NULL: no
                                                register can live there */
+  const sl_queue_ops *loads; /* reads what a tick's rows want of experts on disk; NULL: it cannot */
   sl_status (*direct)(void); /* checks that links can connect device memory to that of another
                                 process; NULL: links use host memory */
   const sl_queue_ops *group; /* collectives of several devices; NULL: they cannot make any */

@@ -23,6 +23,7 @@ static const sli_kind timed_hosted = {
     .memory = {[SL_SPACE_DEVICE] = &sl_memory_modelled},
     .modelled = true,
     .move = {[SL_SPACE_HOST] = &sl_queue_timed, [SL_SPACE_DISK] = &sl_queue_timed},
+    .loads = &sl_queue_timed,
     .bf16 = bf16,
     .narrow = true};
 
@@ -37,6 +38,7 @@ const sli_kind sli_kind_timed = {
     .run_ahead = 1,
     .modelled = true,
     .move = {[SL_SPACE_HOST] = &sl_queue_timed, [SL_SPACE_DISK] = &sl_queue_timed},
+    .loads = &sl_queue_timed,
     .bf16 = bf16,
     .narrow = true};
 
@@ -47,4 +49,5 @@ const sli_kind sli_kind_null = {
     .compute = &sl_queue_null,
     .host = &sl_queue_null,
     .run_ahead = 1,
-    .move = {[SL_SPACE_HOST] = &sl_queue_null, [SL_SPACE_DISK] = &sl_queue_null}};
+    .move = {[SL_SPACE_HOST] = &sl_queue_null, [SL_SPACE_DISK] = &sl_queue_null},
+    .loads = &sl_queue_null};

@@ -112,6 +112,9 @@ typedef struct transfer_queues {
 static int32_t add_transfer_queue(sli_lowering *l, int device, const sli_transfer_task *transfer) {
   const sli_transfer_traits *r = &sli_transfer_kinds[transfer->kind];
   const sli_kind *kind = l->in->kind;
+  enum { LOADS_AHEAD = 64 }; /* guesses are planned while loads are under way */
+  if (r->loads)
+    return add_queue(l, r->name, device, (sl_queue){.ops = kind->loads, .run_ahead = LOADS_AHEAD});
   if (r->homes) {
     const sl_queue_ops *ops = kind->move[transfer->home];
     const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(transfer->home));
@@ -190,9 +193,10 @@ static int32_t update_queue(sli_lowering *l, transfer_queues *x, const sli_task 
 
 static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *task) {
   const sli_queues *q = &l->queues;
-  const sli_transfer_task fill = {
-      .kind = SLI_TRANSFER_FILL, .to = task->device, .home = SL_SPACE_DISK};
-  if (sli_reads_homes(task)) return transfer_queue(l, x, task->device, &fill);
+  const sli_transfer_task read = {.kind = task->turns > 1 ? SLI_TRANSFER_LOADS : SLI_TRANSFER_FILL,
+                                  .to = task->device,
+                                  .home = SL_SPACE_DISK};
+  if (sli_reads_homes(task)) return transfer_queue(l, x, task->device, &read);
   if (task->transfer && !sli_lower_is_in_line(l, task))
     return transfer_queue(l, x, task->device, task->transfer);
   if (takes_host(l, task)) return update_queue(l, x, task);
@@ -403,12 +407,31 @@ static int32_t delay_map(sli_lowering *l, const sli_task *task, const sli_buffer
   return map;
 }
 
+/* Maps the firings of a tick of a task that fires several times. If the first one reads guesses, it
+ * takes part in nothing else. */
+static int32_t turn_map(sli_lowering *l, const sli_task *task, const sli_buffer *b) {
+  const sl_tensor *guesses = sli_guesses(task);
+  uint32_t turns = (uint32_t)task->turns, first = guesses != NULL;
+  bool each = b->rate == SLI_PER_TURN;
+  if (!first) return each ? sl_plan_map_each(l->plan) : sl_plan_map_span(l->plan, turns);
+  bool guessed = l->spots[guesses->id].buffer == b->origin;
+  sl_map_entry *entries = sli_calloc(turns, sizeof *entries);
+  for (uint32_t i = 0; i < turns; i++) {
+    uint32_t span = (i == first ? SL_FIRST : 0) | (i + 1 == turns ? SL_LAST : 0);
+    if (guessed == (i >= first)) entries[i].flags = SL_SKIP;
+    else if (guessed || each) entries[i].flags = SL_FIRST | SL_LAST;
+    else entries[i].flags = span;
+    if (each && i >= first) entries[i].offset = (int32_t)(i - first);
+  }
+  int32_t map = sl_plan_add_map(l->plan, turns, each ? turns - first : 1, entries);
+  free(entries);
+  return map;
+}
+
 static int32_t port_map(sli_lowering *l, const sli_task *task, const sli_buffer *b, bool output) {
   sl_plan *plan = l->plan;
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
-  if (task->rate == SLI_PER_TURN)
-    return b->rate == SLI_PER_TURN ? sl_plan_map_each(plan)
-                                   : sl_plan_map_span(plan, (uint32_t)task->turns);
+  if (task->rate == SLI_PER_TURN) return turn_map(l, task, b);
   if (b->role == SLI_ROLE_TURN)
     return sl_plan_map_lag(plan, b->rate == SLI_PER_MICROBATCH ? turns_of(l, task) : 1,
                            output && b->initial);

@@ -12,6 +12,7 @@
 #define SLUICE_GRAPH_LOWER_IR_H
 
 #include "graph/lower/lower.h"
+#include "ops/expert_loads.h"
 
 /* Firing rate: several times per tick (SL_OP_REPEATS), once per pair of a piece and an earlier or
  * equal piece (sweep.c), per tick, per piece that is offloaded (offload.c), per microbatch, per
@@ -39,6 +40,7 @@ typedef enum sli_transfer_kind {
   SLI_TRANSFER_D2D,    /* copy from device to device */
   SLI_TRANSFER_SPILL,  /* to the memory where a register is placed */
   SLI_TRANSFER_FILL,   /* from that memory back to the device */
+  SLI_TRANSFER_LOADS,  /* no transfer, but the queue of loads of experts */
   SLI_TRANSFERS
 } sli_transfer_kind;
 
@@ -50,7 +52,8 @@ typedef struct sli_transfer_traits {
   bool in_turn;            /* transfers run one at a time */
   bool updates;            /* host updates use the queue too, with lowest priority */
   bool homes;              /* between a home (placement) and the device; else between memories */
-  sli_role role;           /* role of the copies; SLI_ROLES: the role of the original buffer */
+  bool loads;    /* reads what rows want; its firings are planned by the device's worker */
+  sli_role role; /* role of the copies; SLI_ROLES: the role of the original buffer */
 } sli_transfer_traits;
 extern const sli_transfer_traits sli_transfer_kinds[SLI_TRANSFERS]; /* transfer_kinds.c */
 
@@ -346,9 +349,16 @@ bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *t
 static inline bool sli_is_spilled(const sli_buffer *b) {
   return b->target != SL_SPACE_DEVICE && b->target != b->home;
 }
-/* True for a task that runs on the disk's queue and reads parameters at their home. */
+/* True for a task that reads parameters from disk, where they are. */
 static inline bool sli_reads_homes(const sli_task *task) {
   return task->nnodes && sli_op_is(task->nodes[0]->op, SL_OP_LOADS);
+}
+/* Returns the tensor that the first firing of a tick alone reads, which reads nothing else, or
+ * NULL: guesses of experts. */
+static inline const sl_tensor *sli_guesses(const sli_task *task) {
+  const sli_node *n = task->rate == SLI_PER_TURN ? task->nodes[0] : NULL;
+  bool loads = n && n->op == &sl_op_load_experts && n->nin > SLI_LOADS_GUESSED;
+  return loads ? n->in[SLI_LOADS_GUESSED] : NULL;
 }
 /* True if the stage finishes each microbatch before it begins the next. */
 bool sli_is_one_at_a_time(const sli_lowering *l, int stage);

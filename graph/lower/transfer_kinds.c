@@ -20,4 +20,5 @@ const sli_transfer_traits sli_transfer_kinds[SLI_TRANSFERS] = {
     [SLI_TRANSFER_D2H] = {.name = "d2h", .verb = "copy", .role = SLI_ROLE_D2H},
     [SLI_TRANSFER_D2D] = {.name = "d2d", .verb = "copy", .role = SLI_ROLE_D2D},
     [SLI_TRANSFER_SPILL] = {.name = "spill", .verb = "spill", .homes = true, .role = SLI_ROLES},
-    [SLI_TRANSFER_FILL] = {.name = "fill", .verb = "fill", .homes = true, .role = SLI_ROLE_FILL}};
+    [SLI_TRANSFER_FILL] = {.name = "fill", .verb = "fill", .homes = true, .role = SLI_ROLE_FILL},
+    [SLI_TRANSFER_LOADS] = {.name = "loads", .verb = "load", .loads = true}};

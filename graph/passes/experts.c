@@ -2,10 +2,14 @@
 /* Experts on disk: replaces the products of a mixture (gate, up, down) whose weights have that home
  * by two actors. `load_experts` reads the experts that a tick's rows want, into a cache;
  * `loaded_experts` computes their rows (ops/expert_loads.h). A mixture of another form stays as it
- * is, and its weights come block by block. */
+ * is, and its weights come block by block.
+ *
+ * With prefetch N, a layer's experts are guessed N mixtures earlier: by its own norm and router,
+ * applied to the residual stream that enters the earlier mixture. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/expert_loads.h"
@@ -118,13 +122,97 @@ static void note(sl_serving_experts *to, const sli_expert_loads *x) {
   to->part_bytes = (int64_t)x->part_bytes;
 }
 
+/* ---- guesses -------------------------------------------------------------------------------- */
+
+/* Returns the residual stream that enters a mixture: the input of its norm, or if it has none its
+ * own. */
+static sl_tensor *stream_of(const mixture *m) {
+  sl_tensor *x = m->gate->in[0], *before = NULL;
+  int computed = 0;
+  for (int i = 0; x->producer && i < x->producer->nin; i++) {
+    sl_tensor *t = x->producer->in[i];
+    if (t && t->producer) before = t, computed++;
+  }
+  return computed == 1 && sl_type_equal(&before->type, &x->type) ? before : x;
+}
+
+/* A copy of the nodes between a stream and a mixture's ids, for another stream. */
+typedef struct copying {
+  sl_graph *g;
+  const sli_node *next;   /* the copies come before it */
+  const sl_tensor *from;  /* replaced ... */
+  sl_tensor *by;          /* ... by this stream */
+  const sli_node *of[16]; /* nodes that have been copied */
+  sli_node *copy[16];
+  size_t count;
+  bool fails; /* the ids depend on something else */
+} copying;
+
+static sl_tensor *copy_of(copying *c, sl_tensor *t);
+
+static sli_node *copy_node(copying *c, const sli_node *n) {
+  sl_graph *g = c->g;
+  sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)n->nin * sizeof *in);
+  for (int i = 0; i < n->nin && !c->fails; i++) in[i] = copy_of(c, n->in[i]);
+  c->fails |= c->count == SLI_COUNT(c->of);
+  if (c->fails) return NULL;
+  const char *name = sli_arena_format(&g->arena, "%s:guess", n->name);
+  sli_node *copy = sli_graph_node(g, n->op, name, &n->attrs, n->cls, n->block, n->nin, in, n->nout);
+  copy->at = n->at;
+  copy->rank = n->rank;
+  if (sli_node_infer(copy)) {
+    c->fails = true;
+    return NULL;
+  }
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o])
+      sli_node_output(g, copy, o, sli_arena_format(&g->arena, "%s:guess", n->out[o]->name))->rank =
+          n->rank;
+  sli_graph_move_before(g, c->next);
+  c->of[c->count] = n;
+  return c->copy[c->count++] = copy;
+}
+
+static sl_tensor *copy_of(copying *c, sl_tensor *t) {
+  if (t == c->from) return c->by;
+  if (!t || !t->producer || t == c->g->batch) return t;
+  for (size_t i = 0; i < c->count; i++)
+    if (c->of[i] == t->producer) return c->copy[i]->out[t->output];
+  if (t->producer->block < 0 || !t->producer->nin) c->fails = true;
+  sli_node *copy = c->fails ? NULL : copy_node(c, t->producer);
+  return copy ? copy->out[t->output] : NULL;
+}
+
+/* Streams that enter the mixtures so far. */
+typedef struct streams {
+  size_t count, capacity;
+  sl_tensor **all;
+} streams;
+
+/* Returns guesses of a mixture's ids by the stream of an earlier mixture, or NULL: there is none,
+ * or the ids depend on more than their stream. */
+static sl_tensor *add_guesses(sl_graph *g, const mixture *m, const streams *before) {
+  size_t ahead = (size_t)g->options.serve->experts.prefetch;
+  sl_tensor *ids = m->down->in[1];
+  if (!ahead || ahead > before->count) return NULL;
+  copying c = {
+      .g = g, .next = m->gate, .from = stream_of(m), .by = before->all[before->count - ahead]};
+  if (!sl_type_equal(&c.from->type, &c.by->type)) return NULL;
+  sl_tensor *guesses = copy_of(&c, ids);
+  return c.fails || guesses == ids ? NULL : guesses;
+}
+
+/* ---- the two actors ------------------------------------------------------------------------- */
+
 /* Adds the node that loads, and returns what it lends. */
-static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels,
+static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels, sl_tensor *guesses,
                             const sl_attrs *attrs) {
-  sl_tensor *in[] = {m->down->in[1], levels, m->gate->in[2], m->up->in[2], m->down->in[2]};
+  sl_tensor *in[] = {m->down->in[1], levels, m->gate->in[2], m->up->in[2], m->down->in[2], guesses};
   const char *name = sli_arena_format(&g->arena, "%s:loads", m->down->name);
-  sli_node *n = sli_graph_node(g, &sl_op_load_experts, name, attrs, SL_CLASS_F, m->down->block,
-                               2 + SLI_MATRICES, in, 3);
+  sl_attrs with = *attrs;
+  with.count += guesses != NULL;
+  sli_node *n = sli_graph_node(g, &sl_op_load_experts, name, &with, SL_CLASS_F, m->down->block,
+                               SLI_LOADS_GUESSED + (guesses != NULL), in, 3);
   n->at = m->down->at;
   n->rank = m->down->rank;
   if (sli_node_infer(n)) return NULL;
@@ -136,12 +224,13 @@ static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels,
 }
 
 /* Gives the last product the place of all. */
-static sl_status replace(sl_graph *g, const mixture *m, const sli_expert_loads *x) {
+static sl_status replace(sl_graph *g, const mixture *m, sl_tensor *guesses,
+                         const sli_expert_loads *x) {
   sli_node *n = m->down;
   sl_attrs attrs = m->gate->attrs;
   attrs.user = x;
   attrs.count = x->firings;
-  sl_tensor *lent = add_loads(g, m, NULL, &attrs);
+  sl_tensor *lent = add_loads(g, m, NULL, guesses, &attrs);
   if (!lent) return g->status ? g->status : SL_E_SHAPE;
   sl_tensor *in[] = {m->gate->in[0], n->in[1], NULL, lent};
   n->op = &sl_op_loaded_experts;
@@ -172,6 +261,7 @@ static sl_status refuse_without(const sl_graph *g, bool asked) {
 
 sl_status sli_pass_experts(sl_graph *g, const bool *on_disk, bool asked) {
   sl_status status = SL_OK;
+  streams before = {0};
   for (int i = 0; i < g->nnodes && !status; i++) {
     mixture m;
     if (g->nodes[i]->block < 0 || !on_disk[g->nodes[i]->block]) continue;
@@ -180,8 +270,12 @@ sl_status sli_pass_experts(sl_graph *g, const bool *on_disk, bool asked) {
     sli_expert_loads *x = planes ? experts_in_planes(g, &m) : whole_experts(g, &m);
     settle(g, &m.down->in[1]->type, x);
     note(&g->options.serve->experts, x);
-    status = replace(g, &m, x);
+    sl_tensor *guesses = add_guesses(g, &m, &before);
+    SLI_GROW(before.all, before.count, before.capacity);
+    before.all[before.count++] = stream_of(&m);
+    status = replace(g, &m, guesses, x);
     i = -1; /* nodes have moved */
   }
+  free(before.all);
   return status ? status : refuse_without(g, asked);
 }

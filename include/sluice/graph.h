@@ -70,6 +70,9 @@ typedef struct sl_training {
 typedef struct sl_expert_reads {
   uint64_t wanted;      /* parts that ticks wanted: an expert in a layer, or one of its planes */
   uint64_t read, bytes; /* of these, parts read from disk, and their bytes */
+  /* parts that earlier layers guessed, and bytes read of them; those of them that their ticks
+   * wanted, and their bytes */
+  uint64_t guessed, guessed_bytes, right, right_bytes;
 } sl_expert_reads;
 
 /* Rows of tables that ticks read from disk, and the bytes of their pages. */
@@ -81,6 +84,7 @@ typedef struct sl_serving_experts {
   int32_t slots;          /* parts of experts that each layer holds; 0: half of them */
   bool ascending;         /* loads them by number instead of by rows, for comparisons */
   int32_t least, most;    /* for experts in planes: bits that rows may have; 0: no limit */
+  int32_t prefetch;       /* layers ahead at which the experts of a layer are guessed; 0: none */
   sl_expert_reads *reads; /* counters, updated atomically while ticks run; NULL: not counted */
   /* Set by sl_lower: parts of a layer, and how many of them it holds; 0: all experts are in memory.
    * The bytes of a part. */

@@ -252,6 +252,10 @@ extern const sl_queue_ops sl_queue_link;  /* copies an actor's input to its outp
  * launch returns when the copy is complete, so the queue should be `apart`. */
 extern const sl_queue_ops sl_queue_disk;
 
+/* Runs loads of experts: a launch plans a firing, and a thread behind the queue reads what is not
+ * in memory. A firing that reads nothing is complete on return. */
+extern const sl_queue_ops sl_queue_loads;
+
 /* Finds every call's CPU kernel and creates its state; release undoes this. */
 sl_status sl_program_prepare(sl_program *program);
 void sl_program_release(sl_program *program);

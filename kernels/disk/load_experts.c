@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Plans the firings of load_experts, and asks for their reads. */
 #include "kernels/disk/loaders.h"
 
 #include <stdlib.h>
@@ -8,22 +9,36 @@
 #include "ops/grouped.h"
 #include "ops/loads.h"
 
+/* A firing. */
+typedef struct firing {
+  const sl_call *call;
+  const char *name;
+  sli_disk_reads *reads;
+  sli_part_loads loads;
+} firing;
+
+static const sli_expert_loads *shape_of(const firing *f) { return f->loads.shape; }
+
 /* Returns the cache's first slot, which begins a page. */
 static char *first_slot(void *cache) {
   uintptr_t at = ((uintptr_t)cache + SLI_SLOT_MULTIPLE - 1) & ~(uintptr_t)(SLI_SLOT_MULTIPLE - 1);
   return (char *)at;
 }
 
-static sl_status count_rows(const sl_call *call, const sli_expert_loads *x, int32_t *rows) {
-  const int32_t *ids = call->in[0], *levels = call->in[1];
-  int64_t each = sl_type_last(&call->in_type[0]), tokens = sl_type_rows(&call->in_type[0]);
-  int64_t n = sl_call_rows(call, 0, tokens) * each;
+/* Counts the rows of each expert and level, by ids of an input. The caller frees *rows. */
+static sl_status count_rows(const firing *f, int input, int32_t **rows) {
+  const sli_expert_loads *x = shape_of(f);
+  const sl_type *type = &f->call->in_type[input];
+  const int32_t *ids = f->call->in[input], *levels = f->call->in[1];
+  int64_t each = sl_type_last(type), tokens = sl_type_rows(type);
+  int64_t n = sl_call_rows(f->call, input, tokens) * each;
+  *rows = sli_calloc((size_t)(x->experts * x->levels), sizeof **rows);
   for (int64_t i = 0; i < n; i++) {
     if (ids[i] < 0) continue;
     if (ids[i] >= x->experts)
       return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, but there are experts 0 to %d",
                      (long long)i, (int)ids[i], x->experts - 1);
-    rows[ids[i] * x->levels + sli_expert_level(x, levels, i)]++;
+    (*rows)[ids[i] * x->levels + sli_expert_level(x, levels, i)]++;
   }
   return SL_OK;
 }
@@ -32,57 +47,115 @@ static void add_to(uint64_t *counter, int64_t more) {
   __atomic_fetch_add(counter, (uint64_t)more, __ATOMIC_RELAXED);
 }
 
-static sl_status begin_tick(const sl_call *call, const sli_expert_loads *x, sli_part_loads *loads) {
-  int32_t *rows = sli_calloc((size_t)(x->experts * x->levels), sizeof *rows);
-  sl_status status = count_rows(call, x, rows);
-  int64_t wanted = status ? 0 : sli_loads_begin(loads, call->tick.number, rows);
+/* Lists the transfers of a part: a piece of each matrix. */
+static void list_pieces(const firing *f, const sli_load *load, sli_disk_way *ways) {
+  const sli_expert_loads *x = shape_of(f);
+  char *to = first_slot(f->call->out[1]) + (size_t)load->slot * x->slot_bytes;
+  size_t part = (size_t)load->expert * (size_t)sli_expert_parts(x) + (size_t)load->part;
+  for (int m = 0; m < SLI_MATRICES; to += x->piece_bytes[m++]) {
+    const char *from = (const char *)f->call->in[2 + m] + part * x->piece_bytes[m];
+    ways[m] = sli_disk_way_of(to, from, x->piece_bytes[m]);
+    ways[m].name = f->name;
+    SLI_CHECK(ways[m].file && !ways[m].out, "%s: its experts are not on disk", f->name);
+  }
+}
+
+static void read_part(const firing *f, const sli_load *load) {
+  const sli_expert_loads *x = shape_of(f);
+  sli_disk_way ways[SLI_MATRICES];
+  list_pieces(f, load, ways);
+  if (x->reads) add_to(&x->reads->read, 1), add_to(&x->reads->bytes, (int64_t)x->part_bytes);
+  f->loads.read[load->slot] = sli_disk_reads_ask(f->reads, ways, SLI_MATRICES);
+}
+
+static void guess_part(const firing *f, const sli_load *load) {
+  const sli_expert_loads *x = shape_of(f);
+  sli_disk_way ways[SLI_MATRICES];
+  list_pieces(f, load, ways);
+  if (x->reads) add_to(&x->reads->guessed, 1);
+  f->loads.read[load->slot] = sli_disk_reads_guess(f->reads, ways, SLI_MATRICES,
+                                                   x->reads ? &x->reads->guessed_bytes : NULL);
+}
+
+/* Guesses what the tick's rows will want, and asks for it after all that is sure. */
+static sl_status guess(firing *f) {
+  const sli_expert_loads *x = shape_of(f);
+  int32_t *rows;
+  sl_status status = count_rows(f, SLI_LOADS_GUESSED, &rows);
+  sli_load *loads = sli_calloc((size_t)x->slots, sizeof *loads);
+  int n = status ? 0 : sli_loads_guess(&f->loads, f->call->tick.number, rows, loads);
+  for (int i = 0; i < n; i++) guess_part(f, &loads[i]);
+  free(loads);
+  free(rows);
+  return status;
+}
+
+static void count_right(const sli_expert_loads *x) {
+  add_to(&x->reads->right, 1);
+  add_to(&x->reads->right_bytes, (int64_t)x->part_bytes);
+}
+
+/* Goes on with guesses that the tick's rows want, and drops the others. */
+static void settle_guesses(firing *f) {
+  const sli_expert_loads *x = shape_of(f);
+  if (f->loads.state->guessed != f->call->tick.number + 1) return;
+  for (int32_t s = 0; s < x->slots; s++) {
+    if (!f->loads.late[s]) continue;
+    bool wanted = sli_loads_wants(&f->loads, s), there;
+    f->loads.read[s] = sli_disk_reads_settle(f->reads, f->loads.read[s], wanted, &there);
+    if (wanted && x->reads) count_right(x);
+    if (!wanted && !there) sli_loads_forget(&f->loads, s);
+    if (!wanted || there) f->loads.late[s] = 0;
+  }
+}
+
+static sl_status begin_tick(firing *f) {
+  const sli_expert_loads *x = shape_of(f);
+  int32_t *rows;
+  sl_status status = count_rows(f, 0, &rows);
+  int64_t wanted = status ? 0 : sli_loads_begin(&f->loads, f->call->tick.number, rows);
   free(rows);
   if (x->reads) add_to(&x->reads->wanted, wanted);
+  if (!status) settle_guesses(f);
   return status;
 }
 
-/* Reads a part: a piece of each matrix. */
-static sl_status read_part(const sl_call *call, const char *name, const sli_load *load,
-                           sli_load_copy *copy, void *ctx) {
-  const sli_expert_loads *x = call->attrs->user;
-  char *to = first_slot(call->out[1]) + (size_t)load->slot * x->slot_bytes;
-  size_t part = (size_t)load->expert * (size_t)sli_expert_parts(x) + (size_t)load->part;
-  if (x->reads) add_to(&x->reads->read, 1), add_to(&x->reads->bytes, (int64_t)x->part_bytes);
-  sl_status status = SL_OK;
-  for (int m = 0; m < SLI_MATRICES && !status; to += x->piece_bytes[m++])
-    status = copy(ctx, name, to, (const char *)call->in[2 + m] + part * x->piece_bytes[m],
-                  x->piece_bytes[m]);
-  return status;
-}
-
-static void lend(const sl_call *call, const sli_part_loads *loads, int32_t (*items)[2], int n) {
-  const sli_expert_loads *x = call->attrs->user;
-  sli_lent *lent = call->out[0];
-  *lent = (sli_lent){loads->state->nth - 1, n, (uint64_t)(uintptr_t)first_slot(call->out[1])};
+/* Lends what the items read. Returns the last read that fills one of their slots. */
+static uint64_t lend(const firing *f, int32_t (*items)[2], int n) {
+  const sli_expert_loads *x = shape_of(f);
+  uint64_t last = 0;
+  sli_lent *lent = f->call->out[0];
+  *lent = (sli_lent){f->loads.state->nth - 1, n, (uint64_t)(uintptr_t)first_slot(f->call->out[1])};
   for (int i = 0; i < n; i++) {
     sli_lent_item *item = (sli_lent_item *)(uintptr_t)sli_lent_item_at(x, lent, i);
     item->expert = items[i][0];
     item->level = items[i][1];
     for (int p = 0; p < sli_expert_parts(x); p++)
-      item->slot[p] = loads->slot_of[items[i][0] * sli_expert_parts(x) + p] - 1;
+      item->slot[p] = f->loads.slot_of[items[i][0] * sli_expert_parts(x) + p] - 1;
+    for (int p = 0; p < x->base + item->level; p++)
+      last = SLI_MAX(last, f->loads.read[item->slot[p]]);
   }
+  return last;
 }
 
-/* Plans a firing, reads its parts, and fills in what is lent. */
-static sl_status load_experts_begin(const sl_call *call, const char *name, sli_load_copy *copy,
-                                    void *ctx) {
-  const sli_expert_loads *x = call->attrs->user;
-  sli_part_loads loads = sli_loads_view(x, call->out[2]);
-  if (loads.state->tick != call->tick.number + 1) SLI_TRY(begin_tick(call, x, &loads));
+static uint64_t plan(firing *f) {
+  const sli_expert_loads *x = shape_of(f);
   sli_load *reads = sli_calloc((size_t)x->slots, sizeof *reads);
   int32_t(*items)[2] = sli_calloc((size_t)(x->experts * x->levels), sizeof *items);
-  int nitems = 0, n = sli_loads_next(&loads, reads, items, &nitems);
-  sl_status status = SL_OK;
-  for (int i = 0; i < n && !status; i++) status = read_part(call, name, &reads[i], copy, ctx);
-  lend(call, &loads, items, nitems);
+  int nitems = 0, n = sli_loads_next(&f->loads, reads, items, &nitems);
+  for (int i = 0; i < n; i++) read_part(f, &reads[i]);
+  uint64_t last = lend(f, items, nitems);
   free(reads);
   free(items);
-  return status;
+  return last;
 }
 
-const sli_loader sli_load_experts = {.op = &sl_op_load_experts, .begin = load_experts_begin};
+sl_status sli_load_experts(const sl_call *call, const char *name, sli_disk_reads *reads,
+                           uint64_t *number) {
+  firing f = {call, name, reads, sli_loads_view(call->attrs->user, call->out[2])};
+  *number = 0;
+  if (!call->in[0]) return guess(&f);
+  if (f.loads.state->tick != call->tick.number + 1) SLI_TRY(begin_tick(&f));
+  *number = plan(&f);
+  return SL_OK;
+}

@@ -4,15 +4,14 @@
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/base.h"
 #include "kernels/bind.h"
 #include "kernels/disk/disk.h"
 #include "kernels/disk/loaders.h"
+#include "kernels/disk/rate.h"
 #include "kernels/disk/ring.h"
 #include "ops/facets.h"
 
@@ -22,28 +21,18 @@ typedef struct disk_queue {
   sli_disk_way *ways; /* transfers of a firing */
   char *failed;       /* NULL: no error */
   void *scratch;      /* of the loads of a firing */
-  double rate;        /* bytes per second, as of a slower disk; 0: no limit */
-  size_t moved;       /* bytes of a firing */
-  uint64_t due_ns;    /* when a disk of that rate would have moved all bytes so far */
+  sli_disk_rate_limit rate;
+  size_t moved; /* bytes of a firing */
 } disk_queue;
-
-static void say_plain(const char *why) {
-  static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
-  static bool said;
-  pthread_mutex_lock(&saying);
-  if (!said) sli_log("note: no io_uring (%s): disks are read and written one piece at a time", why);
-  said = true;
-  pthread_mutex_unlock(&saying);
-}
 
 static sl_status disk_open(const sl_queue_config *config, void **queue) {
   disk_queue *q = sli_calloc(1, sizeof *q);
   if (config->bind) config->bind(config->bind_arg, 0);
   const char *why;
-  q->rate = sli_disk_rate();
+  q->rate.rate = sli_disk_rate();
   q->scratch = aligned_alloc(SLI_DISK_PAGE, sli_disk_pages(SLI_MAX(config->scratch_bytes, 1)));
   q->ring = sli_disk_ring_open(&why);
-  if (!q->ring) say_plain(why);
+  if (!q->ring) sli_disk_say_plain(why);
   *queue = q;
   return SL_OK;
 }
@@ -83,10 +72,7 @@ static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_l
 }
 
 static const sli_loader *loader_of(const sl_op *op) {
-  static const sli_loader *const all[] = {&sli_load_experts, &sli_load_rows};
-  for (size_t i = 0; i < SLI_COUNT(all); i++)
-    if (all[i]->op == op) return all[i];
-  return NULL;
+  return op == sli_load_rows.op ? &sli_load_rows : NULL;
 }
 
 /* Starts what a tick's rows make of a call, or ends it once all is read. */
@@ -106,17 +92,6 @@ static sl_status run_loads(disk_queue *q, const sl_program_call *c, const sli_le
   return SL_OK;
 }
 
-/* Waits until a disk of the given rate would have moved the bytes: a bucket of tokens that holds
- * none in advance. */
-static void keep_rate(disk_queue *q, uint64_t begun_ns) {
-  if (!(q->rate > 0) || !q->moved) return;
-  q->due_ns = SLI_MAX(q->due_ns, begun_ns) + (uint64_t)((double)q->moved / q->rate * 1e9);
-  for (uint64_t now; (now = sli_now_ns()) < q->due_ns;) {
-    uint64_t left = q->due_ns - now;
-    nanosleep(&(struct timespec){(time_t)(left / 1000000000), (long)(left % 1000000000)}, NULL);
-  }
-}
-
 static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_firing *firing) {
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
@@ -132,7 +107,7 @@ static sl_status copy_all(disk_queue *q, const sl_program *program, const sl_fir
   if (!status && q->count) status = sli_disk_ring_go(q->ring, q->ways, q->count);
   for (int i = 0; i < program->ncalls && !status; i++)
     if (loader_of(calls[i].op)) status = run_loads(q, &calls[i], &x, firing, &tick, true);
-  keep_rate(q, begun_ns);
+  sli_disk_rate_keep(&q->rate, begun_ns, q->moved);
   return status;
 }
 

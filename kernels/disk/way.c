@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +41,15 @@ sl_status sli_disk_broke(const sli_disk_way *way, int error) {
   return sl_fail(SL_E_IO, "%s %s: %zu bytes at %lld of a file in %s: %s",
                  way->out ? "writing" : "reading", way->name ? way->name : "memory on disk",
                  way->bytes, (long long)way->at, way->file->folder, why);
+}
+
+void sli_disk_say_plain(const char *why) {
+  static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
+  static bool said;
+  pthread_mutex_lock(&saying);
+  if (!said) sli_log("note: no io_uring (%s): disks are read and written one piece at a time", why);
+  said = true;
+  pthread_mutex_unlock(&saying);
 }
 
 /* Drops written pages from the page cache. They must be on disk first; only whole pages are

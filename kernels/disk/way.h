@@ -35,6 +35,8 @@ sl_status sli_disk_verify(const sli_disk_way *way);
 bool sli_disk_way_shorten(sli_disk_way *way, size_t bytes);
 /* Returns SL_E_IO with an error that names the transfer. `error`: errno, or 0 if the file ended. */
 sl_status sli_disk_broke(const sli_disk_way *way, int error);
+/* Notes once that transfers run one piece at a time, and why. */
+void sli_disk_say_plain(const char *why);
 /* Drops the transfer's pages from the page cache. */
 void sli_disk_forget(const sli_disk_way *way);
 

@@ -4,19 +4,22 @@ prediction, and loads by rows beside loads by number.
 
     tests/bench/experts_disk.py [--bin build/release/bin] [--rate BYTES] [--streams N] [--planes A..B]
                                 [--model FOLDER|FILE.gguf] [--width N] [--inner N] [--tokens N] [--disk DIR]
-                                [--half]
+                                [--prefetch N,N...] [--half]
 
 Trains a small Mixtral on the documents of this repository, or takes the one that an earlier run left in
 --model, serves it with its experts in memory and then on a disk limited to --rate bytes per second
-(SLUICE_DISK=rate=N; 0: as it is). The prediction is the time of the same ticks with all experts held, and a time
-for each part that is read, of which the first row is the measurement. Planes are read in the order HEBF and
-expert by expert. --disk is a folder of the disk that holds the experts. One as fast as an SSD on PCIe 4.0, for
+(SLUICE_DISK=rate=N; 0: as it is). Each row's runs take turns with runs of servers that hold all experts, in memory
+and as a disk's server does, so that what else the machine does slows both. The prediction is the time of the same
+ticks with all experts held, and a time for each part that is read, of which the first row is the measurement. Planes
+are read in the order HEBF and expert by expert. --disk is a folder of the disk that holds the experts. One as fast as an SSD on PCIe 4.0, for
 machines whose own is slower, is a file system in memory, limited to --rate 3.5e9:
 
-    truncate -s 2G /dev/shm/disk && mkfs.ext4 -q /dev/shm/disk && mount -o loop /dev/shm/disk DIR
+    truncate -s 5G /dev/shm/disk && mkfs.ext4 -q /dev/shm/disk && mount -o loop /dev/shm/disk DIR
 
 --half gives the server half the memory that the model's file takes."""
 import argparse
+import atexit
+import itertools
 import json
 import os
 import pathlib
@@ -35,6 +38,7 @@ class Server:
         command = [options.bin / "actorserve", "--port", "0", *words, options.model]
         self.tokens = options.tokens
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+        atexit.register(self.process.kill)
         self.url = self.process.stdout.readline().split()[-1]
 
     def ask(self, prompt):
@@ -68,13 +72,12 @@ class Server:
         self.process.wait()
 
 
-def measure(options, words, rate, prompts):
-    """The fastest of three runs, after one that fills the caches."""
-    server = Server(options, words, rate)
-    server.run(prompts)
-    runs = [server.run(prompts) for _ in range(3)]
-    server.stop()
-    return min(runs, key=lambda run: run[1])
+def measure(servers, prompts):
+    """The fastest of three runs of each server, in turns, after one that fills the caches."""
+    for server in servers:
+        server.run(prompts)
+    turns = [[server.run(prompts) for server in servers] for _ in range(3)]
+    return [min(runs, key=lambda run: run[1]) for runs in zip(*turns)]
 
 
 def make_model(options, folder):
@@ -89,20 +92,21 @@ def make_model(options, folder):
 class Prediction:
     """Seconds of a run: those of its ticks with all experts held, and those of the parts that it read."""
 
-    def __init__(self, memory, held, options):
-        self.memory, (_, self.base, whole), self.options = memory, held, options
-        self.ticks, self.part = whole["ticks"], None
+    def __init__(self, options):
+        self.options, self.part = options, None
 
-    def show(self, name, run):
-        _, seconds, n = run
-        base, reads = self.base * n["ticks"] / self.ticks, n["experts_read"]
+    def show(self, name, run, memory, held):
+        (_, seconds, n), (_, base, whole) = run, held
+        base, reads = base * n["ticks"] / whole["ticks"], n["experts_read"]
         first = self.part is None
         if first:
             self.part = (seconds - base) / reads
         predicted, tokens = base + reads * self.part, self.options.streams * self.options.tokens
         error = f"{self.part * 1e3:.2f} ms a part" if first else f"{100 * (seconds / predicted - 1):+.1f} %"
-        print(f"{name}\t{100 * n['experts_held'] / n['experts_wanted']:.1f} %\t{n['expert_bytes_read'] / 1e6:.1f}\t"
-              f"{tokens / seconds:.1f}\t{self.memory / seconds:.2f}\t{tokens / predicted:.1f}\t{error}", flush=True)
+        wanted, bytes_read = n["experts_wanted"] / 100, n["expert_bytes_read"] + n["expert_bytes_guessed"]
+        print(f"{name}\t{n['experts_held'] / wanted:.1f} %\t{n['experts_guessed_right'] / wanted:.1f} %\t"
+              f"{bytes_read / 1e6:.1f}\t{n['expert_bytes_wasted'] / 1e6:.1f}\t"
+              f"{tokens / seconds:.1f}\t{memory[1] / seconds:.2f}\t{tokens / predicted:.1f}\t{error}", flush=True)
 
 
 def main():
@@ -118,6 +122,7 @@ def main():
     parser.add_argument("--disk")
     parser.add_argument("--planes")
     parser.add_argument("--model")
+    parser.add_argument("--prefetch", default="0")
     parser.add_argument("--half", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
@@ -131,24 +136,31 @@ def main():
         orders = ["", ",ascending"] if options.planes else [""]
         planes = ["--experts", f"planes:{options.planes}"] if options.planes else []
         most = ["--weights", "experts", *planes, "--quota", "experts=1000000"]
-        held = measure(options, most, 0, prompts)
-        answers, memory, _ = held if planes else measure(options, [], 0, prompts)
-        tokens = options.streams * options.tokens
-        print(f"in memory: {tokens / memory:.1f} tokens/s; all held: {tokens / held[1]:.1f}")
-        print("held\twanted and held\tMB read\ttokens/s\tof memory\tpredicted\terror")
-        limited = Prediction(memory, held, options)
+        whole = [Server(options, most if planes else [], 0), Server(options, most, 0)]
+        memory, held = measure(whole, prompts)
+        answers, tokens = memory[0], options.streams * options.tokens
+        print(f"in memory: {tokens / memory[1]:.1f} tokens/s; all held: {tokens / held[1]:.1f}")
+        print("held\twanted and held\tguessed\tMB read\twasted\ttokens/s\tof memory\tpredicted\terror")
+
+        def row(name, prediction, words, rate):
+            server = Server(options, ["--weights", "experts", *words], rate)
+            run, memory, held = measure([server, *whole], prompts)
+            server.stop()
+            assert run[0] == answers, "answers differ"
+            prediction.show(name, run, memory, held)
+
+        limited = Prediction(options)
         for slots in map(int, options.held.split(",") if options.held else []):
-            for order in orders:
+            for order, ahead in itertools.product(orders, options.prefetch.split(",")):
                 how = ["--experts", f"planes:{options.planes}{order}"] if planes else []
-                run = measure(options, ["--weights", "experts", *how, "--quota", f"experts={slots}"], options.rate, prompts)
-                assert run[0] == answers, "answers differ"
-                limited.show(f"{slots}{order}", run)
+                row(f"{slots}{order}" + (f", {ahead} ahead" if ahead != "0" else ""), limited,
+                    [*how, "--prefetch", ahead, "--quota", f"experts={slots}"], options.rate)
         if options.half:
             file = pathlib.Path(options.model)
             budget = sum(part.stat().st_size for part in ([file] if file.is_file() else file.glob("*.safetensors"))) // 2
-            run = measure(options, ["--weights", "experts", *planes, "--quota", "kv=16", "--memory", str(budget)], 0, prompts)
-            assert run[0] == answers, "answers differ"
-            Prediction(memory, held, options).show(f"{budget / 1e6:.1f} MB of {2 * budget / 1e6:.1f}", run)
-
+            row(f"{budget / 1e6:.1f} MB of {2 * budget / 1e6:.1f}", Prediction(options),
+                [*planes, "--quota", "kv=16", "--memory", str(budget)], 0)
+        for server in whole:
+            server.stop()
 
 main()

@@ -64,6 +64,30 @@ static void compute(memory *m, const sli_part_loads *x, int32_t (*items)[2], int
   }
 }
 
+/* Guesses rows that resemble those that the tick will have. What comes so is settled as the loader
+ * does: at random it is there when the tick begins, and otherwise dropped unless it is wanted. */
+static void guess(sli_part_loads *x, memory *m, int64_t tick, const int32_t *rows) {
+  const sli_expert_loads *s = x->shape;
+  int n = s->experts * s->levels;
+  int32_t *like = sli_calloc((size_t)n, sizeof *like);
+  sli_load *loads = sli_calloc((size_t)s->slots, sizeof *loads);
+  for (int i = 0; i < n; i++) like[i] = any(3) ? rows[i] : any(1);
+  m->firing++; /* lends nothing, and waits for nothing that is lent */
+  for (int32_t i = 0; i < s->slots; i++) m->lent[i] += m->lent[i] > 0;
+  read_parts(m, s, loads, sli_loads_guess(x, tick, like, loads));
+  free(loads);
+  free(like);
+}
+
+static void settle(sli_part_loads *x, memory *m) {
+  for (int32_t i = 0; i < x->shape->slots; i++) {
+    bool there = any(1), wanted = x->late[i] && sli_loads_wants(x, i);
+    if (!x->late[i]) continue;
+    if (!wanted && !there) sli_loads_forget(x, i), m->part[i] = 0;
+    if (!wanted || there) x->late[i] = 0;
+  }
+}
+
 static void check_tick(sli_part_loads *x, memory *m, int64_t tick) {
   const sli_expert_loads *s = x->shape;
   int n = s->experts * s->levels, left = 0;
@@ -72,7 +96,10 @@ static void check_tick(sli_part_loads *x, memory *m, int64_t tick) {
   sli_load *loads = sli_calloc((size_t)s->slots, sizeof *loads);
   int busy = any(3);
   for (int i = 0; i < n; i++) rows[i] = any(3) < busy ? 1 + any(9) : 0;
+  bool guesses = any(1);
+  if (guesses) guess(x, m, tick, rows);
   int64_t before = m->reads, wanted = sli_loads_begin(x, tick, rows);
+  if (guesses) settle(x, m);
   for (int f = 0; f < s->firings; f++) {
     int nitems = 0, nloads = (m->firing++, sli_loads_next(x, loads, items, &nitems));
     read_parts(m, s, loads, nloads);

@@ -51,11 +51,13 @@ counted() {
   python3 - "$@" <<'PY' || fail "$1: $(cat "$1")"
 import json, sys
 answers, n = json.load(open(sys.argv[1]))
-part, want_all = int(sys.argv[2]), sys.argv[3] == "all"
+part, want_all = int(sys.argv[2]), sys.argv[3]
 assert answers == json.load(open("memory.json"))[0], "other bits than in memory"
-assert n["experts_wanted"] == n["experts_held"] + n["experts_read"], n
+assert n["experts_wanted"] == n["experts_held"] + n["experts_read"] + n["experts_guessed_right"], n
+assert (n["experts_guessed"] > 0) == (want_all == "ahead"), n
+assert n["expert_bytes_guessed"] - n["expert_bytes_wasted"] == part * n["experts_guessed_right"], n
 assert n["expert_bytes_read"] == part * n["experts_read"] > 0, n
-assert not want_all or n["experts_read"] <= 14, n
+assert want_all != "all" or n["experts_read"] <= 14, n
 PY
 }
 
@@ -70,6 +72,14 @@ try out.json --weights disk --quota experts=7 "${model[@]}"
 counted out.json $bytes all
 try out.json --weights experts --home experts@h.1=device "${model[@]}"
 counted out.json $bytes some
+# Guesses of earlier layers do not change bits, also of another stage's layers.
+for how in "1 2" "1 5 --stages 2 --devices cpu:2x1"; do
+  # shellcheck disable=SC2086
+  try out.json --weights experts --prefetch ${how%% *} --quota experts=${how#* } "${model[@]}"
+  counted out.json $bytes ahead
+done
+SLUICE_CHECK=slots try out.json --weights disk --prefetch 1 --quota experts=4 --rows 3 "${model[@]}"
+counted out.json $bytes ahead
 SLUICE_CHECK=slots try out.json --weights experts --quota experts=4 --rows 3 "${model[@]}"
 counted out.json $bytes some
 try out.json --weights experts --memory 620K --rows 4 --sequences 3 "${model[@]}"
@@ -88,6 +98,8 @@ done
 # Planes: the same bits with few slots and with all; a part has a plane of each matrix.
 plane=$(((2 * 40 * (1 + 1) + 24 * (2 + 1)) * 4))
 try memory.json --weights experts --experts planes:2..4 --quota experts=1000 "${model[@]}"
+try out.json --weights experts --experts planes:2..4 --prefetch 1 --quota experts=9 "${model[@]}"
+counted out.json $plane ahead
 for how in "planes:2..4 8" "planes:2..4 13" "planes:2..4,ascending 9"; do
   try out.json --weights experts --experts "${how% *}" --quota "experts=${how#* }" "${model[@]}"
   counted out.json $plane some
@@ -164,6 +176,8 @@ for wrong in planes planes:1..4 planes:4..2 planes:2..9 planes:2.. planes:2..4, 
   says "--experts $wrong: must be whole, or planes:A..B" err
 done
 
+ends 2 "$actorserve" --port 0 --prefetch 1 "${model[@]}"
+says "--prefetch 1: needs --weights experts" err
 ends 2 "$actorserve" --port 0 --quota experts=2 "${model[@]}"
 says "--quota experts=2: needs --weights disk or --weights experts" err
 ends 2 "$actorserve" --port 0 --weights expert "${model[@]}"

@@ -31,11 +31,18 @@ const count counts[COUNTS] = {
     {"drafts_checked", "of these, those up to the first wrong one of each draft, with it", true},
     {"experts_wanted", "experts, or planes of them, that a layer's rows wanted", true},
     {"experts_held", "of these, those that were in memory", true},
-    {"experts_read", "experts, or planes of them, read from disk", true},
+    {"experts_read", "of these, those read from disk when they were wanted", true},
     {"expert_bytes_read", "bytes of these", true},
+    {"experts_guessed", "experts, or planes of them, read ahead by --prefetch, or begun to be",
+     true},
+    {"experts_guessed_right", "of these, those that their ticks wanted", true},
+    {"expert_bytes_guessed", "bytes read ahead", true},
+    {"expert_bytes_wasted", "of these, bytes that their ticks did not want", true},
     {"table_rows_read", "rows of tables read from disk", true},
     {"table_bytes_read", "bytes of their pages", true},
     {"replayed", "passes of stages that were replayed as CUDA graphs", true}};
+
+static uint64_t less(uint64_t n, uint64_t by) { return n - SLI_MIN(by, n); }
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
   const uint64_t all[COUNTS] = {(uint64_t)x->pages,
@@ -61,9 +68,13 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->accepted,
                                 x->checked,
                                 x->experts.wanted,
-                                x->experts.wanted - SLI_MIN(x->experts.read, x->experts.wanted),
+                                less(x->experts.wanted, x->experts.read + x->experts.right),
                                 x->experts.read,
                                 x->experts.bytes,
+                                x->experts.guessed,
+                                x->experts.right,
+                                x->experts.guessed_bytes,
+                                less(x->experts.guessed_bytes, x->experts.right_bytes),
                                 x->tables.rows,
                                 x->tables.bytes,
                                 x->replayed};

@@ -57,6 +57,9 @@ sl_status homes_check(const settings *s) {
   static const char *const places[] = {"memory", "disk", "experts", "tables", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
   if (!status) status = read_planes(s, &(sl_serving_experts){0});
+  if (!status && sl_arg_int(s->run, "prefetch") && !weights_move(s))
+    status = sl_fail(SL_E_USAGE, "--prefetch %lld: needs --weights experts or --weights disk",
+                     (long long)sl_arg_int(s->run, "prefetch"));
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   static const char *const homes[] = {"weights", "experts", "tables"};
@@ -86,6 +89,7 @@ sl_serving_experts homes_experts(const settings *s) {
   for (int i = 0; i < s->lower.memory.nquotas; i++)
     if (is_experts(&s->lower.memory.quotas[i])) experts.slots = s->lower.memory.quotas[i].slots;
   read_planes(s, &experts);
+  experts.prefetch = (int32_t)sl_arg_int(s->run, "prefetch");
   return experts;
 }
 

@@ -59,6 +59,8 @@ static const tool_option options[] = {
     {"experts", SL_OPTION_TEXT, "whole", "`HOW` experts on disk are read: whole, or planes:A..B, in planes of one "
      "bit, of which a token's most probable expert takes B and its least probable A (2 to 8); with ,ascending expert by "
      "expert, and not those first that most rows want", 0, 0, GROUP_MEMORY},
+    {"prefetch", SL_OPTION_INT, "0", "guess the experts of a layer `N` layers before it and read them ahead, after all that "
+     "is sure; 0: read only what is wanted", 0, 1 << 10, GROUP_MEMORY},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is admitted: reserve (when pages for "
      "its whole answer are free) or recompute (when pages for its prompt are free; if pages run out, the youngest "
      "request gives up its pages and is recomputed)", 0, 0, GROUP_SERVING},

@@ -92,6 +92,12 @@ static void show_experts(line *l, const cJSON *x) {
                wanted, held, 100 * held / wanted, number_of(x, "experts_read"),
                number_of(x, "expert_bytes_read") / (1 << 20));
   end_line(l);
+  if (!number_of(x, "experts_guessed")) return;
+  ctl_show_put(l, PLAIN, "  %.0f guessed, of which %.0f wanted; %.1f MiB read ahead, %.1f wasted",
+               number_of(x, "experts_guessed"), number_of(x, "experts_guessed_right"),
+               number_of(x, "expert_bytes_guessed") / (1 << 20),
+               number_of(x, "expert_bytes_wasted") / (1 << 20));
+  end_line(l);
 }
 
 static void show_tables(line *l, const cJSON *x) {
