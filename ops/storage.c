@@ -74,15 +74,18 @@ sl_storage sli_storage_for_products(sl_storage storage) {
   return storage == SL_STORAGE_MXFP4 ? SL_STORAGE_Q8_0 : storage;
 }
 
-bool sli_storage_served(sl_storage storage) {
-  return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_FP8;
-}
-
 static bool is_grouped(sl_storage storage) {
-  return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1;
+  return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1 || sli_storage_in_parts(storage);
 }
 
-static int scales_of(sl_storage storage) { return storage == SL_STORAGE_Q4_1 ? 2 : 1; }
+bool sli_storage_served(sl_storage storage) {
+  return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_FP8 || is_grouped(storage);
+}
+
+/* Halves after the quads of a block. */
+static int64_t halves_of(sl_storage storage) {
+  return (sli_storage_bytes(storage) - sli_storage_quads(storage)) / 2;
+}
 
 static size_t row_bytes(sl_storage storage, int64_t k) {
   size_t bytes = (size_t)(k / blocks_of[storage].numbers * blocks_of[storage].bytes);
@@ -112,8 +115,12 @@ sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
 sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
   if (lies->dtype != SL_I32) return lies->dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
   size_t bytes = (size_t)sl_type_last(lies) * sizeof(int32_t);
-  if (bytes == row_bytes(SL_STORAGE_FP8, k)) return SL_STORAGE_FP8;
-  return bytes == row_bytes(SL_STORAGE_Q8_0, k) ? SL_STORAGE_Q8_0 : SL_STORAGE_Q4_1;
+  sl_storage storage = SL_STORAGE_Q8_0;
+  while (storage < SL_STORAGE_FP8 &&
+         (!sli_storage_served(storage) || k % sli_storage_block(storage) ||
+          bytes != row_bytes(storage, k)))
+    storage++;
+  return storage;
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
@@ -305,15 +312,16 @@ void sli_storage_take(sl_storage storage, const char *type, const sl_type *value
     for (int64_t b = 0; b < blocks; b++, block += forms[f].bytes)
       forms[f].take(
           block, row + b * each,
-          (uint16_t *)(void *)(row + sli_storage_scales_at(storage, k)) + b * scales_of(storage));
+          (uint16_t *)(void *)(row + sli_storage_scales_at(storage, k)) + b * halves_of(storage));
   }
 }
 
 /* ---- groups ------------------------------------------------------------------------------- */
 
-/* Sizes of a block and of a group's block, and the direction of the move. */
+/* Rows of a group. A row's quads lie before its halves, of the whole row or of each block. */
 typedef struct moving {
-  int64_t numbers, scales, wide;
+  int64_t quads, halves, wide; /* sizes of a block, in bytes, and the group's rows */
+  bool whole;                  /* halves of the whole row follow all its quads */
   uint32_t flips;
   bool back;
 } moving;
@@ -323,26 +331,27 @@ static inline void move_part(const moving *m, uint8_t *row, uint8_t *grouped, si
   else memcpy(grouped, row, bytes);
 }
 
-static void move_block(const moving *m, uint8_t *numbers, uint8_t *scales, uint8_t *block,
-                       int64_t at) {
-  for (int64_t j = 0; j < m->numbers / 4; j++) {
-    uint8_t *quad = block + (j * m->wide + at) * 4;
+static void move_block(const moving *m, uint8_t *quads, uint8_t *halves, uint8_t *block,
+                       int64_t place) {
+  for (int64_t j = 0; j < m->quads / 4; j++) {
+    uint8_t *quad = block + (j * m->wide + place) * 4;
     uint32_t word;
-    memcpy(&word, m->back ? quad : numbers + 4 * j, 4);
+    memcpy(&word, m->back ? quad : quads + 4 * j, 4);
     word ^= m->flips;
-    memcpy(m->back ? numbers + 4 * j : quad, &word, 4);
+    memcpy(m->back ? quads + 4 * j : quad, &word, 4);
   }
-  uint8_t *halves = block + m->wide * m->numbers + 2 * at;
-  for (int64_t s = 0; s < m->scales; s++) move_part(m, scales + 2 * s, halves + 2 * s * m->wide, 2);
+  uint8_t *ends = block + m->wide * m->quads + 2 * place;
+  for (int64_t j = 0; j < m->halves; j += 2) move_part(m, halves + j, ends + j * m->wide, 2);
 }
 
 /* Moves the rows of a group, `bytes` bytes each. */
 static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t bytes) {
-  int64_t each = m->numbers + 2 * m->scales, blocks = bytes / each;
+  int64_t each = m->quads + m->halves, blocks = bytes / each;
   for (int64_t b = 0; b < blocks; b++)
     for (int64_t r = 0; r < m->wide; r++) {
-      uint8_t *row = rows + r * bytes, *scales = row + blocks * m->numbers + 2 * b * m->scales;
-      move_block(m, row + b * m->numbers, scales, grouped + b * m->wide * each, r);
+      uint8_t *row = rows + r * bytes, *quads = row + b * (m->whole ? m->quads : each);
+      uint8_t *halves = m->whole ? row + blocks * m->quads + b * m->halves : quads + m->quads;
+      move_block(m, quads, halves, grouped + b * m->wide * each, r);
     }
 }
 
@@ -355,8 +364,12 @@ static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool ba
     wide = SLI_MIN(each - r % each, SLI_STORAGE_GROUP);
     uint8_t *here = (uint8_t *)rows + r * bytes;
     memcpy(copy, here, (size_t)(wide * bytes));
-    const moving m = {sli_storage_numbers(storage), scales_of(storage), wide,
-                      storage == SL_STORAGE_Q8_0 ? 0x80808080 : 0, back};
+    const moving m = {.quads = sli_storage_quads(storage),
+                      .halves = 2 * halves_of(storage),
+                      .wide = wide,
+                      .whole = !sli_storage_in_parts(storage),
+                      .flips = storage == SL_STORAGE_Q8_0 ? 0x80808080 : 0,
+                      .back = back};
     if (back) move_group(&m, here, copy, bytes);
     else move_group(&m, copy, here, bytes);
   }

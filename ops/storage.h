@@ -12,15 +12,18 @@
  * their upper halves. Q5_0 in a file, whose numbers are d q with q from -16 to 15, is stored as
  * Q8_0. The product d q is exact in f32, so every way of unpacking gives the same value.
  *
- * For matrix products, block rows are grouped so that a product reads addresses in order, many rows
- * at a time. Rows of other block formats are stored as in the file, each starting at a multiple of
- * four bytes. SLI_STORAGE_GROUP rows of a matrix on a device form a group (the last group may have
- * fewer). A group stores its blocks one after another. A block of a group of `wide` rows:
+ * Rows of other block formats are stored as in the file, each starting at a multiple of four bytes.
  *
- *   Q8_0  8 quads [wide][4] of bytes, q + 128 | half d[wide]
- *   Q4_1  4 quads [wide][4] of bytes | half d[wide] | half m[wide]
+ * For matrix products, rows of blocks are grouped so that a product reads addresses in order, many
+ * rows at a time: SLI_STORAGE_GROUP rows of a matrix on a device form a group (the last group may
+ * have fewer). A group stores its blocks one after another. A block of a group of `wide` rows:
  *
- * A quad holds, for each row, four adjacent bytes of that row. */
+ *   Q8_0                    8 quads [wide][4] of bytes, q + 128 | half d[wide]
+ *   Q4_1                    4 quads [wide][4] of bytes | half d[wide] | half m[wide]
+ *   Q3_K, Q4_K, Q5_K, Q6_K  quads [wide][4] of the file's bytes | the last half [wide], if any
+ *
+ * A quad holds, for each row, four adjacent bytes of that row. The formats not named here have no
+ * groups. */
 #ifndef SLUICE_OPS_STORAGE_H
 #define SLUICE_OPS_STORAGE_H
 
@@ -96,12 +99,30 @@ static inline size_t sli_storage_scales_at(sl_storage storage, int64_t k) {
   return (size_t)(storage == SL_STORAGE_Q8_0 ? k : k / 2);
 }
 
-/* Bytes per block of a Q8_0 or Q4_1 row: of its numbers, and in all. */
-static inline int64_t sli_storage_numbers(sl_storage storage) {
-  return storage == SL_STORAGE_Q8_0 ? 32 : 16;
+/* Bytes per block of a row in groups: of its quads, and in all. */
+static inline int64_t sli_storage_quads(sl_storage storage) {
+  switch (storage) {
+  case SL_STORAGE_Q8_0: return 32;
+  case SL_STORAGE_Q3_K: return 108;
+  case SL_STORAGE_Q4_K: return 144;
+  case SL_STORAGE_Q5_K: return 176;
+  case SL_STORAGE_Q6_K: return 208;
+  default: return 16; /* Q4_1 */
+  }
 }
 static inline int64_t sli_storage_bytes(sl_storage storage) {
-  return storage == SL_STORAGE_Q8_0 ? 34 : 20;
+  switch (storage) {
+  case SL_STORAGE_Q8_0: return 34;
+  case SL_STORAGE_Q3_K: return 110;
+  case SL_STORAGE_Q4_K: return 144;
+  case SL_STORAGE_Q5_K: return 176;
+  case SL_STORAGE_Q6_K: return 210;
+  default: return 20; /* Q4_1 */
+  }
+}
+/* True for formats whose blocks are the file's, 256 numbers in eight parts. */
+static inline bool sli_storage_in_parts(sl_storage storage) {
+  return storage >= SL_STORAGE_Q3_K && storage <= SL_STORAGE_Q6_K;
 }
 
 /* Group of a row of weights in blocks: its address and its number of rows. */
@@ -119,17 +140,17 @@ static inline sli_grouped sli_storage_grouped(const sl_type *lies, const void *w
                        left < SLI_STORAGE_GROUP ? left : (int64_t)SLI_STORAGE_GROUP};
 }
 
-/* Copies the row's numbers and scales in block b of its group. The numbers are as in a file, except
+/* Copies the quads and the halves of a row's block b in its group. The bytes are a file's, except
  * that Q8_0 has 128 added. */
 static inline void sli_storage_block_of(sl_storage storage, sli_grouped group, int64_t row,
-                                        int64_t b, uint8_t *numbers, uint16_t *scales) {
-  int64_t at = row % SLI_STORAGE_GROUP, bytes = sli_storage_numbers(storage);
+                                        int64_t b, uint8_t *quads, uint16_t *halves) {
+  int64_t place = row % SLI_STORAGE_GROUP, bytes = sli_storage_quads(storage);
   const uint8_t *block = group.blocks + b * group.wide * sli_storage_bytes(storage),
-                *halves = block + group.wide * bytes;
+                *ends = block + group.wide * bytes + 2 * place;
   for (int64_t j = 0; j < bytes / 4; j++)
-    memcpy(numbers + 4 * j, block + (j * group.wide + at) * 4, 4);
-  memcpy(scales, halves + 2 * at, 2);
-  if (storage == SL_STORAGE_Q4_1) memcpy(scales + 1, halves + 2 * (group.wide + at), 2);
+    memcpy(quads + 4 * j, block + (j * group.wide + place) * 4, 4);
+  for (int64_t j = 0; j < (sli_storage_bytes(storage) - bytes) / 2; j++)
+    memcpy(halves + j, ends + 2 * j * group.wide, 2);
 }
 
 #endif

@@ -96,8 +96,10 @@ bool sli_work_has(const sli_work *w, sli_trait trait) {
   case SLI_TRAIT_TRANSPOSED: return w->attrs->transposed != 0;
   case SLI_TRAIT_PAGES: return has_whole_pages(w);
   case SLI_TRAIT_BF16: return is_stored(w, SL_STORAGE_BF16);
-  case SLI_TRAIT_Q8_0: return is_stored(w, SL_STORAGE_Q8_0);
-  case SLI_TRAIT_Q4_1: return is_stored(w, SL_STORAGE_Q4_1);
+  case SLI_TRAIT_Q8_0:
+    return is_stored(w, SL_STORAGE_Q8_0) || is_stored(w, SL_STORAGE_Q6_K) ||
+           is_stored(w, SL_STORAGE_Q5_K) || is_stored(w, SL_STORAGE_Q3_K);
+  case SLI_TRAIT_Q4_1: return is_stored(w, SL_STORAGE_Q4_1) || is_stored(w, SL_STORAGE_Q4_K);
   default: return false;
   }
 }

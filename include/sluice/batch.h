@@ -102,8 +102,8 @@ static inline const sl_batch_edit *sl_batch_edits(const sl_batch *b) {
 
 /* Storage format of a weight that is not trained: f32, bf16, or blocks of 32 small integers with a
  * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32 rounded as
- * sl_quantize() rounds it. The formats after INT8 are those of GGUF files, byte for byte; training
- * graphs can read them, served graphs cannot. */
+ * sl_quantize() rounds it. The formats after INT8 are those of GGUF files, with the same bytes;
+ * training graphs read all of them, served graphs Q3_K, Q4_K, Q5_K and Q6_K. */
 typedef enum sl_storage {
   SL_STORAGE_F32,
   SL_STORAGE_BF16,

@@ -11,15 +11,19 @@
  * scale * (low[i] + 2^8 upper[i]), accurate to half a scale; low[i] has 8 bits and upper[i] 16. The
  * layout is that of the level's products, with four numbers per quad. upper[i] is either middle[i]
  * + 2^8 high[i], or stored in pairs of 16 bits: the quad's first and third number, then its second
- * and fourth. Weights are integers minus a centre, so the sums of products begin at begin[]. If any
- * number is not finite, all digits are 0 and the scale is NaN. */
+ * and fourth. Weights are integers minus a centre, so the sums of products begin at begin[], or,
+ * for weights with scales of half blocks, at the begin of quads 2 * half + SLI_LOW and + SLI_UPPER.
+ * If any number is not finite, all digits are 0 and the scale is NaN. */
 enum { SLI_LOW, SLI_UPPER, SLI_SUMS };
 enum { SLI_DIGITS = 3, SLI_QUADS = SLI_STORAGE_BLOCK / 4 };
 typedef struct sli_digits {
   int32_t begin[SLI_SUMS];
   float sum, scale; /* sum of the integers */
   union {
-    int8_t digits[SLI_DIGITS + 1][4]; /* low, middle, high, unused */
+    struct {
+      int8_t digits[SLI_DIGITS][4]; /* low, middle, high */
+      int32_t begin;                /* of half a block; unused in other quads */
+    };
     int16_t pairs[SLI_SUMS][2][2];
   } quads[SLI_QUADS];
 } sli_digits;

@@ -3,7 +3,8 @@
  * registers. A row has the same bits alone and in any batch: its sums are split by columns of the
  * weights alone, over the lanes and warps of a block, and are joined in order. */
 #include "kernels/cuda/served.cuh"
-#include "kernels/cuda/tensor_product.cuh"
+#include "kernels/cuda/stored_blocks.cuh"
+#include "kernels/cuda/tensor_parts.cuh"
 
 namespace {
 
@@ -38,7 +39,7 @@ __global__ void look_up(table t, sl_storage storage) {
   int64_t i = blockIdx.x, id = t.ids[i] - t.first;
   bool here = id >= 0 && id < t.w.n;
   for (int64_t c = threadIdx.x; c < t.w.k; c += blockDim.x)
-    t.y[i * t.w.k + c] = here ? stored_number(storage, t.w, id, c) : t.other;
+    t.y[i * t.w.k + c] = here ? served_number(storage, t.w, id, c) : t.other;
 }
 
 /* ---- products ----------------------------------------------------------------------------------
@@ -49,8 +50,15 @@ void multiply(sl_storage storage, product p, void *scratch, void *stream) {
   bool chunked = p.w.k % CHUNK == 0;
   if (chunked && storage == SL_STORAGE_BF16)
     return multiply_on_tensor_cores<tensor_bf16>(p, scratch, stream);
-  if (storage == SL_STORAGE_Q8_0) return multiply_on_tensor_cores<tensor_q8_0>(p, scratch, stream);
-  if (storage == SL_STORAGE_Q4_1) return multiply_on_tensor_cores<tensor_q4_1>(p, scratch, stream);
+  switch (storage) {
+  case SL_STORAGE_Q8_0: return multiply_on_tensor_cores<tensor_q8_0>(p, scratch, stream);
+  case SL_STORAGE_Q4_1: return multiply_on_tensor_cores<tensor_q4_1>(p, scratch, stream);
+  case SL_STORAGE_Q3_K: return multiply_on_tensor_cores<tensor_q3_k>(p, scratch, stream);
+  case SL_STORAGE_Q4_K: return multiply_on_tensor_cores<tensor_q4_k>(p, scratch, stream);
+  case SL_STORAGE_Q5_K: return multiply_on_tensor_cores<tensor_q5_k>(p, scratch, stream);
+  case SL_STORAGE_Q6_K: return multiply_on_tensor_cores<tensor_q6_k>(p, scratch, stream);
+  default: break;
+  }
   with_elements(storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32, [&](auto element) {
     using W = stored_rows<decltype(element), 16 / sizeof(element)>;
     p.w.packed = p.w.k % W::E == 0;

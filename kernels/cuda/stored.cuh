@@ -86,10 +86,10 @@ struct stored_block {
   int64_t wide;
 };
 
-template <int BYTES>
+template <int BYTES, int NUMBERS = STORED_BLOCK>
 __device__ inline stored_block block_at(const stored &w, int64_t row, int64_t b) {
   int64_t left = w.n - row, wide = left < GROUP ? left : GROUP;
-  int64_t bytes = (w.k / STORED_BLOCK * BYTES + 3) / 4 * 4; /* of a row */
+  int64_t bytes = (w.k / NUMBERS * BYTES + 3) / 4 * 4; /* of a row */
   return {(const uint8_t *)w.data + row * bytes + b * wide * BYTES, wide};
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of blocks that are stored as in GGUF files (io/gguf/types.c). */
+/* Numbers of blocks with the bytes of GGUF files (io/gguf/types.c), in rows or in groups of rows.
+ */
 #ifndef SLUICE_CUDA_STORED_BLOCKS_CUH
 #define SLUICE_CUDA_STORED_BLOCKS_CUH
 
@@ -7,7 +8,20 @@
 
 namespace sli {
 
-__device__ inline float half_at(const uint8_t *from) {
+/* Bytes of a row's block in a group, as they are in the file: quads, and `QUADS` bytes further the
+ * half after them. */
+template <int QUADS> struct grouped_bytes {
+  const uint8_t *quads, *half;
+  int64_t step; /* bytes from a quad to the next one */
+  int first;    /* byte 0 here */
+  __device__ int operator[](int i) const {
+    i += first;
+    return i < QUADS ? quads[i / 4 * step + i % 4] : half[i - QUADS];
+  }
+  __device__ grouped_bytes operator+(int bytes) const { return {quads, half, step, first + bytes}; }
+};
+
+template <typename B> __device__ inline float half_at(B from) {
   return half_to_float((uint16_t)(from[0] | from[1] << 8));
 }
 
@@ -17,7 +31,7 @@ __device__ inline int four_bits(const uint8_t *from, int n) {
 }
 
 /* Returns number n of 256 with two bits each. */
-__device__ inline int two_bits(const uint8_t *from, int n) {
+template <typename B> __device__ inline int two_bits(B from, int n) {
   return from[n / 128 * 32 + n % 32] >> n / 32 % 4 * 2 & 3;
 }
 
@@ -45,9 +59,8 @@ __device__ inline float mxfp4_number(const uint8_t *b, int n) {
 }
 
 /* Q4_K, and Q5_K with a fifth bit: parts of 32 with a scale and a minimum of six bits each. */
-__device__ inline float part_number(const uint8_t *b, const uint8_t *fifth, const uint8_t *numbers,
-                                    int n) {
-  const uint8_t *scales = b + 4;
+template <bool FIFTH, typename B> __device__ inline float part_number(B b, int n) {
+  B scales = b + 4, fifth = b + 16, numbers = b + (FIFTH ? 48 : 16);
   int j = n / 32, k = n % 32, scale, less;
   if (j < 4) scale = scales[j] & 63, less = scales[j + 4] & 63;
   else {
@@ -55,11 +68,11 @@ __device__ inline float part_number(const uint8_t *b, const uint8_t *fifth, cons
     less = scales[j + 4] >> 4 | scales[j] >> 6 << 4;
   }
   int number = numbers[j / 2 * 32 + k] >> j % 2 * 4 & 15;
-  if (fifth) number |= (fifth[k] >> j & 1) << 4;
+  if (FIFTH) number |= (fifth[k] >> j & 1) << 4;
   return half_at(b) * (float)scale * (float)number - half_at(b + 2) * (float)less;
 }
 
-__device__ inline float q6_k_number(const uint8_t *b, int n) {
+template <typename B> __device__ inline float q6_k_number(B b, int n) {
   int half = n / 128, quarter = n / 32 % 4, k = n % 32;
   int lower = b[half * 64 + quarter % 2 * 32 + k] >> quarter / 2 * 4 & 15;
   int upper = b[128 + half * 32 + k] >> quarter * 2 & 3;
@@ -71,7 +84,7 @@ __device__ inline float q2_k_number(const uint8_t *b, int n) {
   return scale * (float)two_bits(b + 16, n) - half_at(b + 82) * (float)(b[n / 16] >> 4);
 }
 
-__device__ inline float q3_k_number(const uint8_t *b, int n) {
+template <typename B> __device__ inline float q3_k_number(B b, int n) {
   int p = n / 16, lower = b[96 + p % 8] >> p / 8 * 4 & 15, upper = b[104 + p % 4] >> p / 4 * 2 & 3;
   int third = b[n % 32] >> n / 32 & 1;
   float scale = half_at(b + 108) * (float)((lower | upper << 4) - 32);
@@ -85,34 +98,42 @@ __device__ inline float iq4_xs_number(const uint8_t *b, int n) {
   return scale * uneven_number(four_bits(b + 8 + 16 * j, n % 32));
 }
 
-/* Numbers and bytes of a block, and its number n. */
+/* Numbers and bytes of a block, and its number n. Blocks with quads are stored in groups. */
 template <sl_storage STORAGE> struct file_block;
-#define FILE_BLOCK(storage, numbers, bytes_, number)                                \
-  template <> struct file_block<storage> {                                          \
-    static constexpr int NUMBERS = numbers, BYTES = bytes_;                         \
-    __device__ static float at(const uint8_t *b, int n) { return (void)n, number; } \
+#define FILE_BLOCK(storage, numbers, quads, bytes, number)                                   \
+  template <> struct file_block<storage> {                                                   \
+    static constexpr int NUMBERS = numbers, QUAD_BYTES = quads, BYTES = bytes;               \
+    template <typename B> __device__ static float at(B b, int n) { return (void)n, number; } \
   };
-FILE_BLOCK(SL_STORAGE_F16, 1, 2, half_at(b))
-FILE_BLOCK(SL_STORAGE_Q5_1, 32, 24, q5_1_number(b, n))
-FILE_BLOCK(SL_STORAGE_Q2_K, 256, 84, q2_k_number(b, n))
-FILE_BLOCK(SL_STORAGE_Q3_K, 256, 110, q3_k_number(b, n))
-FILE_BLOCK(SL_STORAGE_Q4_K, 256, 144, part_number(b, nullptr, b + 16, n))
-FILE_BLOCK(SL_STORAGE_Q5_K, 256, 176, part_number(b, b + 16, b + 48, n))
-FILE_BLOCK(SL_STORAGE_Q6_K, 256, 210, q6_k_number(b, n))
-FILE_BLOCK(SL_STORAGE_IQ4_NL, 32, 18, half_at(b) * uneven_number(four_bits(b + 2, n)))
-FILE_BLOCK(SL_STORAGE_IQ4_XS, 256, 136, iq4_xs_number(b, n))
-FILE_BLOCK(SL_STORAGE_MXFP4, 32, 17, mxfp4_number(b, n))
+FILE_BLOCK(SL_STORAGE_F16, 1, 0, 2, half_at(b))
+FILE_BLOCK(SL_STORAGE_Q5_1, 32, 0, 24, q5_1_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q2_K, 256, 0, 84, q2_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q3_K, 256, 108, 110, q3_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q4_K, 256, 144, 144, part_number<false>(b, n))
+FILE_BLOCK(SL_STORAGE_Q5_K, 256, 176, 176, part_number<true>(b, n))
+FILE_BLOCK(SL_STORAGE_Q6_K, 256, 208, 210, q6_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_IQ4_NL, 32, 0, 18, half_at(b) * uneven_number(four_bits(b + 2, n)))
+FILE_BLOCK(SL_STORAGE_IQ4_XS, 256, 0, 136, iq4_xs_number(b, n))
+FILE_BLOCK(SL_STORAGE_MXFP4, 32, 0, 17, mxfp4_number(b, n))
 #undef FILE_BLOCK
 
-/* Rows of such blocks; each begins at a multiple of four bytes. */
+/* Rows of such blocks; each row or group begins at a multiple of four bytes. */
 template <sl_storage STORAGE> struct stored_file {
   using block = file_block<STORAGE>;
   static constexpr int E = 4, SPAN = QUADS * E;
   __device__ static int64_t column(int64_t span, int) { return span * SPAN + quad_of_lane() * E; }
   __device__ static float number(const stored &w, int64_t row, int64_t c) {
-    int64_t bytes = (w.k / block::NUMBERS * block::BYTES + 3) / 4 * 4;
-    const uint8_t *from = (const uint8_t *)w.data + row * bytes;
-    return block::at(from + c / block::NUMBERS * block::BYTES, (int)(c % block::NUMBERS));
+    int64_t bytes = (w.k / block::NUMBERS * block::BYTES + 3) / 4 * 4, b = c / block::NUMBERS;
+    const uint8_t *rows = (const uint8_t *)w.data;
+    int n = (int)(c % block::NUMBERS);
+    if constexpr (block::QUAD_BYTES > 0) {
+      int64_t place = row % GROUP, left = w.n - (row - place), wide = left < GROUP ? left : GROUP;
+      const uint8_t *here = rows + (row - place) * bytes + b * wide * block::BYTES;
+      return block::at(
+          grouped_bytes<block::QUAD_BYTES>{
+              here + 4 * place, here + wide * block::QUAD_BYTES + 2 * place, 4 * wide, 0},
+          n);
+    } else return block::at(rows + row * bytes + b * block::BYTES, n);
   }
   __device__ static void read(const stored &w, int64_t row, int64_t span,
                               float (&to)[LANE_ROWS][E]) {
@@ -124,6 +145,17 @@ template <sl_storage STORAGE> struct stored_file {
     }
   }
 };
+
+/* Returns number c of a row of weights in any format that served graphs read. */
+__device__ inline float served_number(sl_storage storage, const stored &w, int64_t row, int64_t c) {
+  switch (storage) {
+  case SL_STORAGE_Q3_K: return stored_file<SL_STORAGE_Q3_K>::number(w, row, c);
+  case SL_STORAGE_Q4_K: return stored_file<SL_STORAGE_Q4_K>::number(w, row, c);
+  case SL_STORAGE_Q5_K: return stored_file<SL_STORAGE_Q5_K>::number(w, row, c);
+  case SL_STORAGE_Q6_K: return stored_file<SL_STORAGE_Q6_K>::number(w, row, c);
+  default: return stored_number(storage, w, row, c);
+  }
+}
 
 /* Calls f with the reader of a format, of those that served graphs read and of the others. */
 template <typename F> void with_any_stored(sl_storage storage, F f) {

@@ -32,7 +32,7 @@ using left_words = uint32_t[2][4];
 
 /* Numbers of bf16. */
 struct tensor_bf16 {
-  static constexpr bool SCALED = false, OFFSET = false;
+  static constexpr bool SCALED = false, OFFSET = false, HALVES = false;
   struct raw {
     pack<uint32_t, 4> rows[2];
   };
@@ -61,15 +61,15 @@ struct tensor_bf16 {
 #pragma unroll
       for (int i = 0; i < 4; i++) to[h][i] = from.rows[h].v[i];
   }
-  __device__ static float scale(const raw &, int) { return 1; }
+  __device__ static float scale(const raw &, int, int) { return 1; }
   __device__ static float offset(const raw &, int) { return 0; }
 };
 
 /* The first block of a group; groups after the last one are the last one. */
-template <int BYTES> struct group_of_blocks {
+template <int BYTES, int NUMBERS> struct group_of_blocks {
   stored_block first;
   __device__ static group_of_blocks at(const stored &w, int64_t row) {
-    return {block_at<BYTES>(w, row < w.n ? row : (w.n - 1) / GROUP * GROUP, 0)};
+    return {block_at<BYTES, NUMBERS>(w, row < w.n ? row : (w.n - 1) / GROUP * GROUP, 0)};
   }
   __device__ stored_block block(int64_t chunk) const {
     return {first.data + chunk * first.wide * BYTES, first.wide};
@@ -108,10 +108,11 @@ __device__ inline uint32_t subtract_pairs(uint32_t x, uint32_t y) {
 #endif
 }
 
-/* Weights in blocks of integers with a scale. */
-template <int BYTES> struct tensor_blocks {
-  static constexpr bool SCALED = true;
-  using place = group_of_blocks<BYTES>;
+/* Weights in blocks of integers with a scale. HALVES: the numbers of each product have a scale of
+ * their own. */
+template <int BYTES, int NUMBERS = STORED_BLOCK> struct tensor_blocks {
+  static constexpr bool SCALED = true, HALVES = false;
+  using place = group_of_blocks<BYTES, NUMBERS>;
   __device__ static place place_of(const stored &w, int64_t row) { return place::at(w, row); }
 };
 
@@ -145,7 +146,7 @@ struct tensor_q8_0 : tensor_blocks<34> {
 #pragma unroll
       for (int i = 0; i < 4; i++) to[h][i] = numbers(from.words[h][i / 2], i % 2 * 2);
   }
-  __device__ static float scale(const raw &from, int h) { return half_to_float(from.d[h]); }
+  __device__ static float scale(const raw &from, int h, int) { return half_to_float(from.d[h]); }
   __device__ static float offset(const raw &, int) { return 0; }
 };
 
@@ -176,7 +177,7 @@ struct tensor_q4_1 : tensor_blocks<20> {
         to[h][i] = subtract_pairs((bytes & 0x000f000fu) | 0x43004300u, 0x43004300u);
       }
   }
-  __device__ static float scale(const raw &from, int h) { return half_to_float(from.d[h]); }
+  __device__ static float scale(const raw &from, int h, int) { return half_to_float(from.d[h]); }
   __device__ static float offset(const raw &from, int h) { return half_to_float(from.m[h]); }
 };
 
@@ -313,10 +314,14 @@ template <typename W> __device__ inline void add_products(float (&sum)[4], const
                    high[2] = {r.high[2 * j], r.high[2 * j + 1]};
     mma_bf16(step, a, low);
     mma_bf16(step, a, high);
+    if constexpr (W::HALVES)
+#pragma unroll
+      for (int i = 0; i < 4 && !j; i++)
+        sum[i] = fmaf(W::scale(raw, i / 2, j), step[i], sum[i]), step[i] = 0;
   }
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    if (W::SCALED) step[i] = fmaf(W::scale(raw, i / 2), step[i], sum[i]);
+    if (W::SCALED) step[i] = fmaf(W::scale(raw, i / 2, 1), step[i], sum[i]);
     if (W::OFFSET) step[i] = fmaf(W::offset(raw, i / 2), r.sums[i % 2], step[i]);
     sum[i] = step[i];
   }

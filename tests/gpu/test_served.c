@@ -111,6 +111,19 @@ static void check_call(kernel *k, double tolerance, uint32_t same) {
 
 /* ---- products and tables --------------------------------------------------------------------- */
 
+/* Replaces the scales of a row of blocks by small numbers: of 0.01, or with parts of 1e-4, as each
+ * part multiplies them by up to 63. */
+static void fill_scales(sl_storage storage, int64_t k, size_t bytes, unsigned char *row) {
+  const struct form *f = forms;
+  while (sli_storage_named(f->type) != storage) f++;
+  if (!sli_storage_in_parts(storage))
+    for (size_t i = sli_storage_scales_at(storage, k); i + 1 < bytes; i += 2)
+      row[i + 1] = (unsigned char)(0x20 + random_below(8));
+  for (int64_t b = 0; b < k / f->numbers && sli_storage_in_parts(storage); b++)
+    for (int h = 0; h < f->nhalves; h++)
+      row[b * f->bytes + f->halves[h] + 1] = (unsigned char)(0x08 + random_below(4));
+}
+
 /* Fills weights of a storage format, grouped as on a device. */
 static void fill_weights(sl_storage storage, const sl_type *values, void *to) {
   sl_type lies = sli_storage_type(storage, values);
@@ -122,15 +135,10 @@ static void fill_weights(sl_storage storage, const sl_type *values, void *to) {
     return;
   }
   unsigned char *bytes = to;
-  int64_t rows = sl_type_rows(&lies),
-          scales = (int64_t)sli_storage_scales_at(storage, sl_type_last(values));
+  int64_t rows = sl_type_rows(&lies), k = sl_type_last(values);
   size_t row = sl_type_bytes(&lies) / (size_t)rows;
   for (size_t i = 0; i < sl_type_bytes(&lies); i++) bytes[i] = (unsigned char)random_below(256);
-  for (int64_t r = 0; r < rows; r++)
-    for (size_t i = (size_t)scales; i + 1 < row; i += 2) {
-      bytes[(size_t)r * row + i + 1] = (unsigned char)(0x20 + random_below(8)); /* about 0.01 */
-      bytes[(size_t)r * row + i] = (unsigned char)random_below(256);
-    }
+  for (int64_t r = 0; r < rows; r++) fill_scales(storage, k, row, bytes + (size_t)r * row);
   sli_storage_group(storage, &lies, to);
 }
 
@@ -175,6 +183,20 @@ static void check_product(sl_storage storage, int64_t rows, int64_t width, int64
   kernel_destroy(&k);
 }
 
+static const sl_storage parts[] = {SL_STORAGE_Q3_K, SL_STORAGE_Q4_K, SL_STORAGE_Q5_K,
+                                   SL_STORAGE_Q6_K};
+
+/* Blocks of 256 numbers, with few rows, several and many. */
+static void check_products_of_parts(void) {
+  for (size_t s = 0; s < SLI_COUNT(parts); s++) {
+    check_product(parts[s], 1, 256, 3, false, false);
+    check_product(parts[s], 5, 768, 37, false, true);
+    check_product(parts[s], 27, 512, 33, false, false);
+    check_product(parts[s], 67, 1280, 21, false, true);
+  }
+  check_product(SL_STORAGE_Q6_K, 65, 256, 12300, false, false);
+}
+
 static void check_products(void) {
   static const sl_storage storages[] = {SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0,
                                         SL_STORAGE_Q4_1};
@@ -195,7 +217,7 @@ static void check_products(void) {
 /* Experts: some places have none. */
 static void check_experts(bool own, sl_storage storage) {
   enum { TOKENS = 9, EACH = 3, EXPERTS = 4, COLUMNS = 37 };
-  int64_t width = sli_storage_blocks(storage) ? 96 : 40;
+  int64_t width = sli_storage_blocks(storage) ? 3 * sli_storage_block(storage) : 40;
   const sl_type values = F32(EXPERTS, COLUMNS, width);
   const sl_type in[] = {own ? F32(1, TOKENS, EACH, width) : F32(1, TOKENS, width),
                         I32(1, TOKENS, EACH), sli_storage_type(storage, &values), I32(8)};
@@ -209,9 +231,10 @@ static void check_experts(bool own, sl_storage storage) {
 }
 
 static void check_table(sl_storage storage, int64_t first, bool partial) {
-  sl_type values = F32(21, 64), lies = sli_storage_type(storage, &values);
+  int64_t width = 2 * SLI_MAX(sli_storage_block(storage), 32);
+  sl_type values = F32(21, width), lies = sli_storage_type(storage, &values);
   const sl_type in[] = {I32(1, 30), lies, I32(8)};
-  const sl_attrs attrs = {.dims = {64}, .first = first, .partial = partial};
+  const sl_attrs attrs = {.dims = {width}, .first = first, .partial = partial};
   kernel k = kernel_create(&sl_op_embedding_served, attrs, 3, in, 1);
   array_random(k.in[0], &in[0], 25);
   fill_weights(storage, &values, k.in[1]);
@@ -492,6 +515,7 @@ int main(int argc, char **argv) {
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     seed_random(seed);
     RUN(check_products);
+    RUN(check_products_of_parts);
     RUN(check_table, SL_STORAGE_F32, 0, false);
     RUN(check_table, SL_STORAGE_BF16, 0, false);
     RUN(check_table, SL_STORAGE_Q8_0, 2, true);
@@ -501,6 +525,10 @@ int main(int argc, char **argv) {
     RUN(check_all_attention);
     for (int i = 0; i < 3; i++) RUN(check_latents, (sl_storage)i);
     for (int i = 0; i < 8; i++) RUN(check_experts, i & 1, (sl_storage)(i / 2));
+    for (size_t i = 0; i < SLI_COUNT(parts); i++) {
+      RUN(check_table, parts[i], 0, i % 2);
+      RUN(check_experts, i & 1, parts[i]);
+    }
     for (int i = 0; i < 6; i++) RUN(check_sample);
   }
   return 0;

@@ -6,8 +6,8 @@
 
 It needs no packages.
 
-TYPE (f32, f16, q8_0, ...; see PACK) is the type of matrices whose rows are whole blocks; vectors, convolutions and routers
-are f32. check_gguf.py reads the file with ggml's Python package.
+TYPE (f32, f16, q8_0, ...; see PACK) is the type of matrices whose rows are whole blocks, or TYPE,TYPE,... of one after the
+other; vectors, convolutions and routers are f32. check_gguf.py reads the file with ggml's Python package.
 """
 import array
 import glob
@@ -403,11 +403,76 @@ def mxfp4(x):
     return bytes([e]) + bytes(q[i] | q[i + 16] << 4 for i in range(16))
 
 
+def steps(x, scale, first, last):
+    """Returns numbers as the nearest whole multiples of a scale."""
+    return [min(last, max(first, nearest(v / scale))) if scale else 0 for v in x]
+
+
+def round_half(x):
+    return struct.unpack("<e", half(x))[0]
+
+
+def offset_parts(x, bits):
+    """Returns a head of two halves and eight scales and minima of six bits, and 256 numbers."""
+    parts = [x[i:i + 32] for i in range(0, 256, 32)]
+    less = [max(0, -min(p)) for p in parts]
+    scale = [(max(0, max(p)) + m) / (2**bits - 1) for p, m in zip(parts, less)]
+    d, least = round_half(max(scale) / 63), round_half(max(less) / 63)
+    s, m = steps(scale, d, 0, 63), steps(less, least, 0, 63)
+    bytes_ = [s[i] | s[i + 4] >> 4 << 6 for i in range(4)] + [m[i] | m[i + 4] >> 4 << 6 for i in range(4)]
+    bytes_ += [s[i + 4] & 15 | (m[i + 4] & 15) << 4 for i in range(4)]
+    numbers = [q for p, a, b in zip(parts, s, m) for q in steps([v + b * least for v in p], a * d, 0, 2**bits - 1)]
+    return half(d) + half(least) + bytes(bytes_), numbers
+
+
+def fours(q):
+    """Packs four bits of 256 numbers: parts of 32 in pairs."""
+    return bytes(q[i + k] & 15 | (q[i + k + 32] & 15) << 4 for i in range(0, 256, 64) for k in range(32))
+
+
+def q4_k(x):
+    head, q = offset_parts(x, 4)
+    return head + fours(q)
+
+
+def q5_k(x):
+    head, q = offset_parts(x, 5)
+    return head + bytes(sum((q[32 * j + k] >> 4) << j for j in range(8)) for k in range(32)) + fours(q)
+
+
+def half_parts(x, last, most):
+    """Returns a scale, those of sixteen parts, and 256 numbers from -last - 1 to last."""
+    parts = [x[i:i + 16] for i in range(0, 256, 16)]
+    scale = [max(map(abs, p)) / last for p in parts]
+    d = round_half(max(scale) / most)
+    s = steps(scale, d, 0, most)
+    return d, s, [q for p, a in zip(parts, s) for q in steps(p, a * d, -last - 1, last)]
+
+
+def q6_k(x):
+    d, s, q = half_parts(x, 31, 127)
+    q = [v + 32 for v in q]
+    low = bytes(q[i + k] & 15 | (q[i + k + 64] & 15) << 4 for i in (0, 128) for k in range(64))
+    top = bytes(sum((q[i + k + 32 * j] >> 4) << 2 * j for j in range(4)) for i in (0, 128) for k in range(32))
+    return low + top + bytes(s) + half(d)
+
+
+def q3_k(x):
+    d, s, q = half_parts(x, 3, 31)
+    q, s = [v + 4 for v in q], [v + 32 for v in s]
+    third = bytes(sum((q[32 * j + k] >> 2) << j for j in range(8)) for k in range(32))
+    two = bytes(sum((q[i + k + 32 * j] & 3) << 2 * j for j in range(4)) for i in (0, 128) for k in range(32))
+    scales = bytes(s[i] & 15 | (s[i + 8] & 15) << 4 for i in range(8))
+    scales += bytes(sum((s[i + 4 * j] >> 4) << 2 * j for j in range(4)) for i in range(4))
+    return third + two + scales + half(d)
+
+
 # name: number, numbers and bytes of a block, function
 PACK = {"f32": (0, 1, 4, None), "f16": (1, 1, 2, lambda x: half(x[0])), "q4_0": (2, 32, 18, q4_0), "q8_0": (8, 32, 34, q8_0),
         "bf16": (30, 1, 2, lambda x: struct.pack("<I", struct.unpack("<I", struct.pack("<f", x[0]))[0] + 0x7fff
                                                  + (struct.unpack("<I", struct.pack("<f", x[0]))[0] >> 16 & 1))[2:]),
-        "mxfp4": (39, 32, 17, mxfp4)}
+        "mxfp4": (39, 32, 17, mxfp4), "q3_k": (11, 256, 110, q3_k), "q4_k": (12, 256, 144, q4_k), "q5_k": (13, 256, 176, q5_k),
+        "q6_k": (14, 256, 210, q6_k)}
 
 
 def type_for(name, tensor, wanted):
@@ -479,9 +544,9 @@ def write(path, architecture, keys, tensors, kind="f32"):
     pairs = {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in keys.items()}}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
     head += b"".join(text(key) + pack_value(value) for key, value in pairs.items())
-    data = b""
-    for name, tensor in tensors.items():
-        its = type_for(name, tensor, kind)
+    data, kinds = b"", kind.split(",")
+    for i, (name, tensor) in enumerate(tensors.items()):
+        its = type_for(name, tensor, kinds[i % len(kinds)])
         head += text(name) + struct.pack("<I", len(tensor.shape)) + b"".join(struct.pack("<Q", n) for n in reversed(tensor.shape))
         head += struct.pack("<IQ", PACK[its][0], len(data))
         data += pack(tensor, its)

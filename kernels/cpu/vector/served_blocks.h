@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights stored in blocks, y = x w^T + b. A block of a row of x is integers of three
- * digits; a block of a column is integers of four or eight bits. The sums of their products are
+ * digits; a block of a column is integers of three to eight bits. The sums of their products are
  * exact; each sum, multiplied by both scales, is added to y block by block. A number therefore has
- * the same bits at every level, in every tick and on any thread.
+ * the same bits at every level, in every tick and on any thread. A block of 256 numbers is eight
+ * parts of 32, each of which counts as a block here.
  *
  * A vector holds LANES columns of a group (ops/storage.h), four numbers of each. The digits of x
  * that multiply them are the same for all columns. */
@@ -11,6 +12,9 @@ enum { GROUP = SLI_STORAGE_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUA
 
 /* Rows whose digits stay in cache while the columns are processed. */
 enum { MOST_ROWS = 64 };
+
+/* Bytes of the largest block of a row. */
+enum { MOST_BYTES = 210 };
 
 /* Distance in bytes at which weights are prefetched. */
 enum { FETCHED = 4096, LINE = 64 };
@@ -24,16 +28,23 @@ enum { SUMMED_ROWS = 1, SUMMED_VECTORS = 1 };
 enum { SUMMED_ROWS = 2, SUMMED_VECTORS = 2 };
 #endif
 
+/* Scales of columns: of the block, or of its halves, and the term that remains after the numbers'
+ * centre is subtracted, of formats with an offset. */
+typedef struct block_scales {
+  vec d[SUMMED_VECTORS], second[SUMMED_VECTORS], m[SUMMED_VECTORS];
+} block_scales;
 /* Numbers of weights: a quad of each column; in pairs, its first and third, then its second and
  * fourth number. */
-typedef struct block_scales {
-  vec d[SUMMED_VECTORS], m[SUMMED_VECTORS];
-} block_scales;
+/* Scales of blocks of 256, which those of parts multiply. */
+typedef struct block_head {
+  vec d[SUMMED_VECTORS], least[SUMMED_VECTORS];
+} block_head;
 typedef struct block_weights {
   ivec quads[2 * QUADS][SUMMED_VECTORS];
   block_scales by;
 } block_weights;
 typedef uint16_t pairs_unsigned VECTOR(4);
+typedef int16_t pairs_signed VECTOR(4);
 
 static inline ivec load_quads(const uint8_t *p) {
   ivec quads;
@@ -110,54 +121,171 @@ INLINE ivec last_sum(ivec sum, int32_t begin) {
 #endif
 }
 
-/* Loads the scales of columns from v * LANES on of a group's block: d, and the term that remains
- * after the numbers' centre is subtracted. */
-INLINE void load_scales(sl_storage storage, const uint8_t *block, int v, block_scales *by) {
-#pragma GCC unroll 2
-  for (int t = 0; t < SUMMED_VECTORS; t++) {
-    const uint8_t *halves = block + GROUP * sli_storage_numbers(storage) + (v + t) * LANES * 2;
-    by->d[t] = load_half((const void *)halves);
-    if (storage == SL_STORAGE_Q4_1)
-      by->m[t] =
-          load_half((const void *)(halves + 2 * GROUP)) + by->d[t] * (float)block_centre(storage);
-  }
+/* Returns quad `j` of the file's bytes, of columns from v * LANES on. */
+INLINE ivec file_quad(const uint8_t *block, int j, int v) {
+  return load_quads(block + j * GROUP * 4 + v * (int)sizeof(ivec));
 }
 
-/* Loads a block of columns from v * LANES on of a group. */
-INLINE void load_block(sl_storage storage, const uint8_t *block, int v, block_weights *w) {
-  load_scales(storage, block, v, &w->by);
+/* Returns the parts of a block. */
+static inline int parts_of(sl_storage storage) { return sli_storage_in_parts(storage) ? 8 : 1; }
+
+/* Returns true if a format has an offset for each block. */
+static inline bool has_offset(sl_storage storage) {
+  return storage == SL_STORAGE_Q4_1 || storage == SL_STORAGE_Q4_K || storage == SL_STORAGE_Q5_K;
+}
+
+/* Converts the lower 16 bits of each lane from halves. */
+static inline vec halves_to_floats(uvec bits) {
+  vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;
+  uvec odd = (uvec)((bits & 0x7c00) == 0x7c00) & 0x7f800000; /* infinite, or no number */
+  return (vec)((uvec)size | odd | (bits & 0x8000) << 16);
+}
+
+/* Loads the head of columns from v * LANES on of a group's block. */
+INLINE void load_head(sl_storage storage, const uint8_t *block, int v, block_head *head) {
+  const uint8_t *halves = block + GROUP * sli_storage_quads(storage);
+  if (!sli_storage_in_parts(storage)) return;
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++)
+    if (in_halves(storage)) {
+      head->d[t] = load_half((const void *)(halves + (v + t) * LANES * 2));
+    } else {
+      uvec both = (uvec)file_quad(block, 0, v + t);
+      head->d[t] = halves_to_floats(both & 0xffff);
+      head->least[t] = halves_to_floats(both >> 16);
+    }
+}
+
+/* Loads the scale and offset of a part of Q4_K or Q5_K: six bits each, in quads 1 to 3, times the
+ * head's. */
+INLINE void load_six_bits(sl_storage storage, const uint8_t *block, int part, int v, vec *d,
+                          vec *m) {
+  const int shift = part % 4 * 8;
+  ivec first = file_quad(block, 1, v) >> shift, second = file_quad(block, 2, v) >> shift, scale,
+       less;
+  if (part < 4) scale = first & 63, less = second & 63;
+  else {
+    ivec last = file_quad(block, 3, v) >> shift;
+    scale = (last & 15) | (first >> 2 & 48);
+    less = (last >> 4 & 15) | (second >> 2 & 48);
+  }
+  *d *= __builtin_convertvector(scale, vec);
+  *m = *d * (float)block_centre(storage) - *m * __builtin_convertvector(less, vec);
+}
+
+/* Returns the scale of half `half` of a part: eight bits of Q6_K, six of Q3_K, which start at
+ * -32. */
+INLINE ivec half_scale(sl_storage storage, const uint8_t *block, int part, int half, int v) {
+  int p = 2 * part + half;
+  if (storage == SL_STORAGE_Q6_K) return file_quad(block, 48 + p / 4, v) << (24 - p % 4 * 8) >> 24;
+  ivec lower = file_quad(block, 24 + p % 8 / 4, v) >> (p % 4 * 8 + p / 8 * 4) & 15,
+       upper = file_quad(block, 26, v) >> (p % 4 * 8 + p / 4 * 2) & 3;
+  return (lower | upper << 4) - 32;
+}
+
+/* Loads the scales of columns from v * LANES on of a part of a group's block. */
+INLINE void load_scales(sl_storage storage, const uint8_t *block, const block_head *head, int part,
+                        int v, block_scales *by) {
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) {
-    const uint8_t *numbers = block + (v + t) * (int)sizeof(ivec);
-#pragma GCC unroll 8
-    for (int i = 0; i < QUADS; i++) {
-      ivec q;
-      if (storage == SL_STORAGE_Q8_0)
-        q = load_quads(numbers + i * GROUP * 4) ^ made_signed(storage);
-      else
-        q = load_quads(numbers + i % (QUADS / 2) * GROUP * 4) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
-      if (in_pairs(storage)) {
-        w->quads[2 * i][t] = q & 0x00ff00ff;
-        w->quads[2 * i + 1][t] = (ivec)((uvec)q >> 8) & 0x00ff00ff;
-      } else w->quads[i][t] = q;
+    const uint8_t *halves = block + GROUP * sli_storage_quads(storage) + (v + t) * LANES * 2;
+    if (in_halves(storage)) {
+      by->d[t] =
+          head->d[t] * __builtin_convertvector(half_scale(storage, block, part, 0, v + t), vec);
+      by->second[t] =
+          head->d[t] * __builtin_convertvector(half_scale(storage, block, part, 1, v + t), vec);
+    } else if (sli_storage_in_parts(storage)) {
+      by->d[t] = head->d[t], by->m[t] = head->least[t];
+      load_six_bits(storage, block, part, v + t, &by->d[t], &by->m[t]);
+    } else {
+      by->d[t] = load_half((const void *)halves);
+      if (storage == SL_STORAGE_Q4_1)
+        by->m[t] =
+            load_half((const void *)(halves + 2 * GROUP)) + by->d[t] * (float)block_centre(storage);
     }
   }
 }
 
-/* Sums a block of `rows` rows by the columns of a tile, without scales. */
-INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows,
-                      ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+/* Returns quad i of a part's numbers, of columns from v * LANES on (io/gguf/types.c). */
+INLINE ivec load_numbers(sl_storage storage, const uint8_t *block, int part, int i, int v) {
+  const int low = part / 2 * QUADS + i, side = part / 4, quarter = part % 4;
+  switch (storage) {
+  case SL_STORAGE_Q8_0: return file_quad(block, i, v) ^ made_signed(storage);
+  case SL_STORAGE_Q3_K:
+    return (file_quad(block, 8 + side * QUADS + i, v) >> quarter * 2 & 0x03030303) |
+           (file_quad(block, i, v) >> part & 0x01010101) << 2;
+  case SL_STORAGE_Q4_K: return file_quad(block, 4 + low, v) >> part % 2 * 4 & 0x0f0f0f0f;
+  case SL_STORAGE_Q5_K:
+    return (file_quad(block, 12 + low, v) >> part % 2 * 4 & 0x0f0f0f0f) |
+           (file_quad(block, 4 + i, v) >> part & 0x01010101) << 4;
+  case SL_STORAGE_Q6_K:
+    return (file_quad(block, side * 16 + quarter % 2 * QUADS + i, v) >> quarter / 2 * 4 &
+            0x0f0f0f0f) |
+           (file_quad(block, 32 + side * QUADS + i, v) >> quarter * 2 & 0x03030303) << 4;
+  default: return file_quad(block, i % (QUADS / 2), v) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
+  }
+}
+
+/* Returns two of a quad's numbers in 16 bits each: the first and third, or the second and fourth.
+ * Those of half blocks, whose sums begin at 0, are signed. */
+INLINE ivec pair_of(sl_storage storage, ivec quad, bool odd) {
+  ivec pair = odd ? (ivec)((pairs_unsigned)quad >> 8) : quad & 0x00ff00ff;
+  if (!in_halves(storage)) return pair;
+  return (ivec)((pairs_signed)pair - (int16_t)block_centre(storage));
+}
+
+/* Loads a part of columns from v * LANES on of a group's block. */
+INLINE void load_block(sl_storage storage, const uint8_t *block, const block_head *head, int part,
+                       int v, block_weights *w) {
+  load_scales(storage, block, head, part, v, &w->by);
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++) {
+#pragma GCC unroll 8
+    for (int i = 0; i < QUADS; i++) {
+      ivec quad = load_numbers(storage, block, part, i, v + t);
+      if (in_pairs(storage)) {
+        w->quads[2 * i][t] = pair_of(storage, quad, false);
+        w->quads[2 * i + 1][t] = pair_of(storage, quad, true);
+      } else w->quads[i][t] = quad;
+    }
+  }
+}
+
+/* Returns where a sum of a block, or of its half that begins with quad `first`, begins. */
+INLINE int32_t begin_of(sl_storage storage, const sli_digits *x, int first, int sum) {
+  if (!in_halves(storage)) return x->begin[sum];
+  return in_pairs(storage) ? 0 : x->quads[2 * (first > 0) + sum].begin;
+}
+
+/* Returns the number of quads whose byte products, summed in pairs, fit 16 bits. */
+static inline int quads_in_run(sl_storage storage) {
+#if defined(SUMS_BYTES)
+  return (void)storage, QUADS;
+#else
+  return storage == SL_STORAGE_Q6_K ? 2 : storage == SL_STORAGE_Q5_K ? 4 : QUADS;
+#endif
+}
+
+/* Returns where the sums of a run begin: 0 unless quad `first` begins a block or half. */
+INLINE int32_t begin_of_run(sl_storage storage, const sli_digits *x, int first, int sum) {
+  return first % (in_halves(storage) ? QUADS / 2 : QUADS) ? 0 : begin_of(storage, x, first, sum);
+}
+
+/* Sums a run of quads from `first` on of `rows` rows by the columns of a tile, without scales.
+ * `begins`: sets the sums, to which later runs are added. */
+INLINE void sum_run(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
+                    int first, int run, bool begins, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
   ivec s[SUMMED_ROWS][SUMMED_VECTORS][SLI_DIGITS];
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
     for (int t = 0; t < SUMMED_VECTORS; t++) {
-      s[r][t][0] = first_sum(x[r].begin[SLI_LOW]);
-      s[r][t][1] = first_sum(x[r].begin[SLI_UPPER]);
+      s[r][t][0] = first_sum(begin_of_run(storage, &x[r], first, SLI_LOW));
+      s[r][t][1] = first_sum(begin_of_run(storage, &x[r], first, SLI_UPPER));
       s[r][t][2] = first_sum(0);
     }
 #pragma GCC unroll 8
-  for (int i = 0; i < QUADS; i++)
+  for (int i = first; i < first + run; i++)
 #pragma GCC unroll 2
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 3
@@ -171,22 +299,34 @@ INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows,
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
     for (int t = 0; t < SUMMED_VECTORS; t++) {
-      sums[r][t][SLI_LOW] = last_sum(s[r][t][0], x[r].begin[SLI_LOW]);
-      sums[r][t][SLI_UPPER] =
-          last_sum(s[r][t][1], x[r].begin[SLI_UPPER]) + (last_sum(s[r][t][2], 0) << 8);
+      ivec low = last_sum(s[r][t][0], begin_of_run(storage, &x[r], first, SLI_LOW));
+      ivec upper = last_sum(s[r][t][1], begin_of_run(storage, &x[r], first, SLI_UPPER)) +
+                   (last_sum(s[r][t][2], 0) << 8);
+      sums[r][t][SLI_LOW] = begins ? low : sums[r][t][SLI_LOW] + low;
+      sums[r][t][SLI_UPPER] = begins ? upper : sums[r][t][SLI_UPPER] + upper;
     }
 }
 
-INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows,
-                      ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+/* Sums `count` quads from `first` on, in one run or two. */
+INLINE void sum_bytes(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
+                      int first, int count, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+  const int run = SLI_MIN(quads_in_run(storage), count);
+  sum_run(storage, w, x, rows, first, run, true, sums);
+  if (run < count) sum_run(storage, w, x, rows, first + run, run, false, sums);
+}
+
+/* Sums pairs of `count` quads from `first` on. */
+INLINE void sum_pairs(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
+                      int first, int count, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
     for (int t = 0; t < SUMMED_VECTORS; t++)
 #pragma GCC unroll 2
-      for (int n = 0; n < SLI_SUMS; n++) sums[r][t][n] = x[r].begin[n] - (ivec){0};
+      for (int n = 0; n < SLI_SUMS; n++)
+        sums[r][t][n] = begin_of(storage, &x[r], first, n) - (ivec){0};
 #pragma GCC unroll 16
-  for (int i = 0; i < 2 * QUADS; i++)
+  for (int i = 2 * first; i < 2 * (first + count); i++)
 #pragma GCC unroll 2
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
@@ -198,34 +338,47 @@ INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows,
       }
 }
 
-/* Returns the contribution of a block's sums to vector t of y. */
-INLINE vec scaled_sums(sl_storage storage, const block_scales *by, int t, const sli_digits *x,
-                       const ivec *sums) {
+static inline vec whole_sum(const ivec *sums) {
   vec low = __builtin_convertvector(sums[SLI_LOW], vec);
-  vec sum = low + __builtin_convertvector(sums[SLI_UPPER], vec) * 256.0f;
-  vec plus = rounded(sum, by->d[t]);
-  if (storage == SL_STORAGE_Q4_1) plus += rounded(set(x->sum), by->m[t]);
+  return low + __builtin_convertvector(sums[SLI_UPPER], vec) * 256.0f;
+}
+
+/* Returns the contribution of a block's sums to vector t of y; `second`: the sums of the last
+ * half. */
+INLINE vec scaled_sums(sl_storage storage, const block_scales *by, int t, const sli_digits *x,
+                       const ivec *sums, const ivec *second) {
+  vec plus = rounded(whole_sum(sums), by->d[t]);
+  if (in_halves(storage)) plus += rounded(whole_sum(second), by->second[t]);
+  if (has_offset(storage)) plus += rounded(set(x->sum), by->m[t]);
   return rounded(plus, set(x->scale));
+}
+
+/* Sums `count` quads from `first` on of `rows` rows by the columns of a tile. */
+INLINE void sum_quads(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
+                      int first, int count, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+  if (in_pairs(storage)) sum_pairs(storage, w, x, rows, first, count, sums);
+  else sum_bytes(storage, w, x, rows, first, count, sums);
 }
 
 /* Adds a block of `rows` rows by the columns of a tile to y[row][GROUP]. */
 INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
                       float *y) {
-  ivec sums[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS];
-  if (in_pairs(storage)) sum_pairs(w, x, rows, sums);
-  else sum_bytes(w, x, rows, sums);
+  ivec sums[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS], second[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS];
+  const int count = in_halves(storage) ? QUADS / 2 : QUADS;
+  sum_quads(storage, w, x, rows, 0, count, sums);
+  if (in_halves(storage)) sum_quads(storage, w, x, rows, count, count, second);
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
     for (int t = 0; t < SUMMED_VECTORS; t++) {
       float *to = y + r * GROUP + t * LANES;
-      storeu(to, loadu(to) + scaled_sums(storage, &w->by, t, &x[r], sums[r][t]));
+      storeu(to, loadu(to) + scaled_sums(storage, &w->by, t, &x[r], sums[r][t], second[r][t]));
     }
 }
 
 /* Copies a block with fewer columns than a group, with zeros for the missing columns. */
 static void widen_block(sl_storage storage, sli_grouped group, int64_t b, uint8_t *to) {
-  int64_t lines = sli_storage_numbers(storage) / 4, wide = group.wide;
+  int64_t lines = sli_storage_quads(storage) / 4, wide = group.wide;
   const uint8_t *from = group.blocks + b * wide * sli_storage_bytes(storage);
   memset(to, 0, (size_t)(GROUP * sli_storage_bytes(storage)));
   for (int64_t i = 0; i < lines; i++)
@@ -259,6 +412,11 @@ enum { ONE_ROW = 1 };
 enum { ONE_ROW = 0 };
 #endif
 
+/* Returns quad n in the order of loads: Q4_1 has numbers of two quads in the same bytes. */
+static inline int quad_in_order(sl_storage storage, int n) {
+  return storage == SL_STORAGE_Q4_1 ? n / 2 + n % 2 * (QUADS / 2) : n;
+}
+
 /* Adds a quad's products of bytes with each digit. */
 INLINE void plus_quad(const ivec *quads, const sli_digits *x, int i, ivec (*s)[SUMMED_VECTORS]) {
 #pragma GCC unroll 3
@@ -270,75 +428,92 @@ INLINE void plus_quad(const ivec *quads, const sli_digits *x, int i, ivec (*s)[S
   }
 }
 
-/* Sums a block of half-bytes by the columns of a tile, as sum_bytes does. */
-INLINE void sum_half_bytes(const uint8_t *numbers, const sli_digits *x, ivec (*sums)[SLI_SUMS]) {
+/* Sums a run of a part's quads by the columns of a tile, as sum_run does. */
+INLINE void sum_run_once(sl_storage storage, const uint8_t *block, int part, const sli_digits *x,
+                         int first, int run, bool begins, ivec (*sums)[SLI_SUMS]) {
   ivec s[SLI_DIGITS][SUMMED_VECTORS];
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) {
-    s[0][t] = first_sum(x->begin[SLI_LOW]);
-    s[1][t] = first_sum(x->begin[SLI_UPPER]);
+    s[0][t] = first_sum(begin_of_run(storage, x, first, SLI_LOW));
+    s[1][t] = first_sum(begin_of_run(storage, x, first, SLI_UPPER));
     s[2][t] = first_sum(0);
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < QUADS / 2; i++) {
-    ivec both[SUMMED_VECTORS], half[SUMMED_VECTORS];
+#pragma GCC unroll 8
+  for (int n = first; n < first + run; n++) {
+    const int i = quad_in_order(storage, n);
+    ivec quads[SUMMED_VECTORS];
 #pragma GCC unroll 2
-    for (int t = 0; t < SUMMED_VECTORS; t++) {
-      both[t] = load_quads(numbers + i * GROUP * 4 + t * (int)sizeof(ivec));
-      half[t] = both[t] & 0x0f0f0f0f;
-    }
-    plus_quad(half, x, i, s);
-#pragma GCC unroll 2
-    for (int t = 0; t < SUMMED_VECTORS; t++) half[t] = both[t] >> 4 & 0x0f0f0f0f;
-    plus_quad(half, x, i + QUADS / 2, s);
+    for (int t = 0; t < SUMMED_VECTORS; t++) quads[t] = load_numbers(storage, block, part, i, t);
+    plus_quad(quads, x, i, s);
   }
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) {
-    sums[t][SLI_LOW] = last_sum(s[0][t], x->begin[SLI_LOW]);
-    sums[t][SLI_UPPER] = last_sum(s[1][t], x->begin[SLI_UPPER]) + (last_sum(s[2][t], 0) << 8);
+    ivec low = last_sum(s[0][t], begin_of_run(storage, x, first, SLI_LOW));
+    ivec upper =
+        last_sum(s[1][t], begin_of_run(storage, x, first, SLI_UPPER)) + (last_sum(s[2][t], 0) << 8);
+    sums[t][SLI_LOW] = begins ? low : sums[t][SLI_LOW] + low;
+    sums[t][SLI_UPPER] = begins ? upper : sums[t][SLI_UPPER] + upper;
   }
 }
 
-/* Sums a block of bytes by the columns of a tile, as sum_pairs does. */
-INLINE void sum_byte_pairs(const uint8_t *numbers, const sli_digits *x, ivec (*sums)[SLI_SUMS]) {
+/* Sums `count` quads of a part from `first` on, in one run or two. */
+INLINE void sum_bytes_once(sl_storage storage, const uint8_t *block, int part, const sli_digits *x,
+                           int first, int count, ivec (*sums)[SLI_SUMS]) {
+  const int run = SLI_MIN(quads_in_run(storage), count);
+  sum_run_once(storage, block, part, x, first, run, true, sums);
+  if (run < count) sum_run_once(storage, block, part, x, first + run, run, false, sums);
+}
+
+/* Sums `count` quads of a part from `first` on by the columns of a tile, as sum_pairs does. */
+INLINE void sum_pairs_once(sl_storage storage, const uint8_t *block, int part, const sli_digits *x,
+                           int first, int count, ivec (*sums)[SLI_SUMS]) {
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++)
 #pragma GCC unroll 2
-    for (int n = 0; n < SLI_SUMS; n++) sums[t][n] = x->begin[n] - (ivec){0};
+    for (int n = 0; n < SLI_SUMS; n++) sums[t][n] = begin_of(storage, x, first, n) - (ivec){0};
 #pragma GCC unroll 8
-  for (int i = 0; i < QUADS; i++) {
+  for (int i = first; i < first + count; i++) {
     ivec quads[SUMMED_VECTORS];
 #pragma GCC unroll 2
-    for (int t = 0; t < SUMMED_VECTORS; t++)
-      quads[t] = load_quads(numbers + i * GROUP * 4 + t * (int)sizeof(ivec));
+    for (int t = 0; t < SUMMED_VECTORS; t++) quads[t] = load_numbers(storage, block, part, i, t);
 #pragma GCC unroll 2
     for (int odd = 0; odd < 2; odd++)
 #pragma GCC unroll 2
       for (int n = 0; n < SLI_SUMS; n++) {
         ivec by = spread(x->quads[i].pairs[n][odd]);
 #pragma GCC unroll 2
-        for (int t = 0; t < SUMMED_VECTORS; t++) {
-          ivec pair = odd ? (ivec)((pairs_unsigned)quads[t] >> 8) : quads[t] & 0x00ff00ff;
-          sums[t][n] = in_order(sums[t][n] + multiply_pairs(pair, by));
-        }
+        for (int t = 0; t < SUMMED_VECTORS; t++)
+          sums[t][n] = in_order(sums[t][n] + multiply_pairs(pair_of(storage, quads[t], odd), by));
       }
   }
+}
+
+INLINE void sum_once(sl_storage storage, const uint8_t *block, int part, const sli_digits *x,
+                     int first, int count, ivec (*sums)[SLI_SUMS]) {
+  if (in_pairs(storage)) sum_pairs_once(storage, block, part, x, first, count, sums);
+  else sum_bytes_once(storage, block, part, x, first, count, sums);
 }
 
 /* Multiplies one row by a group's columns, all of which fit one tile: y[GROUP]. */
 INLINE void multiply_one(sl_storage storage, sli_grouped group, int64_t blocks, const sli_digits *x,
                          int64_t all, float *y) {
-  uint8_t room[GROUP * 34];
+  const int parts = parts_of(storage), count = in_halves(storage) ? QUADS / 2 : QUADS;
+  uint8_t room[GROUP * MOST_BYTES];
   vec to[SUMMED_VECTORS] = {0};
-  for (int64_t b = 0; b < blocks; b++, x += all) {
+  for (int64_t b = 0; b < blocks; b++) {
     const uint8_t *block = block_of(storage, group, b, room);
-    ivec sums[SUMMED_VECTORS][SLI_SUMS];
-    block_scales w;
-    if (in_pairs(storage)) sum_byte_pairs(block, x, sums);
-    else sum_half_bytes(block, x, sums);
-    load_scales(storage, block, 0, &w);
+    block_head head;
+    load_head(storage, block, 0, &head);
+    for (int part = 0; part < parts; part++, x += all) {
+      ivec sums[SUMMED_VECTORS][SLI_SUMS], second[SUMMED_VECTORS][SLI_SUMS];
+      block_scales by;
+      sum_once(storage, block, part, x, 0, count, sums);
+      if (in_halves(storage)) sum_once(storage, block, part, x, count, count, second);
+      load_scales(storage, block, &head, part, 0, &by);
 #pragma GCC unroll 2
-    for (int t = 0; t < SUMMED_VECTORS; t++) to[t] += scaled_sums(storage, &w, t, x, sums[t]);
+      for (int t = 0; t < SUMMED_VECTORS; t++)
+        to[t] += scaled_sums(storage, &by, t, x, sums[t], second[t]);
+    }
   }
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) storeu(y + t * LANES, to[t]);
@@ -350,34 +525,50 @@ INLINE void multiply_one(sl_storage storage, sli_grouped group, int64_t blocks, 
 /* Multiplies rows of x by a group's columns: y[row][GROUP]. Block b of x is x[b * all + row]. */
 INLINE void multiply_group(sl_storage storage, sli_grouped group, int64_t blocks,
                            const sli_digits *x, int64_t rows, int64_t all, float *y) {
-  uint8_t room[GROUP * 34];
+  const int parts = parts_of(storage);
+  uint8_t room[GROUP * MOST_BYTES];
   if (ONE_ROW && rows == 1) {
     multiply_one(storage, group, blocks, x, all, y);
     return;
   }
   for (int64_t i = 0; i < rows * GROUP; i += LANES) storeu(y + i, (vec){0});
-  for (int64_t b = 0; b < blocks; b++, x += all) {
+  for (int64_t b = 0; b < blocks; b++, x += parts * all) {
     const uint8_t *block = block_of(storage, group, b, room);
     for (int v = 0; v < GROUP_VECTORS; v += SUMMED_VECTORS) {
-      block_weights w;
-      int64_t r = 0;
-      load_block(storage, block, v, &w);
-      for (; r + SUMMED_ROWS <= rows; r += SUMMED_ROWS)
-        plus_tile(storage, &w, x + r, SUMMED_ROWS, y + r * GROUP + v * LANES);
-      if (r < rows) plus_tile(storage, &w, x + r, 1, y + r * GROUP + v * LANES);
+      block_head head;
+      load_head(storage, block, v, &head);
+      for (int part = 0; part < parts; part++) {
+        const sli_digits *here = x + part * all;
+        block_weights w;
+        int64_t r = 0;
+        load_block(storage, block, &head, part, v, &w);
+        for (; r + SUMMED_ROWS <= rows; r += SUMMED_ROWS)
+          plus_tile(storage, &w, here + r, SUMMED_ROWS, y + r * GROUP + v * LANES);
+        if (r < rows) plus_tile(storage, &w, here + r, 1, y + r * GROUP + v * LANES);
+      }
     }
   }
 }
 
-static void multiply_q8_0(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows,
-                          int64_t all, float *y) {
-  multiply_group(SL_STORAGE_Q8_0, group, blocks, x, rows, all, y);
-}
+#define MULTIPLY(name, storage)                                                       \
+  static void multiply_##name(sli_grouped group, int64_t blocks, const sli_digits *x, \
+                              int64_t rows, int64_t all, float *y) {                  \
+    multiply_group(storage, group, blocks, x, rows, all, y);                          \
+  }
+MULTIPLY(q8_0, SL_STORAGE_Q8_0)
+MULTIPLY(q4_1, SL_STORAGE_Q4_1)
+MULTIPLY(q3_k, SL_STORAGE_Q3_K)
+MULTIPLY(q4_k, SL_STORAGE_Q4_K)
+MULTIPLY(q5_k, SL_STORAGE_Q5_K)
+MULTIPLY(q6_k, SL_STORAGE_Q6_K)
+#undef MULTIPLY
 
-static void multiply_q4_1(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows,
-                          int64_t all, float *y) {
-  multiply_group(SL_STORAGE_Q4_1, group, blocks, x, rows, all, y);
-}
+typedef void multiply_blocks(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows,
+                             int64_t all, float *y);
+static multiply_blocks *const multipliers[] = {
+    [SL_STORAGE_Q8_0] = multiply_q8_0, [SL_STORAGE_Q4_1] = multiply_q4_1,
+    [SL_STORAGE_Q3_K] = multiply_q3_k, [SL_STORAGE_Q4_K] = multiply_q4_k,
+    [SL_STORAGE_Q5_K] = multiply_q5_k, [SL_STORAGE_Q6_K] = multiply_q6_k};
 
 /* Writes rows of a group's `wide` columns to y, with the bias. */
 static void give_group(const float *sums, int64_t rows, int64_t wide, const float *bias, float *y,
@@ -397,7 +588,7 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
   const sl_call *call = p->call;
   const sl_type *lies = &call->in_type[1];
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]), few;
-  bool bytes = sli_storage_of(lies, k) == SL_STORAGE_Q8_0;
+  const sl_storage storage = sli_storage_of(lies, k);
   const float *bias = call->in[2];
   _Alignas(64) float sums[MOST_ROWS * GROUP];
   _Alignas(64) sli_digits own[SLI_OWN_DIGITS];
@@ -408,7 +599,7 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
     for (int64_t c = columns.begin; c < columns.end; c += GROUP) {
       sli_grouped group = sli_storage_grouped(lies, call->in[1], c);
       few = rows - r < MOST_ROWS ? rows - r : MOST_ROWS;
-      (bytes ? multiply_q8_0 : multiply_q4_1)(group, k / SLI_STORAGE_BLOCK, x + r, few, rows, sums);
+      multipliers[storage](group, k / sli_storage_block(storage), x + r, few, rows, sums);
       give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c,
                  n);
     }

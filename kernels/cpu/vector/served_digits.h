@@ -3,10 +3,23 @@
 
 /* Returns the centre subtracted from the numbers of weights, so that they are roughly symmetric
  * around 0. */
-static inline int block_centre(sl_storage storage) { return storage == SL_STORAGE_Q8_0 ? 128 : 8; }
+static inline int block_centre(sl_storage storage) {
+  switch (storage) {
+  case SL_STORAGE_Q8_0: return 128;
+  case SL_STORAGE_Q6_K: return 32;
+  case SL_STORAGE_Q5_K: return 16;
+  case SL_STORAGE_Q3_K: return 4;
+  default: return 8; /* Q4_1, Q4_K */
+  }
+}
 
-/* Returns the centre that the sums begin with: all of it, unless load_block subtracted it from the
- * numbers, for products of signed bytes. */
+/* True if a block's halves, of 16 numbers each, have scales of their own. */
+static inline bool in_halves(sl_storage storage) {
+  return storage == SL_STORAGE_Q3_K || storage == SL_STORAGE_Q6_K;
+}
+
+/* Returns the centre that the sums begin with: all of it, unless load_numbers subtracted it from
+ * the numbers, for products of signed bytes. */
 static inline int centre_left(sl_storage storage) {
 #if defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
   if (storage == SL_STORAGE_Q8_0) return 0;
@@ -26,7 +39,8 @@ static inline ivec made_signed(sl_storage storage) {
 #endif
 
 /* Returns true if digits are in pairs of 16 bits. AVX2 and AVX-512 without VNNI add byte products
- * in pairs in 16 bits, which is enough for 4-bit weights. Baselines have no byte products. */
+ * in pairs in 16 bits, which is enough for some quads of small weights. Baselines have no byte
+ * products. */
 static inline bool in_pairs(sl_storage storage) {
 #if defined(SUMS_BYTES)
   return (void)storage, false;
@@ -110,8 +124,23 @@ static inline __attribute__((always_inline)) void scale_block(const vec *x, int 
   }
 }
 
-static inline __attribute__((always_inline)) void digits_of(const float *x, sl_storage storage,
-                                                            sli_digits *to) {
+/* Sets where the sums of half blocks begin: minus the centre times the sum of their digits. */
+static inline __attribute__((always_inline)) void begin_halves(const ivec *integers, int centre,
+                                                               sli_digits *to) {
+  enum { HALF = BLOCK_VECTORS / 2 };
+  for (int half = 0; half < 2; half++) {
+    ivec low = {0}, all = {0};
+#pragma GCC unroll 4
+    for (int v = half * HALF; v < (half + 1) * HALF; v++)
+      low += integers[v] << 24 >> 24, all += integers[v];
+    to->quads[2 * half + SLI_LOW].begin = -centre * sum_of_lanes(low);
+    to->quads[2 * half + SLI_UPPER].begin = -centre * (sum_of_lanes(all - low) >> 8);
+  }
+}
+
+/* `pairs`, `halves`, `centre`: in_pairs(), in_halves() and centre_left() of the weights. */
+static inline __attribute__((always_inline)) void digits_of(const float *x, bool pairs, bool halves,
+                                                            int centre, sli_digits *to) {
   vec numbers[BLOCK_VECTORS];
   ivec largest = {0}, sum = {0}, integers[BLOCK_VECTORS];
 #pragma GCC unroll 8
@@ -129,15 +158,16 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, sl_s
   scale_block(numbers, -exponent, integers);
 #pragma GCC unroll 8
   for (int v = 0; v < BLOCK_VECTORS; v++) {
-    ivec quads = in_pairs(storage) ? pairs_of(integers[v]) : quads_of(integers[v]);
+    ivec quads = pairs ? pairs_of(integers[v]) : quads_of(integers[v]);
     sum += integers[v];
     memcpy((char *)to->quads + v * (int)sizeof quads, &quads, sizeof quads);
   }
-  int32_t all = sum_of_lanes(sum), centre = centre_left(storage);
+  int32_t all = sum_of_lanes(sum);
   to->begin[SLI_LOW] = -centre * (all & 0xff);
   to->begin[SLI_UPPER] = -centre * (all >> 8);
   to->sum = (float)all;
   to->scale = power_of_two(exponent);
+  if (halves && !pairs) begin_halves(integers, centre, to);
 }
 
 /* Converts row i of a call's `rows`. */
@@ -145,9 +175,11 @@ static void row_digits(const sl_call *call, int64_t rows, int64_t i, sli_digits 
   int64_t k = sl_type_last(&call->in_type[0]);
   const float *x = (const float *)call->in[0] + i * k;
   sl_storage storage = sli_storage_of(&call->in_type[1], k);
+  const int centre = centre_left(storage);
+  const bool pairs = in_pairs(storage), halves = in_halves(storage);
   for (int64_t b = 0; b < k / SLI_STORAGE_BLOCK; b++, x += SLI_STORAGE_BLOCK, to += rows)
-    if (storage == SL_STORAGE_Q8_0) digits_of(x, SL_STORAGE_Q8_0, to + i);
-    else digits_of(x, SL_STORAGE_Q4_1, to + i);
+    if (pairs) digits_of(x, true, halves, centre, to + i);
+    else digits_of(x, false, halves, centre, to + i);
 }
 
 static void served_digits_chunk(void *arg, int i) {

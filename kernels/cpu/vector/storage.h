@@ -105,6 +105,20 @@ static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *w
   }
 }
 
+/* Unpacks numbers of rows whose groups have a file's blocks. */
+static void unpack_parts(sl_storage storage, const sl_type *lies, const void *weights, int64_t row,
+                         int64_t column, int64_t columns, float *to) {
+  sli_grouped group = sli_storage_grouped(lies, weights, row);
+  const int64_t numbers = sli_storage_block(storage);
+  uint8_t block[256];
+  for (int64_t c = 0; c < columns; c += numbers) {
+    uint16_t half[1];
+    sli_storage_block_of(storage, group, row, (column + c) / numbers, block, half);
+    memcpy(block + sli_storage_quads(storage), half, sizeof half);
+    sli_storage_unpack_file(storage, block, numbers, to + c);
+  }
+}
+
 static void unpack_bf16(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += LANES) store(to + i, load_bf16(from + i, n - i), n - i);
 }
@@ -116,6 +130,8 @@ static void unpack_columns(sl_storage storage, const sl_type *lies, const void *
   const char *bytes = (const char *)weights + row * sl_type_last(lies) * (int64_t)sizeof(int32_t);
   if (storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1)
     unpack_blocks(storage, lies, weights, row, column, columns, to);
+  else if (sli_storage_in_parts(storage))
+    unpack_parts(storage, lies, weights, row, column, columns, to);
   else if (storage == SL_STORAGE_BF16)
     unpack_bf16((const uint16_t *)weights + row * k + column, columns, to);
   else if (sli_storage_blocks(storage))
