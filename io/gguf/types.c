@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "io/gguf/gguf_inner.h"
+#include "io/gguf/grids.h"
 #include "io/half.h"
 
 static uint16_t word_at(const unsigned char *from) { return (uint16_t)(from[0] | from[1] << 8); }
@@ -213,6 +214,125 @@ static void unpack_iq4_xs(const unsigned char *from, size_t blocks, float *out) 
     }
 }
 
+/* ---- points of lattices ------------------------------------------------------------------------
+ */
+
+/* Numbers that the digits of a point stand for. */
+static const float odd_eighths[] = {8, 25, 43}, thirds[] = {4, 12, 20, 28, 36, 44, 52, 62},
+                   odds[] = {1, 3, 5, 7, 9, 11, 13, 15}, ternary[] = {-1, 0, 1};
+
+/* Returns the signs of eight numbers: seven bits, and one that makes their number even. */
+static unsigned even_signs(unsigned bits) {
+  bits &= 127;
+  return bits | (unsigned)(__builtin_popcount(bits) & 1) << 7;
+}
+
+/* Unpacks a point of 16 bits at most: `count` digits. A set bit of `signs` is a minus. */
+static void unpack_point(unsigned point, int bits, int count, const float *numbers, float scale,
+                         unsigned signs, float *out) {
+  for (int i = 0; i < count; i++) {
+    float x = scale * numbers[point >> bits * i & ((1u << bits) - 1)];
+    out[i] = signs >> i & 1 ? -x : x;
+  }
+}
+
+static uint32_t long_at(const unsigned char *from) {
+  return (uint32_t)word_at(from) | (uint32_t)word_at(from + 2) << 16;
+}
+
+/* Unpacks parts of 32: four points by a byte each, then 28 bits of signs and four of the scale. */
+static void unpack_iq2_xxs(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 66)
+    for (const unsigned char *at = from + 2; at < from + 66; at += 8) {
+      uint32_t rest = long_at(at + 4);
+      float scale = sli_half_to_float(word_at(from)) * (0.5f + (float)(rest >> 28)) * 0.25f;
+      for (int k = 0; k < 4; k++, out += 8)
+        unpack_point(sli_grid_iq2_xxs[at[k]], 2, 8, odd_eighths, scale, even_signs(rest >> 7 * k),
+                     out);
+    }
+}
+
+/* Returns the scale of part j of 16 numbers, of four bits. */
+static float fourth_scale(const unsigned char *from, const unsigned char *scales, int j) {
+  int n = scales[j / 2] >> j % 2 * 4 & 15;
+  return sli_half_to_float(word_at(from)) * (0.5f + (float)n) * 0.25f;
+}
+
+/* Unpacks points of nine bits, with seven bits of signs. */
+static void unpack_iq2_xs(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 74)
+    for (int k = 0; k < 32; k++, out += 8) {
+      unsigned word = word_at(from + 2 + 2 * k);
+      unpack_point(sli_grid_iq2_xs[word & 511], 2, 8, odd_eighths,
+                   fourth_scale(from, from + 66, k / 2), even_signs(word >> 9), out);
+    }
+}
+
+/* Unpacks points of ten bits, the upper two apart, with all signs. */
+static void unpack_iq2_s(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 82)
+    for (int k = 0; k < 32; k++, out += 8) {
+      unsigned upper = from[66 + k / 4] >> k % 4 * 2 & 3;
+      unpack_point(sli_grid_iq2_s[from[2 + k] | upper << 8], 2, 8, odd_eighths,
+                   fourth_scale(from, from + 74, k / 2), from[34 + k], out);
+    }
+}
+
+/* Unpacks parts of 32: eight points by a byte each; their signs and scales follow all points. */
+static void unpack_iq3_xxs(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 98)
+    for (int k = 0; k < 64; k++, out += 4) {
+      uint32_t rest = long_at(from + 66 + k / 8 * 4);
+      float scale = sli_half_to_float(word_at(from)) * (0.5f + (float)(rest >> 28)) * 0.5f;
+      unpack_point(sli_grid_iq3_xxs[from[2 + k]], 3, 4, thirds, scale,
+                   even_signs(rest >> 7 * (k % 8 / 2)) >> k % 2 * 4, out);
+    }
+}
+
+/* Unpacks points of nine bits, the uppermost apart, with all signs, in parts of 32. */
+static void unpack_iq3_s(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 110)
+    for (int k = 0; k < 64; k++, out += 4) {
+      unsigned upper = from[66 + k / 8] >> k % 8 & 1;
+      int n = from[106 + k / 16] >> k / 8 % 2 * 4 & 15;
+      float scale = sli_half_to_float(word_at(from)) * (float)(1 + 2 * n);
+      unpack_point(sli_grid_iq3_s[from[2 + k] | upper << 8], 3, 4, odds, scale,
+                   from[74 + k / 2] >> k % 2 * 4, out);
+    }
+}
+
+/* Adds an eighth of the scale to the numbers of a point, or subtracts it. */
+static void unpack_ternary(unsigned point, float scale, bool below, float *out) {
+  unpack_point(sli_grid_iq1[point], 2, 8, ternary, 1, 0, out);
+  for (int i = 0; i < 8; i++) out[i] = scale * (out[i] + (below ? -0.125f : 0.125f));
+}
+
+/* Unpacks parts of 32: points of eleven bits, three of them in a word with scale and sign. */
+static void unpack_iq1_s(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 50)
+    for (int k = 0; k < 32; k++, out += 8) {
+      unsigned word = word_at(from + 34 + k / 4 * 2), upper = word >> k % 4 * 3 & 7;
+      float scale = sli_half_to_float(word_at(from)) * (float)(2 * (word >> 12 & 7) + 1);
+      unpack_ternary(from[2 + k] | upper << 8, scale, word >> 15, out);
+    }
+}
+
+/* Unpacks parts of 16 with scales of three bits. The block's scale is in the upper bits of four
+ * words of these. */
+static void unpack_iq1_m(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 56) {
+    const unsigned char *scales = from + 48;
+    unsigned whole = 0;
+    for (int w = 0; w < 4; w++) whole |= (unsigned)(word_at(scales + 2 * w) >> 12) << 4 * w;
+    float scale = sli_half_to_float((uint16_t)whole);
+    for (int k = 0; k < 32; k++, out += 8) {
+      unsigned half = from[32 + k / 2] >> k % 2 * 4, j = (unsigned)k / 2;
+      float part = (float)(2 * (word_at(scales + j / 4 * 2) >> j % 4 * 3 & 7) + 1);
+      unpack_ternary(from[k] | (half & 7) << 8, scale * part, half >> 3 & 1, out);
+    }
+  }
+}
+
 static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32, sli_gguf_pack_f32},
                                       [1] = {"F16", 1, 2, unpack_f16, sli_gguf_pack_f16},
                                       [2] = {"Q4_0", 32, 18, unpack_q4_0, sli_gguf_pack_q4_0},
@@ -227,20 +347,20 @@ static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32, sli_gguf_p
                                       [13] = {"Q5_K", 256, 176, unpack_q5_k, NULL},
                                       [14] = {"Q6_K", 256, 210, unpack_q6_k, NULL},
                                       [15] = {"Q8_K", 256, 292, NULL, NULL},
-                                      [16] = {"IQ2_XXS", 256, 66, NULL, NULL},
-                                      [17] = {"IQ2_XS", 256, 74, NULL, NULL},
-                                      [18] = {"IQ3_XXS", 256, 98, NULL, NULL},
-                                      [19] = {"IQ1_S", 256, 50, NULL, NULL},
+                                      [16] = {"IQ2_XXS", 256, 66, unpack_iq2_xxs, NULL},
+                                      [17] = {"IQ2_XS", 256, 74, unpack_iq2_xs, NULL},
+                                      [18] = {"IQ3_XXS", 256, 98, unpack_iq3_xxs, NULL},
+                                      [19] = {"IQ1_S", 256, 50, unpack_iq1_s, NULL},
                                       [20] = {"IQ4_NL", 32, 18, unpack_iq4_nl, NULL},
-                                      [21] = {"IQ3_S", 256, 110, NULL, NULL},
-                                      [22] = {"IQ2_S", 256, 82, NULL, NULL},
+                                      [21] = {"IQ3_S", 256, 110, unpack_iq3_s, NULL},
+                                      [22] = {"IQ2_S", 256, 82, unpack_iq2_s, NULL},
                                       [23] = {"IQ4_XS", 256, 136, unpack_iq4_xs, NULL},
                                       [24] = {"I8", 1, 1, NULL, NULL},
                                       [25] = {"I16", 1, 2, NULL, NULL},
                                       [26] = {"I32", 1, 4, NULL, NULL},
                                       [27] = {"I64", 1, 8, NULL, NULL},
                                       [28] = {"F64", 1, 8, NULL, NULL},
-                                      [29] = {"IQ1_M", 256, 56, NULL, NULL},
+                                      [29] = {"IQ1_M", 256, 56, unpack_iq1_m, NULL},
                                       [30] = {"BF16", 1, 2, unpack_bf16, sli_gguf_pack_bf16},
                                       [34] = {"TQ1_0", 256, 54, NULL, NULL},
                                       [35] = {"TQ2_0", 256, 66, NULL, NULL},

@@ -153,9 +153,11 @@ static void blocks_are_unpacked(void) {
   static const struct {
     const char *name;
     uint32_t type;
-  } all[] = {{"F16", 1},   {"Q4_0", 2},    {"Q4_1", 3},    {"Q8_0", 8},  {"Q4_K", 12},
-             {"Q5_K", 13}, {"Q6_K", 14},   {"Q5_0", 6},    {"Q5_1", 7},  {"Q2_K", 10},
-             {"Q3_K", 11}, {"IQ4_NL", 20}, {"IQ4_XS", 23}, {"MXFP4", 39}};
+  } all[] = {{"F16", 1},     {"Q4_0", 2},    {"Q4_1", 3},     {"Q8_0", 8},   {"Q4_K", 12},
+             {"Q5_K", 13},   {"Q6_K", 14},   {"Q5_0", 6},     {"Q5_1", 7},   {"Q2_K", 10},
+             {"Q3_K", 11},   {"IQ4_NL", 20}, {"IQ4_XS", 23},  {"MXFP4", 39}, {"IQ2_XXS", 16},
+             {"IQ2_XS", 17}, {"IQ2_S", 22},  {"IQ3_XXS", 18}, {"IQ3_S", 21}, {"IQ1_S", 19},
+             {"IQ1_M", 29}};
   char *from = reference("gguf", "blocks", ".txt"), *text, *rest;
   CHECK(!sli_file_read(from, &text), "%s", sl_detail());
   rest = text;

@@ -95,7 +95,9 @@ def write_blocks(path):
     rng = np.random.default_rng(4)
     scales = {Type.F16: (2, [0]), Type.Q4_0: (18, [0]), Type.Q4_1: (20, [0, 2]), Type.Q8_0: (34, [0]), Type.Q4_K: (144, [0, 2]),
               Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208]), Type.Q5_0: (22, [0]), Type.Q5_1: (24, [0, 2]), Type.Q2_K: (84, [80, 82]),
-              Type.Q3_K: (110, [108]), Type.IQ4_NL: (18, [0]), Type.IQ4_XS: (136, [0]), Type.MXFP4: (17, [])}
+              Type.Q3_K: (110, [108]), Type.IQ4_NL: (18, [0]), Type.IQ4_XS: (136, [0]), Type.MXFP4: (17, []), Type.IQ2_XXS: (66, [0]),
+              Type.IQ2_XS: (74, [0]), Type.IQ2_S: (82, [0]), Type.IQ3_XXS: (98, [0]), Type.IQ3_S: (110, [0]), Type.IQ1_S: (50, [0]),
+              Type.IQ1_M: (56, [])}
     with open(path, "w") as file:
         for kind, (size, places) in scales.items():
             blocks = rng.integers(0, 256, (256 // gguf.GGML_QUANT_SIZES[kind][0], size), dtype=np.uint8)
@@ -103,6 +105,10 @@ def write_blocks(path):
                 blocks[:, place:place + 2] = rng.normal(size=(len(blocks), 1)).astype(np.float16).view(np.uint8)
             if kind == Type.MXFP4:  # the scale is a power of two; some are subnormal floats
                 blocks[:, 0] = [0, 1, 2] + list(rng.integers(100, 140, len(blocks) - 3))
+            if kind == Type.IQ1_M:  # the scale is in the upper bits of four words
+                words, scale = blocks[:, 48:].copy().view("<u2"), int(np.float16(rng.normal()).view(np.uint16))
+                words = words & 0xFFF | np.array([(scale >> 4 * w & 15) << 12 for w in range(4)], dtype="<u2")
+                blocks[:, 48:] = words.astype("<u2").view(np.uint8)
             values = gguf.quants.dequantize(blocks.reshape(-1) if kind == Type.F16 else blocks, kind)
             file.write(f"{kind.name} {blocks.tobytes().hex()} {values.astype('<f4').tobytes().hex()}\n")
 
