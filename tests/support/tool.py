@@ -15,9 +15,12 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 
 BUILD, SOURCE = os.environ["SLUICE_BUILD"], os.environ["SLUICE_SOURCE"]
 PLACES = {"build": BUILD, "source": SOURCE, "reference": SOURCE + "/tests/reference"}
@@ -120,6 +123,32 @@ class Runs:
         """Checks that a run ends with an error that has this text. What follows .* in it comes later."""
         err = ends(status, self.program, f"--quiet {self.options} {options} {self.model}").stderr
         assert re.search(".*".join(map(re.escape, text.split(".*"))), err), f"{options}: \"{text}\" is not in: {err}"
+
+
+class Server:
+    """A server, from its start to the end of a `with` block, where it has to end with status 0."""
+
+    def __init__(self, options, program=BUILD + "/bin/actorserve"):
+        self.call = [program, "--port", "0", *words(options)]
+
+    def __enter__(self):
+        with open("server.out", "wb") as out, open("server.err", "wb") as err:
+            self.process = subprocess.Popen(self.call, stdout=out, stderr=err)
+        while not (said := read("server.out").decode()).endswith("\n"):
+            assert self.process.poll() is None, (self.call, read("server.err").decode())
+            time.sleep(.01)
+        self.url = said.split()[-1]
+        return self
+
+    def ask(self, path, **body):
+        """Returns the parsed answer to a request."""
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, json.dumps(body).encode())) as answer:
+            return json.load(answer)
+
+    def __exit__(self, kind, *_):
+        self.process.send_signal(signal.SIGINT)
+        status = self.process.wait()
+        assert kind or not status, (self.call, status, read("server.err").decode())
 
 
 def near(one, other, most):
