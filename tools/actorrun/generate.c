@@ -216,6 +216,7 @@ static sl_session_options options_of_first(const settings *s) {
   const char *init = settings_text(s, "init");
   sl_session_options o = options_of(s);
   if (uses_plan(s)) place_on_all(&o, s);
+  o.lower.devices.budget_bytes = s->lower.devices.budget_bytes;
   o.stored = s->training.nlora ? NULL : init;
   o.load = load_first;
   o.load_ctx = (void *)s;
