@@ -50,7 +50,7 @@ COST(packed_b_cost, &in[1], 1, 5)
 
 const sl_op sl_op_attention = {
     .name = "attention",
-    .serve = &(const sl_op_serve){.op = &sl_op_attention_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_attention_served, .chooses = true},
     .min_in = 3,
     .max_in = 4,
     .nout = 2,
@@ -82,7 +82,7 @@ const sl_op sl_op_attention_b = {
 
 const sl_op sl_op_attention_packed = {
     .name = "attention_packed",
-    .serve = &(const sl_op_serve){.op = &sl_op_attention_packed_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_attention_packed_served, .chooses = true},
     .min_in = 1,
     .max_in = 2,
     .nout = 2,

@@ -48,7 +48,7 @@ static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_sign
 
 const sl_op sl_op_attention_dual = {
     .name = "attention_dual",
-    .serve = &(const sl_op_serve){.op = &sl_op_attention_dual_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_attention_dual_served, .chooses = true},
     .min_in = 5,
     .max_in = 5,
     .nout = 2,

@@ -50,7 +50,7 @@ static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_sign
 
 const sl_op sl_op_attention_sinks = {
     .name = "attention_sinks",
-    .serve = &(const sl_op_serve){.op = &sl_op_attention_sinks_served},
+    .serve = &(const sl_op_serve){.op = &sl_op_attention_sinks_served, .chooses = true},
     .min_in = 4,
     .max_in = 5,
     .nout = 2,

@@ -37,7 +37,7 @@ static void take_rows(choice *c, request *r, int64_t rows) {
   l->sequences++;
   if (r->edits) l->edits += sli_edits_count(r->edits);
   l->positions += (double)r->fed;
-  l->pairs += (double)rows * (double)(2 * r->fed + rows);
+  l->pairs += sli_chunk_work(c->s, r->fed, rows);
   c->rows -= rows;
   r->fed += rows;
   r->ticks++;
@@ -105,8 +105,13 @@ static bool is_ready(const request *r) {
 /* Returns whether the prompt has been fed and the last token is known. */
 static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
 
-/* Returns the rows that a request gets in the tick. */
+/* Returns the rows that a request gets in the tick; 0 if its next chunk does not fit. */
 static int64_t next_rows(const choice *c, request *r) {
+  int64_t whole = sli_chunk_whole(c->s, r, r->fed);
+  if (whole) {
+    int64_t picks = c->s->serving.picks - c->tick->load.picks;
+    return whole <= c->rows && count_scored(r, whole) <= picks ? whole : 0;
+  }
   int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
   if (count_scored(r, rows)) rows = SLI_MIN(rows, c->s->serving.picks - c->tick->load.picks);
   return sli_states_rows(c->s, r, rows);
@@ -116,7 +121,7 @@ static void take_running(choice *c, bool decoding) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
     if (!is_ready(r) || decodes(r) != decoding || !has_edits(c, r)) continue;
     int64_t rows = next_rows(c, r);
-    if (find_pages(c, r, rows)) take_rows(c, r, rows);
+    if (rows && find_pages(c, r, rows)) take_rows(c, r, rows);
   }
 }
 
@@ -156,7 +161,9 @@ static void admit(choice *c) {
     if (r->standing != QUEUED || rests(r)) continue;
     if (!has_edits(c, r)) return;
     if (!let_in(c->s, r, sli_prefixes_find(c->s, r, INT64_MAX))) return;
-    take_rows(c, r, next_rows(c, r));
+    int64_t rows = next_rows(c, r);
+    if (!rows) return; /* its first chunk goes into a later tick */
+    take_rows(c, r, rows);
   }
 }
 
@@ -242,7 +249,8 @@ static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char 
 static bool is_possible(const choice *c, const request *r, const sli_log_entry *e) {
   bool runs = r->standing == RUNNING, behind = e->from >= 0 && e->from % SL_PAGE == 0;
   return has_room(c) && has_edits(c, r) && e->rows > 0 && e->rows <= c->rows &&
-         (runs ? e->from == r->fed : behind) && e->from + e->rows <= r->count + (e->rows == 1);
+         (runs ? e->from == r->fed : behind) && e->from + e->rows <= r->count + (e->rows == 1) &&
+         sli_chunk_may_be(c->s, r, e->from, e->rows);
 }
 
 /* Admits a request that resumes after the pages named by the log. Returns false if it cannot be

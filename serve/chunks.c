@@ -8,7 +8,9 @@
  * each take t_i for chunk i finish after sum(t) + (P - 1) max(t); the search picks the t that
  * minimizes this. */
 #include <math.h>
+#include <string.h>
 
+#include "ops/attention_blocks.h"
 #include "serve/serve.h"
 
 static int stages_of(const sl_session *s) {
@@ -63,8 +65,65 @@ static double best_pace(const sl_session *s, const request *r) {
 
 static bool is_alone(const sl_session *s, const request *r) { return s->requests == r && !r->next; }
 
+/* ---- chunks with chosen pages ---------------------------------------------------------------- */
+
+/* A chunk's pages are chosen by its last queries, so that all of its rows are in one tick: the op
+ * recognizes it by that. Which positions belong to one follows from the prompt's length alone, and
+ * other rows never fill a chunk. Bits therefore do not depend on other requests. */
+
+int64_t sli_chunk_end(const sl_session *s, const request *r) {
+  int64_t chunk = s->serving.prompt_blocks.chunk;
+  return chunk ? (r->nprompt - 1) / chunk * chunk : 0;
+}
+
+int64_t sli_chunk_whole(const sl_session *s, const request *r, int64_t fed) {
+  int64_t chunk = s->serving.prompt_blocks.chunk;
+  return chunk && fed < sli_chunk_end(s, r) ? chunk - fed % chunk : 0;
+}
+
+bool sli_chunk_may_be(const sl_session *s, const request *r, int64_t fed, int64_t rows) {
+  int64_t chunk = s->serving.prompt_blocks.chunk, whole = sli_chunk_whole(s, r, fed);
+  return !chunk || (whole ? rows == whole : rows < chunk);
+}
+
+double sli_chunk_work(const sl_session *s, int64_t fed, int64_t rows) {
+  const sl_prompt_blocks *b = &s->serving.prompt_blocks;
+  if (b->chunk && rows == b->chunk && fed % b->chunk == 0)
+    return 2 * sli_chunk_pairs(b->share, rows, fed);
+  return (double)rows * (double)(2 * fed + rows);
+}
+
+sl_status sli_chunk_check(const sl_session *s) {
+  const sl_prompt_blocks *b = &s->options.prompt_blocks;
+  const char *kind = s->options.lower.devices.kind;
+  int64_t rows = b->chunk + s->serving.sequences - 1;
+  if (!b->chunk && b->share == 0) return SL_OK;
+  if (!(b->share > 0 && b->share < 1) || b->chunk < SL_PAGE || b->chunk % SL_PAGE)
+    return sl_fail(
+        SL_E_USAGE,
+        "prompt_blocks: a fraction of %g in chunks of %lld: must be a fraction between 0 and 1, and a "
+        "multiple of %d positions",
+        (double)b->share, (long long)b->chunk, SL_PAGE);
+  if (s->serving.rows < rows)
+    return sl_fail(SL_E_USAGE,
+                   "prompt_blocks: a tick of %lld rows has no room for a chunk of %lld beside %d "
+                   "other sequences: rows must be at least %lld",
+                   (long long)s->serving.rows, (long long)b->chunk, s->serving.sequences - 1,
+                   (long long)rows);
+  if (s->options.lower.numbers.exact)
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "prompt_blocks: training, whose bits numbers.exact asks for, attends to all keys");
+  if (kind && !strcmp(kind, "cuda"))
+    return sl_fail(SL_E_UNSUPPORTED, "prompt_blocks: pages are chosen on CPUs only, not on GPUs");
+  return SL_OK;
+}
+
+/* ---- the next rows --------------------------------------------------------------------------- */
+
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most) {
   const sl_session_options *o = &s->options;
+  if (s->serving.prompt_blocks.chunk) return SLI_MIN(most, s->serving.prompt_blocks.chunk - 1);
   bool cut = o->cost && o->chunks == SL_CHUNKS_TIMES && stages_of(s) > 1 && r->fed + 1 < r->count;
   if (!cut || !is_alone(s, r)) return most;
   if (r->pace <= 0) r->pace = best_pace(s, r);

@@ -8,11 +8,17 @@ static sl_status limits_check(const char *name, int64_t n, int64_t least, int64_
                  (long long)least, (long long)most);
 }
 
+/* Returns the rows that a tick must have: room for a chunk that chooses its pages. */
+static int64_t least_rows(const sl_session *s) {
+  int64_t chunk = s->serving.prompt_blocks.chunk;
+  return chunk ? chunk + s->about.sequences - 1 : 1;
+}
+
 static sl_status check_all(const sl_session *s, const sl_session_limits *l) {
   enum { MOST_WAITING = 1 << 20 };
   const sl_session_info *a = &s->about;
   int64_t pages = sli_pages_of(sli_session_positions(s));
-  sl_status status = limits_check("rows", l->rows, 1, a->rows);
+  sl_status status = limits_check("rows", l->rows, least_rows(s), a->rows);
   if (!status) status = limits_check("pages", l->pages, pages, a->pages);
   if (!status) status = limits_check("sequences", l->sequences, 1, a->sequences);
   if (!status) status = limits_check("groups", l->groups, 1, a->groups);

@@ -91,6 +91,7 @@ int32_t sli_prefixes_note(sl_session *s, request *r) {
   int32_t page = -1;
   int64_t known = SLI_MIN(r->fed, SLI_MIN(r->count, r->known)); /* drafted tokens follow */
   if (are_apart(s)) return page;
+  if (s->serving.prompt_blocks.chunk) known = SLI_MIN(known, sli_chunk_end(s, r));
   for (; (r->named + 1) * SL_PAGE <= known; r->named++) {
     page = give_name(s, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
     r->name = s->pages->pages[page].name;
@@ -113,6 +114,7 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   most = are_apart(s) || r->sums || r->how.scored
              ? 0
              : SLI_MIN(most, (SLI_MIN(r->count, r->known) - 1) / SL_PAGE);
+  if (s->serving.prompt_blocks.chunk) most = SLI_MIN(most, sli_chunk_end(s, r) / SL_PAGE);
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->pages[i].name)
@@ -121,5 +123,5 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   for (int32_t i; n < most && (i = sli_kept_find(s, name, r->tokens + n * SL_PAGE)) >= 0;
        name = sli_kept_name(s, i))
     r->pages[n++] = ~i;
-  return n;
+  return n - n % SLI_MAX(s->serving.prompt_blocks.chunk / SL_PAGE, 1); /* whole chunks */
 }

@@ -48,7 +48,8 @@ struct sli_paged {
 
 static bool is_alike(const sli_work *a, const sli_work *b) {
   bool same = a->op == b->op && a->nout == b->nout && a->attrs->heads == b->attrs->heads &&
-              a->attrs->kv_heads == b->attrs->kv_heads && a->attrs->window == b->attrs->window;
+              a->attrs->kv_heads == b->attrs->kv_heads && a->attrs->window == b->attrs->window &&
+              a->attrs->rows == b->attrs->rows;
   for (int o = 0; o < a->nout && same; o++) same = sl_type_equal(&a->out[o], &b->out[o]);
   return same;
 }

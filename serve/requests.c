@@ -286,6 +286,13 @@ sl_status sli_session_check(const sl_session *s, const sl_request *request) {
     return sl_fail(SL_E_USAGE, "the request has a constraint, which this session does not support");
   if (!status && request->constraint.allow && request->scored)
     return sl_fail(SL_E_USAGE, "a request whose prompt is scored cannot have a constraint");
+  if (!status && request->scored && s->serving.prompt_blocks.chunk > s->serving.picks)
+    return sl_fail(
+        SL_E_USAGE,
+        "a prompt is scored in chunks of %lld tokens, but ticks have room for %d scores: "
+        "sequences must be at least %lld",
+        (long long)s->serving.prompt_blocks.chunk, s->serving.picks,
+        (long long)s->serving.prompt_blocks.chunk);
   if (!status && request->embedding && !s->about.width)
     return sl_fail(SL_E_USAGE,
                    "the request asks for an embedding, which this session does not make");
@@ -375,6 +382,7 @@ sl_session_stats sl_session_stat(const sl_session *s) {
                                     .right = counted(&reads->right),
                                     .right_bytes = counted(&reads->right_bytes)};
   stats.tables = (sl_row_reads){counted(&s->row_reads.rows), counted(&s->row_reads.bytes)};
+  stats.choices = (sl_block_choices){counted(&s->choices.heads), counted(&s->choices.recall)};
   stats.replayed = s->about.rt ? sl_runtime_replayed(s->about.rt) : 0;
   return stats;
 }

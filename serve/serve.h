@@ -208,6 +208,7 @@ struct sl_session {
   sl_session_info about;
   sl_expert_reads expert_reads; /* updated atomically by the disk's threads */
   sl_row_reads row_reads;       /* likewise */
+  sl_block_choices choices;     /* updated atomically by the devices' threads */
   sl_serving serving;
   /* index of the weight files during lowering; NULL: weights are stored in the options' dtype */
   struct sli_shards *stored;
@@ -410,6 +411,17 @@ double sli_script_seconds(const sli_script *p);
 
 /* chunks.c: returns the number of rows of a prompt's next chunk, at most `most`. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
+/* Returns the positions of a request that belong to chunks with chosen pages, from the first on. */
+int64_t sli_chunk_end(const sl_session *s, const request *r);
+/* Returns the number of rows after the request's first `fed` ones that must be in one tick; 0: any
+ * number below a chunk's, or any if no prompt chooses pages. */
+int64_t sli_chunk_whole(const sl_session *s, const request *r, int64_t fed);
+/* Returns whether a tick may take these rows of a request. */
+bool sli_chunk_may_be(const sl_session *s, const request *r, int64_t fed, int64_t rows);
+/* Returns twice the pairs of positions that rows after `fed` positions compute. */
+double sli_chunk_work(const sl_session *s, int64_t fed, int64_t rows);
+/* Checks the chunks of an open session. */
+sl_status sli_chunk_check(const sl_session *s);
 
 /* price.c: time of an actor's firing on timed devices, and mean tick time. */
 void sli_price_init(sl_session *s);

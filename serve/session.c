@@ -84,6 +84,8 @@ static sl_status read_sizes(sl_session *s) {
                             .storage = storage_of,
                             .hidden = (o->embeddings || o->speculation.hidden) && !is_modelled(s),
                             .experts = o->experts,
+                            .prompt_blocks = o->prompt_blocks,
+                            .choices = &s->choices,
                             .ctx = s};
   s->serving.experts.reads = &s->expert_reads;
   s->serving.row_reads = &s->row_reads;
@@ -96,6 +98,8 @@ static sl_status read_sizes(sl_session *s) {
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
     return sl_fail(SL_E_USAGE,
                    "rows and sequences must be at least 1, pages and context must not be negative");
+  status = sli_chunk_check(s);
+  if (status) return status;
   if (o->state_every < 1)
     return sl_fail(SL_E_USAGE, "state_every is %lld: it must be at least 1",
                    (long long)o->state_every);

@@ -12,6 +12,7 @@
 #include <sluice/batch.h>
 
 #include "base/base.h"
+#include "ops/attention_blocks.h"
 #include "ops/ops.h"
 
 enum { FEW_ROWS = 16 }; /* rows of an answer: a token and drafted ones */
@@ -128,15 +129,24 @@ static double span_pairs(const sli_paged_rows *s, int64_t window) {
   return pairs(all, (double)window) - pairs(before, (double)window);
 }
 
+/* Returns the part of a prompt's pairs that the span computes if it is a chunk that attends to
+ * chosen pages; else 1. */
+static double chosen_part(const sli_work *w, const sli_paged_rows *s) {
+  const sl_attrs *attrs = w->attrs;
+  if (!attrs->rows || s->rows != attrs->rows || s->before % attrs->rows) return 1;
+  return sli_chunk_pairs(attrs->upper, s->rows, s->before) / span_pairs(s, 0);
+}
+
 static double prompt_seconds(const sl_hardware *h, const sli_work *w, const sli_work *plain,
                              const sli_paged_rows *s) {
   const sl_curve *c = find_curve(h, w->op, ".prompt");
   if (c) {
     double before = s->before ? curve_at(w, c, 1, (double)s->before) : 0;
     double whole = curve_at(w, c, 1, (double)(s->before + s->rows)) - before;
-    return whole * span_pairs(s, w->attrs->window) / span_pairs(s, 0);
+    return whole * chosen_part(w, s) * span_pairs(s, w->attrs->window) / span_pairs(s, 0);
   }
-  return roofline(h, plain, span_flops(plain, s), seen(w, s) * all_kept_bytes(w));
+  return roofline(h, plain, span_flops(plain, s) * chosen_part(w, s),
+                  seen(w, s) * all_kept_bytes(w));
 }
 
 double sli_paged_seconds(const sl_hardware *h, const sli_work *w, int n,

@@ -121,10 +121,24 @@ static bool keeps_otherwise(const sl_serving *s, const sli_node *n) {
   return false;
 }
 
+/* Makes prompts attend to chosen pages. A window limits keys already. */
+static sl_status choose_pages(sl_graph *g, sli_node *n, const sl_op_serve *form) {
+  const sl_serving *s = g->options.serve;
+  if (s->prompt_blocks.share <= 0 || !sli_op_memory(form->op)->updates || n->attrs.window)
+    return SL_OK;
+  if (form->slots) return serve_refuse(g, n, "it keeps states, not pages that prompts can choose");
+  if (!form->chooses) return serve_refuse(g, n, "its prompts attend to all pages");
+  n->attrs.upper = s->prompt_blocks.share;
+  n->attrs.rows = s->prompt_blocks.chunk;
+  n->attrs.user = s->choices;
+  return SL_OK;
+}
+
 /* Replaces the op; its outputs stay, and its state is appended. */
 static sl_status exchange(sl_graph *g, sli_node *n) {
   const sl_op_serve *form = n->op->serve;
   const sl_op *op = form->op;
+  SLI_TRY(choose_pages(g, n, form));
   tell_width(n);
   int had = n->nout, nout = sli_op_outputs(op, &n->attrs, op->max_in);
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);

@@ -100,6 +100,12 @@ static inline const sl_batch_edit *sl_batch_edits(const sl_batch *b) {
   return (const sl_batch_edit *)(const void *)sl_batch_table(b, b->most_sequences);
 }
 
+/* Choices made so far: heads of chunks, and the sum over them, in millionths, of the fraction of
+ * the softmax mass of a chunk's last 64 queries that their pages hold. */
+typedef struct sl_block_choices {
+  uint64_t heads, recall;
+} sl_block_choices;
+
 /* Storage format of a weight that is not trained: f32, bf16, or blocks of 32 small integers with a
  * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32 rounded as
  * sl_quantize() rounds it. The formats after INT8 are those of GGUF files, with the same bytes;

@@ -92,6 +92,12 @@ typedef struct sl_serving_experts {
   int64_t part_bytes;
 } sl_serving_experts;
 
+/* Attention of prompts to chosen pages of keys (ops/served_attention.c). */
+typedef struct sl_prompt_blocks {
+  float share;   /* fraction of the pages that a query attends to; 0: all */
+  int64_t chunk; /* positions that choose together, a multiple of SL_PAGE; 0 if share is */
+} sl_prompt_blocks;
+
 typedef struct sl_serving {
   int64_t rows;    /* maximum rows of a tick */
   int sequences;   /* maximum sequences in a tick */
@@ -136,6 +142,8 @@ typedef struct sl_serving {
                   tick */
   sl_serving_experts experts;
   sl_row_reads *row_reads; /* counters, updated atomically while ticks run; NULL: not counted */
+  sl_prompt_blocks prompt_blocks;
+  sl_block_choices *choices; /* likewise */
   void *ctx;
 } sl_serving;
 

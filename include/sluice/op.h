@@ -159,7 +159,8 @@ typedef struct sl_attrs {
                       choose_blocks: the fraction of blocks; weighted_cross_entropy: weight that
                       smoothing takes from the target; running_part: the momentum; running: the
                       factor of p */
-  float upper;     /* clamp, uniform: the high bound; normal: the standard deviation;
+  float upper;     /* clamp, uniform: the high bound; normal: the standard deviation; served
+                      attention: the fraction of pages that prompts attend to, with `rows`;
                       weighted_cross_entropy: weight that smoothing gives each class */
   int32_t ignore;  /* target_weight, weighted_cross_entropy: target to ignore, as in sl_loss */
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in]; matmul:
@@ -191,7 +192,9 @@ typedef struct sl_attrs {
    * after every `leaf` positions of dim 1. */
   uint32_t leaves, positions;
   int64_t leaf;
-  int64_t rows; /* pack: rows of x in the products that will read the weight; exact gradients of
+  int64_t rows; /* pack: rows of x in the products that will read the weight; served attention:
+                   positions of a chunk whose queries attend to chosen pages, 0: all attend to all
+                   (ops/served_attention.c); exact gradients of
                    means: the summands (sl_op_exact.total) of a whole step, set by the graph */
   /* Start of the part within the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
@@ -564,6 +567,7 @@ typedef struct sl_op_serve {
    * after pages filled by other sequences. The replacing op has this record as well. */
   bool slots;
   uint32_t stored; /* bit i: weight i may be in a storage format, unless attrs.transposed */
+  bool chooses;    /* the replacing op attends to chosen pages, by attrs.rows and attrs.upper */
 } sl_op_serve;
 
 /* How exact calls (attrs.exact) order their sums. A row's results depend on that row alone, as

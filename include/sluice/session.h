@@ -140,6 +140,12 @@ typedef struct sl_session_options {
   sl_kept_pages kept;         /* requires SL_PREFIXES_SHARED and a single process */
   sl_serving_experts experts; /* experts whose weights have disk as their home (lower.memory.homes:
                                  "weights" or "experts"); the session counts their reads */
+  /* Each `chunk` positions of a prompt attend to pages that their last 64 queries choose, a
+   * fraction `share` of those before them; the last token and the positions of an incomplete chunk
+   * attend to all. A chunk is computed in one tick, so `rows` must be at least chunk + sequences
+   * - 1. Prefixes are shared chunk by chunk. Answers differ from those of all keys, but still do
+   * not depend on other requests. CPUs only, without states and `lower.numbers.exact` */
+  sl_prompt_blocks prompt_blocks;
   sl_speculation speculation;
   int queue;              /* maximum requests waiting for admission; further requests fail with
                              SL_E_BUSY [1024] */
@@ -418,11 +424,12 @@ typedef struct sl_session_stats {
   uint64_t requests; /* requests admitted so far */
   uint64_t ended[SL_END_COUNT]; /* requests by reason of ending */
   uint64_t preemptions;
-  sl_expert_reads experts; /* by this process */
-  sl_row_reads tables;     /* by this process */
-  uint64_t replayed;       /* passes of stages of this process that were replayed as CUDA graphs */
-  uint64_t last_tick_ns;   /* CLOCK_MONOTONIC time at which the last tick came back; 0: none
-                              yet */
+  sl_expert_reads experts;  /* by this process */
+  sl_row_reads tables;      /* by this process */
+  sl_block_choices choices; /* likewise */
+  uint64_t replayed;        /* passes of stages of this process that were replayed as CUDA graphs */
+  uint64_t last_tick_ns;    /* CLOCK_MONOTONIC time at which the last tick came back; 0: none
+                               yet */
   uint64_t waiting_since_ns; /* CLOCK_MONOTONIC time since which there has been work but no tick has
                                 come back; 0: no work. Recent in a healthy session */
 } sl_session_stats;

@@ -166,7 +166,7 @@ static void latent_cpu(const sl_call *call) {
                .pages = call->out[1],
                .storage = sli_pages_storage(attrs),
                .runs = call->scratch};
-  int runs = sli_served_runs(a.batch, call->scratch);
+  int runs = sli_served_runs(a.batch, false, call->scratch);
   sl_team_for(call->team, a.batch->rows, keep_chunk, &a);
   sl_team_for(call->team, runs * (int)a.heads, attend_chunk, &a);
 }

@@ -39,7 +39,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
-  X(linear_served) X(served_digits) X(embedding_served) X(unpack_stored) X(embedding_stored) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
+  X(linear_served) X(served_digits) X(embedding_served) X(unpack_stored) X(embedding_stored) X(rotary_served) X(position_served) X(served_keys) X(served_choice) X(served_attention) \
   X(turn) X(gemm) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
 /* clang-format on */
 

@@ -58,6 +58,21 @@ typedef struct sli_run {
   int32_t row, rows;
 } sli_run;
 
+/* Chunks of prompts whose queries attend to chosen pages. A chunk is found by its first row. */
+typedef struct sli_served_chunks {
+  int64_t positions; /* of a chunk, a multiple of SL_PAGE; 0: no query chooses */
+  float share;       /* fraction of the pages that are chosen */
+  int count;
+  const int32_t *row; /* [count] first rows */
+  int64_t words;      /* words of a mask, a bit for each page of a sequence */
+  uint64_t *masks;    /* [count][heads][positions / SL_PAGE][words] */
+  float *room;        /* [count][heads][SLI_CHOICE_ARRAYS][words * 64] */
+  float *recall; /* [count][heads] softmax mass of the last queries in their pages, a fraction */
+} sli_served_chunks;
+
+/* Arrays of a head's choice: mass by page and by distance in pages, estimates, and a heap. */
+enum { SLI_CHOICE_ARRAYS = 4 };
+
 /* Attention of a tick over pages [pages][kv_heads][K^T: dim * SL_PAGE, V: SL_PAGE * dim], in f32,
  * bf16 or Q8_0 (ops/pages.h). */
 typedef struct sli_served_attention {
@@ -78,6 +93,7 @@ typedef struct sli_served_attention {
   void *pages;
   sl_storage storage;
   const sli_run *runs;
+  sli_served_chunks chunks;
   /* number of parts of a KV head's query heads; a chunk is one part for one run */
   int parts;
 } sli_served_attention;

@@ -40,6 +40,8 @@ const count counts[COUNTS] = {
     {"expert_bytes_wasted", "of these, bytes that their ticks did not want", true},
     {"table_rows_read", "rows of tables read from disk", true},
     {"table_bytes_read", "bytes of their pages", true},
+    {"attention_choices", "heads of chunks of prompts that chose the pages they attend to", true},
+    {"attention_recall", "sum over these of the weights that the pages hold, in millionths", true},
     {"replayed", "passes of stages that were replayed as CUDA graphs", true}};
 
 static uint64_t less(uint64_t n, uint64_t by) { return n - SLI_MIN(by, n); }
@@ -77,6 +79,8 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 less(x->experts.guessed_bytes, x->experts.right_bytes),
                                 x->tables.rows,
                                 x->tables.bytes,
+                                x->choices.heads,
+                                x->choices.recall,
                                 x->replayed};
   memcpy(out, all, sizeof all);
 }

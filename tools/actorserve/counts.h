@@ -9,7 +9,7 @@
 
 struct cJSON;
 
-enum { COUNTS = 33, LIMITS = 5 };
+enum { COUNTS = 35, LIMITS = 5 };
 
 typedef struct count {
   const char *name, *what;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model: a session over the settings' devices, as an engine. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,24 @@ static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt
   if (!p.init) status = sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed"));
   if (!status) status = pretrained_load(&p, NULL, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
+}
+
+/* Reads --prompt-blocks SHARE[,CHUNK]; the session checks the values. */
+static sl_status read_prompt_blocks(const settings *s, sl_prompt_blocks *out) {
+  enum { CHUNK = 1024 };
+  const char *text = settings_text(s, "prompt-blocks");
+  double share = 0;
+  long long chunk = CHUNK;
+  int one = -1, two = -1;
+  if (!text) return SL_OK;
+  sscanf(text, "%lf%n,%lld%n", &share, &one, &chunk, &two);
+  bool whole = (one > 0 && !text[one]) || (two > 0 && !text[two]);
+  *out = (sl_prompt_blocks){(float)share, chunk};
+  if (whole && share > 0 && share < 1) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "--prompt-blocks %s: must be a fraction between 0 and 1, and perhaps a number of "
+                 "positions, such as 0.1 or 0.1,2048",
+                 text);
 }
 
 /* Returns session options. Sizes are 0 if the session is to choose them. */
@@ -141,6 +160,7 @@ sl_status model_options(settings *s, served *served, sl_session_options *out) {
     served->cost = ticks_share(&served->cost, 1.0 / s->lower.parallel.stages);
   if (!status) *out = options_of(s, served);
   if (!status) status = prefixes_read(s, &out->prefixes, &out->kept);
+  if (!status) status = read_prompt_blocks(s, &out->prompt_blocks);
   return status ? status : read_speculation(s, served, &out->speculation);
 }
 

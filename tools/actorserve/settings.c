@@ -61,6 +61,9 @@ static const tool_option options[] = {
      "expert, and not those first that most rows want", 0, 0, GROUP_MEMORY},
     {"prefetch", SL_OPTION_INT, "0", "guess the experts of a layer `N` layers before it and read them ahead, after all that "
      "is sure; 0: read only what is wanted", 0, 1 << 10, GROUP_MEMORY},
+    {"prompt-blocks", SL_OPTION_TEXT, "", "`SHARE[,CHUNK]`: each CHUNK positions of a prompt [1024] attend to this part of "
+     "the pages before them, those to which their last queries give most weight; the rest of a prompt and answers attend "
+     "to all", 0, 0, GROUP_SERVING},
     {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is admitted: reserve (when pages for "
      "its whole answer are free) or recompute (when pages for its prompt are free; if pages run out, the youngest "
      "request gives up its pages and is recomputed)", 0, 0, GROUP_SERVING},

@@ -326,13 +326,22 @@ static void turn_forms(const sli_served_attention *a, int n, served_query *x, in
   }
 }
 
+/* Returns the next page to visit, after the one at `position`, that is in the mask. */
+static int64_t chosen_before(const sli_served_attention *a, const uint64_t *mask, int64_t begin,
+                             int64_t position) {
+  do position = page_before(a, begin, position);
+  while (mask && position >= 0 && !(mask[position / SL_PAGE / 64] >> position / SL_PAGE % 64 & 1));
+  return position;
+}
+
+/* Visits the pages of a mask, all if it is NULL. */
 INLINE void see_pages(sl_storage storage, const sli_served_attention *a, const int32_t *table,
-                      int64_t kv, int n, served_query *x) {
+                      int64_t kv, int n, served_query *x, const uint64_t *mask) {
   int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0,
           last = x[n - 1].position;
   served_page page = find_page(a, table, kv, last / SL_PAGE * SL_PAGE, last), next;
   for (bool more = true; more; page = next) {
-    int64_t before = page_before(a, begin, page.position);
+    int64_t before = chosen_before(a, mask, begin, page.position);
     more = before >= 0;
     if (more) next = find_page(a, table, kv, before, last);
     if (a->dual.chunk) turn_forms(a, n, x, page.position);
@@ -341,18 +350,18 @@ INLINE void see_pages(sl_storage storage, const sli_served_attention *a, const i
 }
 
 static void see_pages_f32(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
-                          served_query *x) {
-  see_pages(SL_STORAGE_F32, a, table, kv, n, x);
+                          served_query *x, const uint64_t *mask) {
+  see_pages(SL_STORAGE_F32, a, table, kv, n, x, mask);
 }
 
 static void see_pages_bf16(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
-                           served_query *x) {
-  see_pages(SL_STORAGE_BF16, a, table, kv, n, x);
+                           served_query *x, const uint64_t *mask) {
+  see_pages(SL_STORAGE_BF16, a, table, kv, n, x, mask);
 }
 
 static void see_pages_q8_0(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
-                           served_query *x) {
-  see_pages(SL_STORAGE_Q8_0, a, table, kv, n, x);
+                           served_query *x, const uint64_t *mask) {
+  see_pages(SL_STORAGE_Q8_0, a, table, kv, n, x, mask);
 }
 
 static void begin_query(const sli_served_attention *a, int64_t row, int64_t head, served_query *x) {
@@ -372,19 +381,160 @@ static void end_query(const sli_served_attention *a, int64_t row, int64_t head,
   if (a->lse) a->lse[row * a->heads + head] = x->top + logf(x->total[0]);
 }
 
-/* Attends for some query heads of a run that share a KV head. */
+/* ---- choice of pages ------------------------------------------------------------------------- */
+
+/* A chunk's pages for a head, as attention_choice.h chooses blocks: estimates are the softmax mass
+ * that the chunk's last SL_PAGE queries give to a page, and to pages at the same distance. */
+typedef struct page_choice {
+  const int32_t *table;
+  int64_t row, head, kv;
+  float *column, *near;
+} page_choice;
+
+INLINE float sum_vector(vec x) {
+#pragma GCC unroll 4
+  for (int half = LANES / 2; half; half /= 2) x += SHUFFLE(x, lanes() ^ half);
+  return x[0];
+}
+
+/* Adds a query's weights of a page's keys, exp(s - lse), every n-th vector of s. Keys i - l = d
+ * before the same place of the page's block are |d| / 64 at the next distance. */
+INLINE void add_weights(const page_choice *c, const served_query *x, int64_t page, int n,
+                        const vec *s, float lse) {
+  const int32_t at = (int32_t)(x->position % SL_PAGE);
+  const int64_t apart = x->position / SL_PAGE - page;
+  vec all = {0}, farther = {0}, nearer = {0};
+#pragma GCC unroll 16
+  for (int v = 0; v < PAGE_VECTORS; v++) {
+    ivec key = lanes() + v * LANES;
+    vec p = vexp_low(pick(key < (int32_t)x->end, s[v * n], set(-INFINITY)) - lse);
+    vec d = __builtin_convertvector(at - key, vec) * (1.0f / SL_PAGE);
+    all += p;
+    farther += p * vmax(d, (vec){0});
+    nearer += p * vmax(-d, (vec){0});
+  }
+  float sum = sum_vector(all), far = sum_vector(farther), close = sum_vector(nearer);
+  c->column[page] += sum;
+  c->near[apart] += sum - far - close;
+  c->near[apart + 1] += far;
+  if (apart) c->near[apart - 1] += close;
+}
+
+enum { CHOOSING = 32 }; /* queries that walk the pages together */
+
+/* Walks all pages for CHOOSING queries: without `lse` for the sums of the softmax, then for the
+ * weights. */
+INLINE void walk_pages(sl_storage storage, const sli_served_attention *a, const page_choice *c,
+                       served_query *x, const float *lse) {
+  int64_t last = x[CHOOSING - 1].position;
+  for (int64_t at = last / SL_PAGE * SL_PAGE; at >= 0; at -= SL_PAGE) {
+    served_page page = find_page(a, c->table, c->kv, at, last);
+    if (a->dual.chunk) turn_forms(a, CHOOSING, x, at);
+    for (int i = 0; i < CHOOSING; i += QUERIES) {
+      vec s[QUERIES * PAGE_VECTORS];
+      page_scores(storage, a, QUERIES, x + i, &page, NULL, s);
+      for (int v = 0; v < QUERIES * PAGE_VECTORS && a->cap > 0; v++) s[v] = capped(s[v], a->cap);
+      for (int k = 0; k < QUERIES; k++) {
+        served_query *q = &x[i + k];
+        q->near = q->shown = 0;
+        q->end = SLI_MIN(q->position + 1 - at, page.keys);
+        if (lse) add_weights(c, q, at / SL_PAGE, QUERIES, s + k, lse[i + k]);
+        else weigh(q, QUERIES, s + k);
+      }
+    }
+  }
+}
+
+/* Adds the weights of the queries from a row on. */
+INLINE void add_rows(sl_storage storage, const sli_served_attention *a, const page_choice *c,
+                     int64_t row) {
+  served_query x[CHOOSING];
+  float lse[CHOOSING];
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < CHOOSING; i++) begin_query(a, row + i, c->head, &x[i]);
+    walk_pages(storage, a, c, x, pass ? lse : NULL);
+    for (int i = 0; i < CHOOSING && !pass; i++) lse[i] = x[i].top + logf(x[i].total[0]);
+  }
+}
+
+static void add_rows_f32(const sli_served_attention *a, const page_choice *c, int64_t row) {
+  add_rows(SL_STORAGE_F32, a, c, row);
+}
+
+static void add_rows_bf16(const sli_served_attention *a, const page_choice *c, int64_t row) {
+  add_rows(SL_STORAGE_BF16, a, c, row);
+}
+
+static void add_rows_q8_0(const sli_served_attention *a, const page_choice *c, int64_t row) {
+  add_rows(SL_STORAGE_Q8_0, a, c, row);
+}
+
+/* Writes the mask of the pages of query block `own`. */
+static void write_mask(const page_choice *c, choice *x, float share, int64_t own, int64_t words,
+                       uint64_t *mask) {
+  int64_t count = sli_blocks_of_share(share, own);
+  memset(mask, 0, (size_t)words * sizeof *mask);
+  for (int64_t n = 0; n <= own; n++) x->estimate[n] = SLI_MAX(c->column[n], c->near[own - n]);
+  if (count <= own) mark_best(x, own, count - 2);
+  for (int64_t n = 0; n <= own; n++)
+    if (count > own || n == 0 || n == own || x->estimate[n] < 0)
+      mask[n / 64] |= UINT64_C(1) << n % 64;
+}
+
+/* Chooses pages for query block after query block of chunk i: a chunk of positions, a head. */
+static void served_choice_chunk(void *arg, int i) {
+  const sli_served_attention *a = arg;
+  const sli_served_chunks *c = &a->chunks;
+  const int64_t pages = c->words * 64, blocks = c->positions / SL_PAGE;
+  float *room = c->room + i * SLI_CHOICE_ARRAYS * pages;
+  page_choice p = {
+      .row = c->row[i / a->heads], .head = i % a->heads, .column = room, .near = room + pages};
+  p.kv = p.head / (a->heads / a->kv_heads);
+  p.table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[p.row]);
+  memset(room, 0, (size_t)(2 * pages) * sizeof *room);
+  for (int64_t row = p.row + c->positions - SL_PAGE; row < p.row + c->positions; row += CHOOSING)
+    if (a->storage == SL_STORAGE_F32) add_rows_f32(a, &p, row);
+    else if (a->storage == SL_STORAGE_BF16) add_rows_bf16(a, &p, row);
+    else add_rows_q8_0(a, &p, row);
+  choice x = {.estimate = room + 2 * pages, .heap = (int32_t *)(room + 3 * pages)};
+  int64_t own = sl_batch_position(a->batch)[p.row] / SL_PAGE;
+  uint64_t *mask = c->masks + i * blocks * c->words;
+  for (int64_t b = 0; b < blocks; b++)
+    write_mask(&p, &x, c->share, own + b, c->words, mask + b * c->words);
+  float mass = 0;
+  mask += (blocks - 1) * c->words;
+  for (int64_t n = 0; n < own + blocks; n++) mass += mask[n / 64] >> n % 64 & 1 ? p.column[n] : 0;
+  c->recall[i] = mass / SL_PAGE;
+}
+
+/* Returns the mask of a run's pages for a head, or NULL if it attends to all. */
+static const uint64_t *mask_of(const sli_served_attention *a, sli_run run, int64_t head) {
+  const sli_served_chunks *c = &a->chunks;
+  const int64_t blocks = c->positions / SL_PAGE;
+  for (int i = 0; i < c->count; i++)
+    if (run.row >= c->row[i] && run.row < c->row[i] + c->positions)
+      return c->masks +
+             ((i * a->heads + head) * blocks + (run.row - c->row[i]) / SL_PAGE) * c->words;
+  return NULL;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Attends for some query heads of a run that share a KV head; for heads with pages of their own one
+ * by one. */
 static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int64_t head,
                     int heads) {
   enum { MOST = 32 };
   served_query x[MOST];
   const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[run.row]);
-  int most = MOST / run.rows, n;
+  int most = mask_of(a, run, head) ? 1 : MOST / run.rows, n;
   for (; heads; heads -= n, head += n) {
     n = heads < most ? heads : most;
     for (int i = 0; i < run.rows * n; i++) begin_query(a, run.row + i / n, head + i % n, &x[i]);
-    if (a->storage == SL_STORAGE_F32) see_pages_f32(a, table, kv, run.rows * n, x);
-    else if (a->storage == SL_STORAGE_BF16) see_pages_bf16(a, table, kv, run.rows * n, x);
-    else see_pages_q8_0(a, table, kv, run.rows * n, x);
+    const uint64_t *mask = mask_of(a, run, head);
+    if (a->storage == SL_STORAGE_F32) see_pages_f32(a, table, kv, run.rows * n, x, mask);
+    else if (a->storage == SL_STORAGE_BF16) see_pages_bf16(a, table, kv, run.rows * n, x, mask);
+    else see_pages_q8_0(a, table, kv, run.rows * n, x, mask);
     for (int i = 0; i < run.rows * n; i++) end_query(a, run.row + i / n, head + i % n, &x[i]);
   }
 }
