@@ -574,7 +574,7 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
   sl_plan *plan = l->plan;
   if (!g->transfer) g->seconds = sli_lower_seconds(l, g) * sli_lower_slowdown(x->slowdowns, g);
   sl_actor a = {.name = g->name,
-                .cls = g->cls,
+                .cls = sli_reads_homes(g) ? SL_CLASS_L : g->cls,
                 .queue = queue_of(l, x, g),
                 .stage = g->stage,
                 .chunk = g->chunk,
