@@ -47,34 +47,39 @@ static void add_to(uint64_t *counter, int64_t more) {
   __atomic_fetch_add(counter, (uint64_t)more, __ATOMIC_RELAXED);
 }
 
-/* Lists the transfers of a part: a piece of each matrix. */
-static void list_pieces(const firing *f, const sli_load *load, sli_disk_way *ways) {
+/* Lists the transfers of a part, a piece of each matrix, and returns their number. Weights that
+ * stay in memory, where a disk would save none, are copied at once. */
+static size_t list_pieces(const firing *f, const sli_load *load, sli_disk_way *ways) {
+  size_t n = 0;
   const sli_expert_loads *x = shape_of(f);
   char *to = first_slot(f->call->out[1]) + (size_t)load->slot * x->slot_bytes;
   size_t part = (size_t)load->expert * (size_t)sli_expert_parts(x) + (size_t)load->part;
   for (int m = 0; m < SLI_MATRICES; to += x->piece_bytes[m++]) {
     const char *from = (const char *)f->call->in[2 + m] + part * x->piece_bytes[m];
-    ways[m] = sli_disk_way_of(to, from, x->piece_bytes[m]);
-    ways[m].name = f->name;
-    SLI_CHECK(ways[m].file && !ways[m].out, "%s: its experts are not on disk", f->name);
+    ways[n] = sli_disk_way_of(to, from, x->piece_bytes[m]);
+    ways[n].name = f->name;
+    if (ways[n].file) n++;
+    else memcpy(to, from, x->piece_bytes[m]);
   }
+  return n;
 }
 
 static void read_part(const firing *f, const sli_load *load) {
   const sli_expert_loads *x = shape_of(f);
   sli_disk_way ways[SLI_MATRICES];
-  list_pieces(f, load, ways);
+  size_t n = list_pieces(f, load, ways);
   if (x->reads) add_to(&x->reads->read, 1), add_to(&x->reads->bytes, (int64_t)x->part_bytes);
-  f->loads.read[load->slot] = sli_disk_reads_ask(f->reads, ways, SLI_MATRICES);
+  f->loads.read[load->slot] = n ? sli_disk_reads_ask(f->reads, ways, n) : 0;
 }
 
 static void guess_part(const firing *f, const sli_load *load) {
   const sli_expert_loads *x = shape_of(f);
   sli_disk_way ways[SLI_MATRICES];
-  list_pieces(f, load, ways);
+  size_t n = list_pieces(f, load, ways);
+  uint64_t *bytes = x->reads ? &x->reads->guessed_bytes : NULL;
   if (x->reads) add_to(&x->reads->guessed, 1);
-  f->loads.read[load->slot] = sli_disk_reads_guess(f->reads, ways, SLI_MATRICES,
-                                                   x->reads ? &x->reads->guessed_bytes : NULL);
+  if (!n && bytes) add_to(bytes, (int64_t)x->part_bytes);
+  f->loads.read[load->slot] = n ? sli_disk_reads_guess(f->reads, ways, n, bytes) : 0;
 }
 
 /* Guesses what the tick's rows will want, and asks for it after all that is sure. */
