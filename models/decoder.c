@@ -12,11 +12,21 @@ static const sl_option options[] = {
     DECODER_OPTIONS,
     DECODER_FAMILY_OPTIONS,
     {"mixers", SL_OPTION_TEXT, "full", "`LIST` of what mixes the positions of each block, repeated over "
-     "the blocks: full (attention), window, full-unplaced and window-unplaced (without rotary positions), "
+     "the blocks: full (attention), window, both also followed by -unplaced (without rotary positions), "
+     "-keyed (keys are values) or -shared (keys and values are those of the last such block before), "
      "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, "
      "mamba, conv (gated convolution), none", 0, 0},
     {"feeds", SL_OPTION_TEXT, "mlp", "`LIST` of the feed-forward half of each block, repeated over the "
-     "blocks: mlp, experts, none", 0, 0},
+     "blocks: mlp, experts, both, none; -wide: twice --ffn", 0, 0},
+    {"block-head-dims", SL_OPTION_TEXT, "0", "`LIST` of --head-dim by block, repeated over the blocks; 0: "
+     "--head-dim", 0, 0},
+    {"block-kv-heads", SL_OPTION_TEXT, "0", "`LIST` of --kv-heads by block, likewise", 0, 0},
+    {"block-inputs", SL_OPTION_INT, "0", "numbers of an embedding that enters each block; 0: none", 0,
+     1 << 20},
+    {"block-inputs-vocab", SL_OPTION_INT, "0", "tokens that have such embeddings; 0: as many as --vocab",
+     0, 1 << 24},
+    {"block-factors", SL_OPTION_FLAG, "0", "a number that files hold and training keeps scales the output "
+     "of each block", 0, 0},
     {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0},
     /* norms */
     {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after, "
@@ -25,6 +35,7 @@ static const sl_option options[] = {
      "layer-gain (without), or layer-plain (without parameters)", 0, 0},
     {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0},
     /* attention */
+    {"value-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's values, without a parameter", 0, 0},
     {"gated-heads", SL_OPTION_FLAG, "0", "the output of attention is scaled by the sigmoid of gates "
      "that come with the queries", 0, 0},
     {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a "
@@ -102,62 +113,135 @@ static sl_tensor *gated_conv(sl_graph *g, decoder *d, sl_tensor *x, float residu
 typedef struct half_kind {
   const char *name;
   decoder_half *half;
-  bool windowed, unplaced, state;
+  bool windowed, state;
 } half_kind;
 
-static const half_kind mixers[] = {
-    {.name = "full", .half = decoder_attention},
-    {.name = "window", .half = decoder_attention, .windowed = true},
-    {.name = "full-unplaced", .half = decoder_attention, .unplaced = true},
-    {.name = "window-unplaced", .half = decoder_attention, .windowed = true, .unplaced = true},
-    {.name = "delta", .half = delta_rule, .state = true},
-    {.name = "kda", .half = kda, .state = true},
-    {.name = "latent", .half = latent_attention},
-    {.name = "latent-unplaced", .half = latent_attention, .unplaced = true},
-    {.name = "mamba", .half = mamba_mixer, .state = true},
-    {.name = "conv", .half = gated_conv},
-    {.name = "none"},
-    {0}};
+static const half_kind mixers[] = {{.name = "full", .half = decoder_attention},
+                                   {.name = "window", .half = decoder_attention, .windowed = true},
+                                   {.name = "delta", .half = delta_rule, .state = true},
+                                   {.name = "kda", .half = kda, .state = true},
+                                   {.name = "latent", .half = latent_attention},
+                                   {.name = "mamba", .half = mamba_mixer, .state = true},
+                                   {.name = "conv", .half = gated_conv},
+                                   {.name = "none"},
+                                   {0}};
 static const half_kind feeds[] = {{.name = "mlp", .half = decoder_mlp},
                                   {.name = "experts", .half = moe_half},
+                                  {.name = "both", .half = moe_beside},
                                   {.name = "none"},
                                   {0}};
 
-/* Returns the kind of a block in a list that is repeated over the blocks. */
-static const half_kind *kind_of(sl_graph *g, const char *option, const char *list, int layer,
-                                const half_kind *kinds) {
+/* What may follow the name of a kind, and the kinds that it may follow. */
+static const struct suffix {
+  const char *name, *kinds;
+  size_t flag; /* offset of a bool in decoder_layer */
+} suffixes[] = {{"-unplaced", "full window latent", offsetof(decoder_layer, unplaced)},
+                {"-keyed", "full window", offsetof(decoder_layer, keyed)},
+                {"-shared", "full window", offsetof(decoder_layer, shared)},
+                {"-wide", "mlp both", offsetof(decoder_layer, wide)}};
+
+/* Returns the word of a block in a list that is repeated over the blocks, and its length. */
+static const char *word_at(const char *list, int layer, size_t *n) {
   int count = 1;
   for (const char *c = list; *c; c++) count += *c == ',';
-  const char *word = list;
-  for (int i = layer % count; i > 0; i--) word = strchr(word, ',') + 1;
-  size_t n = strcspn(word, ",");
-  for (const half_kind *k = kinds; k->name; k++)
-    if (strlen(k->name) == n && !strncmp(k->name, word, n)) return k;
+  for (int i = layer % count; i > 0; i--) list = strchr(list, ',') + 1;
+  *n = strcspn(list, ",");
+  return list;
+}
+
+/* Sets the flag of a suffix at the beginning of a text, and returns the suffix's length, or 0. */
+static size_t read_suffix(const char *text, const char *kind, decoder_layer *l) {
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+    size_t n = strlen(suffixes[i].name);
+    if (strncmp(text, suffixes[i].name, n) || !strstr(suffixes[i].kinds, kind)) continue;
+    *(bool *)((char *)l + suffixes[i].flag) = true;
+    return n;
+  }
+  return 0;
+}
+
+/* Returns the kind of a block in a list, and sets what follows the kind's name. */
+static const half_kind *kind_of(sl_graph *g, const char *option, const char *list, int layer,
+                                const half_kind *kinds, decoder_layer *l) {
+  size_t n, more = 1;
+  const char *word = word_at(list, layer, &n);
+  for (const half_kind *k = kinds; k->name; k++) {
+    size_t at = strlen(k->name);
+    if (strncmp(k->name, word, at) || (word[at] != '-' && at != n)) continue;
+    for (; at < n && more; at += more) more = read_suffix(word + at, k->name, l);
+    if (at == n) return k;
+  }
   sl_graph_fail(g, SL_E_USAGE, "decoder: --%s %.200s: unknown word \"%.*s\"", option, list, (int)n,
                 word);
   return kinds;
 }
 
+/* Returns a block's number in a list, or 0. */
+static int64_t number_of(sl_graph *g, const sl_args *args, const char *option, int layer) {
+  size_t n;
+  char *end;
+  const char *list = sl_arg_text(args, option), *word = word_at(list, layer, &n);
+  long long value = strtoll(word, &end, 10);
+  if (n && end == word + n && value >= 0 && value <= 1 << 16) return value;
+  sl_graph_fail(g, SL_E_USAGE, "decoder: --%s %.200s: \"%.*s\" is not a number of at most %d",
+                option, list, (int)n, word, 1 << 16);
+  return 0;
+}
+
+/* Checks what a block has against the options and the blocks before it. */
+static void check_block(sl_graph *g, const sl_args *args, const decoder *d, int i) {
+  const decoder_layer *l = &d->each[i], *from = NULL;
+  bool experts = l->feed == moe_half || l->feed == moe_beside, special = l->keyed || l->shared;
+  for (int k = 0; k < i; k++)
+    if (d->each[k].windowed == l->windowed && !d->each[k].shared &&
+        d->each[k].mixer == decoder_attention)
+      from = &d->each[k];
+  if (!l->mixer && !l->feed)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: block %d has neither a mixer nor a feed-forward half",
+                  i);
+  if (l->windowed && sl_arg_int(args, "window") < 1)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --mixers window needs --window");
+  if (experts && sl_arg_int(args, "experts") < 1)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --feeds experts needs --experts");
+  if (l->feed == moe_beside && (d->norms != DECODER_NORMS_BOTH || d->ungated))
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --feeds both needs --norms both, and gates");
+  if (d->parallel && (!l->mixer || !l->feed))
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --norms parallel needs both halves in each block");
+  if ((special || d->value_norm) && l->mixer == decoder_attention &&
+      (d->qk_norm_late || d->packed_qkv || decoder_is_dual(d)))
+    sl_graph_fail(g, SL_E_USAGE,
+                  "decoder: --value-norm, -keyed and -shared: not supported with --qk-norm-late, "
+                  "--packed-qkv or --rope dual-chunk");
+  if ((special || d->value_norm) && l->mixer == decoder_gated_attention)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "decoder: --value-norm, -keyed and -shared: not supported with --gated-heads");
+  if (l->shared && (!from || from->head_dim != l->head_dim || from->kv_heads != l->kv_heads))
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "decoder: block %d shares the keys of a block before, but there is none of its kind "
+        "and widths",
+        i);
+  if (l->kv_heads && d->heads % l->kv_heads)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --heads %d is not a multiple of --block-kv-heads %d",
+                  d->heads, l->kv_heads);
+  if (l->head_dim > 512)
+    sl_graph_fail(g, SL_E_USAGE, "decoder: --block-head-dims %lld: at most 512",
+                  (long long)l->head_dim);
+}
+
 static void choose_halves(sl_graph *g, const sl_args *args, decoder *d) {
   bool gated = sl_arg_flag(args, "gated-heads");
   for (int i = 0; i < d->layers; i++) {
-    const half_kind *mixer = kind_of(g, "mixers", sl_arg_text(args, "mixers"), i, mixers);
-    const half_kind *feed = kind_of(g, "feeds", sl_arg_text(args, "feeds"), i, feeds);
+    decoder_layer *l = &d->each[i];
+    *l = (decoder_layer){.head_dim = number_of(g, args, "block-head-dims", i),
+                         .kv_heads = (int)number_of(g, args, "block-kv-heads", i)};
+    const half_kind *mixer = kind_of(g, "mixers", sl_arg_text(args, "mixers"), i, mixers, l);
+    l->feed = kind_of(g, "feeds", sl_arg_text(args, "feeds"), i, feeds, l)->half;
     bool softmax = mixer->half == decoder_attention;
-    d->each[i] = (decoder_layer){.mixer = softmax && gated ? decoder_gated_attention : mixer->half,
-                                 .feed = feed->half,
-                                 .windowed = mixer->windowed,
-                                 .unplaced = mixer->unplaced};
+    l->mixer = softmax && gated ? decoder_gated_attention : mixer->half;
+    l->windowed = mixer->windowed;
     d->states |= mixer->state;
-    if (!mixer->half && !feed->half)
-      sl_graph_fail(g, SL_E_USAGE, "decoder: block %d has neither a mixer nor a feed-forward half",
-                    i);
-    if (mixer->windowed && sl_arg_int(args, "window") < 1)
-      sl_graph_fail(g, SL_E_USAGE, "decoder: --mixers window needs --window");
-    if (feed->half == moe_half && sl_arg_int(args, "experts") < 1)
-      sl_graph_fail(g, SL_E_USAGE, "decoder: --feeds experts needs --experts");
-    if (d->parallel && (!mixer->half || !feed->half))
-      sl_graph_fail(g, SL_E_USAGE, "decoder: --norms parallel needs both halves in each block");
+    check_block(g, args, d, i);
   }
 }
 
@@ -206,6 +290,7 @@ static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
                   "decoder: --query-scalar and --attention-factor exclude each other");
   if (factor > 0) d->attention.scale = (float)factor;
   d->sinks = sl_arg_flag(args, "sinks");
+  d->value_norm = sl_arg_flag(args, "value-norm");
   d->score_cap = (float)sl_arg_float(args, "score-cap");
   if (d->score_cap > 0 && d->alone)
     sl_graph_fail(g, SL_E_USAGE, "decoder: --score-cap and --attend-blocks exclude each other");
@@ -229,6 +314,10 @@ static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
   d->ungated = sl_arg_flag(args, "ungated");
   d->packed_gates = sl_arg_flag(args, "packed-gates");
   d->mlp_bias = sl_arg_flag(args, "mlp-bias");
+  d->block_factors = sl_arg_flag(args, "block-factors");
+  d->inputs.width = sl_arg_int(args, "block-inputs");
+  d->inputs.vocab = sl_arg_int(args, "block-inputs-vocab");
+  if (!d->inputs.vocab) d->inputs.vocab = d->vocab;
   if (d->ungated && (d->packed_gates || sl_arg_flag(args, "packed-experts")))
     sl_graph_fail(g, SL_E_USAGE, "decoder: --ungated: there are no gates to pack");
   d->factors = (decoder_factors){

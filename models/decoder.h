@@ -29,7 +29,7 @@
     {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: same as " \
      "--heads", 0, \
      1 << 16}, \
-    {"head-dim", SL_OPTION_INT, "0", "numbers per head; 0: width / heads", 0, 256}, \
+    {"head-dim", SL_OPTION_INT, "0", "numbers per head; 0: width / heads", 0, 512}, \
     {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary frequencies", 1, 1e30}, \
     {"rope", SL_OPTION_TEXT, "none", "`HOW` to scale the rotary frequencies: none, " \
      "linear:factor=F, " \
@@ -89,6 +89,8 @@
      "(Gemma)", 0, 1e9}
 /* clang-format on */
 
+enum { DECODER_MOST_LAYERS = 1000, DECODER_MOST_AHEAD = 16 };
+
 typedef struct decoder decoder;
 
 /* Builds half of a block on a normalized x [B, T, C]; `residual` is the initial std of its output
@@ -108,7 +110,18 @@ typedef struct decoder_spiking {
 typedef struct decoder_layer {
   decoder_half *mixer, *feed; /* NULL: none */
   bool windowed, unplaced;    /* the mixer has the window; it has no rotary positions */
+  bool keyed, shared;         /* keys are values; both are those of the last block of its kind */
+  bool wide;                  /* the feed-forward half is twice as wide */
+  int kv_heads;               /* 0: as in the other blocks */
+  int64_t head_dim;           /* likewise */
 } decoder_layer;
+
+/* Embeddings that enter each block: d numbers per token and block, from a table and from a product
+ * of the tokens' embeddings. */
+typedef struct decoder_inputs {
+  int64_t width, vocab;                 /* width 0: none */
+  sl_tensor *each[DECODER_MOST_LAYERS]; /* [B, T, width], by block */
+} decoder_inputs;
 
 /* Where the halves of a block are normalized: at their inputs, their outputs, or both. */
 typedef enum decoder_norms {
@@ -145,8 +158,6 @@ typedef struct decoder_factors {
   float embedding, residual, logits;
 } decoder_factors;
 
-enum { DECODER_MOST_LAYERS = 1000, DECODER_MOST_AHEAD = 16 };
-
 struct decoder {
   const char *model;
   const char *names; /* parts of parameters' names to replace, "OLD=NEW,..."; NULL: none */
@@ -156,6 +167,10 @@ struct decoder {
   bool mtp;         /* their parameters are called mtp.layers.N */
   bool alone_ahead; /* only the first of them, for a server's drafts */
   decoder_layer each[DECODER_MOST_LAYERS + DECODER_MOST_AHEAD];
+  decoder_inputs inputs;
+  sl_tensor
+      *kept[2][2];   /* keys and values of the last block without and with a window that has any */
+  sl_tensor *stream; /* what the current half adds to [B, T, C] */
   int64_t rows, context, width, head_dim, ffn, vocab;
   float theta, eps;
   sl_rope rope;
@@ -164,6 +179,8 @@ struct decoder {
   decoder_norm_kind norm_kind;
   decoder_qk_norm qk_norm;
   bool qk_norm_late;             /* after rotary positions */
+  bool value_norm;               /* values are normalized per head, without a parameter */
+  bool block_factors;            /* a fixed number, which files hold, scales each block's output */
   bool plus_one;                 /* norm gains are 1 + the parameter */
   bool parallel;                 /* both halves read the same normalized input */
   bool packed_qkv, packed_gates; /* one product computes q, k and v, another gate and up */
@@ -260,11 +277,12 @@ static inline sl_tensor *decoder_linear(sl_graph *g, decoder *d, sl_tensor *x, i
   return decoder_biased(g, d, false, x, in, out, std, layer, name);
 }
 
-/* Normalizes the last dim, `width` long. */
+/* Normalizes the last dim, `width` long; without a parameter if the name is NULL. */
 static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width,
                                       int layer, const char *name) {
   char all[2][96];
   sl_type type = SL_TYPE(SL_F32, width);
+  if (!name) return sl_rmsnorm(g, x, sl_filled(g, type, 1, NULL), d->eps);
   if (d->norm_kind == DECODER_NORM_LAYER_PLAIN)
     return sl_layernorm(g, x, sl_filled(g, type, 1, NULL), sl_filled(g, type, 0, NULL), d->eps);
   snprintf(all[0], sizeof all[0], "%s.weight", name);
@@ -384,25 +402,31 @@ static inline sl_tensor *decoder_turned(sl_graph *g, const decoder *d, sl_tensor
   return d->qk_norm_late ? decoder_normed(g, d, x, heads, layer, name) : x;
 }
 
-/* Softmax attention with rotary positions on queries and keys. Returns [B, T, H*D]. */
+/* Softmax attention with rotary positions on queries and keys; k NULL: to the keys and values of
+ * the last block of its kind that has any. Returns [B, T, H*D]. */
 static inline sl_tensor *decoder_softmax(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
                                          sl_tensor *v, int layer) {
   bool own = d->local_theta > 0 && decoder_is_local(d, layer); /* the window's angles */
   if (decoder_is_dual(d) && !own && !d->each[layer].unplaced)
     return decoder_attend_dual(g, d, q, k, v, layer);
+  sl_tensor **kept = d->kept[decoder_is_local(d, layer)];
   q = decoder_rotated(g, d, q, d->heads, layer);
-  k = decoder_rotated(g, d, k, d->kv_heads, layer);
-  return decoder_attend(g, d, q, k, v, layer);
+  if (k) kept[0] = decoder_rotated(g, d, k, d->kv_heads, layer), kept[1] = v;
+  return decoder_attend(g, d, q, kept[0], kept[1], layer);
 }
 
-/* q [B, T, H*D], k and v [B, T, K*D] */
+/* q [B, T, H*D], k and v [B, T, K*D]; a block that shares keys has only q */
 static inline void decoder_qkv(sl_graph *g, decoder *d, sl_tensor *x, int layer,
                                sl_tensor *out[3]) {
   static const char *const names[3] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
   const int64_t widths[3] = {Q, KV, KV};
+  const decoder_layer *l = &d->each[layer];
+  int products = l->shared ? 1 : l->keyed ? 2 : 3;
   for (int i = 0; i < 3 && !d->packed_qkv; i++)
-    out[i] = decoder_biased(g, d, d->qkv_bias, x, C, widths[i], 0.02f, layer, names[i]);
+    out[i] = i >= products
+                 ? l->shared ? NULL : out[1]
+                 : decoder_biased(g, d, d->qkv_bias, x, C, widths[i], 0.02f, layer, names[i]);
   if (!d->packed_qkv) return;
   x = decoder_biased(g, d, d->qkv_bias, x, C, Q + 2 * KV, 0.02f, layer, "self_attn.qkv_proj");
   sl_split(g, x, -1, 3, widths, out);
@@ -450,8 +474,10 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   decoder_qkv(g, d, x, layer, qkv);
   if (d->qk_norm_late) return decoder_late(g, d, qkv, residual, layer);
   sl_tensor *q = decoder_normed(g, d, qkv[0], d->heads, layer, "self_attn.q_norm");
-  sl_tensor *k = decoder_normed(g, d, qkv[1], d->kv_heads, layer, "self_attn.k_norm");
-  sl_tensor *a = decoder_softmax(g, d, q, k, qkv[2], layer); /* [B, T, H*D] */
+  sl_tensor *k = qkv[1], *v = qkv[2];
+  if (k) k = decoder_normed(g, d, k, d->kv_heads, layer, "self_attn.k_norm");
+  if (v && d->value_norm) v = decoder_head_norm(g, d, v, d->kv_heads, layer, NULL);
+  sl_tensor *a = decoder_softmax(g, d, q, k, v, layer); /* [B, T, H*D] */
   return decoder_biased(g, d, d->o_bias, a, d->heads * d->head_dim, d->width, residual, layer,
                         "self_attn.o_proj"); /* [B, T, C] */
 }
@@ -505,12 +531,14 @@ static inline sl_tensor *decoder_sequential(sl_graph *g, decoder *d, sl_tensor *
   decoder_half *mixer = d->each[layer].mixer, *feed = d->each[layer].feed;
   if (mixer) {
     sl_tensor *a = before ? decoder_norm(g, d, x, C, layer, names[1][0]) : x;
+    d->stream = x;
     a = mixer(g, d, a, residual, layer);
     if (after) a = decoder_norm(g, d, a, C, layer, names[0][0]);
     x = decoder_plus(g, d, x, a);
   }
   if (feed) {
     sl_tensor *m = before ? decoder_norm(g, d, x, C, layer, names[!after][1]) : x;
+    d->stream = x;
     m = feed(g, d, m, residual, layer);
     if (after) m = decoder_norm(g, d, m, C, layer, "post_feedforward_layernorm");
     x = decoder_plus(g, d, x, m); /* [B, T, C] */
@@ -518,9 +546,39 @@ static inline sl_tensor *decoder_sequential(sl_graph *g, decoder *d, sl_tensor *
   return x;
 }
 
+/* Builds both halves of a block with the block's widths. */
+static inline sl_tensor *decoder_both(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
+  const decoder_layer *l = &d->each[layer];
+  int kv_heads = d->kv_heads;
+  int64_t head_dim = d->head_dim;
+  if (l->kv_heads) d->attention.kv_heads = d->kv_heads = l->kv_heads;
+  if (l->head_dim) d->head_dim = l->head_dim;
+  x = (d->parallel ? decoder_parallel : decoder_sequential)(g, d, x, layer);
+  d->attention.kv_heads = d->kv_heads = kv_heads;
+  d->head_dim = head_dim;
+  return x;
+}
+
+static inline sl_tensor *decoder_apply(sl_graph *g, const decoder *d, sl_tensor *x);
+
+/* Adds what a block makes of the embeddings that enter it, gated by x [B, T, C]. */
+static inline sl_tensor *decoder_enter(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
+  int64_t C = d->width, P = d->inputs.width;
+  sl_tensor *y = decoder_linear(g, d, x, C, P, 0.02f, layer, "per_layer_input_gate");
+  y = sl_mul(g, decoder_apply(g, d, y), d->inputs.each[layer]);
+  y = decoder_linear(g, d, y, P, C, decoder_residual(d), layer, "per_layer_projection");
+  return decoder_plus(g, d, x, decoder_norm(g, d, y, C, layer, "post_per_layer_input_norm"));
+}
+
 static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
   sl_block(g, "h.%d", layer);
-  x = (d->parallel ? decoder_parallel : decoder_sequential)(g, d, x, layer);
+  x = decoder_both(g, d, x, layer);
+  if (d->inputs.width) x = decoder_enter(g, d, x, layer);
+  if (d->block_factors) {
+    sl_tensor *by = decoder_param(g, d, SL_TYPE(SL_F32, 1), SL_CONSTANT(1), layer, "layer_scalar");
+    sl_freeze(g, sl_tensor_name(by));
+    x = sl_mul(g, x, by);
+  }
   if (d->spiking.counts) decoder_count(g, &d->spiking, layer);
   return x;
 }
@@ -562,7 +620,7 @@ static inline sl_tensor *decoder_swiglu(sl_graph *g, decoder *d, sl_tensor *x, i
 /* Feed-forward half without experts. */
 static inline sl_tensor *decoder_mlp(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                      int layer) {
-  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
+  return decoder_swiglu(g, d, x, d->each[layer].wide ? 2 * d->ffn : d->ffn, residual, layer, "mlp");
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -652,7 +710,7 @@ static inline sl_tensor *decoder_ahead_block(sl_graph *g, decoder *d, sl_tensor 
   both[1] = decoder_ahead_norm(g, d, both[1], layer, "hnorm", "mtp.pre_fc_norm_hidden");
   x = decoder_linear(g, d, sl_concat(g, 2, 2, both), 2 * C, C, 0.02f, d->mtp ? -1 : layer,
                      d->mtp ? "mtp.fc" : "eh_proj");
-  x = (d->parallel ? decoder_parallel : decoder_sequential)(g, d, x, layer);
+  x = decoder_both(g, d, x, layer);
   return decoder_ahead_norm(g, d, x, layer, "shared_head.norm", "mtp.norm");
 }
 
@@ -704,6 +762,10 @@ static inline void decoder_ahead(sl_graph *g, const sl_args *args, decoder *d, i
   if (d->ahead >= d->context)
     sl_graph_fail(g, SL_E_USAGE, "%s: --ahead %d: the context is only %lld", d->model, d->ahead,
                   (long long)d->context);
+  if (d->ahead && (d->inputs.width || d->block_factors || d->each[like].shared))
+    sl_graph_fail(g, SL_E_UNSUPPORTED,
+                  "%s: --ahead: not supported with --block-inputs, --block-factors or shared keys",
+                  d->model);
   for (int k = 0; k < d->ahead; k++) d->each[d->layers + k] = d->each[like];
 }
 
@@ -733,6 +795,20 @@ static inline sl_tensor *decoder_embedded(sl_graph *g, const decoder *d, sl_tens
     sl_apply(g, &sl_op_embedding, &attrs, 2, ((sl_tensor *[]){ids, i ? sinks : embed}), 0, &of[i]);
   }
   return sl_add(g, of[0], of[1]);
+}
+
+/* Makes what enters the blocks, from the tokens and from their embeddings x [B, T, C]. */
+static inline void decoder_make_inputs(sl_graph *g, decoder *d, sl_tensor *x) {
+  int64_t P = d->inputs.width, all = P * d->layers;
+  sl_tensor *table = decoder_param(g, d, SL_TYPE(SL_F32, d->inputs.vocab, all), SL_NORMAL(0.02f),
+                                   -1, "model.embed_tokens_per_layer.weight");
+  sl_tensor *y =
+      decoder_linear(g, d, x, d->width, all, 0.02f, -1, "model.per_layer_model_projection");
+  y = sl_reshape(g, sl_scale(g, y, 1 / sqrtf((float)d->width)), d->rows, -1, d->layers, P);
+  y = decoder_norm(g, d, y, P, -1, "model.per_layer_projection_norm");
+  x = sl_scale(g, sl_embedding(g, d->texts.tokens, table), sqrtf((float)P));
+  y = sl_scale(g, sl_add(g, sl_reshape(g, y, d->rows, -1, all), x), sqrtf(0.5f));
+  sl_split(g, y, 2, d->layers, NULL, d->inputs.each);
 }
 
 /* Reads the data. A document is a chat, or ends at a given token. */
@@ -804,6 +880,7 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
                                 : decoder_embedded(g, d, embed); /* [B, T, C] */
   if (d->factors.embedding != 0 && !d->alone_ahead) x = sl_scale(g, x, d->factors.embedding);
 
+  if (d->inputs.width) decoder_make_inputs(g, d, x);
   for (int layer = 0; layer < d->layers && !d->alone_ahead; layer++)
     x = decoder_block(g, d, x, layer);
 

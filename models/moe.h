@@ -251,6 +251,38 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
   return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;
 }
 
+/* Routes the tokens of a half with experts beside it, and scales each expert's weight. */
+static inline sl_routing moe_route_beside(sl_graph *g, decoder *d, const moe *m, int layer) {
+  char name[2][96];
+  snprintf(name[0], sizeof name[0], "%s.scale", m->names.router);
+  snprintf(name[1], sizeof name[1], "%s.per_expert_scale", m->names.router);
+  sl_tensor *by[2]; /* [C], [E] */
+  for (int i = 0; i < 2; i++)
+    by[i] = decoder_param(g, d, SL_TYPE(SL_F32, i ? m->experts : d->width), SL_CONSTANT(1), layer,
+                          name[i]);
+  sl_tensor *x = decoder_norm(g, d, d->stream, d->width, layer, NULL);
+  x = sl_scale(g, sl_mul(g, x, by[0]), 1 / sqrtf((float)d->width));
+  x = decoder_linear(g, d, x, d->width, m->experts, 0.02f, layer, m->names.router);
+  sl_routing r = sl_route(g, x, m->k, m->normed);
+  moe_losses(g, d, m, x, &r);
+  x = sl_embedding(g, r.ids, sl_reshape(g, by[1], m->experts, 1)); /* [B, T, k, 1] */
+  r.weights = sl_mul(g, r.weights, sl_reshape(g, x, d->rows, -1, m->k));
+  return r;
+}
+
+/* A feed-forward half beside experts that read the same sums, each with norms of its own. */
+static inline sl_tensor *moe_beside(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                    int layer) {
+  const moe *m = d->own;
+  int64_t C = d->width;
+  x = decoder_norm(g, d, decoder_mlp(g, d, x, residual, layer), C, layer,
+                   "post_feedforward_layernorm_1");
+  sl_routing r = moe_route_beside(g, d, m, layer);
+  sl_tensor *y = decoder_norm(g, d, d->stream, C, layer, "pre_feedforward_layernorm_2");
+  y = moe_latent(g, d, m, y, &r, residual, layer);
+  return sl_add(g, x, decoder_norm(g, d, y, C, layer, "post_feedforward_layernorm_2"));
+}
+
 /* ---- blocks without experts ---------------------------------------------------------------- */
 
 /* clang-format off */

@@ -5,8 +5,8 @@
 
 #include <sluice/op.h>
 
-/* Maximum head width, and keys per tile, on CPUs. */
-enum { SLI_MAX_HEAD_DIM = 256, SLI_KEY_TILE = 64 };
+/* Maximum width of a head and of its states, and keys per tile, on CPUs. */
+enum { SLI_MAX_HEAD_DIM = 512, SLI_MAX_STATE_DIM = 256, SLI_KEY_TILE = 64 };
 
 #ifdef __cplusplus
 extern "C" {

@@ -45,9 +45,9 @@ sl_status sli_linear_want(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(want_heads(attrs, in));
   SLI_TRY(sli_want_array("gates", &in[3], SL_F32, 3));
   sli_linear_shape s = sli_linear_shape_of(attrs, in);
-  if (s.dk > SLI_MAX_HEAD_DIM || s.dv > SLI_MAX_HEAD_DIM)
+  if (s.dk > SLI_MAX_STATE_DIM || s.dv > SLI_MAX_HEAD_DIM)
     return sl_fail(SL_E_SHAPE, "heads of %lld keys and %lld values: at most %d are supported",
-                   (long long)s.dk, (long long)s.dv, SLI_MAX_HEAD_DIM);
+                   (long long)s.dk, (long long)s.dv, SLI_MAX_STATE_DIM);
   SLI_TRY(sli_linear_want_rows("k", &in[1], &in[0], s.k_heads * s.dk));
   SLI_TRY(sli_linear_want_rows("v", &in[2], &in[0], s.v_heads * s.dv));
   bool per_head = s.q_heads < s.heads || in[3].dim[2] == s.v_heads;

@@ -136,7 +136,7 @@ static void mention_unused(const char *path, const sli_shards *from, const found
 /* ---- unused tensors that matter -------------------------------------------------------------- */
 
 /* True for masks, tables derived from the config, copies of the embedding, heads for other tasks,
- * multi-token prediction heads, and models of images beside the language model. */
+ * multi-token prediction heads, and models of images and sounds beside the language model. */
 static bool is_harmless(const char *name) {
   static const char *const known[] = {"*.attn.bias",
                                       "*.attn.masked_bias",
@@ -156,6 +156,9 @@ static bool is_harmless(const char *name) {
                                       "language_model.lm_head.weight",
                                       "*visual.*",
                                       "*vision_tower.*",
+                                      "*audio_tower.*",
+                                      "*.embed_vision.*",
+                                      "*.embed_audio.*",
                                       "*multi_modal_projector.*"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
     if (!fnmatch(known[i], name, 0)) return true;
@@ -184,13 +187,27 @@ static bool is_used(const sli_shards *from, const found *f, const char *name, si
   return false;
 }
 
+/* True for keys and values of a layer that has queries, but takes its keys from another layer. */
+static bool is_of_shared(const sli_shards *from, const found *f, const char *name) {
+  static const char *const known[] = {"self_attn.k_proj.weight", "self_attn.v_proj.weight",
+                                      "self_attn.k_norm.weight"};
+  char part[2][96];
+  size_t layer = layer_of(name), i = 0;
+  while (i < SLI_COUNT(known) && strcmp(known[i], name + layer)) i++;
+  if (i == SLI_COUNT(known) || !layer) return false;
+  for (int k = 0; k < 2; k++)
+    snprintf(part[k], sizeof part[k], "%.*sself_attn.%c_proj.", (int)layer, name, "qk"[k]);
+  return is_used(from, f, part[0], strlen(part[0]), false) &&
+         !is_used(from, f, part[1], strlen(part[1]), false);
+}
+
 /* True if the model should have used a tensor: a bias next to a used weight or, if the file holds
  * only the model, any other tensor of a layer. */
 static bool is_missed(const sli_shards *from, const found *f, const char *name, bool whole) {
   const char *dot = strrchr(name, '.');
   size_t layer = layer_of(name);
   if (dot && is_used(from, f, name, (size_t)(dot + 1 - name), true)) return true;
-  if (is_harmless(name)) return false;
+  if (is_harmless(name) || is_of_shared(from, f, name)) return false;
   return whole && (!layer || !strncmp(name, "blk.", 4) || is_used(from, f, name, layer, false));
 }
 

@@ -387,7 +387,8 @@ sl_status sl_rope_parse(const char *text, sl_rope *out);
  * gradient. Tiles of keys that are masked out entirely are skipped.
  *
  * attrs.heads = Hq and attrs.kv_heads = Hkv (0: Hq), which divides Hq; query head h reads key head
- * h / (Hq/Hkv). D is at most 256. Scores are scaled by attrs.scale (0: 1/sqrt(D)). Tiled with a
+ * h / (Hq/Hkv). D is at most 512, and 256 in training on GPUs. Scores are scaled by attrs.scale (0:
+ * 1/sqrt(D)). Tiled with a
  * running softmax after Dao et al., arXiv 2205.14135. */
 extern const sl_op sl_op_attention, sl_op_attention_b;
 

@@ -24,7 +24,7 @@ static void gates_chunk(void *arg, int i) {
   int64_t row = s->v_heads * n, state = s->dk * s->dv;
   const float *g = (const float *)r->call->in[SLI_WALK_GATES] + b * s->positions * row + h * n;
   float *to = (float *)r->call->out[0] + i * (state + n) + state;
-  double sum[SLI_MAX_HEAD_DIM] = {0};
+  double sum[SLI_MAX_STATE_DIM] = {0};
   for (int64_t t = 0; t < s->positions; t++, g += row)
     for (int64_t c = 0; c < n; c++) sum[c] += (double)g[c];
   for (int64_t c = 0; c < n; c++) to[c] = (float)sum[c];

@@ -64,7 +64,7 @@ static void gates_chunk(void *arg, int i) {
   const sli_linear_shape *s = &g->shape;
   int64_t b = i / s->v_heads, h = i % s->v_heads, n = s->per_head ? 1 : s->dk;
   int64_t states = s->heads * s->dk * s->dv;
-  double sum[SLI_MAX_HEAD_DIM] = {0};
+  double sum[SLI_MAX_STATE_DIM] = {0};
   float *carry = g->carry ? g->carry + b * sli_linear_carry(s) + states + 2 * h * n : NULL;
   if (carry && !g->starts) memcpy(sum, carry, (size_t)n * sizeof *sum);
   if (g->behind) begin_behind(g, b, h, sum);

@@ -242,6 +242,9 @@ template void attend(const attention<float> &, void *);
 template void attend(const attention<bf16> &, void *);
 
 sl_status prepare_attend(sl_dtype dtype, int64_t dim) {
+  if (dim > MOST_DIM)
+    return sl_fail(SL_E_UNSUPPORTED, "attention with heads of %lld: at most %d in training on GPUs",
+                   (long long)dim, MOST_DIM);
   cudaError_t error = dtype == SL_BF16 ? allow_all<bf16>(dim) : allow_all<float>(dim);
   if (!error && dtype == SL_F32) error = allow_sweep(dim);
   if (!error) return prepare_attend_b(dtype, dim);

@@ -75,11 +75,13 @@ void attend_sweep_b(const attention<float> &a, void *stream);
 sl_status prepare_attend(sl_dtype dtype, int64_t dim);
 sl_status prepare_attend_b(sl_dtype dtype, int64_t dim);
 
+constexpr int MOST_DIM = 256; /* most numbers of a head */
+
 /* Calls f(count<D>()) with the padded width of a head of `dim` elements. */
 template <typename F> auto with_room(int64_t dim, F f) {
   if (dim <= 64) return f(count<64>());
   if (dim <= 128) return f(count<128>());
-  return f(count<256>());
+  return f(count<MOST_DIM>());
 }
 
 /* Kernels with EXTRAS read what few calls have: ids, a cap on scores, first keys that all see,

@@ -409,6 +409,7 @@ static void check_all_attention(void) {
       {&sl_op_attention_served, {COMMON, .heads = 3, .kv_heads = 1, .window = 37}, 80, 3},
       {&sl_op_attention_served, {COMMON, .heads = 1, .window = 30, .shown = 5}, 144, 3},
       {&sl_op_attention_sinks_served, {COMMON, .heads = 6, .kv_heads = 1, .window = 70}, 32, 4},
+      {&sl_op_attention_served, {COMMON, .heads = 1, .bf16 = true}, 288, 3},
   };
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) check_attention(&shapes[i]);
 }

@@ -16,8 +16,9 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, false, 0},  {2, 2, 1, 67, 33, false, 0},   {4, 2, 2, 130, 64, false, 0},
-    {2, 1, 1, 97, 20, true, 0}, {2, 2, 1, 200, 16, false, 37}, {1, 1, 1, 70, 256, false, 0},
+    {1, 1, 1, 1, 1, false, 0},    {2, 2, 1, 67, 33, false, 0},   {4, 2, 2, 130, 64, false, 0},
+    {2, 1, 1, 97, 20, true, 0},   {2, 2, 1, 200, 16, false, 37}, {1, 1, 1, 70, 256, false, 0},
+    {2, 1, 1, 70, 512, false, 0},
 };
 
 static struct sl_team *team;

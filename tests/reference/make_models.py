@@ -33,6 +33,8 @@ MOE = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
 DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8, head_dim=16)
 MAMBA = dict(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=16, mamba_expand=2)
 GRANITE = dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.5, attention_multiplier=0.1)
+GEMMA4 = dict(model_type="gemma4_text", head_dim=8, global_head_dim=16, sliding_window=7, num_hidden_layers=5,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"])
 SINKS = dict(sliding_window=7)
 # type: the keys besides COMMON
 MODELS = {
@@ -88,6 +90,12 @@ MODELS = {
                        rope_parameters=dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.2, 1.5], long_factor=[1.5, 2.0, 4.0, 8.0])),
     "phi3_long": dict(model_type="phi3", original_max_position_embeddings=8, rope_parameters=dict(
         rope_type="longrope", partial_rotary_factor=0.75, short_factor=[1.0, 1.1, 1.2], long_factor=[1.5, 4.0, 9.0])),
+    "gemma4_text": dict(GEMMA4, num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=12,
+                        vocab_size_per_layer_input=256, final_logit_softcapping=3.0),
+    "gemma4_mixture": dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True, num_experts=4,
+                           top_k_experts=2, moe_intermediate_size=24, hidden_size_per_layer_input=0, attention_bias=True,
+                           rope_parameters={"full_attention": dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=1e5),
+                                            "sliding_attention": dict(rope_type="default", rope_theta=1e3)}),
     "apertus": {},
     "phimoe": dict(num_local_experts=4, num_experts_per_tok=2),
     "bitnet": {},

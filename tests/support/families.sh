@@ -59,7 +59,7 @@ tokens() { python3 -c 'import sys; print(*[ord(c) - 256 for c in sys.stdin.read(
 # answers FAMILY MODEL: compares 50 greedy tokens of actorrun, and of actorserve alone and among
 # concurrent requests.
 answers() {
-  local family=$1 model=$2 folder=$work/letters prompt want text url
+  local family=$1 model=$2 folder=$work/letters prompt want text
   rm -rf "$folder"
   cp -r "$reference/hf_$family" "$folder"
   letters "$folder"
@@ -68,16 +68,23 @@ answers() {
   text=$(python3 -c 'import sys; print("".join(chr(256 + int(t)) for t in sys.argv[1].split()))' "$prompt")
   ends 0 "$actorrun" --quiet --init "$folder" --steps 0 --generate 50 --temperature 0 --prompt "$text" "$model"
   [[ "$(tokens <out)" == "$prompt $want" ]] || fail "$family: actorrun answers $(tokens <out), not $prompt $want"
-  background "$bin/actorserve" --port 0 "$folder"
+  served "$folder" "$prompt" "$want"
+}
+
+# served FOLDER PROMPT WANT WORDS...: compares the answers of actorserve to the prompt, and to the
+# prompt with parts of the answer, all at once.
+served() {
+  local folder=$1 prompt=$2 want=$3 url
+  background "$bin/actorserve" --port 0 "${@:4}" "$folder"
   until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
   url=$(<out)
   url=${url##* }
-  python3 - "$url" "$prompt" "$want" <<'PY' || fail "$family: the server's answers are other ones"
+  python3 - "$url" "$prompt" "$want" <<'PY' || fail "$folder: the server's answers are other ones"
 import json, sys, threading, urllib.request
 url, prompt, want = sys.argv[1], *([int(t) for t in text.split()] for text in sys.argv[2:])
 got = [None] * 5
 def ask(i):
-    body = {"prompt": prompt + want[:7 * i], "max_tokens": 50 - 7 * i, "temperature": 0}
+    body = {"prompt": prompt + want[:7 * i], "max_tokens": len(want) - 7 * i, "temperature": 0}
     with urllib.request.urlopen(urllib.request.Request(url + "/completions", json.dumps(body).encode())) as reply:
         got[i] = [ord(c) - 256 for c in json.load(reply)["choices"][0]["text"].split()]
 asking = [threading.Thread(target=ask, args=(i,)) for i in range(5)]
@@ -86,7 +93,7 @@ for t in asking: t.join()
 sys.exit(got != [want[7 * i:] for i in range(5)])
 PY
   kill -INT "$pid"
-  wait "$pid" || fail "$family: the server ends badly"
+  wait "$pid" || fail "$folder: the server ends badly"
 }
 # refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {

@@ -81,14 +81,19 @@ for file in "$reference"/models/*.json; do
   greedy "$name"
 done
 compare "${names[@]}"
-for name in qwen3_5_moe_text lfm2_moe kimi_linear; do
+for name in qwen3_5_moe_text lfm2_moe kimi_linear gemma4_text gemma4_mixture; do
   greedy $name --tensor 2
   run lora --init $name --steps 2 --lora '*proj*=2' decoder "${train[@]}"
 done
-compare qwen3_5_moe_text lfm2_moe kimi_linear
+compare qwen3_5_moe_text lfm2_moe kimi_linear gemma4_text gemma4_mixture
+for name in gemma4_text gemma4_mixture phi3_short; do
+  [[ $name != phi3_short ]] || more=(--context 64)
+  served letters/$name "$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["prompt"])' "$reference/models/$name.json")" \
+    "$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["answer"])' "$reference/models/$name.json")" "${more[@]}"
+done
 
 # A saved folder is the one that was read.
-for name in qwen3_5_moe_text granitemoehybrid nemotron_h lfm2_moe; do
+for name in qwen3_5_moe_text granitemoehybrid nemotron_h lfm2_moe gemma4_text gemma4_mixture; do
   ends 0 "$actorrun" --quiet --init $name --steps 0 --save saved/ decoder "${data[@]}"
   holds $name saved
   cmp <(python3 -c 'import json; print(json.load(open("'$name'/config.json")))') \
@@ -122,6 +127,8 @@ older kimi_linear '
 for key in ("layer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim", "mlp_layer_types", "head_dim"): config.pop(key)
 config.update(first_k_dense_replace=1, moe_layer_freq=1, rope_scaling=None, rope_theta=1e4, mla_use_nope=True, linear_attn_config=dict(
     kda_layers=[1, 2, 4], full_attn_layers=[3], head_dim=12, num_heads=2, short_conv_kernel_size=4))'
+older gemma4_text 'config.pop("per_layer_config"), config.update(global_head_dim=16)'
+older gemma4_mixture 'config.pop("per_layer_config"), config.update(global_head_dim=16, num_global_key_value_heads=1)'
 older lfm2 'config.update(num_heads=config.pop("num_attention_heads"))'
 
 # Dense halves are saved by the names of their authors.
@@ -145,8 +152,12 @@ def write(path, tensors):
         at += len(raw)
     text = json.dumps(head).encode()
     open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(raw for _, raw in tensors.values()))
-for name, outer, prefix in (("qwen3_5_moe_text", "qwen3_5_moe", "model.language_model."), ("ministral3", "mistral3", "language_model.model.")):
+for name, outer, prefix in (("qwen3_5_moe_text", "qwen3_5_moe", "model.language_model."), ("ministral3", "mistral3", "language_model.model."),
+                            ("gemma4_text", "gemma4", "model.language_model.")):
     tensors, out = read(name), {}
+    if outer == "gemma4":  # layers that share keys have weights for them
+        out = {f"model.layers.{layer}.self_attn.{key}.weight": ([16, 2], bytes(128)) for layer in (3, 4) for key in ("k_proj", "v_proj")}
+        out["model.embed_audio.embedding_projection.weight"] = ([2, 2], bytes(16))
     layers = {key.split(".experts.")[0] for key in tensors if ".experts." in key}
     for layer in layers:
         of = lambda i, part: tensors.pop(f"{layer}.experts.{i}.{part}_proj.weight")
@@ -162,14 +173,14 @@ for name, outer, prefix in (("qwen3_5_moe_text", "qwen3_5_moe", "model.language_
     config = json.load(open(name + "/config.json"))
     json.dump({"model_type": outer, "vision_config": {}, "text_config": config}, open(outer + "/config.json", "w"))
 PY
-for pair in qwen3_5_moe:qwen3_5_moe_text mistral3:ministral3; do
+for pair in qwen3_5_moe:qwen3_5_moe_text mistral3:ministral3 gemma4:gemma4_text; do
   run "${pair#*:}.inside" --init "${pair%:*}" --steps 5 decoder "${train[@]}"
   ends 0 "$actorrun" --quiet --init "${pair%:*}" --steps 0 --save saved/ decoder "${data[@]}"
   holds "${pair#*:}" saved
   run "${pair#*:}.saved" --init saved --steps 2 decoder "${train[@]}"
   rm -r saved
 done
-compare qwen3_5_moe_text ministral3
+compare qwen3_5_moe_text ministral3 gemma4_text
 
 # Weights in 8 bits with a scale per block of 128 x 128 train as the numbers they stand for.
 python3 - <<'PY'
@@ -261,11 +272,26 @@ edited ernie4_5_moe moe_layer_interval 2 moe_layer_interval
 edited exaone4 hidden_act '"relu"' hidden_act
 edited ministral3 rope_parameters '{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}' \
   llama_4_scaling_beta
+edited gemma4_text per_layer_config '{"1": {"head_dim": 16, "intermediate_size": 9}}' 'intermediate_size of layer 1'
+edited gemma4_text per_layer_config '{"9": {"head_dim": 16}}' 'per_layer_config is not an object of layers by their numbers'
+edited gemma4_text use_bidirectional_attention '"all"' use_bidirectional_attention
+edited gemma4_text num_kv_shared_layers 5 'block 0 shares the keys of a block before'
+edited gemma4_text num_kv_shared_layers 4 'block 1 shares the keys of a block before'
+edited gemma4_mixture num_experts null '--feeds experts needs --experts'
+edited gemma4_mixture per_layer_config '{"1": {"head_dim": 16, "num_key_value_heads": 3}}' '--block-kv-heads 3'
 refused '--ahead 2: --ahead-names mtp has names for one' --init ahead_qwen3_5_text --steps 1 decoder --ahead 2 "${data[@]}"
 refused '--ahead-names tail: must be layers or mtp' --dry-run decoder --ahead 1 --ahead-names tail "${data[@]}"
 refused '--ahead 16: the context is only 8' --dry-run deepseek --ahead 16 --data "$reference/text.txt" --context 8
 refused 'unknown word "windows"' --dry-run decoder --mixers windows "${data[@]}"
 refused '--score-cap and --attend-blocks exclude each other' --dry-run decoder --score-cap 5 --attend-blocks 0.5 "${data[@]}"
+refused 'unknown word "mlp-shared"' --dry-run decoder --feeds mlp-shared "${data[@]}"
+refused 'unknown word "full-keyed-"' --dry-run decoder --mixers full-keyed- "${data[@]}"
+refused '--block-kv-heads 4' --dry-run decoder --heads 6 --block-kv-heads 0,4 "${data[@]}"
+refused '"x" is not a number' --dry-run decoder --block-head-dims 16,x "${data[@]}"
+refused '--block-head-dims 1024: at most 512' --dry-run decoder --block-head-dims 1024 "${data[@]}"
+refused '--feeds both needs --norms both' --dry-run decoder --feeds both --experts 4 "${data[@]}"
+refused 'not supported with --gated-heads' --dry-run decoder --gated-heads --value-norm "${data[@]}"
+refused '--ahead: not supported with --block-inputs' --dry-run decoder --ahead 1 --block-inputs 8 "${data[@]}"
 refused '--mixers window needs --window' --dry-run decoder --mixers full,window "${data[@]}"
 refused '--feeds experts needs --experts' --dry-run decoder --feeds experts "${data[@]}"
 

@@ -36,13 +36,15 @@ static sl_status check_equation(const config *c, const char *equation) {
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 /* A list's steps run in order. Each gives words to layers, if the file has its key or the step says
- * what an absent key means. A word "+x" is appended, and null changes nothing. */
+ * what an absent key means. A word "+x" is appended, "=x" is the value of formula x, and null
+ * changes nothing. */
 
 typedef struct list {
   const config *config;
   const char *key; /* of the last step that ran */
   int layers;
   char **words;
+  sl_status status; /* of formulas */
 } list;
 
 static sl_status list_fail(const list *l, const char *key, const char *why) {
@@ -53,7 +55,11 @@ static void put_word(list *l, int layer, const cJSON *word) {
   if (!cJSON_IsString(word)) return;
   const char *text = word->valuestring;
   char *old = l->words[layer];
-  l->words[layer] = *text == '+' ? sli_format("%s%s", old, text + 1) : sli_strdup(text);
+  double value = 0;
+  if (*text == '=' && !l->status) l->status = evaluate(l->config, text + 1, &value);
+  l->words[layer] = *text == '='   ? sli_format("%.15g", value)
+                    : *text == '+' ? sli_format("%s%s", old, text + 1)
+                                   : sli_strdup(text);
   free(old);
 }
 
@@ -145,6 +151,42 @@ static sl_status step_first(list *l, const char *key, const cJSON *item, const c
   return SL_OK;
 }
 
+/* The last N layers get words[1]. */
+static sl_status step_last(list *l, const char *key, const cJSON *item, const cJSON *words) {
+  if (!cJSON_IsNumber(item)) return list_fail(l, key, "is not a count");
+  for (int i = 0; i < l->layers; i++)
+    put_word(l, i, cJSON_GetArrayItem(words, i >= l->layers - item->valueint));
+  return SL_OK;
+}
+
+/* Reads what an object holds for one layer: of members whose word is "=", the number. */
+static sl_status read_entry(list *l, const char *key, const cJSON *entry, const cJSON *words) {
+  char *end;
+  const cJSON *value;
+  long layer = strtol(entry->string, &end, 10);
+  if (!*entry->string || *end || layer < 0 || layer >= l->layers || !cJSON_IsObject(entry))
+    return list_fail(l, key, "is not an object of layers by their numbers");
+  cJSON_ArrayForEach(value, entry) {
+    const cJSON *word = cJSON_GetObjectItemCaseSensitive(words, value->string);
+    if (!word || (cJSON_IsString(word) && !cJSON_IsNumber(value)))
+      return sl_fail(SL_E_INPUT, "%s: %s: %s of layer %ld is not supported", l->config->path, key,
+                     value->string, layer);
+    if (!cJSON_IsString(word)) continue;
+    free(l->words[layer]);
+    l->words[layer] = config_option_text(value);
+  }
+  return SL_OK;
+}
+
+/* The value is an object with an object for each layer that differs from the others. */
+static sl_status step_each(list *l, const char *key, const cJSON *item, const cJSON *words) {
+  const cJSON *entry;
+  if (!cJSON_IsObject(item))
+    return list_fail(l, key, "is not an object of layers by their numbers");
+  cJSON_ArrayForEach(entry, item) SLI_TRY(read_entry(l, key, entry, words));
+  return SL_OK;
+}
+
 /* Gives all layers one word, by the value. */
 static sl_status step_value(list *l, const char *key, const cJSON *item, const cJSON *words) {
   char *text = cJSON_IsString(item) ? sli_strdup(item->valuestring) : cJSON_PrintUnformatted(item);
@@ -159,11 +201,13 @@ static const struct step {
   sl_status (*run)(list *l, const char *key, const cJSON *item, const cJSON *words);
 } steps[] = {{"list", step_list},       {"letters", step_letters}, {"indices", step_indices},
              {"numbers", step_numbers}, {"every", step_every},     {"first", step_first},
-             {"value", step_value}};
+             {"last", step_last},       {"each", step_each},       {"value", step_value}};
 
 static sl_status run_step(list *l, const cJSON *step) {
-  const cJSON *all = config_at(step, "all"), *absent = config_at(step, "absent");
+  const cJSON *all = config_at(step, "all"), *absent = config_at(step, "absent"),
+              *set = config_at(step, "if");
   if (absent && config_at(l->config->root, absent->valuestring)) return SL_OK;
+  if (set && !cJSON_IsTrue(config_at(l->config->root, set->valuestring))) return SL_OK;
   for (int i = 0; i < l->layers && all; i++) put_word(l, i, all);
   for (size_t s = 0; s < SLI_COUNT(steps); s++) {
     const cJSON *key = config_at(step, steps[s].name);
@@ -202,7 +246,8 @@ static sl_status set_list(const config *c, const char *option, const cJSON *step
   for (int i = 0; i < l.layers; i++) l.words[i] = sli_strdup("");
   const cJSON *step;
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(step, steps_of) if (!status) status = run_step(&l, step);
+  cJSON_ArrayForEach(step, steps_of) if (!status && !(status = run_step(&l, step))) status =
+      l.status;
   for (int i = 0; i < l.layers && !status; i++)
     if (!*l.words[i])
       status = sl_fail(SL_E_INPUT, "%s: no kind of layer %d: %s %s", c->path, i, l.key,

@@ -48,6 +48,11 @@ static const char *const choices[] = {"qk-norm",
                                       "expert-latent",
                                       "conv-bias",
                                       "state-bias",
+                                      "value-norm",
+                                      "block-head-dims",
+                                      "block-kv-heads",
+                                      "block-inputs",
+                                      "block-factors",
                                       "mixers",
                                       "feeds"};
 

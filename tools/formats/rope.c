@@ -83,7 +83,7 @@ static const cJSON *find_part(const config *c, const cJSON *rope) {
 static sl_status add_part(const config *c, const family *f, const cJSON *rope, char **text) {
   static const char key[] = "partial_rotary_factor";
   const cJSON *said = find_part(c, rope), *numbers = config_at(c->root, "rotary_dim");
-  char *value = said ? config_option_text(said) : sli_strdup(f->part);
+  char *value = said ? config_option_text(said) : sli_strdup(f->part ? f->part : "1");
   if (!said && cJSON_IsNumber(numbers)) {
     free(value);
     value =
@@ -148,7 +148,8 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
     status = sli_keys_check(
         c->path, from,
         (const sli_key *const[]){config_keys_rope,
-                                 f->part ? config_keys_rope_part : config_keys_rope_whole,
+                                 f->part || !strcmp(kind, "proportional") ? config_keys_rope_part
+                                                                          : config_keys_rope_whole,
                                  f->rope_keys, NULL});
   if (!status && type && !cJSON_IsString(type))
     status = sl_fail(SL_E_INPUT, "%s: %s is not a string", c->path, type->string);
@@ -161,7 +162,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   }
   if (!status) add_contexts(c, f, kind, from, out);
   if (!status && !strncmp(kind, "yarn", 4)) add_scale(f, from, out);
-  if (!status && f->part) status = add_part(c, f, from, out);
+  if (!status && (f->part || !strcmp(kind, "proportional"))) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
 }
 
@@ -253,6 +254,7 @@ sl_status rope_read_kinds(const config *c, const family *f) {
   const cJSON *full = both ? config_at(both, "full_attention") : config_at(c->root, "rope_scaling");
   sl_status status = SL_OK;
   if (both) status = sli_keys_check(c->path, both, (const sli_key *const[]){kinds, NULL});
+  if (!full && !both) full = config_at(config_at(f->row, "rope"), "usual");
   if (!status) status = rope_set(c, f, full);
   return status ? status : read_local_rope(c, f, config_at(both, "sliding_attention"));
 }

@@ -20,10 +20,10 @@ typedef struct walk {
   const sli_walk *w;
   int64_t lanes; /* valid lanes of the block */
   const float *b, *d, *b2, *part;
-  _Alignas(64) float x[SLI_MAX_HEAD_DIM][WALK_LANES];
+  _Alignas(64) float x[SLI_MAX_STATE_DIM][WALK_LANES];
   _Alignas(64) float c[WALK_STEPS][WALK_LANES], c2[WALK_STEPS][WALK_LANES];
   _Alignas(64) float y[WALK_STEPS][WALK_LANES], z[WALK_STEPS][WALK_LANES];
-  _Alignas(64) float a[WALK_STEPS][SLI_MAX_HEAD_DIM + LANES];
+  _Alignas(64) float a[WALK_STEPS][SLI_MAX_STATE_DIM + LANES];
 } walk;
 
 /* Numbers of a block's lanes. */
