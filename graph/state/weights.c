@@ -145,6 +145,7 @@ static bool is_harmless(const char *name) {
                                       "*position_ids",
                                       "lm_head.weight",
                                       "rope_freqs.weight",
+                                      "rope_factors_*.weight",
                                       "blk.*.nextn.*",
                                       "blk.*.attn_rot_embd.weight",
                                       "score.weight",

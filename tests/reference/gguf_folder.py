@@ -38,6 +38,8 @@ def pack_value(value):
         return struct.pack("<If", F32, value)
     if isinstance(value, str):
         return struct.pack("<I", TEXT) + text(value)
+    if isinstance(value[0], bool):
+        return struct.pack("<IIQ", ARRAY, BOOL, len(value)) + bytes(value)
     return struct.pack("<IIQ", ARRAY, U32, len(value)) + b"".join(struct.pack("<I", v) for v in value)
 
 
@@ -287,6 +289,19 @@ def gemma2(c, tensors):
     return {name: t.map(lambda x: x + 1) if "norm" in name else t for name, t in out.items()}
 
 
+def phi3(c, tensors):
+    return rename(tensors, {**PLAIN, "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"})
+
+
+def gemma4(c, tensors):
+    return rename(tensors, {**AFTER, "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+                            "layer_scalar": "layer_output_scale.weight", "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+                            "post_per_layer_input_norm": "post_norm", "router.proj": "ffn_gate_inp", "router.scale": "ffn_gate_inp.scale",
+                            "router.per_expert_scale": "ffn_down_exps.scale", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+                            "experts.down_proj": "ffn_down_exps.weight", "post_feedforward_layernorm_1": "post_ffw_norm_1",
+                            "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "post_feedforward_layernorm_2": "post_ffw_norm_2"})
+
+
 # model_type: GGUF's architecture and the function
 FAMILIES = {"qwen3_moe": ("qwen3moe", with_experts), "qwen2_moe": ("qwen2moe", with_experts), "olmoe": ("olmoe", with_experts),
             "qwen3_5_text": ("qwen35", qwen35), "qwen3_5_moe_text": ("qwen35moe", qwen35), "gpt_oss": ("gpt-oss", gpt_oss),
@@ -294,6 +309,7 @@ FAMILIES = {"qwen3_moe": ("qwen3moe", with_experts), "qwen2_moe": ("qwen2moe", w
             "lfm2": ("lfm2", lfm2), "lfm2_moe": ("lfm2moe", lfm2), "granite": ("granite", granite), "granitemoe": ("granitemoe", granite),
             "granitemoehybrid": ("granitehybrid", granite), "nemotron_h": ("nemotron_h_moe", nemotron_h), "smollm3": ("smollm3", paired),
             "glm4": ("glm4", glm4), "gemma2": ("gemma2", gemma2), "ernie4_5": ("ernie4_5", plain), "arcee": ("arcee", paired),
+            "phi3": ("phi3", phi3), "gemma4_text": ("gemma4", gemma4),
             "seed_oss": ("seed_oss", lambda c, t: rename(t, AFTER))}
 
 # keys of config.json by GGUF's; the first that is there
@@ -301,7 +317,7 @@ KEYS = {"block_count": ("num_hidden_layers",), "context_length": ("max_position_
         "feed_forward_length": ("intermediate_size",), "attention.head_count": ("num_attention_heads",),
         "attention.head_count_kv": ("num_key_value_heads",), "attention.key_length": ("head_dim",), "attention.value_length": ("head_dim",),
         "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "norm_eps", "layer_norm_epsilon"),
-        "expert_count": ("num_local_experts", "num_experts", "n_routed_experts"), "expert_used_count": ("num_experts_per_tok",),
+        "expert_count": ("num_local_experts", "num_experts", "n_routed_experts"), "expert_used_count": ("num_experts_per_tok", "top_k_experts"),
         "expert_feed_forward_length": ("moe_intermediate_size",), "expert_shared_count": ("n_shared_experts",),
         "expert_shared_feed_forward_length": ("shared_expert_intermediate_size", "shared_intermediate_size",
                                               "moe_shared_expert_intermediate_size"),
@@ -325,6 +341,32 @@ def layer_kinds(c):
     return [(k in ("full_attention", "attention"), k in ("moe", "mlp")) for k in kinds]
 
 
+def gemma4_keys(c):
+    windows, rope = [t == "sliding_attention" for t in c["layer_types"]], c["rope_parameters"]
+    full = c["per_layer_config"][str(windows.index(False))]
+    kv, shared, ffn = full.get("num_key_value_heads", c["num_key_value_heads"]), c["num_kv_shared_layers"], c["intermediate_size"]
+    wide = [i >= len(windows) - shared and c["use_double_wide_mlp"] for i in range(len(windows))]
+    return {"attention.key_length": full["head_dim"], "attention.value_length": full["head_dim"], "attention.key_length_swa": c["head_dim"],
+            "attention.value_length_swa": c["head_dim"], "attention.sliding_window_pattern": windows, "attention.sliding_window": c["sliding_window"],
+            "attention.head_count_kv": [c["num_key_value_heads"] if w else kv for w in windows], "attention.shared_kv_layers": shared,
+            "embedding_length_per_layer_input": c["hidden_size_per_layer_input"], "rope.dimension_count": full["head_dim"],
+            "rope.dimension_count_swa": c["head_dim"], "rope.freq_base": rope["full_attention"]["rope_theta"],
+            "rope.freq_base_swa": rope["sliding_attention"]["rope_theta"],
+            "feed_forward_length": [2 * ffn if w else ffn for w in wide] if any(wide) else ffn}
+
+
+def factors_of(c):
+    """Returns tensors of factors of rotary angles."""
+    rope = c.get("rope_parameters") or {}
+    if rope.get("rope_type") == "longrope":
+        return {f"rope_factors_{k}.weight": Tensor([len(rope[k + "_factor"])], rope[k + "_factor"]) for k in ("long", "short")}
+    if c["model_type"] != "gemma4_text":
+        return {}
+    pairs = c["per_layer_config"][str(c["layer_types"].index("full_attention"))]["head_dim"] // 2
+    turning = int(rope["full_attention"]["partial_rotary_factor"] * pairs)
+    return {"rope_freqs.weight": Tensor([pairs], [1.0] * turning + [1e30] * (pairs - turning))}
+
+
 def keys_of(c):
     kind = c["model_type"]
     out = {}
@@ -333,6 +375,8 @@ def keys_of(c):
         if value is not None and not (kind.startswith("qwen") and key == "expert_weights_norm"):
             out[key] = float(value) if key in FLOATS else value
     rope = c.get("rope_parameters") or {}
+    if kind == "gemma4_text":
+        return {**out, **gemma4_keys(c)}
     head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     out["rope.freq_base"] = float(rope.get("rope_theta", c.get("rope_theta", 10000.0)))
     if kind != "nemotron_h":
@@ -340,6 +384,10 @@ def keys_of(c):
     if rope.get("rope_type") == "yarn":
         out.update({"rope.scaling.type": "yarn", "rope.scaling.factor": float(rope["factor"]),
                     "rope.scaling.original_context_length": rope["original_max_position_embeddings"]})
+    if rope.get("rope_type") == "longrope":
+        factor = c["max_position_embeddings"] / c["original_max_position_embeddings"]
+        out.update({"rope.scaling.original_context_length": c["original_max_position_embeddings"],
+                    "rope.scaling.attn_factor": math.sqrt(1 + math.log(factor) / math.log(c["original_max_position_embeddings"]))})
     if kind in SIGMOID:
         out["expert_gating_func"] = 2
     if kind in HAS_WINDOW:
@@ -489,7 +537,8 @@ def pack(tensor, kind):
 
 # ---- the file ---------------------------------------------------------------------------------------------------------
 
-WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "model.embedding_norm": "token_embd_norm",
+WHOLE = {"model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
+         "model.per_layer_projection_norm": "per_layer_proj_norm", "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "model.embedding_norm": "token_embd_norm",
          "backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm"}
 
 
@@ -537,7 +586,7 @@ def convert(c, tensors):
         out["output_norm.weight"] = out["output_norm.weight"].map(lambda x: x + 1)
     for i in sorted(layers):
         out.update({f"blk.{i}.{name}": tensor for name, tensor in function(c, layers[i]).items()})
-    return architecture, keys_of(c), out
+    return architecture, keys_of(c), {**out, **factors_of(c)}
 
 
 def write(path, architecture, keys, tensors, kind="f32"):

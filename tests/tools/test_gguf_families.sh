@@ -21,7 +21,7 @@ python3 - "$reference" <<'PY'
 import json, os, shutil, sys
 sys.path.insert(0, sys.argv[1])
 import gguf_folder, model_folder
-reference, models = sys.argv[1], {"qwen3_moe": "qwen-moe", "qwen2_moe": "qwen-moe", "gpt_oss": "gpt-oss", "deepseek_v3": "deepseek"}
+reference, models = sys.argv[1], {"qwen3_moe": "qwen-moe", "qwen2_moe": "qwen-moe", "gpt_oss": "gpt-oss", "deepseek_v3": "deepseek", "phi3_long": "llama", "phi3_short": "llama"}
 # read: config.json and tensors of a file of make_models.py, without layers of a kind
 def made(name, without=None, **edited):
     made = json.load(open(f"{reference}/models/{name}.json"))
@@ -41,7 +41,7 @@ def folder(name, value):
     json.dump(value, open(name + ".json", "w"))
     model_folder.write_folder(name + ".json", name)
 for name in ("qwen3_5_text", "qwen3_5_moe_text", "glm4_moe", "lfm2", "lfm2_moe", "granite", "granitemoe", "granitemoehybrid", "minimax_m2",
-             "smollm3", "olmoe", "glm4", "ernie4_5"):
+             "smollm3", "olmoe", "glm4", "ernie4_5", "phi3_long", "phi3_short", "gemma4_text", "gemma4_mixture"):
     folder(name, made(name))
 folder("gemma2", made("gemma2", query_pre_attn_scalar=8)) # no key of GGUF says it
 folder("nemotron_h", made("nemotron_h", "mlp")) # files of this architecture have no such layers beside mixtures
@@ -49,7 +49,7 @@ folder("nemotron_h_dense", made("nemotron_h", "moe"))
 dense = made("granitemoehybrid", num_local_experts=0, num_experts_per_tok=0)
 folder("granitehybrid", {**dense, "tensors": {k: v for k, v in dense["tensors"].items() if "block_sparse" not in k}})
 for name in models:
-    shutil.copytree(f"{reference}/hf_{name}", name)
+    if not os.path.isdir(name): shutil.copytree(f"{reference}/hf_{name}", name)
 config = json.load(open("gpt_oss/config.json"))
 json.dump({**config, "swiglu_limit": 7.0}, open("gpt_oss/config.json", "w")) # no key of GGUF says otherwise
 for name in sorted(os.listdir(".")):
@@ -74,6 +74,13 @@ wrong("bad.blk.1.attn_k_b.gguf", {}, {"blk.1.attn_v_b.weight": None}, made=deep)
 hybrid = gguf_folder.convert(*gguf_folder.read_folder("granitemoehybrid"))
 wrong("bad.attention.head_count_kv.gguf", {"attention.head_count_kv": [0, 1, 2, 0]}, made=hybrid)
 wrong("bad.blk.1.ffn_up_exps.gguf", {}, {"blk.1.ffn_gate_exps.weight": None}, made=hybrid)
+phi = gguf_folder.convert(*gguf_folder.read_folder("phi3_long"))
+wrong("bad.rope_factors_short.gguf", {}, {"rope_factors_short.weight": None}, made=phi)
+wrong("bad.has 2 factors, not 3.gguf", {}, {"rope_factors_long.weight": gguf_folder.Tensor([2], [1.0, 2.0])}, made=phi)
+gemma = gguf_folder.convert(*gguf_folder.read_folder("gemma4_text"))
+wrong("bad.neither 1 nor huge.gguf", {}, {"rope_freqs.weight": gguf_folder.Tensor([8], [1.0, 2.0] * 4)}, made=gemma)
+wrong("bad.feed_forward_length.gguf", {"feed_forward_length": [48, 48, 48, 96, 90]}, made=gemma)
+wrong("bad.attention.head_count_kv is.gguf", {"attention.head_count_kv": [1, 2, 2, 2, 2]}, made=gemma)
 # the layer of a head that predicts further ahead
 extra = {f"blk.4.{k}": good[2]["blk.3." + k] for k in ("attn_norm.weight", "attn_q.weight")}
 wrong("ahead.gguf", {"block_count": 5, "nextn_predict_layers": 1}, {**extra, "blk.4.nextn.eh_proj.weight": good[2]["blk.3.attn_q.weight"]})

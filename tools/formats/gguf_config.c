@@ -35,18 +35,16 @@ static void collect(making *m) {
       cJSON_AddItemToObject(m->own, key + n, sli_gguf_array(m->file, key));
 }
 
-/* Puts a value at a key of config.json, or at "KEY.KEY" inside of an object. Takes ownership. */
+/* Puts a value at a key of config.json, or at "KEY.KEY..." inside of objects. Takes ownership. */
 static void put_at(making *m, const char *key, cJSON *value) {
-  const char *dot = strchr(key, '.');
-  if (!dot) {
-    config_put(m->out, key, value);
-    return;
+  cJSON *object = m->out;
+  for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
+    char *outer = sli_format("%.*s", (int)(dot - key), key);
+    cJSON *inner = cJSON_GetObjectItemCaseSensitive(object, outer);
+    object = inner ? inner : cJSON_AddObjectToObject(object, outer);
+    free(outer);
   }
-  char *outer = sli_format("%.*s", (int)(dot - key), key);
-  cJSON *object = cJSON_GetObjectItemCaseSensitive(m->out, outer);
-  if (!object) object = cJSON_AddObjectToObject(m->out, outer);
-  config_put(object, dot + 1, value);
-  free(outer);
+  config_put(object, key, value);
 }
 
 static void put(making *m, const char *key, const char *own, cJSON *value) {
@@ -98,12 +96,48 @@ static sl_status put_word(making *m, const cJSON *item, const cJSON *entry) {
   return SL_OK;
 }
 
+/* Puts the number of the layers where another key's list says no, and that of the others. */
+static sl_status put_split(making *m, const cJSON *item, const cJSON *entry) {
+  const cJSON *by = config_at(m->own, config_at(entry, "by")->valuestring), *of[2] = {NULL}, *value;
+  int i = 0;
+  if (!cJSON_IsArray(by)) return unsupported(m, item);
+  cJSON_ArrayForEach(value, by) {
+    const cJSON *own = cJSON_IsArray(item) ? cJSON_GetArrayItem(item, i) : item;
+    bool is = cJSON_IsTrue(value) || value->valuedouble != 0;
+    i++;
+    if (!own || (of[is] && of[is]->valuedouble != own->valuedouble)) return unsupported(m, item);
+    of[is] = own;
+  }
+  for (i = 0; i < 2; i++)
+    if (of[i])
+      put(m, cJSON_GetArrayItem(config_at(entry, "split"), i)->valuestring, item->string,
+          cJSON_Duplicate(of[i], false));
+  return SL_OK;
+}
+
+/* Puts the least number of a list, and whether other layers have twice as much. */
+static sl_status put_twice(making *m, const cJSON *item, const cJSON *entry) {
+  const cJSON *value, *least = cJSON_IsArray(item) ? item->child : item;
+  bool twice = false;
+  cJSON_ArrayForEach(value, item) if (value->valuedouble < least->valuedouble) least = value;
+  if (!cJSON_IsNumber(least)) return unsupported(m, item);
+  cJSON_ArrayForEach(value, item) {
+    if (value->valuedouble == 2 * least->valuedouble) twice = true;
+    else if (value->valuedouble != least->valuedouble) return unsupported(m, item);
+  }
+  put(m, config_at(entry, "to")->valuestring, item->string, cJSON_Duplicate(least, false));
+  put_at(m, config_at(entry, "twice")->valuestring, cJSON_CreateBool(twice));
+  return SL_OK;
+}
+
 static sl_status take_key(making *m, const cJSON *item) {
   const cJSON *entry = config_at(config_at(m->row, "keys"), item->string);
   if (!entry && sli_key_off(item)) return SL_OK;
   if (!entry)
     return sl_fail(SL_E_INPUT, "%s: %s%s is not understood", m->path, m->prefix, item->string);
   if (cJSON_IsArray(entry)) return check_value(m, item, entry);
+  if (config_at(entry, "split")) return put_split(m, item, entry);
+  if (config_at(entry, "twice")) return put_twice(m, item, entry);
   if (cJSON_IsObject(entry)) return put_word(m, item, entry);
   const cJSON *value = cJSON_IsArray(item) ? only_of(item) : item;
   if (!value) return unsupported(m, item);
@@ -158,6 +192,19 @@ static bool has_tensor(const making *m, const char *pattern) {
   return false;
 }
 
+/* Returns whether some layer has a tensor of one name, without its layer, and none of another. */
+static bool lacks_tensor(const making *m, const char *has, const char *lacks) {
+  for (int i = 0; i < sli_gguf_count(m->file); i++) {
+    const char *name = sli_gguf_at(m->file, i)->name, *at = strstr(name, has);
+    if (!at || strcmp(at, has)) continue;
+    char *other = sli_format("%.*s%s", (int)(at - name), name, lacks);
+    bool found = sli_gguf_find(m->file, other);
+    free(other);
+    if (!found) return true;
+  }
+  return false;
+}
+
 /* Gives layers a word. Words by values of an array that are null change nothing. */
 static sl_status run_step(const making *m, const cJSON *step, int layers, cJSON *list) {
   const cJSON *all = config_at(step, "all"), *key = config_at(step, "key"),
@@ -194,13 +241,20 @@ static sl_status take_list(making *m, const cJSON *steps) {
  * a table of its own. */
 static sl_status take_tables(making *m) {
   const sli_stored_tensor *t = NULL;
-  for (int i = 0; i < sli_gguf_count(m->file) && !t; i++)
-    if (!fnmatch("*.embed*", sli_gguf_at(m->file, i)->name, 0)) t = sli_gguf_at(m->file, i);
+  for (int i = 0; i < sli_gguf_count(m->file) && !t; i++) {
+    const sli_stored_tensor *each = sli_gguf_at(m->file, i);
+    if (!fnmatch("*.embed*", each->name, 0) && !strstr(each->name, "_per_layer")) t = each;
+  }
   if (!t || !strstr(t->name, ".weight"))
     return sl_fail(SL_E_INPUT, "%s has no tensor token_embd.weight", m->path);
   put(m, "vocab_size", "vocab_size", cJSON_CreateNumber((double)t->dim[0]));
   put(m, "tie_word_embeddings", "output.weight",
       cJSON_CreateBool(!sli_gguf_find(m->file, "lm_head.weight")));
+  const cJSON *size;
+  cJSON_ArrayForEach(size, config_at(m->row, "sizes")) {
+    t = sli_gguf_find(m->file, size->valuestring);
+    if (t) put_at(m, size->string, cJSON_CreateNumber((double)t->dim[0]));
+  }
   return SL_OK;
 }
 
@@ -218,18 +272,29 @@ static bool gives(const sl_rope *rope, double theta, const float *factors, int64
   return good;
 }
 
+/* Reads the factors of a tensor by pairs; the caller frees them. */
+static sl_status read_factors(const making *m, const sli_stored_tensor *t, int64_t pairs,
+                              float **out) {
+  *out = NULL;
+  if ((int64_t)t->elements != pairs || !pairs)
+    return sl_fail(SL_E_INPUT, "%s: %s has %zu factors, not %lld", m->path, t->name, t->elements,
+                   (long long)pairs);
+  *out = sli_calloc(t->elements, sizeof **out);
+  return sli_gguf_read(m->file, t, *out);
+}
+
 /* Puts the rope of LLaMA 3, of which converters store only the factors by pairs. All such models
  * share three of its four numbers, and the last pair's factor is the fourth. */
 static sl_status take_factors(const making *m, const sli_stored_tensor *t) {
   const cJSON *head = config_at(m->out, "head_dim"), *theta = config_at(m->out, "rope_theta");
   int64_t pairs = head ? head->valueint / 2 : 0;
-  if ((int64_t)t->elements != pairs || !pairs)
-    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has %zu factors, not %lld", m->path,
-                   t->elements, (long long)pairs);
-  float *factors = sli_calloc(t->elements, sizeof *factors);
-  sl_status status = sli_gguf_read(m->file, t, factors);
-  sl_rope rope = {
-      .kind = SL_ROPE_LLAMA3, .factor = factors[pairs - 1], .low = 1, .high = 4, .original = 8192};
+  float *factors;
+  sl_status status = read_factors(m, t, pairs, &factors);
+  sl_rope rope = {.kind = SL_ROPE_LLAMA3,
+                  .factor = status ? 1 : factors[pairs - 1],
+                  .low = 1,
+                  .high = 4,
+                  .original = 8192};
   if (!status && !gives(&rope, theta ? theta->valuedouble : 10000, factors, pairs))
     status =
         sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's", m->path);
@@ -249,10 +314,55 @@ static double number_at(const making *m, const char *key) {
   return cJSON_IsNumber(item) ? item->valuedouble : 1;
 }
 
+/* Puts proportional angles: pairs turn whose factor is 1, and those after them, whose factor is
+ * huge, do not. */
+static sl_status take_proportional(making *m) {
+  const sli_stored_tensor *t = sli_gguf_find(m->file, "rope_freqs.weight");
+  int64_t pairs = (int64_t)number_at(m, "attention.key_length") / 2, n = 0;
+  float *factors = NULL;
+  if (!t) return sl_fail(SL_E_INPUT, "%s has no tensor rope_freqs.weight", m->path);
+  sl_status status = read_factors(m, t, pairs, &factors);
+  while (!status && n < pairs && factors[n] == 1) n++;
+  for (int64_t j = n; j < pairs && !status; j++)
+    if (factors[j] < 1e20f)
+      status = sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are neither 1 nor huge",
+                       m->path);
+  double part = (double)n / (double)pairs;
+  if ((int64_t)(part * (double)pairs) != n) part = ((double)n + 0.5) / (double)pairs;
+  put_at(m, "rope_parameters.full_attention.partial_rotary_factor", cJSON_CreateNumber(part));
+  free(factors);
+  return status;
+}
+
+/* Puts the factors of a tensor as a list of LongRoPE. */
+static sl_status put_factors(making *m, const char *name, const char *key) {
+  const sli_stored_tensor *t = sli_gguf_find(m->file, name);
+  float *factors = NULL;
+  if (!t) return sl_fail(SL_E_INPUT, "%s has no tensor %s", m->path, name);
+  sl_status status =
+      read_factors(m, t, (int64_t)number_at(m, "rope.dimension_count") / 2, &factors);
+  cJSON *list = cJSON_CreateArray();
+  for (size_t j = 0; j < t->elements && !status; j++)
+    cJSON_AddItemToArray(list, cJSON_CreateNumber((double)factors[j]));
+  put_at(m, key, list);
+  free(factors);
+  return status;
+}
+
+/* Puts the lists of LongRoPE. */
+static sl_status take_longrope(making *m) {
+  const cJSON *scores = config_at(m->own, "rope.scaling.attn_factor");
+  put_at(m, "rope_scaling.rope_type", cJSON_CreateString("longrope"));
+  if (scores) put_at(m, "rope_scaling.attention_factor", cJSON_CreateNumber(scores->valuedouble));
+  SLI_TRY(put_factors(m, "rope_factors_short.weight", "rope_scaling.short_factor"));
+  return put_factors(m, "rope_factors_long.weight", "rope_scaling.long_factor");
+}
+
 /* Takes what stretches rotary angles: factors of pairs, the older key of linear scaling, or YaRN's
  * factor of scores, which multiplies the one that follows from the stretching. Refuses
  * contradictions. */
 static sl_status take_angles(making *m) {
+  if (sli_gguf_find(m->file, "rope_factors_long.weight")) return take_longrope(m);
   const cJSON *item = config_at(m->own, "rope.scaling.type");
   const sli_stored_tensor *factors = sli_gguf_find(m->file, "rope_freqs.weight");
   const char *type = cJSON_IsString(item) ? item->valuestring : "";
@@ -312,9 +422,14 @@ static sl_status check_general(const making *m) {
   const cJSON *type = config_at(sli_gguf_metadata(m->file), "general.type");
   if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "model")))
     return sl_fail(SL_E_INPUT, "%s: general.type is not \"model\"", m->path);
-  if (sli_gguf_find(m->file, "rope_freqs.weight") && strcmp(m->prefix, "llama."))
-    return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %.*s", m->path,
-                   (int)strlen(m->prefix) - 1, m->prefix);
+  static const char *const factors[] = {"rope_freqs.weight", "rope_factors_long.weight"};
+  const cJSON *angles = config_at(m->row, "angles");
+  for (int i = 0; i < 2; i++) {
+    bool read = i ? cJSON_IsTrue(angles) : !strcmp(m->prefix, "llama.") || cJSON_IsString(angles);
+    if (sli_gguf_find(m->file, factors[i]) && !read)
+      return sl_fail(SL_E_INPUT, "%s: tensor %s is not supported for %.*s", m->path, factors[i],
+                     (int)strlen(m->prefix) - 1, m->prefix);
+  }
   return SL_OK;
 }
 
@@ -330,10 +445,16 @@ static sl_status make(making *m) {
       put_at(m, item->string, cJSON_Duplicate(item, true));
   cJSON_ArrayForEach(item, config_at(m->row, "formulas")) take_formula(m, item);
   cJSON_ArrayForEach(item, m->own) SLI_TRY(take_key(m, item));
-  cJSON_ArrayForEach(item, config_at(m->row, "said"))
-      put_at(m, item->string, cJSON_CreateBool(has_tensor(m, item->valuestring)));
+  cJSON_ArrayForEach(item, config_at(m->row, "said")) {
+    const cJSON *has = config_at(item, "has");
+    put_at(m, item->string,
+           cJSON_CreateBool(
+               has ? lacks_tensor(m, has->valuestring, config_at(item, "lacks")->valuestring)
+                   : has_tensor(m, item->valuestring)));
+  }
   cJSON_ArrayForEach(item, config_at(m->row, "lists")) SLI_TRY(take_list(m, item));
-  if (config_at(m->row, "angles")) SLI_TRY(take_angles(m));
+  const cJSON *angles = config_at(m->row, "angles");
+  if (angles) SLI_TRY((cJSON_IsString(angles) ? take_proportional : take_angles)(m));
   return take_tables(m);
 }
 

@@ -298,10 +298,11 @@ static sl_status put_rope(saving *saving) {
     return sl_fail(SL_E_UNSUPPORTED,
                    "--save %s: --rope %s: GGUF files need rotary positions over whole heads",
                    saving->path, text);
-  if (rope.kind == SL_ROPE_DUAL_CHUNK)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "--save %s: --rope %s: GGUF files cannot describe positions in chunks",
-                   saving->path, text);
+  if (rope.kind > SL_ROPE_YARN_UNTRUNCATED)
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "--save %s: --rope %s: GGUF files are written with none, linear, llama3 and yarn",
+        saving->path, text);
   double derived = rope.factor > 1 ? 0.1 * log(rope.factor) + 1 : 1;
   if (rope.kind == SL_ROPE_YARN && rope.scale > 0 && fabs(rope.scale / derived - 1) > 1e-6)
     put_value(saving, "rope.scaling.attn_factor", rope.scale / derived);
