@@ -53,7 +53,7 @@ ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
 says 'time_step_limit is not 0 to infinity' err
 tr '\n' ' ' <"$reference/hf_mamba2/config.json" | sed 's/{ *"__float__": "Infinity" *}/Infinity/; s/"expand": 2/"expand": 3/' >limited/config.json
 ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
-says 'expand 3 times hidden_size 32 is not num_heads times head_dim, 64' err
+says 'expand:2 * hidden_size:4096 = num_heads:128 * head_dim:64 is required, and 96 is not 64' err
 sed 's/Infinity/NaN/' -i limited/config.json
 ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
 says 'limited/config.json: a value is NaN, which is no number of a model' err
@@ -114,7 +114,7 @@ sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor"
 ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'dual_chunk_attention_config cannot be used with rope_type linear' err
 ends 2 "$actorrun" --steps 1 --init chunked --save x.gguf llama "${long[@]}"
-says 'GGUF files cannot describe positions in chunks' err
+says 'GGUF files are written with none, linear, llama3 and yarn' err
 ends 2 "$actorrun" --steps 1 --pieces 2 --init chunked llama "${long[@]}"
 says '(attention_dual)' err
 ends 2 "$actorrun" --steps 1 --init chunked llama "${long[@]}" --document-end 10

@@ -10,9 +10,16 @@
 
 extern const char families_json[]; /* families.json */
 
+enum { MOST_TABLES = 8 };
+
 static struct {
   pthread_once_t once;
   family *rows; /* ends with {0} */
+  struct {
+    const char *name;
+    sli_key *keys;
+  } keys[MOST_TABLES + 1]; /* keys that are known in all families; ends with {0} */
+  const cJSON *choices;
 } table = {.once = PTHREAD_ONCE_INIT};
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -106,10 +113,26 @@ static family read_row(const cJSON *row) {
                   .row = row};
 }
 
+/* Reads what all families share, from the first row. */
+static void read_common(void) {
+  cJSON *all = cJSON_Parse(families_json), *first = cJSON_DetachItemFromArray(all, 0);
+  const cJSON *item;
+  int n = 0;
+  table.choices = config_at(first, "choices");
+  cJSON_ArrayForEach(item, first) {
+    if (!cJSON_IsObject(item)) continue;
+    SLI_CHECK(n < MOST_TABLES, "more tables of keys");
+    table.keys[n].name = item->string;
+    table.keys[n++].keys = read_keys(item);
+  }
+  cJSON_Delete(all);
+}
+
 static void read_table(void) {
   static const char *const own[] = {"other", "also", NULL};
   cJSON *rows = sli_rows_parse(families_json, "type", own), *row;
   int n = 0;
+  read_common();
   table.rows = sli_calloc((size_t)cJSON_GetArraySize(rows) + 1, sizeof *table.rows);
   while ((row = cJSON_DetachItemFromArray(rows, 0))) {
     remove_keys(row);
@@ -123,6 +146,19 @@ static void read_table(void) {
 const family *family_at(int i) {
   pthread_once(&table.once, read_table);
   return table.rows[i].type ? &table.rows[i] : NULL;
+}
+
+const sli_key *family_keys(const char *name) {
+  int i = 0;
+  pthread_once(&table.once, read_table);
+  while (table.keys[i].name && strcmp(table.keys[i].name, name)) i++;
+  SLI_CHECK(table.keys[i].name, "families.json: no keys %s", name);
+  return table.keys[i].keys;
+}
+
+const cJSON *family_choices(void) {
+  pthread_once(&table.once, read_table);
+  return table.choices;
 }
 
 const family *family_find(const char *type) {

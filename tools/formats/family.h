@@ -29,7 +29,7 @@ typedef struct family {
   bool switched;      /* sliding_window applies only if use_sliding_window is set */
   int full_every; /* N if every N-th layer has no window and no key says so; 0: layers are alike */
   config_field *fields;
-  sli_key *keys;       /* known keys besides the fields and config_keys_common */
+  sli_key *keys;       /* known keys besides the fields and those of all families */
   sli_key *rope_keys;  /* known keys of rope_parameters besides those of all families */
   fixed_option *fixed; /* ends with {0} */
   const cJSON *row;    /* all of it */
@@ -37,6 +37,11 @@ typedef struct family {
 
 /* Returns the i-th family, or NULL after the last. */
 const family *family_at(int i);
+/* Returns the options in which families of one model differ. Each family has the defaults, except
+ * for options that it fixes or reads. */
+const cJSON *family_choices(void);
+/* Returns a table of keys that are known in all families. */
+const sli_key *family_keys(const char *name);
 /* Returns the family of a model_type, or NULL. */
 const family *family_find(const char *type);
 /* Returns whether the list of words `key` of the family's row has a word. */

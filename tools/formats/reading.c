@@ -6,55 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/formats/config_keys.h"
 #include "tools/formats/deepseek.h"
 #include "tools/formats/layers.h"
 #include "tools/formats/qwen3_next.h"
 #include "tools/formats/rope.h"
-
-/* Options in which the families of one model differ. Each family has the defaults, except for
- * options that it fixes or reads. */
-static const char *const choices[] = {"qk-norm",
-                                      "qk-norm-whole",
-                                      "norms",
-                                      "plus-one",
-                                      "packed",
-                                      "gate",
-                                      "query-scalar",
-                                      "full-every",
-                                      "local-theta",
-                                      "logit-cap",
-                                      "names",
-                                      "scaled-embedding",
-                                      "norm",
-                                      "gated-heads",
-                                      "rope-pairs",
-                                      "packed-qkv",
-                                      "attention-factor",
-                                      "score-cap",
-                                      "qk-norm-late",
-                                      "sinks",
-                                      "function",
-                                      "ungated",
-                                      "packed-gates",
-                                      "mlp-bias",
-                                      "embedding-factor",
-                                      "residual-factor",
-                                      "logit-factor",
-                                      "logit-divisor",
-                                      "router",
-                                      "packed-experts",
-                                      "shared-gate",
-                                      "expert-latent",
-                                      "conv-bias",
-                                      "state-bias",
-                                      "value-norm",
-                                      "block-head-dims",
-                                      "block-kv-heads",
-                                      "block-inputs",
-                                      "block-factors",
-                                      "mixers",
-                                      "feeds"};
 
 bool family_starts(const family *f, const sl_model *model) {
   return f->other && !strcmp(f->other, model->name);
@@ -71,35 +26,37 @@ static bool is_free(const family *f, const char *option) {
   return x->key;
 }
 
-/* Returns the value of choice i in all models of a family. Returns NULL if it may vary, or if the
+/* Returns the value of an option in all models of a family. Returns NULL if it may vary, or if the
  * model lacks the option. */
-static const char *choice_of(const sl_model *model, const family *f, size_t i) {
-  const sl_option *o = sl_options_find(model->options, choices[i]);
-  const char *value = family_fixes(f, choices[i]);
-  if (is_free(f, choices[i])) return NULL;
+static const char *choice_of(const sl_model *model, const family *f, const char *option) {
+  const sl_option *o = sl_options_find(model->options, option);
+  const char *value = family_fixes(f, option);
+  if (is_free(f, option)) return NULL;
   return o && !value ? o->value : value;
 }
 
 bool family_has_choices(const family *f, const sl_model *model,
                         bool (*has)(const pretrained *p, const char *option, const char *value),
                         const pretrained *p) {
+  const cJSON *item;
   for (const fixed_option *o = f->fixed; o->option; o++)
     if (!has(p, o->option, o->value)) return false;
-  for (size_t i = 0; i < SLI_COUNT(choices); i++) {
-    const char *value = choice_of(model, f, i);
-    if (value && !has(p, choices[i], value)) return false;
+  cJSON_ArrayForEach(item, family_choices()) {
+    const char *value = choice_of(model, f, item->valuestring);
+    if (value && !has(p, item->valuestring, value)) return false;
   }
   return true;
 }
 
 /* Sets the options that distinguish the family. */
 sl_status family_choose(const config *c, const family *f, const char *key) {
+  const cJSON *item;
   sl_status status = SL_OK;
   for (const fixed_option *o = f->fixed; o->option && !status; o++)
     status = config_set(c, key, o->option, o->value);
-  for (size_t i = 0; i < SLI_COUNT(choices) && !status; i++) {
-    const char *value = choice_of(c->target->model, f, i);
-    if (value) status = config_set(c, key, choices[i], value);
+  cJSON_ArrayForEach(item, family_choices()) {
+    const char *value = choice_of(c->target->model, f, item->valuestring);
+    if (value && !status) status = config_set(c, key, item->valuestring, value);
   }
   return status;
 }
@@ -141,7 +98,7 @@ static sl_status check_window(const config *c, const family *f) {
 
 /* Refuses a window if the row reads none. Lists of layers are the row's own business. */
 static sl_status check_no_window(const config *c, const family *f) {
-  static const char *const reading[] = {"window", "windows", "gpt2", "mamba2"};
+  static const char *const reading[] = {"window", "windows", "gpt2"};
   for (size_t i = 0; i < SLI_COUNT(reading); i++)
     if (family_says(f, "read", reading[i])) return SL_OK;
   if (!layers_set(f, "mixers") && !family_says(f, "read", "qwen3-next")) return check_window(c, f);
@@ -254,24 +211,6 @@ static bool limits_nothing(const cJSON *limit) {
   return cJSON_GetArraySize(limit) == 2 && cJSON_IsNumber(low) && low->valuedouble == 0 && most;
 }
 
-static sl_status read_mamba2(const config *c, const family *f) {
-  (void)f;
-  const sl_args *args = c->target->args;
-  int64_t width = sl_arg_int(args, "width");
-  int64_t inner = sl_arg_int(args, "heads") * sl_arg_int(args, "head-dim");
-  const cJSON *expand = config_at(c->root, "expand"), *bias = config_at(c->root, "use_conv_bias");
-  const cJSON *limit = config_at(c->root, "time_step_limit");
-  double times = cJSON_IsNumber(expand) ? expand->valuedouble : 2;
-  if (times * (double)width != (double)inner)
-    return sl_fail(SL_E_INPUT,
-                   "%s: expand %g times hidden_size %lld is not num_heads times head_dim, %lld",
-                   c->path, times, (long long)width, (long long)inner);
-  if (limit && !limits_nothing(limit))
-    return sl_fail(SL_E_INPUT, "%s: time_step_limit is not 0 to infinity, which is not supported",
-                   c->path);
-  return config_set(c, "use_conv_bias", "no-conv-bias", cJSON_IsFalse(bias) ? "1" : "0");
-}
-
 static sl_status read_qwen3_next(const config *c, const family *f) {
   (void)f;
   return qwen3_next_derive(c);
@@ -299,17 +238,6 @@ static sl_status read_scaled_queries(const config *c, const family *f) {
                  "--context %lld: %s scales queries from position %g on (llama_4_scaling_beta), "
                  "which is not supported",
                  (long long)context, c->path, original->valuedouble);
-}
-
-/* All layers have softmax attention. */
-static sl_status read_ones(const config *c, const family *f) {
-  (void)f;
-  const cJSON *item;
-  cJSON_ArrayForEach(item, config_at(c->root, "attn_type_list")) if (
-      item->valuedouble !=
-      1) return sl_fail(SL_E_INPUT, "%s: attn_type_list is not all 1, which is not supported",
-                        c->path);
-  return SL_OK;
 }
 
 /* Sets the inner width of LFM2's feed-forward halves: two thirds of the one given, rounded up. */
@@ -389,11 +317,9 @@ static const struct reader {
                {"quantized", read_nothing},
                {"deepseek", read_deepseek},
                {"gpt2", read_gpt2},
-               {"mamba2", read_mamba2},
                {"qwen3-next", read_qwen3_next},
                {"time-limit", read_time_limit},
                {"scaled-queries", read_scaled_queries},
-               {"ones", read_ones},
                {"lfm2", read_lfm2},
                {"ernie", read_ernie}};
 
@@ -417,7 +343,7 @@ static void lift_members(const family *f, const config *c) {
 
 sl_status family_read(const family *f, const config *c) {
   const cJSON *item;
-  const sli_key *const keys[] = {f->keys, config_keys_common, NULL};
+  const sli_key *const keys[] = {f->keys, family_keys("common"), NULL};
   lift_members(f, c);
   sl_status status = check_quantized(c, f);
   if (!status) status = config_check_keys(c, f->fields, keys);

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/formats/config_keys.h"
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Returns whether a family's rope_parameters have a key of their own. */
@@ -141,16 +139,16 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   const cJSON *type = config_at(from, "rope_type"), *item;
   if (!type) type = config_at(from, "type");
   const char *kind = kind_of(f, type);
+  bool partial = f->part || !strcmp(kind, "proportional");
   bool whole = strcmp(kind, "yarn") != 0 || !cJSON_IsFalse(config_at(from, "truncate"));
   *out = sli_strdup(whole ? kind : "yarn-untruncated");
   sl_status status = check_rope_type(c, kind);
   if (!status)
-    status = sli_keys_check(
-        c->path, from,
-        (const sli_key *const[]){config_keys_rope,
-                                 f->part || !strcmp(kind, "proportional") ? config_keys_rope_part
-                                                                          : config_keys_rope_whole,
-                                 f->rope_keys, NULL});
+    status =
+        sli_keys_check(c->path, from,
+                       (const sli_key *const[]){family_keys("rope"),
+                                                family_keys(partial ? "rope-part" : "rope-whole"),
+                                                f->rope_keys, NULL});
   if (!status && type && !cJSON_IsString(type))
     status = sl_fail(SL_E_INPUT, "%s: %s is not a string", c->path, type->string);
   char *more = NULL;
@@ -162,7 +160,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   }
   if (!status) add_contexts(c, f, kind, from, out);
   if (!status && !strncmp(kind, "yarn", 4)) add_scale(f, from, out);
-  if (!status && (f->part || !strcmp(kind, "proportional"))) status = add_part(c, f, from, out);
+  if (!status && partial) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
 }
 
@@ -212,7 +210,7 @@ static sl_status chunks_text(const config *c, const cJSON *chunks, char **out) {
   const cJSON *item;
   *out = sli_strdup("dual-chunk");
   sl_status status =
-      sli_keys_check(c->path, chunks, (const sli_key *const[]){config_keys_dual_chunk, NULL});
+      sli_keys_check(c->path, chunks, (const sli_key *const[]){family_keys("dual-chunk"), NULL});
   cJSON_ArrayForEach(item, chunks) {
     char *more = NULL;
     if (!status && strncmp(item->string, "sparse_", 7)) status = rope_number(c, "", item, &more);
