@@ -210,9 +210,11 @@ static void print_list(FILE *out, const family *f, const char *name) {
   const cJSON *steps = config_at(config_at(f->row, "lists"), name), *step, *word;
   char *seen = sli_strdup(",");
   cJSON_ArrayForEach(step, steps) cJSON_ArrayForEach(word, config_at(step, "words")) {
-    char *mark = sli_format(",%s,", cJSON_IsString(word) ? word->valuestring : "");
-    if (cJSON_IsString(word) && !strstr(seen, mark)) {
-      char *more = sli_format("%s%s,", seen, word->valuestring);
+    const char *text = cJSON_IsString(word) ? word->valuestring : "";
+    text += *text == '+';
+    char *mark = sli_format(",%s,", text);
+    if (*text && !strstr(seen, mark)) {
+      char *more = sli_format("%s%s,", seen, text);
       free(seen);
       seen = more;
     }
