@@ -19,7 +19,7 @@ static struct {
     const char *name;
     sli_key *keys;
   } keys[MOST_TABLES + 1]; /* keys that are known in all families; ends with {0} */
-  const cJSON *choices;
+  cJSON *common;           /* the first row */
 } table = {.once = PTHREAD_ONCE_INIT};
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -115,11 +115,11 @@ static family read_row(const cJSON *row) {
 
 /* Reads what all families share, from the first row. */
 static void read_common(void) {
-  cJSON *all = cJSON_Parse(families_json), *first = cJSON_DetachItemFromArray(all, 0);
+  cJSON *all = cJSON_Parse(families_json);
   const cJSON *item;
   int n = 0;
-  table.choices = config_at(first, "choices");
-  cJSON_ArrayForEach(item, first) {
+  table.common = cJSON_DetachItemFromArray(all, 0);
+  cJSON_ArrayForEach(item, table.common) {
     if (!cJSON_IsObject(item)) continue;
     SLI_CHECK(n < MOST_TABLES, "more tables of keys");
     table.keys[n].name = item->string;
@@ -158,7 +158,7 @@ const sli_key *family_keys(const char *name) {
 
 const cJSON *family_choices(void) {
   pthread_once(&table.once, read_table);
-  return table.choices;
+  return config_at(table.common, "choices");
 }
 
 const family *family_find(const char *type) {
