@@ -4,6 +4,9 @@
  * `loaded_experts` computes their rows (ops/expert_loads.h). A mixture of another form stays as it
  * is, and its weights come block by block.
  *
+ * With `routed`, a product of each row with its expert's bit router [levels, width] says how many
+ * planes the row reads: the level of the largest number, the first of equal ones.
+ *
  * With prefetch N, a layer's experts are guessed N mixtures earlier: by its own norm and router,
  * applied to the residual stream that enters the earlier mixture. */
 #include "graph/build/build.h"
@@ -202,6 +205,56 @@ static sl_tensor *add_guesses(sl_graph *g, const mixture *m, const streams *befo
   return c.fails || guesses == ids ? NULL : guesses;
 }
 
+/* ---- bit routers ---------------------------------------------------------------------------- */
+
+/* Adds a node before a mixture, in its block. Returns output `o`; NULL: an error. */
+static sl_tensor *add_before(sl_graph *g, const mixture *m, const sl_op *op, const char *name,
+                             const sl_attrs *attrs, int nin, sl_tensor *const *in, int nout,
+                             int o) {
+  name = sli_arena_format(&g->arena, "%s:%s", m->down->name, name);
+  sli_node *n = sli_graph_node(g, op, name, attrs, SL_CLASS_F, m->down->block, nin, in, nout);
+  n->at = m->down->at;
+  n->rank = m->down->rank;
+  if (sli_node_infer(n)) return NULL;
+  for (int i = 0; i < nout; i++)
+    sli_node_output(g, n, i, sli_arena_format(&g->arena, "%s.%d", name, i))->rank = n->rank;
+  sli_graph_move_before(g, m->gate);
+  return n->out[o];
+}
+
+/* Adds the bit routers of a mixture, [experts, levels, width]: "...experts.*.bits.weight". */
+static sl_tensor *add_router(sl_graph *g, const mixture *m, const sli_expert_loads *x) {
+  static const char star[] = ".experts.*.";
+  const char *of = m->gate->in[2]->name, *at = strstr(of, star);
+  if (!at)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "experts in planes: %s names no experts (%s), so bit routers have no name", of,
+                   star),
+           NULL;
+  sl_type type = SL_TYPE(SL_F32, x->experts, x->levels, x->matrix[0].dim[1]);
+  sl_tensor *t = sl_param_at(m->gate->at, g, type, SL_NORMAL(0), "%.*s%sbits.weight",
+                             (int)(at - of), of, star);
+  if (t) t->home = m->down->block, t->rank = m->down->rank;
+  return t;
+}
+
+/* Returns the level of each id. */
+static sl_tensor *add_levels(sl_graph *g, const mixture *m, const sli_expert_loads *x) {
+  sl_tensor *router = add_router(g, m, x);
+  if (!router) return NULL;
+  sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)m->gate->nin * sizeof *in);
+  memcpy(in, m->gate->in, (size_t)m->gate->nin * sizeof *in);
+  in[2] = router;
+  sl_tensor *y = add_before(g, m, m->gate->op, "bits", &m->gate->attrs, m->gate->nin, in, 1, 0);
+  if (!y) return NULL;
+  const sl_attrs best = {.axes = 1u << (y->type.ndim - 1), .count = 1};
+  sl_tensor *ids = add_before(g, m, &sl_op_top_k, "level", &best, 1, &y, 2, 1);
+  if (!ids) return NULL;
+  sl_reshaping *r = sli_arena_alloc(&g->arena, sizeof *r);
+  *r = (sl_reshaping){ids->type, m->down->in[1]->type};
+  return add_before(g, m, &sl_op_reshape, "levels", &(sl_attrs){.user = r}, 1, &ids, 1, 0);
+}
+
 /* ---- the two actors ------------------------------------------------------------------------- */
 
 /* Adds the node that loads, and returns what it lends. */
@@ -227,12 +280,14 @@ static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels, sl
 static sl_status replace(sl_graph *g, const mixture *m, sl_tensor *guesses,
                          const sli_expert_loads *x) {
   sli_node *n = m->down;
+  sl_tensor *levels = g->options.serve->experts.routed ? add_levels(g, m, x) : NULL;
+  if (g->options.serve->experts.routed && !levels) return g->status ? g->status : SL_E_UNSUPPORTED;
   sl_attrs attrs = m->gate->attrs;
   attrs.user = x;
   attrs.count = x->firings;
-  sl_tensor *lent = add_loads(g, m, NULL, guesses, &attrs);
+  sl_tensor *lent = add_loads(g, m, levels, guesses, &attrs);
   if (!lent) return g->status ? g->status : SL_E_SHAPE;
-  sl_tensor *in[] = {m->gate->in[0], n->in[1], NULL, lent};
+  sl_tensor *in[] = {m->gate->in[0], n->in[1], levels, lent};
   n->op = &sl_op_loaded_experts;
   n->attrs = attrs;
   n->nin = 4;

@@ -81,10 +81,11 @@ typedef struct sl_row_reads {
 } sl_row_reads;
 
 typedef struct sl_serving_experts {
-  int32_t slots;          /* parts of experts that each layer holds; 0: half of them */
-  bool ascending;         /* loads them by number instead of by rows, for comparisons */
-  int32_t least, most;    /* for experts in planes: bits that rows may have; 0: no limit */
-  int32_t prefetch;       /* layers ahead at which the experts of a layer are guessed; 0: none */
+  int32_t slots;       /* parts of experts that each layer holds; 0: half of them */
+  bool ascending;      /* loads them by number instead of by rows, for comparisons */
+  int32_t least, most; /* for experts in planes: bits that rows may have; 0: no limit */
+  bool routed;         /* bit routers choose a row's bits, instead of its place among the token's */
+  int32_t prefetch;    /* layers ahead at which the experts of a layer are guessed; 0: none */
   sl_expert_reads *reads; /* counters, updated atomically while ticks run; NULL: not counted */
   /* Set by sl_lower: parts of a layer, and how many of them it holds; 0: all experts are in memory.
    * The bytes of a part. */

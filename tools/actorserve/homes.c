@@ -31,7 +31,7 @@ static sl_status check_quota(const settings *s, const sl_quota *q) {
   return SL_OK;
 }
 
-/* Reads --experts planes:A..B, or planes:B for A = B, and the order of loads. */
+/* Reads --experts planes:A..B, or planes:B for A = B, and the order of loads or the bit routers. */
 static sl_status read_planes(const settings *s, sl_serving_experts *out) {
   const char *text = sl_arg_text(s->run, "experts"), *comma = strchr(text, ',');
   int a = 0, b = 0, one = -1, two = -1, end = comma ? (int)(comma - text) : (int)strlen(text);
@@ -40,11 +40,12 @@ static sl_status read_planes(const settings *s, sl_serving_experts *out) {
   sscanf(text, "planes:%d%n..%d%n", &a, &one, &b, &two);
   if (one == end) b = a, two = one;
   out->ascending = comma && !strcmp(comma, ",ascending");
+  out->routed = comma && !strcmp(comma, ",routed");
   bool fine = two == end && a >= SLI_PLANES_LEAST && a <= b && b <= SLI_PLANES_MOST;
-  if (!fine || (comma && !out->ascending))
+  if (!fine || (comma && !out->ascending && !out->routed))
     return sl_fail(SL_E_USAGE,
                    "--experts %s: must be whole, or planes:A..B with %d <= A <= B <= %d, or "
-                   "planes:A..B,ascending",
+                   "planes:A..B,ascending or planes:A..B,routed",
                    text, SLI_PLANES_LEAST, SLI_PLANES_MOST);
   if (!weights_move(s))
     return sl_fail(SL_E_USAGE, "--experts %s: needs --weights experts or --weights disk", text);
