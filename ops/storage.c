@@ -67,19 +67,20 @@ int64_t sli_storage_block_bytes(sl_storage storage) { return blocks_of[storage].
 
 bool sli_storage_blocks(sl_storage storage) {
   return !sli_storage_in_planes(storage) && storage != SL_STORAGE_F32 &&
-         storage != SL_STORAGE_BF16 && storage != SL_STORAGE_INT8;
+         storage != SL_STORAGE_BF16 && storage != SL_STORAGE_F16 && storage != SL_STORAGE_INT8;
 }
 
 sl_storage sli_storage_for_products(sl_storage storage) {
   return storage == SL_STORAGE_MXFP4 ? SL_STORAGE_Q8_0 : storage;
 }
 
-static bool is_grouped(sl_storage storage) {
+bool sli_storage_in_groups(sl_storage storage) {
   return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1 || sli_storage_in_parts(storage);
 }
 
 bool sli_storage_served(sl_storage storage) {
-  return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_FP8 || is_grouped(storage);
+  return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_F16 || storage == SL_STORAGE_FP8 ||
+         sli_storage_in_groups(storage);
 }
 
 /* Halves after the quads of a block. */
@@ -87,9 +88,14 @@ static int64_t halves_of(sl_storage storage) {
   return (sli_storage_bytes(storage) - sli_storage_quads(storage)) / 2;
 }
 
+/* True for formats whose rows are words of a type that holds 32 bits. */
+static bool in_words(sl_storage storage) {
+  return storage == SL_STORAGE_F16 || sli_storage_blocks(storage);
+}
+
 static size_t row_bytes(sl_storage storage, int64_t k) {
   size_t bytes = (size_t)(k / blocks_of[storage].numbers * blocks_of[storage].bytes);
-  return sli_storage_blocks(storage) ? (bytes + 3) / 4 * 4 : bytes;
+  return in_words(storage) ? (bytes + 3) / 4 * 4 : bytes;
 }
 
 /* Type of one expert's matrix. */
@@ -106,8 +112,8 @@ static sl_type planes_type(sl_storage storage, const sl_type *values) {
 sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
   if (sli_storage_in_planes(storage)) return planes_type(storage, values);
   sl_type type = *values;
-  type.dtype = sli_storage_blocks(storage) ? SL_I32 : storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32;
-  if (sli_storage_blocks(storage))
+  type.dtype = in_words(storage) ? SL_I32 : storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32;
+  if (in_words(storage))
     type.dim[type.ndim - 1] = (int64_t)(row_bytes(storage, sl_type_last(values)) / sizeof(int32_t));
   return type;
 }
@@ -153,7 +159,7 @@ bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blo
   return fits;
 }
 
-/* ---- bf16 --------------------------------------------------------------------------------- */
+/* ---- numbers -------------------------------------------------------------------------------- */
 
 /* Rounds a group with the same bits as the op quantize. */
 static void round_group(const float *from, int64_t n, float *to) {
@@ -191,12 +197,22 @@ static void unpack_planes(sl_storage storage, const sl_type *values, const char 
   }
 }
 
+static void pack_halves(const sl_type *values, const float *from, char *out) {
+  int64_t k = sl_type_last(values), rows = sl_type_rows(values);
+  for (int64_t r = 0; r < rows; r++, out += row_bytes(SL_STORAGE_F16, k)) {
+    uint16_t *row = (uint16_t *)(void *)out;
+    for (int64_t i = 0; i < k; i++) row[i] = sli_float_to_half(from[r * k + i]);
+    if (k % 2) row[k] = 0;
+  }
+}
+
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out) {
   SLI_CHECK(!sli_storage_blocks(storage), "f32 cannot be quantized into blocks");
   uint16_t *to = out;
   if (sli_storage_in_planes(storage)) pack_planes(storage, values, from, out);
   else if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
   else if (storage == SL_STORAGE_INT8) round_int8(values, from, out);
+  else if (storage == SL_STORAGE_F16) pack_halves(values, from, out);
   else
     for (int64_t i = 0, n = sl_type_elements(values); i < n; i++)
       to[i] = sli_float_to_bfloat(from[i]);
@@ -233,7 +249,7 @@ void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *f
     memcpy(out, from, sl_type_bytes(values));
   if (storage == SL_STORAGE_BF16)
     for (int64_t i = 0; i < rows * k; i++) out[i] = sli_bfloat_to_float(words[i]);
-  for (int64_t r = 0; r < rows && sli_storage_blocks(storage); r++) {
+  for (int64_t r = 0; r < rows && in_words(storage); r++) {
     const unsigned char *row = (const unsigned char *)from + (size_t)r * row_bytes(storage, k);
     if (storage == SL_STORAGE_Q8_0) unpack_q8_0(row, k, out + r * k);
     else if (storage == SL_STORAGE_Q4_1) unpack_q4_1(row, k, out + r * k);
@@ -360,7 +376,7 @@ static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool ba
   int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide,
           each = lies->ndim > 2 ? lies->dim[lies->ndim - 2] : n;
   uint8_t *copy = sli_calloc(SLI_STORAGE_GROUP, (size_t)bytes);
-  for (int64_t r = 0; r < n && is_grouped(storage); r += wide) {
+  for (int64_t r = 0; r < n && sli_storage_in_groups(storage); r += wide) {
     wide = SLI_MIN(each - r % each, SLI_STORAGE_GROUP);
     uint8_t *here = (uint8_t *)rows + r * bytes;
     memcpy(copy, here, (size_t)(wide * bytes));

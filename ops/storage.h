@@ -73,6 +73,8 @@ const char *sli_storage_name(sl_storage storage);
 sl_storage sli_storage_named(const char *type);
 /* Returns true for block formats, which are loaded from a file unchanged, not as f32. */
 bool sli_storage_blocks(sl_storage storage);
+/* Returns true for formats whose rows are in groups; their products are sums of integers. */
+bool sli_storage_in_groups(sl_storage storage);
 
 /* Convert f32 to the storage format, with rounding (not to block formats), and back to f32. */
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out);

@@ -407,9 +407,10 @@ static bool is_left_out(const loading *l, const sl_param_info *p) {
 
 /* True for a parameter that keeps the file's storage format. */
 static bool stays(const loading *l, const sl_param_info *p) {
-  if (p->storage != SL_STORAGE_BF16) return sli_storage_blocks(p->storage);
+  if (p->storage != SL_STORAGE_BF16 && p->storage != SL_STORAGE_F16)
+    return sli_storage_blocks(p->storage);
   const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &(int){0});
-  return t && !strcmp(t->dtype, "BF16");
+  return t && sli_storage_named(t->dtype) == p->storage;
 }
 
 /* Loads a parameter that keeps the file's format. */

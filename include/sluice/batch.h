@@ -109,7 +109,7 @@ typedef struct sl_block_choices {
 /* Storage format of a weight that is not trained: f32, bf16, or blocks of 32 small integers with a
  * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32 rounded as
  * sl_quantize() rounds it. The formats after INT8 are those of GGUF files, with the same bytes;
- * training graphs read all of them, served graphs Q3_K, Q4_K, Q5_K and Q6_K. */
+ * training graphs read all of them, served graphs F16, Q3_K, Q4_K, Q5_K and Q6_K. */
 typedef enum sl_storage {
   SL_STORAGE_F32,
   SL_STORAGE_BF16,

@@ -46,7 +46,7 @@ static int64_t width_of(const lending *l, int m) {
 
 static bool in_blocks(const lending *l, int m) {
   return !l->loads->planes &&
-         sli_storage_blocks(sli_storage_of(&l->loads->matrix[m], width_of(l, m)));
+         sli_storage_in_groups(sli_storage_of(&l->loads->matrix[m], width_of(l, m)));
 }
 
 static size_t lay_out(const sl_call *call, lending *l) {

@@ -30,7 +30,7 @@ static sl_storage rest_of(const sl_call *call) {
   return sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]));
 }
 
-static bool by_blocks(const sl_call *call) { return sli_storage_blocks(rest_of(call)); }
+static bool by_blocks(const sl_call *call) { return sli_storage_in_groups(rest_of(call)); }
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -97,7 +97,7 @@ typedef struct expert_call {
 } expert_call;
 
 static bool shares_digits(const sli_expert_product *p) {
-  return sli_storage_blocks(sli_storage_of(p->weight, p->k)) &&
+  return sli_storage_in_groups(sli_storage_of(p->weight, p->k)) &&
          p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
 }
 
@@ -146,7 +146,7 @@ typedef struct experts {
 static size_t lay_out(const sl_call *call, experts *x) {
   const sl_type *ids = &call->in_type[1], *w = &call->in_type[2];
   int64_t most = sl_type_elements(ids), all = w->dim[0], k = sl_type_last(&call->in_type[0]);
-  bool blocks = sli_storage_blocks(sli_storage_of(w, k));
+  bool blocks = sli_storage_in_groups(sli_storage_of(w, k));
   size_t at = 0;
   x->order = sli_place(call->scratch, &at, most, sizeof *x->order);
   x->ends = sli_place(call->scratch, &at, all + 1, sizeof *x->ends);

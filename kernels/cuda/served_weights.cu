@@ -59,11 +59,13 @@ void multiply(sl_storage storage, product p, void *scratch, void *stream) {
   case SL_STORAGE_Q6_K: return multiply_on_tensor_cores<tensor_q6_k>(p, scratch, stream);
   default: break;
   }
-  with_elements(storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32, [&](auto element) {
+  const auto plain = [&](auto element) {
     using W = stored_rows<decltype(element), 16 / sizeof(element)>;
     p.w.packed = p.w.k % W::E == 0;
     multiply_all<W>(p, stream);
-  });
+  };
+  if (storage == SL_STORAGE_F16) plain(fp16());
+  else with_elements(storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32, plain);
 }
 
 } // namespace

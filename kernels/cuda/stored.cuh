@@ -32,6 +32,12 @@ __device__ inline float half_to_float(uint16_t half) {
 #endif
 }
 
+/* A number of 16 bits with five bits of exponent. */
+struct fp16 {
+  uint16_t bits;
+};
+__device__ inline float to_float(fp16 x) { return half_to_float(x.bits); }
+
 /* Weights [n, k]. */
 struct stored {
   const void *data;
@@ -44,7 +50,7 @@ __device__ inline int first_row_of_lane() {
 }
 __device__ inline int quad_of_lane() { return (int)(threadIdx.x % WARP) / (WARP / QUADS); }
 
-/* Rows of numbers. */
+/* Rows of numbers, each of which begins at a multiple of four bytes, except with bf16. */
 template <typename T, int E_> struct stored_rows {
   static constexpr int E = E_, SPAN = QUADS * E_;
   /* Returns the column of pack p. */
@@ -55,7 +61,8 @@ template <typename T, int E_> struct stored_rows {
                               float (&to)[LANE_ROWS][E]) {
     for (int r = 0; r < LANE_ROWS; r++) {
       int64_t at = row + first_row_of_lane() + r, c = column(span, 0);
-      const T *from = (const T *)w.data + (at < w.n ? at : w.n - 1) * w.k + c;
+      int64_t each = std::is_same_v<T, fp16> ? w.k + w.k % 2 : w.k;
+      const T *from = (const T *)w.data + (at < w.n ? at : w.n - 1) * each + c;
       if (w.packed && c + E <= w.k) load<E>(to[r], from);
       else
         for (int e = 0; e < E; e++) to[r][e] = c + e < w.k ? to_float(from[e]) : 0.0f;

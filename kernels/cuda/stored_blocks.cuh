@@ -149,6 +149,7 @@ template <sl_storage STORAGE> struct stored_file {
 /* Returns number c of a row of weights in any format that served graphs read. */
 __device__ inline float served_number(sl_storage storage, const stored &w, int64_t row, int64_t c) {
   switch (storage) {
+  case SL_STORAGE_F16: return stored_file<SL_STORAGE_F16>::number(w, row, c);
   case SL_STORAGE_Q3_K: return stored_file<SL_STORAGE_Q3_K>::number(w, row, c);
   case SL_STORAGE_Q4_K: return stored_file<SL_STORAGE_Q4_K>::number(w, row, c);
   case SL_STORAGE_Q5_K: return stored_file<SL_STORAGE_Q5_K>::number(w, row, c);

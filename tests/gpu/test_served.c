@@ -198,18 +198,20 @@ static void check_products_of_parts(void) {
 }
 
 static void check_products(void) {
-  static const sl_storage storages[] = {SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0,
-                                        SL_STORAGE_Q4_1};
+  static const sl_storage storages[] = {SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_F16,
+                                        SL_STORAGE_Q8_0, SL_STORAGE_Q4_1};
   for (size_t s = 0; s < SLI_COUNT(storages); s++) {
     check_product(storages[s], 1, 32, 3, false, false);
     check_product(storages[s], 3, 96, 37, false, true);
     check_product(storages[s], 11, 672, 20, false, true);
     check_product(storages[s], 27, 320, 33, false, false);
     check_product(storages[s], 70, 2368, 21, false, true);
-    if (s) check_product(storages[s], 65, 64, 12300, false, false); /* a warp has rows of its own */
+    if (s && storages[s] != SL_STORAGE_F16)
+      check_product(storages[s], 65, 64, 12300, false, false); /* a warp has rows of its own */
   }
   check_product(SL_STORAGE_F32, 5, 33, 19, false, true);
   check_product(SL_STORAGE_BF16, 2, 7, 5, false, false);
+  check_product(SL_STORAGE_F16, 3, 7, 5, false, true);
   check_product(SL_STORAGE_F32, 4, 33, 19, true, true);
   check_product(SL_STORAGE_F32, 9, 64, 5, true, false);
 }
@@ -217,7 +219,7 @@ static void check_products(void) {
 /* Experts: some places have none. */
 static void check_experts(bool own, sl_storage storage) {
   enum { TOKENS = 9, EACH = 3, EXPERTS = 4, COLUMNS = 37 };
-  int64_t width = sli_storage_blocks(storage) ? 3 * sli_storage_block(storage) : 40;
+  int64_t block = sli_storage_block(storage), width = block > 1 ? 3 * block : 40;
   const sl_type values = F32(EXPERTS, COLUMNS, width);
   const sl_type in[] = {own ? F32(1, TOKENS, EACH, width) : F32(1, TOKENS, width),
                         I32(1, TOKENS, EACH), sli_storage_type(storage, &values), I32(8)};
@@ -519,6 +521,7 @@ int main(int argc, char **argv) {
     RUN(check_products_of_parts);
     RUN(check_table, SL_STORAGE_F32, 0, false);
     RUN(check_table, SL_STORAGE_BF16, 0, false);
+    RUN(check_table, SL_STORAGE_F16, 0, false);
     RUN(check_table, SL_STORAGE_Q8_0, 2, true);
     RUN(check_table, SL_STORAGE_Q4_1, 0, false);
     for (size_t i = 0; i < SLI_COUNT(forms); i++) RUN(check_frozen, &forms[i], 3 + 6 * (i % 2), 19);

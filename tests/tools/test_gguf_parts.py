@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files in Q3_K, Q4_K, Q5_K and Q6_K are served as they are stored, in less memory: the text of the same
+"""Files in F16, Q3_K, Q4_K, Q5_K and Q6_K are served as they are stored, in less memory: the text of the same
 numbers in f32, on one device, on grids, and on emulated GPUs.
 
 labels: outside
@@ -14,7 +14,7 @@ from tool import ACTORRUN, EMULATED, SOURCE, ends
 os.environ["SLUICE_EMULATED_GPUS"] = "2"
 ends(0, ACTORRUN, "--quiet --steps 120 --save model/ qwen-moe --layers 2 --width 256 --heads 4 --kv-heads 2 --experts 3 --top-k 2 "
      "--expert-ffn 256 --vocab 256 --qk-norm --data {reference}/text.txt --context 64 --batch 4 --lr 3e-3")
-subprocess.run([sys.executable, SOURCE + "/tests/reference/gguf_folder.py", "model", "parts.gguf", "q4_k,q6_k,q3_k,q5_k"], check=True)
+subprocess.run([sys.executable, SOURCE + "/tests/reference/gguf_folder.py", "model", "parts.gguf", "f16,q4_k,q6_k,q3_k,q5_k"], check=True)
 ends(0, ACTORRUN, "--quiet --init parts.gguf --steps 0 --save plain/ qwen-moe")
 
 

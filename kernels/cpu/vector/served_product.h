@@ -24,7 +24,7 @@ enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 64 };
 
 /* Rows of x and columns of w. Missing rows and columns repeat the last one. */
 typedef struct served_tile {
-  bool bf16;
+  sl_storage storage; /* f32, bf16 or f16 */
   int64_t k, n, rows, columns;
   const float *x[HEIGHT + TILE_ROWS];
   const uint8_t *w[LANES];
@@ -68,23 +68,33 @@ static inline __attribute__((always_inline)) void dot_floats(int tall, const flo
   dot_step(tall, x, i, end - i, wv, acc);
 }
 
-/* Multiplies by stored bf16 weights. */
-static inline __attribute__((always_inline)) void dot_bf16(int tall, const float *const *x,
-                                                           const uint8_t *const *w, int64_t k,
-                                                           vec *acc) {
+/* Loads numbers of 16 bits. */
+static inline __attribute__((always_inline)) vec load_short(sl_storage storage, const uint8_t *row,
+                                                            int64_t i, int64_t n) {
+  const uint16_t *p = (const uint16_t *)(const void *)row + i;
+  if (storage == SL_STORAGE_BF16) return load_bf16(p, n);
+  if (__builtin_expect(n >= LANES, 1)) return load_half(p);
+  uint16_t some[LANES] = {0};
+  memcpy(some, p, (size_t)n * sizeof *p);
+  return load_half(some);
+}
+
+/* Multiplies by stored weights of 16 bits. */
+static inline __attribute__((always_inline)) void dot_shorts(sl_storage storage, int tall,
+                                                             const float *const *x,
+                                                             const uint8_t *const *w, int64_t k,
+                                                             vec *acc) {
   vec wv[TILE_COLUMNS];
   int64_t i = 0;
   for (; i + LANES <= k; i += LANES) {
     fetch(w[0] + i * TILE_COLUMNS * 2, TILE_COLUMNS * LANES * 2);
 #pragma GCC unroll 4
-    for (int c = 0; c < TILE_COLUMNS; c++)
-      wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, LANES);
+    for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_short(storage, w[c], i, LANES);
     dot_step(tall, x, i, LANES, wv, acc);
   }
   if (i == k) return;
 #pragma GCC unroll 4
-  for (int c = 0; c < TILE_COLUMNS; c++)
-    wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, k - i);
+  for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_short(storage, w[c], i, k - i);
   dot_step(tall, x, i, k - i, wv, acc);
 }
 
@@ -101,8 +111,9 @@ static inline __attribute__((always_inline)) void dot_few(int tall, const served
 #pragma GCC unroll 16
   for (int a = 0; a < tall * TILE_COLUMNS; a++) acc[a] = (vec){0};
   for (int c = 0; c < TILE_COLUMNS; c++) floats[c] = (const float *)(const void *)w[c];
-  if (!t->bf16) dot_floats(tall, t->x, floats, 0, t->k, true, acc);
-  else dot_bf16(tall, t->x, w, t->k, acc);
+  if (t->storage == SL_STORAGE_F32) dot_floats(tall, t->x, floats, 0, t->k, true, acc);
+  else if (t->storage == SL_STORAGE_BF16) dot_shorts(SL_STORAGE_BF16, tall, t->x, w, t->k, acc);
+  else dot_shorts(SL_STORAGE_F16, tall, t->x, w, t->k, acc);
   copy_sums(tall * TILE_COLUMNS, acc, to);
 }
 
@@ -166,16 +177,18 @@ static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
   vec kept[(HEIGHT + TILE_ROWS) * TILE_COLUMNS];
   const float *w[TILE_COLUMNS];
+  const bool is_short = t->storage != SL_STORAGE_F32;
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
   int64_t even = ((t->k + stretches - 1) / stretches + LANES - 1) / LANES * LANES;
-  if (!t->bf16) even = t->k;
+  if (!is_short) even = t->k;
   for (int c = 0; c < TILE_COLUMNS; c++)
-    w[c] = t->bf16 ? unpacked[c] : (const float *)(const void *)t->w[c];
+    w[c] = is_short ? unpacked[c] : (const float *)(const void *)t->w[c];
   if (even < t->k) memset(kept, 0, (size_t)(t->rows + TILE_ROWS - 1) * TILE_COLUMNS * sizeof *kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
-    for (int c = 0; c < TILE_COLUMNS && t->bf16; c++)
-      unpack_bf16((const uint16_t *)(const void *)t->w[c] + i, count, unpacked[c]);
+    for (int c = 0; c < TILE_COLUMNS && is_short; c++)
+      for (int64_t j = 0; j < count; j += LANES)
+        store(unpacked[c] + j, load_short(t->storage, t->w[c], i + j, count - j), count - j);
     for (int64_t r = 0; r < t->rows; r += TILE_ROWS) {
       fetch_next(t, i * t->rows + r * count, TILE_ROWS * count);
       if (count == t->k) dot_whole(t, r, w);
@@ -202,7 +215,7 @@ static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t wide = rows == 1 ? LANES : TILE_COLUMNS;
   size_t row = sl_type_bytes(&call->in_type[1]) / (size_t)n;
   const float *bias = call->in[2];
-  served_tile t = {.bf16 = call->in_type[1].dtype == SL_BF16, .k = k, .n = n};
+  served_tile t = {.storage = sli_storage_of(&call->in_type[1], k), .k = k, .n = n};
   for (int64_t c = columns.begin; c < columns.end; c += wide) {
     const uint8_t *w = (const uint8_t *)call->in[1] + (size_t)c * row;
     t.columns = columns.end - c < wide ? columns.end - c : wide;
@@ -341,7 +354,8 @@ static void linear_served_chunk(void *arg, int i) {
        few = rows <= EXACT_ROWS && !call->attrs->transposed && !call->attrs->part[0];
   if (exact && few) exact_few(call, rows, columns);
   else if (exact) exact_columns(call, rows, columns);
-  else if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
+  else if (sli_storage_in_groups(
+               sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
     block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);

@@ -123,6 +123,15 @@ static void unpack_bf16(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += LANES) store(to + i, load_bf16(from + i, n - i), n - i);
 }
 
+static void unpack_f16(const uint16_t *from, int64_t n, float *to) {
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) storeu(to + i, load_half(from + i));
+  uint16_t rest[LANES] = {0};
+  if (i == n) return;
+  memcpy(rest, from + i, (size_t)(n - i) * sizeof *from);
+  store(to + i, load_half(rest), n - i);
+}
+
 /* Unpacks `columns` numbers of row `row` of weights [n, k], starting at a block. */
 static void unpack_columns(sl_storage storage, const sl_type *lies, const void *weights, int64_t k,
                            int64_t row, int64_t column, int64_t columns, float *to) {
@@ -134,6 +143,8 @@ static void unpack_columns(sl_storage storage, const sl_type *lies, const void *
     unpack_parts(storage, lies, weights, row, column, columns, to);
   else if (storage == SL_STORAGE_BF16)
     unpack_bf16((const uint16_t *)weights + row * k + column, columns, to);
+  else if (storage == SL_STORAGE_F16)
+    unpack_f16((const uint16_t *)(const void *)bytes + column, columns, to);
   else if (sli_storage_blocks(storage))
     sli_storage_unpack_file(storage, bytes + column / block * sli_storage_block_bytes(storage),
                             columns, to);
