@@ -225,7 +225,8 @@ static sl_tensor *given_tensor(sli_import *m, sli_pt_input *in) {
   uint64_t hash = sli_hash_word(SLI_HASH_SEED, sli_archive_checksum(m->p->archive, in->entry));
   *values =
       (initial){{from->dtype == SLI_PT_F32 ? read_f32 : read_numbers, values, hash}, m->p, in};
-  if (sl_graph_reads_data(m->g) && sli_archive_verify(m->p->archive, in->entry)) {
+  bool used = sl_graph_reads_data(m->g) || sl_graph_infer(m->g);
+  if (used && sli_archive_verify(m->p->archive, in->entry)) {
     sl_graph_fail(m->g, SL_E_INPUT, "%s", sl_detail());
     return NULL;
   }

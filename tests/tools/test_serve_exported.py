@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tarfile
 import threading
+import zipfile
 
 from serve_client import Client
 from tool import BUILD, PLACES, ends, write
@@ -86,9 +87,13 @@ assert [ord(c) - 32 for c in said["choices"][0]["text"]] == want["tokens"], said
 # Files that are wrong are refused, and so is a model without weights.
 with open("served/pairs.pt2", "rb") as file:
     data = file.read()
-with open("cut.pt2", "wb") as file:
-    file.write(data[:len(data) // 2])
-err = ends(2, ACTORSERVE, "--port 0 cut.pt2").stderr
-assert "cut.pt2: " in err, err
+with zipfile.ZipFile("served/pairs.pt2") as archive:
+    weight = next(i for i in archive.infolist() if i.filename.endswith("weights/weight_1"))
+at = weight.header_offset + 200
+for name, wrong in (("cut", data[:len(data) // 2]), ("damaged", data[:at] + bytes([data[at] ^ 64]) + data[at + 1:])):
+    with open(name + ".pt2", "wb") as file:
+        file.write(wrong)
+    err = ends(2, ACTORSERVE, f"--port 0 {name}.pt2").stderr
+    assert name + ".pt2: " in err, err
 err = ends(2, ACTORSERVE, "--port 0 gpt").stderr
 assert "needs weights" in err, err
