@@ -12,10 +12,12 @@ struct cJSON;
 struct sli_shards;
 
 /* Passes all parameters, with adapters merged, to a file writer, which requests the values tensor
- * by tensor. This process must have all parameters. `path` is used in messages. */
+ * by tensor. This process must have all parameters. raw: experts in one tensor, with a star in its
+ * name, and turned parameters, with ' behind it, as they are in memory; otherwise as folders have
+ * them. `path` is used in messages. */
 typedef sl_status sli_weights_writer(void *ctx, const sli_tensor_data *tensors, int count,
                                      sli_tensor_values *values, void *of_values);
-sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool raw,
                             sli_weights_writer *write, void *ctx);
 
 /* Returns the format in which memory stores a parameter of these weight files, or f32 if the files

@@ -20,6 +20,7 @@
 #include "ops/stored_products.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
+#include "graph/state/scaled.h"
 #include "graph/state/state.h"
 #include "graph/state/stored_planes.h"
 #include "graph/state/weights.h"
@@ -207,6 +208,7 @@ static bool is_of_shared(const sli_shards *from, const found *f, const char *nam
 static bool is_missed(const sli_shards *from, const found *f, const char *name, bool whole) {
   const char *dot = strrchr(name, '.');
   size_t layer = layer_of(name);
+  if (sli_scaled_beside(name)) return false;
   if (dot && is_used(from, f, name, (size_t)(dot + 1 - name), true)) return true;
   if (is_harmless(name) || is_of_shared(from, f, name)) return false;
   return whole && (!layer || !strncmp(name, "blk.", 4) || is_used(from, f, name, layer, false));
@@ -252,6 +254,8 @@ typedef struct loading {
   scratch room;
   sli_weights_lacks lacks;
   part_of_model what;
+  int scaled;         /* matrices of small numbers with scales */
+  const char *format; /* of the first of them */
 } loading;
 
 /* Copies the pattern at `at`, up to a comma; returns the start of the next one, or NULL. */
@@ -316,38 +320,32 @@ static void mark_found(loading *l, int file, const sli_stored_tensor *t) {
   l->found.flags[l->found.begins[file] + (t - first)] = true;
 }
 
-/* Multiplies the 8-bit numbers of a weight [..., rows, columns] by the scales of their blocks of
- * 128 x 128, a tensor of its own. */
-static sl_status scale_blocks(loading *l, const sli_stored_tensor *t, const sl_type *type,
-                              float *values) {
-  enum { BLOCK = 128 };
-  int file, last = type->ndim - 1;
-  char *name = sli_format("%s_scale_inv", t->name);
-  const sli_stored_tensor *s = sli_shards_find(l->from, name, &file);
-  sl_type scales = *type;
-  for (int i = SLI_MAX(last - 1, 0); i <= last; i++)
-    scales.dim[i] = (type->dim[i] + BLOCK - 1) / BLOCK;
-  sl_status status = sli_stored_check(l->path, name, &scales, s);
-  free(name);
-  if (status || last < 1) return status;
-  mark_found(l, file, s);
-  if (!values) return SL_OK;
-  int64_t rows = type->dim[last - 1], columns = type->dim[last], across = scales.dim[last];
-  float *by = sli_calloc(1, sl_type_bytes(&scales));
-  status = sli_shards_read(l->from, file, s, by);
-  for (int64_t i = 0; i < sl_type_elements(type) && !status; i++) {
-    int64_t row = i / columns % rows, block = i / columns / rows * scales.dim[last - 1];
-    values[i] *= by[(block + row / BLOCK) * across + i % columns / BLOCK];
-  }
-  free(by);
-  return status;
+/* Finds a parameter's matrix that is stored as small numbers with scales. */
+static sli_scaled find_scaled(const sli_shards *from, const char *name) {
+  int file = 0;
+  const sli_stored_tensor *t = weights_find(from, name, &file);
+  char *packed = t ? NULL : sli_format("%s_packed", name);
+  if (packed) t = weights_find(from, packed, &file);
+  free(packed);
+  return sli_scaled_find(from, t, file);
+}
+
+/* Loads small numbers with scales. values NULL: another process loads them. */
+static sl_status load_scaled(loading *l, const sli_scaled *s, const sl_type *type, float *values) {
+  SLI_TRY(sli_scaled_check(l->from, s, type));
+  const sli_stored_tensor *const all[] = {s->numbers, s->scales, s->second};
+  for (int i = 0; i < 3; i++)
+    if (all[i]) mark_found(l, s->file[i], all[i]);
+  if (!l->scaled++) l->format = sli_scaled_format(s, type);
+  return values ? sli_scaled_read(l->from, s, type, values) : SL_OK;
 }
 
 /* Reads a stored tensor. values NULL: another process loads it. */
 static sl_status read_stored(loading *l, int file, const sli_stored_tensor *t, const sl_type *type,
                              float *values) {
-  sl_status status = values ? sli_shards_read(l->from, file, t, values) : SL_OK;
-  return status || strcmp(t->dtype, "F8_E4M3") ? status : scale_blocks(l, t, type, values);
+  sli_scaled scaled = sli_scaled_find(l->from, t, file);
+  if (scaled.numbers) return load_scaled(l, &scaled, type, values);
+  return values ? sli_shards_read(l->from, file, t, values) : SL_OK;
 }
 
 /* Loads a matrix that the file has in planes. */
@@ -364,7 +362,9 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
   int file;
   const sli_stored_tensor *t = weights_find(l->from, name, &file);
   const sli_stored_planes planes = sli_stored_planes_find(l->from, name);
+  const sli_scaled scaled = find_scaled(l->from, name);
   if (!t && planes.tensor) return load_unpacked(l, &planes, type, values);
+  if (scaled.numbers) return load_scaled(l, &scaled, type, values);
   bool dense = !t && (t = find_dense(l, name, &file));
   sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
   if (status) return status;
@@ -584,6 +584,12 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
   return sli_weights_load(path, lowered, rt, false, NULL);
 }
 
+static bool has_bf16(int n, const sl_param_info *params) {
+  bool any = false;
+  for (int i = 0; i < n; i++) any |= params[i].storage == SL_STORAGE_BF16;
+  return any;
+}
+
 static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
                           const sli_weights_lacks *lacks, part_of_model what) {
   sli_shards *from;
@@ -601,6 +607,9 @@ static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtim
                .what = what};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
   if (!status && what != STORED) status = check_unused(path, from, &l.found, whole);
+  if (!status && l.scaled)
+    sli_log("note: %d matrices of %s are stored in %s, with scales, and read into %s", l.scaled,
+            path, l.format, has_bf16(n, params) ? "bf16" : "fp32");
   if (!status && what != STORED) status = sl_states_init(lowered, rt);
   free(l.room.values);
   found_fini(&l.found);
@@ -636,6 +645,7 @@ typedef struct saving {
   int index;               /* tensor being written */
   const float *values;     /* values of one of its places */
   int held;                /* 1 + index of the parameter whose values are in the buffer */
+  bool raw;                /* parameters are written whole, under their own names */
 } saving;
 
 static const sl_param_info *param_of(const saving *s, int index) {
@@ -680,7 +690,8 @@ static sl_status gather(void *ctx, int index, const float **out) {
   int64_t count;
   *out = values + begin_of(s, index, &count);
   if (!status) status = check_finite(s, index, *out, count);
-  if (!status && is_turned(param_of(s, index)->name)) *out = turn_values(s, index, values);
+  if (!status && !s->raw && is_turned(param_of(s, index)->name))
+    *out = turn_values(s, index, values);
   return status;
 }
 
@@ -815,20 +826,21 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
   return status;
 }
 
-/* Lists a parameter's tensors; omits frozen models, and merges adapters into their weights. */
-static int list_param(const sl_param_info *params, int index, sli_saved *list) {
+/* Lists a parameter's tensors, or raw the parameter; omits frozen models, and merges adapters into
+ * their weights. */
+static int list_param(const sl_param_info *params, int index, bool raw, sli_saved *list) {
   const sl_param_info *p = &params[index];
-  int count = sli_is_adapter(p) || p->frozen ? 0 : members_of(p);
+  int count = sli_is_adapter(p) || p->frozen ? 0 : raw ? 1 : members_of(p);
   for (int m = 0; m < count && list; m++)
-    list[m] = (sli_saved){member_name(p->name, m), index, p->adapter != NULL,
-                          strchr(p->name, '*') ? 1 + m : 0};
+    list[m] = (sli_saved){raw ? sli_strdup(p->name) : member_name(p->name, m), index,
+                          p->adapter != NULL, strchr(p->name, '*') && !raw ? 1 + m : 0};
   return count;
 }
 
 /* Passes the listed parameters to a writer. */
 static sl_status write_by(const sli_saved *list, int n, const sl_lowered *lowered, sl_runtime *rt,
-                          const char *path, sli_weights_writer *write, void *ctx) {
-  saving s = {.path = path, .lowered = lowered, .rt = rt, .list = list, .n = n};
+                          const char *path, bool raw, sli_weights_writer *write, void *ctx) {
+  saving s = {.path = path, .lowered = lowered, .rt = rt, .list = list, .n = n, .raw = raw};
   sl_lowered_params(lowered, &s.params);
   s.tensors = sli_calloc((size_t)n + 1, sizeof *s.tensors);
   for (int i = 0; i < n; i++) {
@@ -844,12 +856,12 @@ static sl_status write_by(const sli_saved *list, int n, const sl_lowered *lowere
 }
 
 /* Lists all tensors of the model; returns their number. */
-static int list_all(const sl_lowered *lowered, sli_saved **out) {
+static int list_all(const sl_lowered *lowered, bool raw, sli_saved **out) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params), count = 0;
-  for (int i = 0; i < n; i++) count += list_param(params, i, NULL);
+  for (int i = 0; i < n; i++) count += list_param(params, i, raw, NULL);
   *out = sli_calloc((size_t)count + 1, sizeof **out);
-  for (int i = 0, at = 0; i < n; i++) at += list_param(params, i, *out + at);
+  for (int i = 0, at = 0; i < n; i++) at += list_param(params, i, raw, *out + at);
   return count;
 }
 
@@ -858,11 +870,11 @@ static void free_list(sli_saved *list, int count) {
   free(list);
 }
 
-sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool raw,
                             sli_weights_writer *write, void *ctx) {
   sli_saved *list;
-  int count = list_all(lowered, &list);
-  sl_status status = write_by(list, count, lowered, rt, path, write, ctx);
+  int count = list_all(lowered, raw, &list);
+  sl_status status = write_by(list, count, lowered, rt, path, raw, write, ctx);
   free_list(list, count);
   return status;
 }
@@ -870,7 +882,7 @@ sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runt
 sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
                           sl_job *job) {
   sli_saved *list;
-  int count = list_all(lowered, &list);
+  int count = list_all(lowered, false, &list);
   sl_status status = sli_weights_save(path, list, count, lowered, rt, job);
   free_list(list, count);
   return status;

@@ -114,7 +114,7 @@ edited() {
   refused "$4" --init edited "${of[$1]}" "${train[@]}"
 }
 edited gpt_oss '"swiglu_limit": 1.5' '"swiglu_alpha": 2' swiglu_alpha
-edited gpt_oss '"model_type"' '"quantization_config": {"quant_method": "fp8"}, "model_type"' 'quant_method is fp8'
+edited gpt_oss '"model_type"' '"quantization_config": {"quant_method": "awq"}, "model_type"' 'quant_method is "awq"'
 edited gpt_oss '"sliding_attention",' '"chunked_attention",' 'layer_types must have full_attention in every N-th layer and windows in all others'
 edited deepseek_v3 '"model_type"' '"scoring_func": "softmax", "model_type"' scoring_func
 edited deepseek_v3 '"n_shared_experts": 1' '"n_shared_experts": 0' n_shared_experts

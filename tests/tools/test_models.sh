@@ -227,7 +227,7 @@ write("unscaled", narrow, quantized)
 PY
 for name in plain narrow; do run $name.report --init $name --steps 2 decoder "${train[@]}"; done
 cmp <(hexes plain.report) <(hexes narrow.report) || fail "8-bit weights train otherwise than their values"
-refused 'model.layers.2.mlp.up_proj.weight_scale_inv' --init unscaled --steps 1 decoder "${data[@]}"
+refused 'model.layers.2.mlp.up_proj.weight is F8_E4M3, but the scales' --init unscaled --steps 1 decoder "${data[@]}"
 
 # edited FAMILY KEY VALUE NAMED: config.json with a changed key has to be refused with NAMED.
 edited() {

@@ -451,7 +451,7 @@ sl_status gguf_save(const char *path, const pretrained *p, const sl_lowered *low
               .keys = sli_gguf_keys_create()};
   sl_status status = find_row(&v, lowered);
   if (!status) status = put_keys(&v);
-  if (!status) status = sli_weights_write(file, lowered, rt, write_tensors, &v);
+  if (!status) status = sli_weights_write(file, lowered, rt, true, write_tensors, &v);
   sli_gguf_keys_destroy(v.keys);
   cJSON_Delete(v.own);
   cJSON_Delete(v.root);

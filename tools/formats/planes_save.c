@@ -93,5 +93,5 @@ static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int co
 sl_status planes_save(const char *path, int base, int width, const sl_lowered *lowered,
                       sl_runtime *rt) {
   saving s = {.path = path, .base = base, .width = width};
-  return sli_weights_write(path, lowered, rt, write_tensors, &s);
+  return sli_weights_write(path, lowered, rt, false, write_tensors, &s);
 }

@@ -259,27 +259,82 @@ static sl_status read_lfm2(const config *c, const family *f) {
   return status;
 }
 
-/* Returns whether weights are 8-bit floats with a scale per block of 128 x 128. */
-static bool in_blocks(const cJSON *how) {
-  const cJSON *size = config_at(how, "weight_block_size"), *kind = config_at(how, "fmt"), *item;
-  bool good = cJSON_GetArraySize(size) == 2 &&
-              (!kind || (cJSON_IsString(kind) && !strcmp(kind->valuestring, "e4m3")));
-  cJSON_ArrayForEach(item, size) good &= item->valuedouble == 128;
-  return good;
+/* ---- quantized weights ------------------------------------------------------------------------
+ */
+
+static sl_status refuse_quantized(const config *c, const char *key, const cJSON *value,
+                                  const char *known) {
+  char *text = value ? cJSON_PrintUnformatted(value) : sli_strdup("absent");
+  sl_fail(SL_E_INPUT, "%s: quantization_config: %s is %.80s; supported: %s", c->path, key, text,
+          known);
+  free(text);
+  return SL_E_INPUT;
 }
 
-/* Refuses quantized weights that are neither in MXFP4, for families that store it, nor in 8-bit
- * blocks. */
+/* Checks that a text has one of the words, or may be absent. */
+static sl_status check_word(const config *c, const char *prefix, const cJSON *from, const char *key,
+                            const char *words, bool absent) {
+  const cJSON *value = config_at(from, key);
+  if (!value && absent) return SL_OK;
+  const char *text = cJSON_IsString(value) ? value->valuestring : "?";
+  size_t n = strlen(text);
+  for (const char *at = words; at; at = strchr(at, ',') ? strchr(at, ',') + 2 : NULL)
+    if (!strncmp(at, text, n) && (!at[n] || at[n] == ',')) return SL_OK;
+  char *name = sli_format("%s%s", prefix, key);
+  sl_status status = refuse_quantized(c, name, value, words);
+  free(name);
+  return status;
+}
+
+/* fp8: floats of 8 bits with scales of blocks, or of whole matrices. */
+static sl_status check_fp8(const config *c, const cJSON *how) {
+  const cJSON *size = config_at(how, "weight_block_size"), *item;
+  bool good = !size || cJSON_IsNull(size) || cJSON_GetArraySize(size) == 2;
+  cJSON_ArrayForEach(item, size) good &= item->valuedouble == 128;
+  if (!good) return refuse_quantized(c, "weight_block_size", size, "[128, 128]");
+  return check_word(c, "", how, "fmt", "e4m3", true);
+}
+
+/* The weights of a group of compressed-tensors: symmetric, without a transformation. */
+static sl_status check_group(const config *c, const cJSON *group) {
+  const cJSON *weights = config_at(group, "weights"), *symmetric = config_at(weights, "symmetric");
+  if (!weights) return SL_OK;
+  SLI_TRY(check_word(c, "weights.", weights, "type", "float, int", false));
+  SLI_TRY(check_word(c, "weights.", weights, "strategy",
+                     "tensor, channel, group, block, tensor_group", true));
+  SLI_TRY(check_word(c, "weights.", weights, "actorder", "static, weight", true));
+  return cJSON_IsFalse(symmetric) ? refuse_quantized(c, "weights.symmetric", symmetric, "true")
+                                  : SL_OK;
+}
+
+static sl_status check_compressed(const config *c, const cJSON *how) {
+  const cJSON *group, *transforms = config_at(how, "transform_config"),
+                      *sparsity = config_at(how, "sparsity_config");
+  SLI_TRY(check_word(c, "", how, "format",
+                     "float-quantized, int-quantized, naive-quantized, pack-quantized, "
+                     "nvfp4-pack-quantized",
+                     false));
+  if (cJSON_GetArraySize(transforms))
+    return refuse_quantized(c, "transform_config", transforms, "none");
+  if (cJSON_GetArraySize(sparsity))
+    SLI_TRY(check_word(c, "sparsity_config.", sparsity, "format", "dense", true));
+  cJSON_ArrayForEach(group, config_at(how, "config_groups")) SLI_TRY(check_group(c, group));
+  return SL_OK;
+}
+
+/* Refuses quantized weights in layouts that are not known. The tensors themselves are checked when
+ * they are read. */
 static sl_status check_quantized(const config *c, const family *f) {
   const cJSON *how = config_at(c->root, "quantization_config"),
               *by = config_at(how, "quant_method");
-  const char *method = cJSON_IsString(by) ? by->valuestring : "absent";
+  const char *method = cJSON_IsString(by) ? by->valuestring : "";
   if (!how || (!strcmp(method, "mxfp4") && family_says(f, "read", "quantized"))) return SL_OK;
-  if (!strcmp(method, "fp8") && in_blocks(how)) return SL_OK;
-  return sl_fail(SL_E_INPUT,
-                 "%s: quantization_config: quant_method is %.40s; only mxfp4 (gpt-oss) and fp8 in "
-                 "blocks of 128 x 128 are supported",
-                 c->path, method);
+  if (!strcmp(method, "fp8")) return check_fp8(c, how);
+  if (!strcmp(method, "fbgemm_fp8")) return SL_OK;
+  if (!strcmp(method, "modelopt")) return check_word(c, "", how, "quant_algo", "FP8, NVFP4", false);
+  if (!strcmp(method, "compressed-tensors")) return check_compressed(c, how);
+  return refuse_quantized(c, "quant_method", by,
+                          "fp8, fbgemm_fp8, modelopt, compressed-tensors, mxfp4 (gpt-oss)");
 }
 
 /* Refuses layers without experts behind those with them. */
