@@ -620,6 +620,11 @@ int main(int argc, char **argv) {
   RUN(tokens_are_the_same, "llama3", "llama-bpe");
   RUN(tokens_are_the_same, "llama3", "smaug-bpe");
   RUN(tokens_are_the_same, "qwen2", "qwen2");
+  RUN(tokens_are_the_same, "qwen35", "qwen35");
+  RUN(tokens_are_the_same, "o200k", "gpt-4o");
+  RUN(tokens_are_the_same, "o200k", "minimax-m2");
+  RUN(tokens_are_the_same, "deepseek", "deepseek-v3");
+  RUN(tokens_are_the_same, "smollm", "refact");
   RUN(pieces_are_sentencepieces);
   RUN(marks_are_the_files);
   RUN(damage_does_no_harm, argc, argv);

@@ -52,6 +52,13 @@ def random_texts(count, seed):
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace("{1,3}", "")
+QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
+UPPER, LOWER, SHORT = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{SHORT}|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{SHORT}|\p{{N}}{{1,3}}|"
+         r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+            r"\s*[\r\n]+|\s+(?!\S)|\s+"]
 
 
 def train(pre, vocab, specials, corpus):
@@ -109,6 +116,27 @@ def qwen2(corpus):
     t.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     t.decoder = decoders.ByteLevel()
     return t
+
+
+def cut_by(patterns, corpus, normalizer=None):
+    t = train(bytes_after(*(pre_tokenizers.Split(Regex(p), "isolated") for p in patterns)), 500, [], corpus)
+    if normalizer:
+        t.normalizer = normalizer
+    t.add_special_tokens(["<|endoftext|>"])
+    t.decoder = decoders.ByteLevel()
+    return t
+
+
+def qwen35(corpus):
+    return cut_by([QWEN35], corpus, normalizers.NFC())
+
+
+def o200k(corpus):
+    return cut_by([O200K], corpus)
+
+
+def deepseek(corpus):
+    return cut_by(DEEPSEEK, corpus)
 
 
 def cuts(corpus):
@@ -201,7 +229,7 @@ def bert(corpus):
     return t
 
 
-KINDS = [gpt2, roberta, smollm, llama3, qwen2, cuts, llama2, mistral, metaspace, unigram, pieces, bert]
+KINDS = [gpt2, roberta, smollm, llama3, qwen2, qwen35, o200k, deepseek, cuts, llama2, mistral, metaspace, unigram, pieces, bert]
 
 
 def is_newer(c):

@@ -17,8 +17,9 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-static const char *const names[] = {"gpt2",   "roberta", "smollm",    "llama3",  "qwen2",  "cuts",
-                                    "llama2", "mistral", "metaspace", "unigram", "pieces", "bert"};
+static const char *const names[] = {"gpt2",    "roberta",   "smollm",   "llama3", "qwen2",
+                                    "qwen35",  "o200k",     "deepseek", "cuts",   "llama2",
+                                    "mistral", "metaspace", "unigram",  "pieces", "bert"};
 
 static char *reference(const char *name, const char *suffix) {
   const char *source = getenv("SLUICE_SOURCE");

@@ -19,11 +19,33 @@ static const char qwen2_words[] =
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
+/* Marks belong to letters (Qwen 3.5). */
+static const char qwen35_words[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/* Words in mixed case are cut before capitals (o200k: gpt-oss; MiniMax M2). */
+#define CASED(ends, numbers)                                                                        \
+  "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ends  \
+  "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ends \
+  "|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+static const char o200k_words[] = CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}"),
+                  tekken_words[] = CASED("", "\\p{N}");
+static const char seed_words[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/* DeepSeek-V3 cuts numbers, then Chinese and Japanese, then words. */
+static const char numbers[] = "\\p{N}{1,3}", cjk[] = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+                  deepseek_words[] =
+                      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|"
+                      "[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|"
+                      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
 /* Pre-tokenizer, by the name in tokenizer.ggml.pre. */
 typedef struct cut {
   const char *name;
   bool pieces;            /* SentencePiece; the fields up to `begins` are unused */
   const char *words;      /* pattern; NULL: the pattern of GPT-2 */
+  const char *before[2];  /* patterns that cut first; NULL if none */
   bool digits;            /* each digit is a word */
   const char *normalizer; /* NULL if none */
   bool ignore_merges;     /* a word that is a token is not merged */
@@ -39,7 +61,18 @@ static const cut cuts[] = {
     {.name = "smaug-bpe", .words = llama3_words},
     {.name = "llama-bpe", .words = llama3_words, .ignore_merges = true, .begins = true},
     {.name = "llama3", .words = llama3_words, .ignore_merges = true, .begins = true},
-    {.name = "qwen2", .words = qwen2_words, .normalizer = "NFC"}};
+    {.name = "qwen2", .words = qwen2_words, .normalizer = "NFC"},
+    {.name = "deepseek-r1-qwen", .words = qwen2_words, .normalizer = "NFC"},
+    {.name = "qwen35", .words = qwen35_words, .normalizer = "NFC"},
+    {.name = "refact", .digits = true},
+    {.name = "chatglm-bpe", .words = llama3_words},
+    {.name = "glm4", .words = llama3_words},
+    {.name = "lfm2", .words = llama3_words, .ignore_merges = true, .begins = true},
+    {.name = "gpt-4o", .words = o200k_words},
+    {.name = "minimax-m2", .words = o200k_words},
+    {.name = "tekken", .words = tekken_words, .ignore_merges = true, .begins = true},
+    {.name = "seed-coder", .words = seed_words},
+    {.name = "deepseek-v3", .words = deepseek_words, .before = {numbers, cjk}}};
 
 static const cut pieces = {.pieces = true, .begins = true};
 
@@ -93,9 +126,11 @@ static cJSON *pre_tokenizer(const cut *c) {
     cJSON_AddTrueToObject(digits, "individual_digits");
     cJSON_AddItemToArray(steps, digits);
   }
-  if (c->words) {
+  const char *const patterns[] = {c->before[0], c->before[1], c->words};
+  for (size_t i = 0; i < SLI_COUNT(patterns); i++) {
+    if (!patterns[i]) continue;
     cJSON *split = typed("Split");
-    cJSON_AddStringToObject(cJSON_AddObjectToObject(split, "pattern"), "Regex", c->words);
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(split, "pattern"), "Regex", patterns[i]);
     cJSON_AddStringToObject(split, "behavior", "Isolated");
     cJSON_AddFalseToObject(split, "invert");
     cJSON_AddItemToArray(steps, split);
