@@ -14,6 +14,9 @@
  * Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017). The best result is
  * kept.
  *
+ * Walks over sketches (sketch.c) then try a hundred times as many paths, without their plans.
+ * Plans are made of the best sketches.
+ *
  * With skip_in_turn, for plans that are themselves candidates of another search, stages are skipped
  * round-robin without a search.
  *
@@ -24,10 +27,14 @@
 #include <string.h>
 
 #include "graph/search/search.h"
+#include "graph/search/sketch.h"
 
 /* Limits: firings, tries that a walk looks back, and microbatches at either end that may skip all
  * inner stages. */
 enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };
+
+/* Limits of the walks over sketches: passes, walks, candidates whose plans are made. */
+enum { SKETCHED_PASSES = 80000000, WALKS = 2, CANDIDATES = 48 };
 
 typedef struct search {
   const sli_inputs *in;
@@ -251,6 +258,76 @@ static void walk(search *s, sli_paths *before) {
   }
 }
 
+/* ---- the walk over sketches ------------------------------------------------------------------ */
+
+typedef struct sketching {
+  search *s;
+  sli_sketch *sketch;
+  sli_paths start, before; /* where walks begin; paths before a move */
+  double least;            /* seconds of the candidates */
+  int count;               /* candidates found, of which the last CANDIDATES are there */
+  sli_paths candidates[CANDIDATES];
+} sketching;
+
+/* Adds the paths to the candidates, which all take equally long. */
+static void sketch_keep(sketching *k, double seconds) {
+  if (seconds > k->least * (1 + 1e-9)) return;
+  if (seconds < k->least * (1 - 1e-9)) k->count = 0;
+  k->least = SLI_MIN(seconds, k->least);
+  copy_paths(k->s, &k->candidates[k->count++ % CANDIDATES], &k->s->paths);
+}
+
+/* Walks from the start until its passes are spent. A step may become longer by a threshold, which
+ * falls to 0 (Dueck and Scheuer, "Threshold accepting", Journal of Computational Physics 90(1),
+ * 1990). */
+static void sketch_walk(sketching *k, int64_t passes) {
+  const double first = 0.04; /* threshold as a fraction of a step */
+  search *s = k->s;
+  int64_t tries = passes / sli_sketch_passes(k->sketch);
+  double now = sli_sketch_seconds(k->sketch, &k->start), most = first * now;
+  copy_paths(s, &s->paths, &k->start);
+  for (int64_t n = tries; n > 0; n--) {
+    copy_paths(s, &k->before, &s->paths);
+    if (!change_any(s)) return;
+    double seconds = sli_sketch_seconds(k->sketch, &s->paths);
+    if (seconds - now <= most * (double)n / (double)tries) sketch_keep(k, now = seconds);
+    else copy_paths(s, &s->paths, &k->before);
+  }
+}
+
+/* Makes the plans of the candidates. */
+static void try_candidates(sketching *k) {
+  search *s = k->s;
+  for (int i = 0; i < SLI_MIN(k->count, CANDIDATES) && can_go_on(s); i++) {
+    copy_paths(s, &s->paths, &k->candidates[i]);
+    s->seconds = try_paths(s);
+    keep_best(s);
+  }
+}
+
+static void make_room(const search *s, sli_paths *to);
+
+/* Takes the durations of passes from the plan of the best paths so far. */
+static sli_sketch *make_sketch(search *s) {
+  s->pick.paths = &s->best;
+  sli_lowering *l = sli_lowering_create(s->in, &s->pick);
+  sli_sketch *sketch = sli_lower(l) ? NULL : sli_sketch_create(s->in, l);
+  sli_lowering_destroy(l);
+  return sketch;
+}
+
+static void walk_sketches(search *s) {
+  sketching k = {.s = s, .sketch = make_sketch(s), .least = INFINITY};
+  if (!k.sketch) return;
+  make_room(s, &k.start);
+  make_room(s, &k.before);
+  for (int i = 0; i < CANDIDATES; i++) make_room(s, &k.candidates[i]);
+  copy_paths(s, &k.start, &s->best);
+  for (int i = 0; i < WALKS; i++) sketch_walk(&k, SKETCHED_PASSES / WALKS);
+  sli_sketch_destroy(k.sketch);
+  try_candidates(&k);
+}
+
 /* ---- the search ------------------------------------------------------------------------------ */
 
 /* Sets the number of skips per inner stage that comes closest to a fraction `share` of all
@@ -281,6 +358,8 @@ static sl_status skip_find(search *s, bool swap) {
   try_starts(s);
   if (s->best_seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
   walk(s, &before);
+  s->most += MOST_FIRINGS / 4; /* for the candidates */
+  walk_sketches(s);
   s->swap = swap;
   s->most += MOST_FIRINGS; /* continues from the best result without swaps, so that it is never
                               worse */

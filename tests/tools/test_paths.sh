@@ -86,14 +86,17 @@ cmp -s found again || fail "the search finds other paths the second time"
 [ "$(small --paths found)" = "$some" ] || fail "what was found takes another time by --paths"
 awk -v a="$all" -v s="$some" 'BEGIN { exit !(s < a) }' || fail "$some s a step with paths, $all s with all"
 
-# No slower than paths written by hand, in which the first and last microbatches skip all inner
-# stages: .892 of 93.
+# No slower than what walks over sketches of a step have found. 58 is the least that 18 microbatches
+# on six stages can take if .3 of all visits are left out (docs/schedules.md).
 no_more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }' || fail "$3: $1 s, not $2"; }
-no_more "$(seconds --cost F=1,B=1,W=1 --skip 0.25)" 83 "equal stages"
+no_more "$(seconds --cost F=1,B=1,W=1 --skip 0.25)" 80 "equal stages"
 plain=$(seconds --cost F=$light,B=$light,W=$light --skip 0.25)
-no_more "$plain" 67 "light ends"
-no_more "$(small --skip 0.25)" 32 "six stages"
-no_more "$some" "$(small --skip 0.25)" "another order only where that is faster"
+no_more "$plain" 60 "light ends"
+plain=$(small --skip 0.25)
+no_more "$plain" 31 "six stages"
+least=$(small --skip 0.3 --microbatches 18)
+[ "$least" = 58 ] || fail "18 microbatches on six stages take $least s"
+no_more "$some" "$plain" "another order only where that is faster"
 
 # ---- errors --------------------------------------------------------------------------------------------
 refuse() { # WORDS OPTIONS...
