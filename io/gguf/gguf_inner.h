@@ -31,23 +31,40 @@ typedef struct sli_gguf_runs {
 /* Returns the index in Hugging Face's order of row or column r of the file. */
 size_t sli_gguf_row_of(const sli_gguf_runs *runs, size_t r);
 
+/* Rows of a part whose pieces follow each other in the file: `width` rows of each of the groups.
+ * Hugging Face's tensor has `period` rows for each group, the piece's from `at` on. */
+enum { SLI_GGUF_PIECES = 3 };
+typedef struct sli_gguf_spread {
+  size_t groups, period; /* groups 0: the part has no such rows */
+  int count;
+  struct {
+    size_t width, at;
+  } piece[SLI_GGUF_PIECES];
+} sli_gguf_spread;
+/* Returns the row of the whole tensor that row r of such a part is. */
+size_t sli_gguf_spread_row(const sli_gguf_spread *s, size_t r);
+
 /* Place of a file's tensor among Hugging Face's. */
 typedef struct sli_gguf_place {
   char *name; /* of the whole tensor; owned */
   sli_gguf_runs rows, columns;
+  sli_gguf_spread spread;
   int part, parts; /* the tensor is one of several parts */
   bool woven;      /* rows of the parts take turns; otherwise the parts follow each other */
   bool turned;     /* the file has the last two dims exchanged */
   bool plus_one, minus_exp; /* the file has x + 1, or -exp(x) */
   bool uneven;              /* the rows are not whole runs */
   const char *shape;        /* "flat" [n], "row" [1, n], "channels" [c, 1, k], "joined" [a b, c] */
+  size_t last;              /* the file's last dim, if the shape is flat; 0: it has one dim */
 } sli_gguf_place;
 /* Finds the place of a tensor with so many rows. Unknown tensors keep their name. */
 sli_gguf_place sli_gguf_place_of(const char *path, const cJSON *metadata, const char *name,
                                  size_t rows);
-/* Returns the GGUF name, in an architecture, of a tensor given by its Hugging Face name, or the
- * same name if unknown. The caller frees it. */
-char *sli_gguf_own_name(const cJSON *metadata, const char *name);
+/* Finds the names in a file of a tensor given by its Hugging Face name: one, or one for each of its
+ * parts. An unknown tensor of a layer has none; others keep their name. Returns their number; the
+ * caller frees them. */
+enum { SLI_GGUF_PARTS = 4 };
+int sli_gguf_own_names(const cJSON *metadata, const char *name, char *out[SLI_GGUF_PARTS]);
 
 /* ---- blocks (pack.c) --------------------------------------------------------------------------
  */

@@ -10,8 +10,16 @@
  *   head    likewise, with the numbers of a head
  *   rows, columns   {first, groups, each, width}: see sli_gguf_runs
  *   part    this is part [i, n] of the rows of a tensor; "woven": rows of the parts take turns
+ *   spread  of a part: {groups, period, pieces}; see sli_gguf_spread
  *   turned  the last two dims are exchanged
- *   is      values: "plus one", or "minus exp" */
+ *   is      values: "plus one", or "minus exp"
+ *   shape   of Hugging Face's: "flat" [n], "row" [1, n], "channels" [c, 1, k], "joined" [a b, c]
+ *   last    for "flat": the file's last dim
+ *   if, unless   a key; an entry is written to files where it is not 0, or is
+ *   old     the entry is only read
+ *
+ * Of several entries for one tensor, files are written with the first that is no part, or with all
+ * parts. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,20 +105,43 @@ static const cJSON *entry_of(const cJSON *row, const char *name, size_t *suffix)
   return entry;
 }
 
-char *sli_gguf_own_name(const cJSON *metadata, const char *name) {
+/* Returns whether an entry is written to files with these keys: its `if` names a key that is not 0,
+ * its `unless` one that is absent or 0. */
+static bool is_for(const cJSON *metadata, const cJSON *row, const cJSON *entry) {
+  static const char *const words[] = {"if", "unless"};
+  if (member(entry, "old")) return false;
+  for (int i = 0; i < 2; i++) {
+    const char *key = text_at(entry, words[i]);
+    char *name = key ? sli_format("%s.%s", text_at(row, "name"), key) : NULL;
+    const cJSON *value = name ? member(metadata, name) : NULL;
+    free(name);
+    if (key && (value && value->valuedouble != 0) == (i == 1)) return false;
+  }
+  return true;
+}
+
+int sli_gguf_own_names(const cJSON *metadata, const char *name, char *out[SLI_GGUF_PARTS]) {
   const cJSON *row = architecture_of(metadata), *entry;
   const char *number = "",
              *rest = row ? split_layer(name, layers_of(row), &number, &(int){0}) : NULL,
              *at = rest ? rest : name;
   size_t suffix = suffix_of(at), stem = strlen(at) - suffix;
+  int count = 0;
   cJSON_ArrayForEach(entry, member(row, "tensors")) {
     const char *to = target_of(entry);
-    if (!to || strlen(to) != stem || strncmp(to, at, stem)) continue;
-    return rest ? sli_format("blk.%.*s.%s%s", (int)(rest - 1 - number), number, entry->string,
-                             at + stem)
-                : sli_format("%s%s", entry->string, at + stem);
+    bool part = member(entry, "part") != NULL;
+    if (!to || strlen(to) != stem || strncmp(to, at, stem) || !is_for(metadata, row, entry))
+      continue;
+    if (!part)
+      while (count) free(out[--count]);
+    if (count < SLI_GGUF_PARTS)
+      out[count++] = rest ? sli_format("blk.%.*s.%s%s", (int)(rest - 1 - number), number,
+                                       entry->string, at + stem)
+                          : sli_format("%s%s", entry->string, at + stem);
+    if (!part) break;
   }
-  return sli_strdup(name);
+  if (!count && !rest) out[count++] = sli_strdup(name);
+  return count;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -132,6 +163,32 @@ static sli_gguf_runs runs_of(const sli_formula_keys *keys, const cJSON *from) {
                          .groups = first_of(keys, member(from, "groups")),
                          .each = first_of(keys, member(from, "each")),
                          .width = first_of(keys, member(from, "width"))};
+}
+
+static sli_gguf_spread spread_of(const sli_formula_keys *keys, const cJSON *from) {
+  const cJSON *pieces = member(from, "pieces"), *piece;
+  sli_gguf_spread s = {.groups = first_of(keys, member(from, "groups")),
+                       .period = first_of(keys, member(from, "period"))};
+  cJSON_ArrayForEach(piece, pieces) {
+    if (s.count == SLI_GGUF_PIECES) break;
+    s.piece[s.count].width = first_of(keys, cJSON_GetArrayItem(piece, 0));
+    s.piece[s.count++].at = first_of(keys, cJSON_GetArrayItem(piece, 1));
+  }
+  return s;
+}
+
+static size_t spread_rows(const sli_gguf_spread *s) {
+  size_t rows = 0;
+  for (int i = 0; i < s->count; i++) rows += s->piece[i].width * s->groups;
+  return rows;
+}
+
+size_t sli_gguf_spread_row(const sli_gguf_spread *s, size_t r) {
+  int i = 0;
+  while (i + 1 < s->count && r >= s->piece[i].width * s->groups)
+    r -= s->piece[i++].width * s->groups;
+  size_t width = s->piece[i].width;
+  return r / width * s->period + s->piece[i].at + r % width;
 }
 
 /* Returns the order of rows: heads of `head` rows, in which rotating pairs are adjacent. */
@@ -158,6 +215,12 @@ static void describe(const sli_formula_keys *keys, const cJSON *entry, size_t ro
   const char *is = text_at(entry, "is"), *shape = text_at(entry, "shape");
   place_rows(keys, entry, rows, out);
   out->columns = runs_of(keys, member(entry, "columns"));
+  out->spread = spread_of(keys, member(entry, "spread"));
+  size_t spread = spread_rows(&out->spread);
+  out->uneven |= member(entry, "spread") && (!spread || rows != spread);
+  for (int i = 0; i < out->spread.count; i++)
+    out->uneven |= !out->spread.piece[i].width ||
+                   out->spread.piece[i].at + out->spread.piece[i].width > out->spread.period;
   out->part = part ? cJSON_GetArrayItem(part, 0)->valueint : 0;
   out->parts = part ? cJSON_GetArrayItem(part, 1)->valueint : 1;
   out->woven = cJSON_IsTrue(member(entry, "woven"));
@@ -165,6 +228,7 @@ static void describe(const sli_formula_keys *keys, const cJSON *entry, size_t ro
   out->plus_one = is && !strcmp(is, "plus one");
   out->minus_exp = is && !strcmp(is, "minus exp");
   out->shape = shape ? shape : "";
+  out->last = first_of(keys, member(entry, "last"));
 }
 
 sli_gguf_place sli_gguf_place_of(const char *path, const cJSON *metadata, const char *name,

@@ -23,7 +23,7 @@ static matrices matrices_of(const sli_stored_tensor *t) {
 }
 
 static bool is_plain(const sli_gguf_place *p) {
-  return !p->rows.groups && !p->columns.groups && p->parts == 1 && !p->turned;
+  return !p->rows.groups && !p->columns.groups && p->parts == 1 && !p->turned && !p->spread.groups;
 }
 
 /* ---- tensors of sources ---------------------------------------------------------------------- */
@@ -105,7 +105,11 @@ static sl_status place_parts(const sli_gguf *file, sli_gguf_source *s, int parts
       return sl_fail(SL_E_INPUT, "%s: tensors %s and %s have shapes that do not fit together",
                      file->path, s->own.name, s[i].own.name);
   }
-  for (int i = 0; i < parts; i++) s[i].rows = *rows;
+  for (int i = 0; i < parts; i++) {
+    s[i].rows = *rows;
+    s[i].place.uneven |=
+        s[i].place.spread.groups && s[i].place.spread.groups * s[i].place.spread.period != *rows;
+  }
   return SL_OK;
 }
 
@@ -161,6 +165,7 @@ static void place_columns(const sli_gguf_runs *columns, size_t per_unit, const c
 /* Returns the row of the whole tensor that row r of matrix o of a source is. */
 static size_t row_of(const sli_gguf_source *s, size_t o, size_t r) {
   size_t row = sli_gguf_row_of(&s->place.rows, r);
+  if (s->place.spread.groups) return o * s->rows + sli_gguf_spread_row(&s->place.spread, r);
   return o * s->rows + (s->place.woven ? row * (size_t)s->place.parts + s->begin : s->begin + row);
 }
 

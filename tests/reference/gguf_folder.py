@@ -160,6 +160,33 @@ def with_experts(c, tensors):
     return out
 
 
+def qwen3_next(c, tensors):
+    """The rows of in_proj_qkvz are those of q, k, v and z of each key head; files have all q, then all k, and so on."""
+    names = {**AFTER, **SAME, **SHARED, "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "linear_attn.in_proj_ba": "ssm_ba",
+             "linear_attn.conv1d": "ssm_conv1d", "linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias",
+             "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out"}
+    joint = tensors.pop("linear_attn.in_proj_qkvz.weight", None)
+    out = rename(merge_experts(tensors, "mlp.experts", EXPERTS), names)
+    if joint:
+        heads, key = c["linear_num_key_heads"], c["linear_key_head_dim"]
+        value = c["linear_num_value_heads"] // heads * c["linear_value_head_dim"]
+        rows, at = [], 0
+        for width in (key, key, value, value):
+            rows.append([h * 2 * (key + value) + at + i for h in range(heads) for i in range(width)])
+            at += width
+        out["attn_qkv.weight"], out["attn_gate.weight"] = joint.take(rows[0] + rows[1] + rows[2]), joint.take(rows[3])
+    for name, tensor in out.items():
+        if name.endswith("norm.weight") and name != "ssm_norm.weight":
+            out[name] = tensor.map(lambda x: x + 1)
+        if name == "ssm_conv1d.weight":
+            out[name] = tensor.shaped(tensor.shape[0], tensor.shape[-1])
+        if name == "ssm_a":
+            out[name] = tensor.map(lambda x: -math.exp(x))
+        if name == "ffn_gate_inp_shexp.weight":
+            out[name] = tensor.shaped(c["hidden_size"])
+    return out
+
+
 def qwen35(c, tensors):
     names = {**AFTER, **SAME, **SHARED, "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "linear_attn.in_proj_qkv": "attn_qkv",
              "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha",
@@ -310,7 +337,7 @@ FAMILIES = {"qwen3_moe": ("qwen3moe", with_experts), "qwen2_moe": ("qwen2moe", w
             "granitemoehybrid": ("granitehybrid", granite), "nemotron_h": ("nemotron_h_moe", nemotron_h), "smollm3": ("smollm3", paired),
             "glm4": ("glm4", glm4), "gemma2": ("gemma2", gemma2), "ernie4_5": ("ernie4_5", plain), "arcee": ("arcee", paired),
             "phi3": ("phi3", phi3), "gemma4_text": ("gemma4", gemma4),
-            "seed_oss": ("seed_oss", lambda c, t: rename(t, AFTER))}
+            "qwen3_next": ("qwen3next", qwen3_next), "seed_oss": ("seed_oss", lambda c, t: rename(t, AFTER))}
 
 # keys of config.json by GGUF's; the first that is there
 KEYS = {"block_count": ("num_hidden_layers",), "context_length": ("max_position_embeddings",), "embedding_length": ("hidden_size",),
@@ -394,6 +421,9 @@ def keys_of(c):
         out["attention.sliding_window"] = c["sliding_window"]
     if kind in ("gpt_oss", "minimax_m2"):
         out["expert_feed_forward_length"] = c["intermediate_size"]
+    if kind == "qwen3_next":
+        out["full_attention_interval"] = c["layer_types"].index("full_attention") + 1
+        out["ssm.inner_size"] = c["linear_num_value_heads"] * c["linear_value_head_dim"]
     if kind.startswith("qwen3_5"):
         out["ssm.inner_size"] = c["linear_num_value_heads"] * c["linear_value_head_dim"]
         out["full_attention_interval"] = 4
@@ -582,7 +612,7 @@ def convert(c, tensors):
             layers.setdefault(int(words[2]), {})[".".join(words[3:])] = tensor
         else:
             out.update(rename({name: tensor}, WHOLE))
-    if architecture.startswith(("qwen35", "gemma2")):
+    if architecture.startswith(("qwen35", "qwen3next", "gemma2")):
         out["output_norm.weight"] = out["output_norm.weight"].map(lambda x: x + 1)
     for i in sorted(layers):
         out.update({f"blk.{i}.{name}": tensor for name, tensor in function(c, layers[i]).items()})

@@ -27,10 +27,19 @@ def values(name, shape, center, scale):
 
 
 def write_weights(path, tensors):
+    write_bytes(path, {name: (shape, values(name, shape, center, scale)) for name, (shape, center, scale) in tensors.items()})
+
+
+def write_numbers(path, tensors):
+    """Writes tensors given as shapes and lists of numbers."""
+    write_bytes(path, {name: (shape, array.array("f", numbers).tobytes()) for name, (shape, numbers) in tensors.items()})
+
+
+def write_bytes(path, tensors):
     head, data = {"__metadata__": {"format": "pt"}}, []
     at = 0
-    for name, (shape, center, scale) in tensors.items():
-        data.append(values(name, shape, center, scale))
+    for name, (shape, raw) in tensors.items():
+        data.append(raw)
         head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data[-1])]}
         at += len(data[-1])
     text = json.dumps(head).encode()

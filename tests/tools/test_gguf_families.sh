@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # GGUF files of mixtures and hybrids, written by tests/reference/gguf_folder.py in the way of
 # llama.cpp's converters, train as the folders that they are made of, and are saved as these folders.
+# Folders are saved as such files, too, if they say all of the model's options.
 # Blocks of experts are served as they are stored. What no row of io/gguf/architectures.json
 # understands is refused by name.
 # labels: outside
@@ -21,7 +22,7 @@ python3 - "$reference" <<'PY'
 import json, os, shutil, sys
 sys.path.insert(0, sys.argv[1])
 import gguf_folder, model_folder
-reference, models = sys.argv[1], {"qwen3_moe": "qwen-moe", "qwen2_moe": "qwen-moe", "gpt_oss": "gpt-oss", "deepseek_v3": "deepseek", "phi3_long": "llama", "phi3_short": "llama"}
+reference, models = sys.argv[1], {"qwen3_next": "qwen3-next", "qwen3_moe": "qwen-moe", "qwen2_moe": "qwen-moe", "gpt_oss": "gpt-oss", "deepseek_v3": "deepseek", "phi3_long": "llama", "phi3_short": "llama"}
 # read: config.json and tensors of a file of make_models.py, without layers of a kind
 def made(name, without=None, **edited):
     made = json.load(open(f"{reference}/models/{name}.json"))
@@ -50,6 +51,13 @@ dense = made("granitemoehybrid", num_local_experts=0, num_experts_per_tok=0)
 folder("granitehybrid", {**dense, "tensors": {k: v for k, v in dense["tensors"].items() if "block_sparse" not in k}})
 for name in models:
     if not os.path.isdir(name): shutil.copytree(f"{reference}/hf_{name}", name)
+config, tensors = gguf_folder.read_folder("qwen3_next") # files of this architecture have experts in every layer
+for key in [key for key in tensors if ".layers.1.mlp." in key]: del tensors[key]
+tensors.update({key.replace(".3.", ".1.", 1): tensors[key] for key in list(tensors) if ".layers.3.mlp." in key})
+json.dump({**config, "mlp_only_layers": []}, open("qwen3_next/config.json", "w"))
+for file in os.listdir("qwen3_next"):
+    if file.startswith("model"): os.remove("qwen3_next/" + file)
+model_folder.write_numbers("qwen3_next/model.safetensors", {key: (t.shape, t.data) for key, t in tensors.items()})
 config = json.load(open("gpt_oss/config.json"))
 json.dump({**config, "swiglu_limit": 7.0}, open("gpt_oss/config.json", "w")) # no key of GGUF says otherwise
 for name in sorted(os.listdir(".")):
@@ -119,6 +127,21 @@ while read -r name model; do
   run folder.json --init saved --steps 2 "$model" "${train[@]}"
   same "$name.report" folder.json 1e-12
   rm -r saved
+  # The folder as GGUF, and that as a folder.
+  case $name in
+    nemotron_h) word="readers of a GGUF file of nemotron_h use " ;; # with experts it is another architecture
+    qwen3_next | gemma4*) word="cannot be written as GGUF" ;;
+    phi3_long | phi3_short) word=": GGUF files " ;; # LongRoPE, or a part of a head
+    *) word= ;;
+  esac
+  if [[ $word ]]; then
+    refused "$word" --init "$name" --steps 0 --save w.gguf "$model" "${data[@]}"
+    continue
+  fi
+  ends 0 "$actorrun" --quiet --init "$name" --steps 0 --save w.gguf "$model" "${data[@]}"
+  ends 0 "$actorrun" --quiet --init w.gguf --steps 0 --save saved/ "$model" "${data[@]}"
+  close "$name" saved "$reference"
+  rm -r saved w.gguf
 done <list
 for name in qwen3_5_moe_text granitemoehybrid; do
   run grid.json --init $name.gguf --steps 2 --stages 2 --tensor 2 -n 2 "${patient[@]}" decoder "${train[@]}"
@@ -158,6 +181,19 @@ PY
 for file in bad.*.gguf; do
   word=${file#bad.}
   refused "${word%.gguf}" --init "$file" --steps 1 "$([[ $file =~ scoring|gating|attn_k_b ]] && echo deepseek || echo decoder)" "${data[@]}"
+done
+# What a file cannot say is refused before a run: another scale of attention, layers without positions.
+for edit in 'gemma2 query_pre_attn_scalar 16 --query-scalar' 'smollm3 no_rope_layers [1,1,1,1] --mixers' 'granite attention_bias true --bias'; do
+  read -r name key value word <<<"$edit"
+  cp -r $name edited
+  python3 - edited/config.json "$key" "$value" <<'PY'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config[sys.argv[2]] = json.loads(sys.argv[3])
+json.dump(config, open(sys.argv[1], "w"))
+PY
+  refused "$word" --init edited --steps 0 --save w.gguf decoder "${data[@]}"
+  rm -r edited
 done
 refused "--heads 2 contradicts qwen3_5_moe_text.gguf, which says 4 (qwen35moe.attention.head_count)" --init qwen3_5_moe_text.gguf decoder \
   "${data[@]}" --heads 2

@@ -116,7 +116,7 @@ refused() {
   grep -qF -- "$named" err || fail "the message names $named"
 }
 refused "the tokenizer puts 2 tokens before a text and 0 behind it" --tokenizer two/tokenizer.json --save a.gguf "${small[@]}"
-refused "query_pre_attn_scalar is 100, but readers of a GGUF file of gemma3 use" --save a.gguf --init scaled llama "${train[@]}"
+refused "--query-scalar is 100, but readers of a GGUF file of gemma3 use" --save a.gguf --init scaled llama "${train[@]}"
 refused "the type must be f32, f16, bf16, q8_0, q4_0 or q4_k" --save a.gguf:q3_k "${wide[@]}"
 refused "gpt with these options cannot be written as GGUF; save to a folder or FILE.safetensors" --save a.gguf gpt --data "$reference/text.txt"
 refused "only a run of one process can write a GGUF file; save to a folder" --save a.gguf -n 2 --stages 2 llama --layers 2 --data "$reference/text.txt"

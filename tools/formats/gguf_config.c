@@ -362,9 +362,9 @@ static sl_status take_longrope(making *m) {
  * factor of scores, which multiplies the one that follows from the stretching. Refuses
  * contradictions. */
 static sl_status take_angles(making *m) {
-  if (sli_gguf_find(m->file, "rope_factors_long.weight")) return take_longrope(m);
+  if (m->file && sli_gguf_find(m->file, "rope_factors_long.weight")) return take_longrope(m);
   const cJSON *item = config_at(m->own, "rope.scaling.type");
-  const sli_stored_tensor *factors = sli_gguf_find(m->file, "rope_freqs.weight");
+  const sli_stored_tensor *factors = m->file ? sli_gguf_find(m->file, "rope_freqs.weight") : NULL;
   const char *type = cJSON_IsString(item) ? item->valuestring : "";
   double factor = number_at(m, "rope.scaling.factor"), older = number_at(m, "rope.scale_linear"),
          scores = number_at(m, "rope.scaling.attn_factor");
@@ -433,10 +433,9 @@ static sl_status check_general(const making *m) {
   return SL_OK;
 }
 
-static sl_status make(making *m) {
+/* Makes what follows from the architecture's keys alone. */
+static sl_status make_of_keys(making *m) {
   const cJSON *item;
-  collect(m);
-  SLI_TRY(check_general(m));
   SLI_TRY(check_required(m));
   cJSON_AddItemToArray(cJSON_AddArrayToObject(m->out, "architectures"),
                        cJSON_CreateString(member_of(m, "class")->valuestring));
@@ -445,6 +444,15 @@ static sl_status make(making *m) {
       put_at(m, item->string, cJSON_Duplicate(item, true));
   cJSON_ArrayForEach(item, config_at(m->row, "formulas")) take_formula(m, item);
   cJSON_ArrayForEach(item, m->own) SLI_TRY(take_key(m, item));
+  cJSON_ArrayForEach(item, config_at(m->row, "lists")) SLI_TRY(take_list(m, item));
+  return SL_OK;
+}
+
+static sl_status make(making *m) {
+  const cJSON *item;
+  collect(m);
+  SLI_TRY(check_general(m));
+  SLI_TRY(make_of_keys(m));
   cJSON_ArrayForEach(item, config_at(m->row, "said")) {
     const cJSON *has = config_at(item, "has");
     put_at(m, item->string,
@@ -452,10 +460,33 @@ static sl_status make(making *m) {
                has ? lacks_tensor(m, has->valuestring, config_at(item, "lacks")->valuestring)
                    : has_tensor(m, item->valuestring)));
   }
-  cJSON_ArrayForEach(item, config_at(m->row, "lists")) SLI_TRY(take_list(m, item));
   const cJSON *angles = config_at(m->row, "angles");
   if (angles) SLI_TRY((cJSON_IsString(angles) ? take_proportional : take_angles)(m));
   return take_tables(m);
+}
+
+sl_status gguf_config_again(const char *path, const cJSON *row, const cJSON *own, const cJSON *root,
+                            cJSON **out) {
+  static const char *const tables[] = {"vocab_size", "tie_word_embeddings"};
+  const cJSON *item;
+  char *prefix = sli_format("%s.", config_at(row, "name")->valuestring);
+  making m = {.path = path,
+              .prefix = prefix,
+              .row = row,
+              .own = (cJSON *)own,
+              .out = cJSON_CreateObject(),
+              .names = cJSON_CreateObject()};
+  sl_status status = make_of_keys(&m);
+  if (!status && cJSON_IsTrue(config_at(row, "angles"))) status = take_angles(&m);
+  cJSON_ArrayForEach(item, config_at(row, "said")) if (config_at(root, item->string))
+      config_put(m.out, item->string, cJSON_Duplicate(config_at(root, item->string), true));
+  for (size_t i = 0; i < SLI_COUNT(tables); i++)
+    if (config_at(root, tables[i]))
+      config_put(m.out, tables[i], cJSON_Duplicate(config_at(root, tables[i]), true));
+  cJSON_Delete(m.names);
+  free(prefix);
+  *out = m.out;
+  return status;
 }
 
 sl_status gguf_config(const char *path, const sli_gguf *file, cJSON **out, cJSON **names) {

@@ -16,6 +16,12 @@ sl_status gguf_config(const char *path, const sli_gguf *file, cJSON **out, cJSON
 /* Opens a file and does the same. *out is NULL for files in other formats. */
 sl_status gguf_config_of(const char *path, cJSON **out);
 
+/* Makes config.json again of an architecture's keys, without their prefix, that were made of
+ * `root`. What tensors say is taken from `root`. The caller frees *out, which is set on errors,
+ * too. */
+sl_status gguf_config_again(const char *path, const cJSON *row, const cJSON *own, const cJSON *root,
+                            cJSON **out);
+
 /* Computes an entry of a row's `formulas`. Returns the formula that it used, or NULL if none has
  * all its keys. */
 const cJSON *gguf_formula(const cJSON *entry, const sli_formula_keys *keys, double *out);

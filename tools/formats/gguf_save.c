@@ -254,6 +254,7 @@ typedef struct saving {
   sli_gguf_keys *keys;
   float *factors; /* of rotary angles; NULL if none */
   int64_t pairs;
+  bool checks; /* nothing is written */
 } saving;
 
 static const char *own_key(const saving *saving, const char *key) {
@@ -269,6 +270,11 @@ static void put_value(const saving *saving, const char *key, double value) {
   if (is) sli_gguf_put_number(saving->keys, name, value);
   else sli_gguf_put_count(saving->keys, name, (int64_t)value);
   cJSON_AddNumberToObject(saving->own, key, value);
+}
+
+static void put_flag(const saving *saving, const char *key, bool value) {
+  sli_gguf_put_flag(saving->keys, own_key(saving, key), value);
+  cJSON_AddBoolToObject(saving->own, key, value);
 }
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
@@ -294,7 +300,8 @@ static sl_status put_rope(saving *saving) {
   int64_t dim = sl_arg_int(args, "head-dim");
   if (!dim) dim = sl_arg_int(args, "width") / sl_arg_int(args, "heads");
   saving->pairs = dim / 2;
-  if (rope.part > 0 && rope.part < 1)
+  bool angles = at(saving->row, "angles");
+  if (angles && rope.part > 0 && rope.part < 1)
     return sl_fail(SL_E_UNSUPPORTED,
                    "--save %s: --rope %s: GGUF files need rotary positions over whole heads",
                    saving->path, text);
@@ -304,9 +311,10 @@ static sl_status put_rope(saving *saving) {
         "--save %s: --rope %s: GGUF files are written with none, linear, llama3 and yarn",
         saving->path, text);
   double derived = rope.factor > 1 ? 0.1 * log(rope.factor) + 1 : 1;
-  if (rope.kind == SL_ROPE_YARN && rope.scale > 0 && fabs(rope.scale / derived - 1) > 1e-6)
+  if (angles && rope.kind == SL_ROPE_YARN && rope.scale > 0 &&
+      fabs(rope.scale / derived - 1) > 1e-6)
     put_value(saving, "rope.scaling.attn_factor", rope.scale / derived);
-  if (rope.kind != SL_ROPE_LLAMA3) return SL_OK;
+  if (!angles || rope.kind != SL_ROPE_LLAMA3) return SL_OK;
   make_factors(saving, &rope, sl_arg_float(args, "theta"));
   cJSON_DeleteItemFromObjectCaseSensitive(saving->root, "rope_scaling");
   return SL_OK;
@@ -332,34 +340,193 @@ static bool number_of(const cJSON *item, double *out) {
   return true;
 }
 
+/* Writes a word as what it is: a number, a flag or a text. */
+static void put_word(const saving *saving, const char *key, const char *word) {
+  char *end;
+  double number = strtod(word, &end);
+  bool flag = !strcmp(word, "true") || !strcmp(word, "false");
+  if (*word && !*end) put_value(saving, key, number);
+  else if (flag) put_flag(saving, key, *word == 't');
+  else {
+    sli_gguf_put_text(saving->keys, own_key(saving, key), word);
+    cJSON_AddStringToObject(saving->own, key, word);
+  }
+}
+
 /* Writes a key from the value of config.json that it stands for. */
 static void put_entry(const saving *saving, const cJSON *entry) {
   const cJSON *value, *word;
   double number = 0;
-  if (cJSON_IsString(entry) && (value = value_at(saving->root, entry->valuestring)) &&
-      number_of(value, &number))
-    put_value(saving, entry->string, number);
+  if (at(saving->own, entry->string)) return; /* by layers */
+  if (cJSON_IsString(entry) && (value = value_at(saving->root, entry->valuestring))) {
+    if (number_of(value, &number)) put_value(saving, entry->string, number);
+    if (cJSON_IsBool(value)) put_flag(saving, entry->string, cJSON_IsTrue(value));
+  }
   if (!cJSON_IsObject(entry) || !(value = value_at(saving->root, text_at(entry, "to")))) return;
   cJSON_ArrayForEach(word, at(entry, "words")) if (cJSON_IsString(value) &&
-                                                   !strcmp(word->valuestring, value->valuestring))
-      sli_gguf_put_text(saving->keys, own_key(saving, entry->string), word->string);
+                                                   !strcmp(word->valuestring, value->valuestring)) {
+    put_word(saving, entry->string, word->string);
+    return;
+  }
 }
 
-/* Checks values that readers of such files derive from other keys. */
-static sl_status check_derived(const saving *saving) {
+/* Returns the number of a layer of this kind in an array by layers: what a word of that kind stands
+ * for, or `number`, unless a word stands for all other numbers. */
+static double number_by_kind(const cJSON *words, const char *kind, double number) {
+  const cJSON *word, *others = at(words, "*");
+  cJSON_ArrayForEach(word, words) if (strcmp(word->string, "*") && cJSON_IsString(word) &&
+                                      !strcmp(word->valuestring, kind)) return atof(word->string);
+  return cJSON_IsString(others) && strcmp(others->valuestring, kind) != 0 ? 0 : number;
+}
+
+/* Writes the arrays by which readers tell kinds of layers apart. */
+static void put_lists(const saving *saving) {
+  const cJSON *steps, *step, *kind;
+  cJSON_ArrayForEach(steps, at(saving->row, "lists")) cJSON_ArrayForEach(step, steps) {
+    const char *key = text_at(step, "key"),
+               *to = key ? text_at(at(saving->row, "keys"), key) : NULL;
+    const cJSON *kinds = config_at(saving->root, steps->string);
+    double number = 0;
+    if (!to || !cJSON_IsArray(kinds) || !number_of(value_at(saving->root, to), &number)) continue;
+    cJSON *all = cJSON_CreateArray();
+    cJSON_ArrayForEach(kind, kinds) {
+      const char *text = cJSON_IsString(kind) ? kind->valuestring : "",
+                 *other = text_at(at(saving->row, "alias"), text);
+      cJSON_AddItemToArray(
+          all, cJSON_CreateNumber(number_by_kind(at(step, "words"), other ? other : text, number)));
+    }
+    sli_gguf_put_integers(saving->keys, own_key(saving, key), all);
+    cJSON_AddItemToObject(saving->own, key, all);
+  }
+}
+
+/* Writes arrays of config.json as arrays of four numbers, with zeros behind them. */
+static void put_fours(const saving *saving) {
   const cJSON *entry;
-  cJSON_ArrayForEach(entry, at(saving->row, "formulas")) {
-    const sli_formula_keys keys = {saving->path, saving->own, ""};
-    double wanted = 0, derived = 0;
-    if (!number_of(value_at(saving->root, entry->string), &wanted) ||
-        !gguf_formula(entry, &keys, &derived) || wanted == derived)
-      continue;
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "--save %s: %s is %g, but readers of a GGUF file of %s use %g; save to a folder "
-                   "or FILE.safetensors",
-                   saving->path, entry->string, wanted, text_at(saving->row, "name"), derived);
+  cJSON_ArrayForEach(entry, at(saving->row, "fours")) {
+    const cJSON *list = value_at(saving->root, entry->valuestring);
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > 4) continue;
+    cJSON *all = cJSON_CreateArray();
+    for (int i = 0; i < 4; i++) {
+      double number = 0;
+      number_of(cJSON_GetArrayItem(list, i), &number);
+      cJSON_AddItemToArray(all, cJSON_CreateNumber(number));
+    }
+    sli_gguf_put_integers(saving->keys, own_key(saving, entry->string), all);
+    cJSON_AddItemToObject(saving->own, entry->string, all);
+  }
+}
+
+/* Returns the numbers of config.json by KEY, and by KEY.KEY, for formulas. */
+static cJSON *numbers_of(const cJSON *root) {
+  cJSON *out = cJSON_CreateObject();
+  const cJSON *item, *inner;
+  double number;
+  cJSON_ArrayForEach(item, root) {
+    if (number_of(item, &number)) cJSON_AddNumberToObject(out, item->string, number);
+    if (!cJSON_IsObject(item)) continue;
+    cJSON_ArrayForEach(inner, item) if (number_of(inner, &number)) {
+      char *key = sli_format("%s.%s", item->string, inner->string);
+      cJSON_AddNumberToObject(out, key, number);
+      free(key);
+    }
+  }
+  return out;
+}
+
+/* Writes keys whose values follow from others of config.json. */
+static void put_derived(const saving *saving) {
+  const cJSON *entry;
+  cJSON *numbers = numbers_of(saving->root);
+  const sli_formula_keys keys = {saving->path, numbers, ""};
+  double number = 0;
+  cJSON_ArrayForEach(entry, at(saving->row, "derived")) if (!at(saving->own, entry->string) &&
+                                                            gguf_formula(entry, &keys, &number))
+      put_value(saving, entry->string, number);
+  cJSON_Delete(numbers);
+}
+
+/* Returns whether two values of an option are equal, as far as f32 shows. */
+static bool same_value(const char *a, const char *b) {
+  char *end, *other;
+  double x = strtod(a, &end), y = strtod(b, &other);
+  return !strcmp(a, b) || (*a && *b && !*end && !*other && fabs(x - y) <= 1e-6 * fabs(x));
+}
+
+/* Returns whether a text with settings, "KIND:a=1,b=2", has all of another, in any order. */
+static bool has_settings(const char *a, const char *b) {
+  const char *colon = strchr(a, ':');
+  size_t kind = strcspn(a, ":");
+  bool all = !strncmp(a, b, kind) && (!b[kind] || b[kind] == ':') && !colon == !strchr(b, ':');
+  for (const char *x = colon; x && all; x = strchr(x + 1, ',')) {
+    size_t n = strcspn(x + 1, ",");
+    bool found = false;
+    for (const char *y = strchr(b, ':'); y && !found; y = strchr(y + 1, ',')) {
+      char *one = sli_format("%.*s", (int)strcspn(x + 1, "="), x + 1),
+           *two = sli_format("%.*s", (int)strcspn(y + 1, "="), y + 1);
+      char *value = sli_format("%.*s", (int)(n - strlen(one)), x + 1 + strlen(one)),
+           *other =
+               sli_format("%.*s", (int)(strcspn(y + 1, ",") - strlen(two)), y + 1 + strlen(two));
+      found = !strcmp(one, two) && same_value(value + (*value == '='), other + (*other == '='));
+      free(one), free(two), free(value), free(other);
+    }
+    all = found;
+  }
+  return all;
+}
+
+/* Returns the width of heads, which is 0 in options where it follows from others. */
+static double head_dim(const sl_args *args) {
+  int64_t dim = sl_arg_int(args, "head-dim");
+  return dim ? (double)dim : (double)sl_arg_int(args, "width") / (double)sl_arg_int(args, "heads");
+}
+
+static bool same_option(const char *name, const sl_args *folder, const sl_args *file,
+                        const char *one, const char *two) {
+  if (same_value(one, two)) return true;
+  if (!strcmp(name, "head-dim")) return head_dim(folder) == head_dim(file);
+  return !strcmp(name, "rope") && has_settings(one, two) && has_settings(two, one);
+}
+
+/* Returns whether an option is about experts of a model that has none. */
+static bool is_idle(const sl_option *o, const sl_args *folder) {
+  const char *feeds = sl_arg_given(folder, "feeds", 0);
+  return feeds && !strstr(feeds, "experts") && o->help && strstr(o->help, "expert");
+}
+
+/* Compares the options that two config.json give. */
+static sl_status compare_options(const saving *saving, const sl_args *folder, const sl_args *file) {
+  for (const sl_option *o = saving->target->model->options; o->name; o++) {
+    const char *one = sl_arg_given(folder, o->name, 0), *two = sl_arg_given(file, o->name, 0);
+    if (!one) one = o->value ? o->value : "";
+    if (!two) two = o->value ? o->value : "";
+    if (!is_idle(o, folder) && !same_option(o->name, folder, file, one, two))
+      return sl_fail(SL_E_UNSUPPORTED,
+                     "--save %s: --%s is %s, but readers of a GGUF file of %s use %s; save to a "
+                     "folder or FILE.safetensors",
+                     saving->path, o->name, one, text_at(saving->row, "name"), two);
   }
   return SL_OK;
+}
+
+/* Checks that readers of the file get the options of config.json. */
+static sl_status check_options(const saving *saving) {
+  const pretrained *p = saving->target;
+  pretrained folder = *p, file = *p;
+  char *text = cJSON_PrintUnformatted(saving->root); /* reals are kept as texts there */
+  cJSON *root = cJSON_Parse(text), *again = NULL;
+  free(text);
+  SLI_TRY(sl_args_create(p->model->options, &folder.args));
+  SLI_TRY(sl_args_create(p->model->options, &file.args));
+  sl_status status = gguf_config_again(saving->path, saving->row, saving->own, root, &again);
+  if (!status) status = huggingface_read_config(saving->path, root, NULL, &folder);
+  if (!status) status = huggingface_read_config(saving->path, again, NULL, &file);
+  if (!status) status = compare_options(saving, folder.args, file.args);
+  sl_args_destroy(folder.args);
+  sl_args_destroy(file.args);
+  cJSON_Delete(root);
+  cJSON_Delete(again);
+  return status;
 }
 
 static sl_status put_keys(saving *saving) {
@@ -367,12 +534,14 @@ static sl_status put_keys(saving *saving) {
   double number = 0;
   sli_gguf_put_text(saving->keys, "general.architecture", text_at(saving->row, "name"));
   SLI_TRY(put_rope(saving));
+  put_lists(saving);
+  put_fours(saving);
+  cJSON_ArrayForEach(entry, at(saving->row, "settings")) put_value(
+      saving, entry->string, (double)sl_arg_int(saving->target->args, entry->valuestring));
   cJSON_ArrayForEach(entry, at(saving->row, "keys")) put_entry(saving, entry);
-  cJSON_ArrayForEach(
-      entry, at(saving->row, "derived")) if (number_of(value_at(saving->root, entry->valuestring),
-                                                       &number))
-      put_value(saving, entry->string, number);
-  SLI_TRY(check_derived(saving));
+  put_derived(saving);
+  SLI_TRY(check_options(saving));
+  if (saving->checks) return SL_OK;
   number_of(at(saving->root, "vocab_size"), &number);
   return put_tokenizer(saving->target, (int64_t)number, saving->keys);
 }
@@ -386,9 +555,11 @@ static const cJSON *row_of(const char *type) {
   return NULL;
 }
 
-/* Makes config.json, and finds the row of its architecture. */
-static sl_status find_row(saving *saving, const sl_lowered *lowered) {
-  saving->root = huggingface_config(saving->target, lowered);
+/* Makes config.json, and finds the row of its architecture. *whole: config.json is complete. */
+static sl_status find_row(saving *saving, const sl_lowered *lowered, bool *whole) {
+  SLI_TRY(huggingface_described(saving->target, lowered, &saving->root));
+  *whole = saving->root;
+  if (!saving->root) saving->root = huggingface_config(saving->target, NULL);
   saving->row = row_of(text_at(saving->root, "model_type"));
   return saving->row
              ? SL_OK
@@ -424,10 +595,27 @@ static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int co
   return status;
 }
 
+static saving begin(const pretrained *p, const char *path, const char *type) {
+  return (saving){.target = p,
+                  .path = path,
+                  .type = type,
+                  .own = cJSON_CreateObject(),
+                  .keys = sli_gguf_keys_create()};
+}
+
+static void end(saving *v) {
+  sli_gguf_keys_destroy(v->keys);
+  cJSON_Delete(v->own);
+  cJSON_Delete(v->root);
+  free(v->factors);
+}
+
 sl_status gguf_check(const char *path, const pretrained *p, int processes) {
   char *type = type_of(path);
-  saving v = {.target = p, .path = path};
+  saving v = begin(p, path, type);
   sl_status status = SL_OK;
+  bool whole = false;
+  v.checks = true;
   if (!sli_gguf_writes(type))
     status =
         sl_fail(SL_E_USAGE, "--save %s: the type must be f32, f16, bf16, q8_0, q4_0 or q4_k", path);
@@ -435,8 +623,9 @@ sl_status gguf_check(const char *path, const pretrained *p, int processes) {
     status = sl_fail(SL_E_USAGE,
                      "--save %s: only a run of one process can write a GGUF file; save to a folder",
                      path);
-  else status = find_row(&v, NULL);
-  cJSON_Delete(v.root);
+  else status = find_row(&v, NULL, &whole);
+  if (!status && whole) status = put_keys(&v);
+  end(&v);
   free(type);
   return status;
 }
@@ -444,18 +633,12 @@ sl_status gguf_check(const char *path, const pretrained *p, int processes) {
 sl_status gguf_save(const char *path, const pretrained *p, const sl_lowered *lowered,
                     sl_runtime *rt) {
   char *file = gguf_file_of(path), *type = type_of(path);
-  saving v = {.target = p,
-              .path = file,
-              .type = type,
-              .own = cJSON_CreateObject(),
-              .keys = sli_gguf_keys_create()};
-  sl_status status = find_row(&v, lowered);
+  saving v = begin(p, file, type);
+  bool whole;
+  sl_status status = find_row(&v, lowered, &whole);
   if (!status) status = put_keys(&v);
   if (!status) status = sli_weights_write(file, lowered, rt, true, write_tensors, &v);
-  sli_gguf_keys_destroy(v.keys);
-  cJSON_Delete(v.own);
-  cJSON_Delete(v.root);
-  free(v.factors);
+  end(&v);
   free(type);
   free(file);
   return status;

@@ -281,6 +281,18 @@ cJSON *huggingface_config(const pretrained *p, const sl_lowered *lowered) {
   return f ? family_write(f, p, lowered) : NULL;
 }
 
+sl_status huggingface_described(const pretrained *p, const sl_lowered *lowered, cJSON **out) {
+  const char *from = p->init && huggingface_is_folder(p->init) ? p->init : NULL;
+  char *path = from ? huggingface_file(from, "config.json") : NULL;
+  sl_status status = SL_OK;
+  *out = NULL;
+  if (family_written(p)) *out = lowered ? huggingface_config(p, lowered) : NULL;
+  else if (path && !access(path, F_OK) && !begins_other(from, p)) status = edit_config(path, out);
+  else if (!from) status = of_gguf(p, out);
+  free(path);
+  return status;
+}
+
 sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
                            const sl_lowered *lowered) {
   char *path = huggingface_file(folder, "config.json");
