@@ -38,6 +38,8 @@ def pack_value(value):
         return struct.pack("<If", F32, value)
     if isinstance(value, str):
         return struct.pack("<I", TEXT) + text(value)
+    if isinstance(value[0], str):
+        return struct.pack("<IIQ", ARRAY, TEXT, len(value)) + b"".join(map(text, value))
     if isinstance(value[0], bool):
         return struct.pack("<IIQ", ARRAY, BOOL, len(value)) + bytes(value)
     return struct.pack("<IIQ", ARRAY, U32, len(value)) + b"".join(struct.pack("<I", v) for v in value)
@@ -620,7 +622,7 @@ def convert(c, tensors):
 
 
 def write(path, architecture, keys, tensors, kind="f32"):
-    pairs = {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in keys.items()}}
+    pairs = {"general.architecture": architecture, **{key if key.startswith("tokenizer.") else f"{architecture}.{key}": value for key, value in keys.items()}}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
     head += b"".join(text(key) + pack_value(value) for key, value in pairs.items())
     data, kinds = b"", kind.split(",")

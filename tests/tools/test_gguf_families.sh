@@ -86,6 +86,12 @@ phi = gguf_folder.convert(*gguf_folder.read_folder("phi3_long"))
 wrong("bad.rope_factors_short.gguf", {}, {"rope_factors_short.weight": None}, made=phi)
 wrong("bad.has 2 factors, not 3.gguf", {}, {"rope_factors_long.weight": gguf_folder.Tensor([2], [1.0, 2.0])}, made=phi)
 gemma = gguf_folder.convert(*gguf_folder.read_folder("gemma4_text"))
+# Gemma 4's tokenizer: pieces with merges and bytes, whose spaces are marks
+pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "\u2581", "a", "b", "ab", "\u2581ab", "\n"] + [f"<0x{i:02X}>" for i in range(246)]
+tokens = {"model": "gemma4", "pre": "gemma4", "tokens": pieces, "token_type": [3, 3, 3, 2] + [1] * 6 + [6] * 246, "merges": ["a b", "\u2581 ab"],
+          "bos_token_id": 2, "eos_token_id": 1, "unknown_token_id": 3, "add_bos_token": True}
+wrong("tokens.gguf", {f"tokenizer.ggml.{k}": v for k, v in tokens.items()}, made=gemma)
+wrong("bad.tokenizer.ggml.merges.gguf", {f"tokenizer.ggml.{k}": v for k, v in tokens.items() if k != "merges"}, made=gemma)
 wrong("bad.neither 1 nor huge.gguf", {}, {"rope_freqs.weight": gguf_folder.Tensor([8], [1.0, 2.0] * 4)}, made=gemma)
 wrong("bad.feed_forward_length.gguf", {"feed_forward_length": [48, 48, 48, 96, 90]}, made=gemma)
 wrong("bad.attention.head_count_kv is.gguf", {"attention.head_count_kv": [1, 2, 2, 2, 2]}, made=gemma)
@@ -147,6 +153,16 @@ for name in qwen3_5_moe_text granitemoehybrid; do
   run grid.json --init $name.gguf --steps 2 --stages 2 --tensor 2 -n 2 "${patient[@]}" decoder "${train[@]}"
   same $name.report grid.json 1e-5
 done
+ends 0 "$actorrun" --quiet --init tokens.gguf --steps 0 --save saved/ --generate 2 --prompt "a ab" decoder
+python3 - <<'PY' || fail "another tokenizer than Gemma 4's"
+import json
+made = json.load(open("saved/tokenizer.json"))
+model = made["model"]
+good = model["merges"] == ["a b", "\u2581 ab"] and model["byte_fallback"] and model["vocab"]["\u2581ab"] == 8 and model["unk_token"] == "<unk>"
+steps = made["normalizer"]["normalizers"]
+raise SystemExit(not good or [s["type"] for s in steps] != ["Replace"] or made["post_processor"]["single"][0]["SpecialToken"]["id"] != "<bos>")
+PY
+rm -r saved
 run ahead.json --init ahead.gguf --steps 2 decoder "${train[@]}"
 cmp <(hexes qwen3_5_moe_text.report) <(hexes ahead.json) || fail "a head that predicts further ahead changes the model"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts the tokenizer of a GGUF file to a tokenizer.json. For byte-level BPE, the file has
  * tokens, merges and the name of a pre-tokenizer, which a table maps to its pattern. For
- * SentencePiece's BPE, the file has pieces with scores, and spaces are marks. */
+ * SentencePiece's BPE, the file has pieces with scores, or with merges (Gemma 4), and spaces are
+ * marks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,8 @@ static const char numbers[] = "\\p{N}{1,3}", cjk[] = "[\u4e00-\u9fa5\u3040-\u309
 /* Pre-tokenizer, by the name in tokenizer.ggml.pre. */
 typedef struct cut {
   const char *name;
-  bool pieces;            /* SentencePiece; the fields up to `begins` are unused */
+  bool pieces;            /* SentencePiece; the fields from `words` up to `begins` are unused */
+  bool merged;            /* pieces have merges, not scores, and no mark begins a text */
   const char *words;      /* pattern; NULL: the pattern of GPT-2 */
   const char *before[2];  /* patterns that cut first; NULL if none */
   bool digits;            /* each digit is a word */
@@ -74,7 +76,8 @@ static const cut cuts[] = {
     {.name = "seed-coder", .words = seed_words},
     {.name = "deepseek-v3", .words = deepseek_words, .before = {numbers, cjk}}};
 
-static const cut pieces = {.pieces = true, .begins = true};
+static const cut pieces = {.pieces = true, .begins = true},
+                 merged = {.pieces = true, .merged = true, .begins = true};
 
 static const cJSON *field(const cJSON *keys, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(keys, name);
@@ -83,14 +86,15 @@ static const cJSON *field(const cJSON *keys, const char *name) {
 static sl_status find_cut(const char *path, const cJSON *keys, const cut **out) {
   const char *model = sli_json_text(keys, "tokenizer.ggml.model"),
              *pre = sli_json_text(keys, "tokenizer.ggml.pre");
-  bool known = model && (!strcmp(model, "gpt2") || !strcmp(model, "llama"));
-  if (!known)
-    return sl_fail(SL_E_INPUT,
-                   "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2 or llama; "
-                   "--tokenizer FILE names another tokenizer",
-                   path, model ? model : "");
-  *out = &pieces;
-  if (!strcmp(model, "llama")) return SL_OK;
+  bool list = model && !strcmp(model, "gemma4"), scores = model && !strcmp(model, "llama");
+  if (!list && !scores && !(model && !strcmp(model, "gpt2")))
+    return sl_fail(
+        SL_E_INPUT,
+        "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2, llama or gemma4; "
+        "--tokenizer FILE names another tokenizer",
+        path, model ? model : "");
+  *out = list ? &merged : &pieces;
+  if (list || scores) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(cuts); i++)
     if (pre && !strcmp(cuts[i].name, pre)) {
       *out = &cuts[i];
@@ -346,13 +350,14 @@ static sl_status no_array(const parts *p, const char *name, const char *of) {
 static sl_status check_arrays(const parts *p, const cut *c) {
   if (!is_texts(p->tokens)) return no_array(p, "tokens", "texts");
   if (p->types && !is_numbers(p->types)) return no_array(p, "token_type", "numbers");
-  if (!c->pieces) return is_texts(p->merges) ? SL_OK : no_array(p, "merges", "texts");
-  if (!p->types) return no_array(p, "token_type", "numbers");
-  return is_numbers(p->scores) ? SL_OK : no_array(p, "scores", "numbers");
+  bool scored = c->pieces && !c->merged;
+  if (!scored && !is_texts(p->merges)) return no_array(p, "merges", "texts");
+  if (c->pieces && !p->types) return no_array(p, "token_type", "numbers");
+  return !scored || is_numbers(p->scores) ? SL_OK : no_array(p, "scores", "numbers");
 }
 
 static cJSON *put_together(const cut *c, const parts *p, cJSON *merges) {
-  bool prefix = sli_json_flag(p->keys, "tokenizer.ggml.add_space_prefix", true);
+  bool prefix = sli_json_flag(p->keys, "tokenizer.ggml.add_space_prefix", !c->merged);
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "version", "1.0");
   cJSON_AddNullToObject(root, "truncation");
@@ -375,8 +380,9 @@ static sl_status make(parts *p, const cut *c, cJSON **out) {
   if (!status) status = find_mark(p->path, p->keys, p->tokens, "bos", c->begins, &p->marks[0]);
   if (!status) status = find_mark(p->path, p->keys, p->tokens, "eos", false, &p->marks[1]);
   if (status) return status;
-  cJSON *merges = c->pieces ? sli_pieces_merges(p->tokens, p->types, p->scores) : p->merges;
-  if (!c->pieces) p->merges = NULL;
+  bool scored = c->pieces && !c->merged;
+  cJSON *merges = scored ? sli_pieces_merges(p->tokens, p->types, p->scores) : p->merges;
+  if (!scored) p->merges = NULL;
   *out = put_together(c, p, merges);
   return SL_OK;
 }
