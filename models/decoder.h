@@ -247,7 +247,7 @@ static inline void decoder_rename(const decoder *d, char *name, size_t size) {
 /* Makes a parameter of a layer, or of the model if the layer is -1. */
 static inline sl_tensor *decoder_param(sl_graph *g, const decoder *d, sl_type type, sl_init init,
                                        int layer, const char *name) {
-  char all[160], prefix[32];
+  char all[224], prefix[32];
   bool mtp = d->mtp && layer >= d->layers;
   snprintf(prefix, sizeof prefix, mtp ? "mtp.layers.%d." : "model.layers.%d.",
            mtp ? layer - d->layers : layer);

@@ -151,8 +151,9 @@ static inline void sli_storage_block_of(sl_storage storage, sli_grouped group, i
                 *ends = block + group.wide * bytes + 2 * place;
   for (int64_t j = 0; j < bytes / 4; j++)
     memcpy(quads + 4 * j, block + (j * group.wide + place) * 4, 4);
-  for (int64_t j = 0; j < (sli_storage_bytes(storage) - bytes) / 2; j++)
-    memcpy(halves + j, ends + 2 * j * group.wide, 2);
+  int64_t after = sli_storage_bytes(storage) - bytes;
+  if (after > 0) memcpy(halves, ends, 2);
+  if (after > 2) memcpy(halves + 1, ends + 2 * group.wide, 2);
 }
 
 #endif

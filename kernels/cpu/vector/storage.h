@@ -112,9 +112,9 @@ static void unpack_parts(sl_storage storage, const sl_type *lies, const void *we
   const int64_t numbers = sli_storage_block(storage);
   uint8_t block[256];
   for (int64_t c = 0; c < columns; c += numbers) {
-    uint16_t half[1];
-    sli_storage_block_of(storage, group, row, (column + c) / numbers, block, half);
-    memcpy(block + sli_storage_quads(storage), half, sizeof half);
+    uint16_t halves[2] = {0};
+    sli_storage_block_of(storage, group, row, (column + c) / numbers, block, halves);
+    memcpy(block + sli_storage_quads(storage), halves, sizeof halves);
     sli_storage_unpack_file(storage, block, numbers, to + c);
   }
 }

@@ -215,7 +215,7 @@ static inline void add_patch(float *c, const uint16_t *a, const uint16_t *b) {
 static inline void add_bf16_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
   for (int r = 0; r < SLI_STRIP; r += PATCH)
     for (int n = 0; n < SLI_STRIP; n += PATCH)
-      add_patch(q->of + r * SLI_STRIP + n, a + r * SLI_STRIP, b + 2 * n);
+      add_patch(q->values + r * SLI_STRIP + n, a + r * SLI_STRIP, b + 2 * n);
 }
 
 #else
