@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """--prompt-blocks: prompts attend to chosen pages. Log-probabilities and answers have the same bits for a prompt alone,
-beside others, after a cached prefix, after a preemption, over two stages, two tensor-parallel devices, and in a replay.
-They differ from those of attention to all pages, the recall says by how much weight, and what cannot be chosen is refused.
+beside others, after a cached prefix, after a preemption, over two stages, two tensor-parallel devices, with drafts, and
+in a replay. They differ from those of attention to all pages, the recall says by how much weight, and what cannot be chosen is refused.
 
 labels: numbers
 needs: libevent
@@ -88,7 +88,7 @@ assert usage["prompt_tokens_details"]["cached_tokens"] == 320, usage
 assert shared.ask(prompts[0], echo=True)[:2] == scored, "scored beside a cached prefix"
 shared.end()
 
-for how in ("--stages 2", "--tensor 2", "--devices cpu:1x3"):
+for how in ("--stages 2", "--tensor 2", "--devices cpu:1x3", "--speculate ngram:tokens=3,always"):
     other = Server(f"{CHUNK} {how}")
     assert other.all(prompts) == alone, how
     assert other.ask(prompts[0], echo=True)[:2] == scored, how
