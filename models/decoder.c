@@ -1,87 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A decoder whose every part is an option: per block a mixer and a feed-forward half, and for all
  * blocks the places of norms, functions, factors and names. A row of tools/formats/families.json
- * turns the config.json of a model family into these options. */
+ * turns the config.json of a model family into these options. Qwen3-Next is the same with other
+ * defaults. */
 #include "kda.h"
 #include "latent.h"
 #include "mamba.h"
 #include "moe.h"
 
+/* Options; `next`: Qwen3-Next's norms, gates and products. */
 /* clang-format off */
-static const sl_option options[] = {
-    DECODER_OPTIONS,
-    DECODER_FAMILY_OPTIONS,
-    {"mixers", SL_OPTION_TEXT, "full", "`LIST` of what mixes the positions of each block, repeated over "
-     "the blocks: full (attention), window, both also followed by -unplaced (without rotary positions), "
-     "-keyed (keys are values) or -shared (keys and values are those of the last such block before), "
-     "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, "
-     "mamba, conv (gated convolution), none", 0, 0},
-    {"feeds", SL_OPTION_TEXT, "mlp", "`LIST` of the feed-forward half of each block, repeated over the "
-     "blocks: mlp, experts, both, none; -wide: twice --ffn", 0, 0},
-    {"block-head-dims", SL_OPTION_TEXT, "0", "`LIST` of --head-dim by block, repeated over the blocks; 0: "
-     "--head-dim", 0, 0},
-    {"block-kv-heads", SL_OPTION_TEXT, "0", "`LIST` of --kv-heads by block, likewise", 0, 0},
-    {"block-inputs", SL_OPTION_INT, "0", "numbers of an embedding that enters each block; 0: none", 0,
-     1 << 20},
-    {"block-inputs-vocab", SL_OPTION_INT, "0", "tokens that have such embeddings; 0: as many as --vocab",
-     0, 1 << 24},
-    {"block-factors", SL_OPTION_FLAG, "0", "a number that files hold and training keeps scales the output "
-     "of each block", 0, 0},
-    {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0},
-    /* norms */
-    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after, "
-     "both, or parallel (one norm, and both halves read its output)", 0, 0},
-    {"norm", SL_OPTION_TEXT, "rms", "`KIND` of norms: rms, layer (with a bias), "
-     "layer-gain (without), or layer-plain (without parameters)", 0, 0},
-    {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0},
-    /* attention */
-    {"value-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's values, without a parameter", 0, 0},
-    {"gated-heads", SL_OPTION_FLAG, "0", "the output of attention is scaled by the sigmoid of gates "
-     "that come with the queries", 0, 0},
-    {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a "
-     "head", 0, 0},
-    {"packed-qkv", SL_OPTION_FLAG, "0", "one product computes q, k and v", 0, 0},
-    {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as "
-     "--query-scalar says", 0, 1e9},
-    {"score-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on attention scores, C tanh(x / C); 0: none",
-     0, 1e9},
-    {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0},
-    /* feed-forward halves */
-    {"function", SL_OPTION_TEXT, "silu", "`NAME` of the function of feed-forward halves: silu, gelu (in "
-     "its tanh form), gelu-erf, or relu2 (the square of relu)", 0, 0},
-    {"ungated", SL_OPTION_FLAG, "0", "feed-forward halves and experts have no gates", 0, 0},
-    {"packed-gates", SL_OPTION_FLAG, "0", "one product computes gate and up of feed-forward halves", 0, 0},
-    {"mlp-bias", SL_OPTION_FLAG, "0", "products of feed-forward halves have biases", 0, 0},
-    /* factors */
-    {"embedding-factor", SL_OPTION_FLOAT, "1", "factor of the embeddings", 0, 1e9},
-    {"residual-factor", SL_OPTION_FLOAT, "1", "factor of what each half of a block adds", 0, 1e9},
-    {"logit-factor", SL_OPTION_FLOAT, "1", "factor of the logits", 0, 1e9},
-    {"logit-divisor", SL_OPTION_FLOAT, "1", "divisor of the logits", 1e-9, 1e9},
-    /* experts */
-    {"experts", SL_OPTION_INT, "0", "experts per block that has them", 0, 1 << 16},
-    MOE_ROUTING_OPTIONS("1"),
-    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, corrected "
-     "(sigmoid, with a correction per expert), or softmax-corrected", 0, 0},
-    MOE_SIGMOID_OPTIONS,
-    {"weight-eps", SL_OPTION_FLOAT, "1e-20", "added to the sum that the weights of a token's experts "
-     "are divided by, if sigmoids choose them", 0, 1},
-    {"packed-experts", SL_OPTION_FLAG, "0", "one product computes gate and up of an expert", 0, 0},
-    {"shared-gate", SL_OPTION_FLAG, "0", "the shared expert is scaled by the sigmoid of a gate", 0, 0},
-    {"expert-latent", SL_OPTION_INT, "0", "experts read and write so many numbers, between two "
-     "products; 0: the width", 0, 1 << 20},
-    /* states */
-    DELTA_OPTIONS,
-    LATENT_OPTIONS("latent-value-dim"),
-    {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16},
-    {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256},
-    {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16},
-    {"state", SL_OPTION_INT, "64", "numbers of B and of C of Mamba-2", 1, 256},
-    {"conv-bias", SL_OPTION_FLAG, "0", "the convolutions of Mamba-2 have biases", 0, 0},
-    {"state-bias", SL_OPTION_FLAG, "0", "the products of Mamba-2, or of gated convolutions and the "
-     "convolutions, have biases", 0, 0},
-    DECODER_AHEAD_OPTIONS,
-    SL_OPTIMIZER_OPTIONS,
-    {0}};
+#define OPTIONS(next, mixed, fed, experts) \
+    DECODER_OPTIONS, \
+    DECODER_FAMILY_OPTIONS_OF(next), \
+    {"mixers", SL_OPTION_TEXT, mixed, "`LIST` of what mixes the positions of each block, repeated over " \
+     "the blocks: full (attention), window, both also followed by -unplaced (without rotary positions), " \
+     "-keyed (keys are values) or -shared (keys and values are those of the last such block before), " \
+     "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, " \
+     "mamba, conv (gated convolution), none", 0, 0}, \
+    {"feeds", SL_OPTION_TEXT, fed, "`LIST` of the feed-forward half of each block, repeated over the " \
+     "blocks: mlp, experts, both, none; -wide: twice --ffn", 0, 0}, \
+    {"block-head-dims", SL_OPTION_TEXT, "0", "`LIST` of --head-dim by block, repeated over the blocks; 0: " \
+     "--head-dim", 0, 0}, \
+    {"block-kv-heads", SL_OPTION_TEXT, "0", "`LIST` of --kv-heads by block, likewise", 0, 0}, \
+    {"block-inputs", SL_OPTION_INT, "0", "numbers of an embedding that enters each block; 0: none", 0, \
+     1 << 20}, \
+    {"block-inputs-vocab", SL_OPTION_INT, "0", "tokens that have such embeddings; 0: as many as --vocab", \
+     0, 1 << 24}, \
+    {"block-factors", SL_OPTION_FLAG, "0", "a number that files hold and training keeps scales the output " \
+     "of each block", 0, 0}, \
+    {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0}, \
+    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after, " \
+     "both, or parallel (one norm, and both halves read its output)", 0, 0}, \
+    {"norm", SL_OPTION_TEXT, "rms", "`KIND` of norms: rms, layer (with a bias), " \
+     "layer-gain (without), or layer-plain (without parameters)", 0, 0}, \
+    {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0}, \
+    {"value-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's values, without a parameter", 0, 0}, \
+    {"gated-heads", SL_OPTION_FLAG, next, "the output of attention is scaled by the sigmoid of gates " \
+     "that come with the queries", 0, 0}, \
+    {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a " \
+     "head", 0, 0}, \
+    {"packed-qkv", SL_OPTION_FLAG, "0", "one product computes q, k and v", 0, 0}, \
+    {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as " \
+     "--query-scalar says", 0, 1e9}, \
+    {"score-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on attention scores, C tanh(x / C); 0: none", \
+     0, 1e9}, \
+    {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0}, \
+    {"function", SL_OPTION_TEXT, "silu", "`NAME` of the function of feed-forward halves: silu, gelu (in " \
+     "its tanh form), gelu-erf, or relu2 (the square of relu)", 0, 0}, \
+    {"ungated", SL_OPTION_FLAG, "0", "feed-forward halves and experts have no gates", 0, 0}, \
+    {"packed-gates", SL_OPTION_FLAG, "0", "one product computes gate and up of feed-forward halves", 0, 0}, \
+    {"mlp-bias", SL_OPTION_FLAG, "0", "products of feed-forward halves have biases", 0, 0}, \
+    {"embedding-factor", SL_OPTION_FLOAT, "1", "factor of the embeddings", 0, 1e9}, \
+    {"residual-factor", SL_OPTION_FLOAT, "1", "factor of what each half of a block adds", 0, 1e9}, \
+    {"logit-factor", SL_OPTION_FLOAT, "1", "factor of the logits", 0, 1e9}, \
+    {"logit-divisor", SL_OPTION_FLOAT, "1", "divisor of the logits", 1e-9, 1e9}, \
+    {"experts", SL_OPTION_INT, experts, "experts per block that has them", 0, 1 << 16}, \
+    MOE_ROUTING_OPTIONS("1"), \
+    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, corrected " \
+     "(sigmoid, with a correction per expert), or softmax-corrected", 0, 0}, \
+    MOE_SIGMOID_OPTIONS, \
+    {"weight-eps", SL_OPTION_FLOAT, "1e-20", "added to the sum that the weights of a token's experts " \
+     "are divided by, if sigmoids choose them", 0, 1}, \
+    {"packed-experts", SL_OPTION_FLAG, "0", "one product computes gate and up of an expert", 0, 0}, \
+    {"shared-gate", SL_OPTION_FLAG, next, "the shared expert is scaled by the sigmoid of a gate", 0, 0}, \
+    {"expert-latent", SL_OPTION_INT, "0", "experts read and write so many numbers, between two " \
+     "products; 0: the width", 0, 1 << 20}, \
+    DELTA_OPTIONS, \
+    {"packed-delta", SL_OPTION_FLAG, next, "two products compute all that states of delta read, by key " \
+     "heads", 0, 0}, \
+    LATENT_OPTIONS("latent-value-dim"), \
+    {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16}, \
+    {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256}, \
+    {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16}, \
+    {"state", SL_OPTION_INT, "64", "numbers of B and of C of Mamba-2", 1, 256}, \
+    {"conv-bias", SL_OPTION_FLAG, "0", "the convolutions of Mamba-2 have biases", 0, 0}, \
+    {"state-bias", SL_OPTION_FLAG, "0", "the products of Mamba-2, or of gated convolutions and the " \
+     "convolutions, have biases", 0, 0}, \
+    DECODER_AHEAD_OPTIONS
+static const sl_option options[] = {OPTIONS("0", "full", "mlp", "0"), SL_OPTIMIZER_OPTIONS, {0}};
+static const sl_option next_options[] = {
+    OPTIONS("1", "delta,delta,delta,full", "experts", "8"), SL_OPTIMIZER_OPTIONS, {0}};
 /* clang-format on */
 
 typedef struct general {
@@ -161,8 +160,8 @@ static size_t read_suffix(const char *text, const char *kind, decoder_layer *l) 
 }
 
 /* Returns the kind of a block in a list, and sets what follows the kind's name. */
-static const half_kind *kind_of(sl_graph *g, const char *option, const char *list, int layer,
-                                const half_kind *kinds, decoder_layer *l) {
+static const half_kind *kind_of(sl_graph *g, const decoder *d, const char *option, const char *list,
+                                int layer, const half_kind *kinds, decoder_layer *l) {
   size_t n, more = 1;
   const char *word = word_at(list, layer, &n);
   for (const half_kind *k = kinds; k->name; k++) {
@@ -171,19 +170,20 @@ static const half_kind *kind_of(sl_graph *g, const char *option, const char *lis
     for (; at < n && more; at += more) more = read_suffix(word + at, k->name, l);
     if (at == n) return k;
   }
-  sl_graph_fail(g, SL_E_USAGE, "decoder: --%s %.200s: unknown word \"%.*s\"", option, list, (int)n,
-                word);
+  sl_graph_fail(g, SL_E_USAGE, "%s: --%s %.200s: unknown word \"%.*s\"", d->model, option, list,
+                (int)n, word);
   return kinds;
 }
 
 /* Returns a block's number in a list, or 0. */
-static int64_t number_of(sl_graph *g, const sl_args *args, const char *option, int layer) {
+static int64_t number_of(sl_graph *g, const sl_args *args, const decoder *d, const char *option,
+                         int layer) {
   size_t n;
   char *end;
   const char *list = sl_arg_text(args, option), *word = word_at(list, layer, &n);
   long long value = strtoll(word, &end, 10);
   if (n && end == word + n && value >= 0 && value <= 1 << 16) return value;
-  sl_graph_fail(g, SL_E_USAGE, "decoder: --%s %.200s: \"%.*s\" is not a number of at most %d",
+  sl_graph_fail(g, SL_E_USAGE, "%s: --%s %.200s: \"%.*s\" is not a number of at most %d", d->model,
                 option, list, (int)n, word, 1 << 16);
   return 0;
 }
@@ -197,35 +197,36 @@ static void check_block(sl_graph *g, const sl_args *args, const decoder *d, int 
         d->each[k].mixer == decoder_attention)
       from = &d->each[k];
   if (!l->mixer && !l->feed)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: block %d has neither a mixer nor a feed-forward half",
-                  i);
+    sl_graph_fail(g, SL_E_USAGE, "%s: block %d has neither a mixer nor a feed-forward half",
+                  d->model, i);
   if (l->windowed && sl_arg_int(args, "window") < 1)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --mixers window needs --window");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --mixers window needs --window", d->model);
   if (experts && sl_arg_int(args, "experts") < 1)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --feeds experts needs --experts");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --feeds experts needs --experts", d->model);
   if (l->feed == moe_beside && (d->norms != DECODER_NORMS_BOTH || d->ungated))
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --feeds both needs --norms both, and gates");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --feeds both needs --norms both, and gates", d->model);
   if (d->parallel && (!l->mixer || !l->feed))
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --norms parallel needs both halves in each block");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --norms parallel needs both halves in each block", d->model);
   if ((special || d->value_norm) && l->mixer == decoder_attention &&
       (d->qk_norm_late || d->packed_qkv || decoder_is_dual(d)))
     sl_graph_fail(g, SL_E_USAGE,
-                  "decoder: --value-norm, -keyed and -shared: not supported with --qk-norm-late, "
-                  "--packed-qkv or --rope dual-chunk");
+                  "%s: --value-norm, -keyed and -shared: not supported with --qk-norm-late, "
+                  "--packed-qkv or --rope dual-chunk",
+                  d->model);
   if ((special || d->value_norm) && l->mixer == decoder_gated_attention)
     sl_graph_fail(g, SL_E_USAGE,
-                  "decoder: --value-norm, -keyed and -shared: not supported with --gated-heads");
+                  "%s: --value-norm, -keyed and -shared: not supported with --gated-heads",
+                  d->model);
   if (l->shared && (!from || from->head_dim != l->head_dim || from->kv_heads != l->kv_heads))
-    sl_graph_fail(
-        g, SL_E_USAGE,
-        "decoder: block %d shares the keys of a block before, but there is none of its kind "
-        "and widths",
-        i);
+    sl_graph_fail(g, SL_E_USAGE,
+                  "%s: block %d shares the keys of a block before, but there is none of its kind "
+                  "and widths",
+                  d->model, i);
   if (l->kv_heads && d->heads % l->kv_heads)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --heads %d is not a multiple of --block-kv-heads %d",
-                  d->heads, l->kv_heads);
+    sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --block-kv-heads %d",
+                  d->model, d->heads, l->kv_heads);
   if (l->head_dim > 512)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --block-head-dims %lld: at most 512",
+    sl_graph_fail(g, SL_E_USAGE, "%s: --block-head-dims %lld: at most 512", d->model,
                   (long long)l->head_dim);
 }
 
@@ -233,10 +234,10 @@ static void choose_halves(sl_graph *g, const sl_args *args, decoder *d) {
   bool gated = sl_arg_flag(args, "gated-heads");
   for (int i = 0; i < d->layers; i++) {
     decoder_layer *l = &d->each[i];
-    *l = (decoder_layer){.head_dim = number_of(g, args, "block-head-dims", i),
-                         .kv_heads = (int)number_of(g, args, "block-kv-heads", i)};
-    const half_kind *mixer = kind_of(g, "mixers", sl_arg_text(args, "mixers"), i, mixers, l);
-    l->feed = kind_of(g, "feeds", sl_arg_text(args, "feeds"), i, feeds, l)->half;
+    *l = (decoder_layer){.head_dim = number_of(g, args, d, "block-head-dims", i),
+                         .kv_heads = (int)number_of(g, args, d, "block-kv-heads", i)};
+    const half_kind *mixer = kind_of(g, d, "mixers", sl_arg_text(args, "mixers"), i, mixers, l);
+    l->feed = kind_of(g, d, "feeds", sl_arg_text(args, "feeds"), i, feeds, l)->half;
     bool softmax = mixer->half == decoder_attention;
     l->mixer = softmax && gated ? decoder_gated_attention : mixer->half;
     l->windowed = mixer->windowed;
@@ -257,9 +258,8 @@ static int word_of(sl_graph *g, const sl_args *args, const char *option, const w
   const char *name = sl_arg_text(args, option);
   for (; words->name; words++)
     if (!strcmp(words->name, name)) return words->value;
-  sl_graph_fail(g, SL_E_USAGE,
-                "decoder: --%s %.40s: unknown; actorrun --help decoder lists the words", option,
-                name);
+  sl_graph_fail(g, SL_E_USAGE, "--%s %.40s: unknown; actorrun --help decoder lists the words",
+                option, name);
   return 0;
 }
 
@@ -286,18 +286,19 @@ static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
   double scalar = sl_arg_float(args, "query-scalar"),
          factor = sl_arg_float(args, "attention-factor");
   if (scalar > 0 && factor > 0)
-    sl_graph_fail(g, SL_E_USAGE,
-                  "decoder: --query-scalar and --attention-factor exclude each other");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --query-scalar and --attention-factor exclude each other",
+                  d->model);
   if (factor > 0) d->attention.scale = (float)factor;
   d->sinks = sl_arg_flag(args, "sinks");
   d->value_norm = sl_arg_flag(args, "value-norm");
   d->score_cap = (float)sl_arg_float(args, "score-cap");
   if (d->score_cap > 0 && d->alone)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --score-cap and --attend-blocks exclude each other");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --score-cap and --attend-blocks exclude each other",
+                  d->model);
   d->pairs = sl_arg_flag(args, "rope-pairs");
   d->packed_qkv = sl_arg_flag(args, "packed-qkv");
   if (d->packed_qkv && sl_arg_flag(args, "gated-heads"))
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --packed-qkv: not supported with --gated-heads");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --packed-qkv: not supported with --gated-heads", d->model);
 }
 
 /* Returns a factor, or 0 for 1. */
@@ -319,7 +320,7 @@ static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
   d->inputs.vocab = sl_arg_int(args, "block-inputs-vocab");
   if (!d->inputs.vocab) d->inputs.vocab = d->vocab;
   if (d->ungated && (d->packed_gates || sl_arg_flag(args, "packed-experts")))
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --ungated: there are no gates to pack");
+    sl_graph_fail(g, SL_E_USAGE, "%s: --ungated: there are no gates to pack", d->model);
   d->factors = (decoder_factors){
       .embedding = factor_of(sl_arg_float(args, "embedding-factor") *
                              (d->factors.embedding != 0 ? (double)d->factors.embedding : 1)),
@@ -348,8 +349,9 @@ static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
     m.sigmoid.least = (float)sl_arg_float(args, "weight-eps");
   } else if (sl_arg_int(args, "expert-groups") > 1 || sl_arg_float(args, "routed-scale") != 1)
     sl_graph_fail(g, SL_E_USAGE,
-                  "decoder: --expert-groups and --routed-scale: only with --router sigmoid, "
-                  "corrected or softmax-corrected");
+                  "%s: --expert-groups and --routed-scale: only with --router sigmoid, "
+                  "corrected or softmax-corrected",
+                  d->model);
   moe_check_groups(g, d, &m);
   return m;
 }
@@ -364,7 +366,7 @@ static mamba mamba_read(sl_graph *g, const sl_args *args, const decoder *d) {
              .bias = sl_arg_flag(args, "state-bias")};
   if (!m.heads) m.heads = (int)(2 * d->width / m.head_dim);
   if (m.heads < 1 || m.heads % m.groups)
-    sl_graph_fail(g, SL_E_USAGE, "decoder: --state-groups %d does not divide the %d heads",
+    sl_graph_fail(g, SL_E_USAGE, "%s: --state-groups %d does not divide the %d heads", d->model,
                   m.groups, m.heads);
   return m;
 }
@@ -383,8 +385,8 @@ static int last_softmax(const decoder *d) {
   return i ? i : d->layers - 1;
 }
 
-static sl_status build(sl_graph *g, const sl_args *args) {
-  decoder d = decoder_of(g, args, "decoder");
+static sl_status build_named(sl_graph *g, const sl_args *args, const char *model) {
+  decoder d = decoder_of(g, args, model);
   d.names = sl_arg_text(args, "names");
   decoder_family(g, args, &d);
   choose_norms(g, args, &d);
@@ -397,7 +399,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   delta n = {0};
   mamba m = {0};
   latent s = {0};
-  if (has_mixer(&d, delta_rule)) n = delta_read(g, args, &d), n.apart = true;
+  if (has_mixer(&d, delta_rule))
+    n = delta_read(g, args, &d), n.packed = sl_arg_flag(args, "packed-delta");
   if (has_mixer(&d, kda)) n = kda_read(g, args, &d);
   if (has_mixer(&d, latent_attention)) s = latent_read(g, args, &d, "latent-value-dim");
   if (has_mixer(&d, mamba_mixer)) m = mamba_read(g, args, &d);
@@ -409,5 +412,14 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   return decoder_build(g, args, &d);
 }
 
+static sl_status build(sl_graph *g, const sl_args *args) { return build_named(g, args, "decoder"); }
+
+static sl_status build_next(sl_graph *g, const sl_args *args) {
+  return build_named(g, args, "qwen3-next");
+}
+
 SL_MODEL(decoder, "a decoder whose every part is an option: mixers, experts, norms, factors",
          options, build);
+
+SL_MODEL_NAMED(qwen3_next, "qwen3-next", "Qwen3-Next: gated delta rule, softmax attention, experts",
+               next_options, build_next);

@@ -58,8 +58,9 @@
 #define DECODER_FFN \
     {"ffn", SL_OPTION_INT, "0", "inner width of feed-forward halves without experts; 0: 8/3 of the " \
      "width, rounded up to a multiple of 64", 0, 1 << 24}
-#define DECODER_QK_NORM \
-    {"qk-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}
+#define DECODER_QK_NORM DECODER_QK_NORM_OF("0")
+#define DECODER_QK_NORM_OF(usual) \
+    {"qk-norm", SL_OPTION_FLAG, usual, "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}
 #define DECODER_QUERY_SCALAR \
     {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: " \
      "the numbers of a key", 0, 1e9}
@@ -75,12 +76,14 @@
      "whole model: drafts of a server (actorserve --speculate ahead)", 0, 0}, \
     {"ahead-names", SL_OPTION_TEXT, "layers", "`STYLE` of their parameters' names: layers (they follow " \
      "the model's layers), or mtp (mtp.layers.N)", 0, 0}
-/* Options of decoder_family(), in which dense families differ. */
-#define DECODER_FAMILY_OPTIONS \
-    DECODER_FFN, DECODER_QK_NORM, DECODER_QUERY_SCALAR, \
+/* Options of decoder_family(), in which dense families differ; `usual`: whether queries and keys of
+ * heads have norms, and norms multiply by 1 plus their parameter. */
+#define DECODER_FAMILY_OPTIONS DECODER_FAMILY_OPTIONS_OF("0")
+#define DECODER_FAMILY_OPTIONS_OF(usual) \
+    DECODER_FFN, DECODER_QK_NORM_OF(usual), DECODER_QUERY_SCALAR, \
     {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over " \
      "all keys (OLMo 2)", 0, 0}, \
-    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter (Gemma)", 0, 0}, \
+    {"plus-one", SL_OPTION_FLAG, usual, "norms multiply by 1 plus their parameter (Gemma)", 0, 0}, \
     {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the " \
      "width (Gemma)", 0, 0}, \
     {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks " \

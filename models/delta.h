@@ -25,7 +25,7 @@
 typedef struct delta {
   int key_heads, value_heads;
   int64_t key_dim, value_dim, conv;
-  bool apart; /* queries, keys and values have a product apart from that of the gates */
+  bool packed; /* two products compute all that states read, by key heads */
 } delta;
 
 static inline const delta *delta_of(const decoder *d) { return d->delta; }
@@ -120,7 +120,7 @@ static inline sl_tensor *delta_rule(sl_graph *g, decoder *d, sl_tensor *x, float
   const delta *n = delta_of(d);
   int64_t keys = n->key_heads * n->key_dim, all = n->value_heads * n->value_dim;
   sl_tensor *of[4], *ba[2]; /* q, k, v, gates; betas, decays */
-  (n->apart ? delta_project : delta_project_heads)(g, d, x, layer, of, ba);
+  (n->packed ? delta_project_heads : delta_project)(g, d, x, layer, of, ba);
   delta_convolve(g, d, (int64_t[]){keys, keys, all}, of, layer);
   const sl_attrs attrs = {.heads = n->value_heads, .kv_heads = n->key_heads};
   sl_tensor *betas = sl_sigmoid(g, ba[0]);

@@ -72,7 +72,12 @@ OPTIONS = {
     **dict.fromkeys(("softmax-every", "side-by-side", "gates", "gate-rank", "sink-tokens", "spikes", "dense-blocks", "groups", "state",
                      "conv", "no-conv-bias", "key-heads", "value-heads", "key-dim", "value-dim", "experts-every", "swiglu-limit",
                      "latent", "nope-dim", "rope-dim", "value-dim", "query-rank", "rope-halves", "dense-layers", "expert-groups",
-                     "top-groups", "routed-scale", "correction-rate", "through"), LEARNED),
+                     "top-groups", "routed-scale", "correction-rate", "through", "mixers", "feeds"), LEARNED),
+    **dict.fromkeys(("names", "norm", "qk-norm-late", "gated-heads", "rope-pairs", "packed-qkv", "attention-factor", "score-cap", "sinks",
+                     "function", "ungated", "packed-gates", "mlp-bias", "embedding-factor", "residual-factor", "logit-factor",
+                     "logit-divisor", "router", "weight-eps", "packed-experts", "shared-gate", "expert-latent", "packed-delta",
+                     "latent-value-dim", "value-norm", "block-head-dims", "block-kv-heads", "block-inputs", "block-inputs-vocab", "block-factors", "state-heads", "state-head-dim", "state-groups", "conv-bias", "state-bias"),
+                    "it is tried in test_tools_models"),
     "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,
     "qk-norm": LEARNED, "qk-norm-whole": LEARNED, "norms": LEARNED, "plus-one": LEARNED,
     "packed": LEARNED, "gate": LEARNED, "scaled-embedding": LEARNED, "query-scalar": LEARNED, "full-every": LEARNED,
@@ -358,12 +363,12 @@ class Draw:
 
     def qwen3_next(self, c):
         o, keys = c.own, self.of(1, 2, 3)
-        self.put(o, "softmax-every", 0.7, 0, 1, 2, 3)
+        self.put(o, "mixers", 0.7, "delta", "full", "delta,full", "delta,delta,full")
         o["key-heads"], o["value-heads"] = [keys], [keys * self.of(1, 2)]
         o["key-dim"], o["value-dim"] = [self.of(2, 4, 8)], [self.of(2, 4, 8)]
         self.put(o, "conv", 0.4, 1, 2, 3, 5)
         self.mixture(c)
-        self.put(o, "experts-every", 0.3, 1, 2)
+        o["feeds"] = ["mlp" if o.get("experts") == [0] else self.of("experts", "mlp,experts")]
 
     def gpt_oss(self, c):
         o = c.own

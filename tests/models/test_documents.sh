@@ -24,7 +24,7 @@ near() { paste "$1" "$2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-6 *
 
 for i in $(seq 20); do printf 'fifteen letters\nanother line is\nwhat comes here\nand then an end\n'; done >lines.txt
 for model in "gpt --positions 64" "llama --positions 64" "hybrid --positions 64" mamba2 \
-  "qwen3-next --softmax-every 2 --experts 0 --value-dim 16 --key-dim 8"; do
+  "qwen3-next --mixers delta,full --feeds mlp --value-dim 16 --key-dim 8"; do
   # shellcheck disable=SC2206
   words=($model)
   size=("${whole[@]}")
@@ -43,7 +43,7 @@ done
 size=("${whole[@]}")
 text=(--data "$reference/text.txt" --context 48 --batch 8 --document-end 32)
 for model in "gpt --window 7" "llama --kv-heads 2 --window 7" "hybrid --window 7" "hybrid --side-by-side --window 7" mamba2 \
-  "qwen3-next --softmax-every 2 --experts 0 --value-dim 16 --key-dim 8"; do
+  "qwen3-next --mixers delta,full --feeds mlp --value-dim 16 --key-dim 8"; do
   # shellcheck disable=SC2206
   words=($model "${text[@]}") more=()
   size=("${whole[@]}")

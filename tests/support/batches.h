@@ -127,13 +127,14 @@ static char *const batches_mamba2[] = {"--layers", "2",        "--width",   "48"
 static char *const batches_experts[] = {BATCHES_EXPERTS, NULL};
 static char *const batches_dropping[] = {BATCHES_EXPERTS, "--expert-capacity", "0.5", NULL};
 
-#define BATCHES_QWEN3_NEXT                                                                    \
-  "--layers", "4", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab", "97",       \
-      "--context", "200", "--softmax-every", "3", "--rope", "none:partial_rotary_factor=0.5", \
-      "--value-heads", "4", "--key-heads", "2", "--value-dim", "8", "--key-dim", "12",        \
-      "--expert-ffn", "24", "--shared-ffn", "24", "--dense-blocks", "1"
-static char *const batches_qwen3_next[] = {BATCHES_QWEN3_NEXT, "--experts", "5", NULL};
-static char *const batches_qwen3_next_dense[] = {BATCHES_QWEN3_NEXT, "--experts", "0", NULL};
+#define BATCHES_QWEN3_NEXT                                                                       \
+  "--layers", "4", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab", "97",          \
+      "--context", "200", "--mixers", "delta,delta,full", "--rope",                              \
+      "none:partial_rotary_factor=0.5", "--value-heads", "4", "--key-heads", "2", "--value-dim", \
+      "8", "--key-dim", "12", "--expert-ffn", "24", "--shared-ffn", "24"
+static char *const batches_qwen3_next[] = {
+    BATCHES_QWEN3_NEXT, "--experts", "5", "--feeds", "experts,mlp,experts,experts", NULL};
+static char *const batches_qwen3_next_dense[] = {BATCHES_QWEN3_NEXT, "--feeds", "mlp", NULL};
 
 /* Kimi-Linear: states with gates of channels, latent attention without positions. */
 static char *const batches_kimi[] = {"--layers",

@@ -75,7 +75,7 @@ run aged --init older qwen3-next "${train[@]}"
 
 # A newly trained model is saved, and loads again with the same options.
 fresh=(--layers 4 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --rope none:partial_rotary_factor=0.25 --value-heads 4
-  --value-dim 8 --key-dim 12 --experts 5 --shared-ffn 24 --expert-ffn 24 --dense-blocks 0,2 --softmax-every 3 --theta 50000)
+  --value-dim 8 --key-dim 12 --experts 5 --shared-ffn 24 --expert-ffn 24 --feeds mlp,experts --mixers delta,delta,full --theta 50000)
 ends 0 "$actorrun" --quiet --steps 2 --save fresh/ --report made qwen3-next "${train[@]}" "${fresh[@]}"
 ends 0 "$actorrun" --quiet --steps 1 --init fresh --report read qwen3-next "${train[@]}"
 ends 0 "$actorrun" --quiet --steps 1 --init fresh/model.safetensors --report told qwen3-next "${train[@]}" "${fresh[@]}"
@@ -85,14 +85,14 @@ python3 -c 'import json; x = json.load(open("fresh/config.json")); assert (x["la
 
 # The bits are the same on any grid.
 exact=(--exact --steps 3 --quiet)
-small=(qwen3-next --layers 4 --width 32 --heads 4 --softmax-every 2 --value-heads 4 --value-dim 16 --key-dim 8 --context 64
+small=(qwen3-next --layers 4 --width 32 --heads 4 --mixers delta,full --value-heads 4 --value-dim 16 --key-dim 8 --context 64
   --batch 8 --data "$data" --exact-leaf 32 --aux-loss 0)
-for experts in 0 6; do
-  ends 0 "$actorrun" "${exact[@]}" --certify one.jsonl "${small[@]}" --experts $experts
+for feeds in mlp experts; do
+  ends 0 "$actorrun" "${exact[@]}" --certify one.jsonl "${small[@]}" --experts 6 --feeds $feeds
   for grid in "--pieces 2" "--stages 4 --microbatches 4 --schedule zb-h1" "--data-parallel 4" "--tensor 2" \
     "--stages 2 --pieces 2 --microbatches 2 --schedule seq1f1b" "--shard parameters --data-parallel 2 --recompute full"; do
     # shellcheck disable=SC2086
-    ends 0 "$actorrun" "${exact[@]}" $grid --recheck one.jsonl "${small[@]}" --experts $experts
+    ends 0 "$actorrun" "${exact[@]}" $grid --recheck one.jsonl "${small[@]}" --experts 6 --feeds $feeds
   done
   rm one.jsonl
 done
@@ -112,14 +112,14 @@ edited() {
   mv edited/new edited/config.json
   refused "$3" --init edited qwen3-next "${train[@]}"
 }
-edited '"linear_attention",' '"full_attention",' 'layer_types: every N-th layer must be full_attention, and all others linear_attention'
-edited '"linear_attention",' '"sliding_attention",' 'layer_types: every N-th layer must be full_attention, and all others linear_attention'
+edited '"linear_attention",' '' 'layer_types is not a list with an item per layer'
+edited '"linear_attention",' '"sliding_attention",' 'layer_types: "sliding_attention" is not supported'
 edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": "1"' 'mlp_only_layers is not a list of layers'
-edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": [7]' 'dense-blocks 7'
+edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": [7]' 'mlp_only_layers is not a list of layers'
 edited '"partial_rotary_factor": 0.5' '"partial_rotary_factor": 1.5' 'partial_rotary_factor=1.5 must not exceed 1'
 edited '"linear_num_value_heads": 4' '"linear_num_value_heads": 5' 'value-heads 5 is not a multiple of --key-heads 2'
 edited '"hidden_act": "silu"' '"hidden_act": "gelu"' hidden_act
-refused '--softmax-every 3 contradicts' --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}" --softmax-every 3
-refused '--dense-blocks 1,x: must be none, or block numbers from 0 to 3' "${small[@]}" --dense-blocks 1,x
+refused '--mixers full contradicts' --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}" --mixers full
+refused 'qwen3-next: --feeds mlp,x: unknown word "x"' "${small[@]}" --feeds mlp,x
 refused 'should be qwen3-next, not qwen-moe' --init "$reference/hf_qwen3_next" qwen-moe "${train[@]}"
 echo "qwen3-next: the losses of transformers"

@@ -9,8 +9,8 @@ from tool import EMULATED, Runs, near, need_emulated
 need_emulated()
 HEADS = "--heads 6 --kv-heads 2 "
 HYBRID = "hybrid --layers 3 --width 48 --window 7 " + HEADS
-NEXT = ("qwen3-next --layers 4 --width 48 --softmax-every 3 --value-heads 4 --key-heads 2 --value-dim 8 --key-dim 12 "
-        "--experts 0 " + HEADS)
+NEXT = ("qwen3-next --layers 4 --width 48 --mixers delta,delta,full --value-heads 4 --key-heads 2 --value-dim 8 --key-dim 12 "
+        "--feeds mlp " + HEADS)
 SINKS = "hybrid --layers 2 --width 48 --window 5 --side-by-side --gates keys --sink-tokens 3 " + HEADS
 KIMI = ("decoder --layers 2 --width 32 --heads 4 --mixers kda,latent-unplaced --value-heads 3 --key-dim 10 --value-dim 9 --latent 20 "
         "--nope-dim 10 --rope-dim 6 --latent-value-dim 12 ")

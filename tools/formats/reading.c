@@ -8,7 +8,6 @@
 
 #include "tools/formats/deepseek.h"
 #include "tools/formats/layers.h"
-#include "tools/formats/qwen3_next.h"
 #include "tools/formats/rope.h"
 
 bool family_starts(const family *f, const sl_model *model) {
@@ -101,7 +100,7 @@ static sl_status check_no_window(const config *c, const family *f) {
   static const char *const reading[] = {"window", "windows", "gpt2"};
   for (size_t i = 0; i < SLI_COUNT(reading); i++)
     if (family_says(f, "read", reading[i])) return SL_OK;
-  if (!layers_set(f, "mixers") && !family_says(f, "read", "qwen3-next")) return check_window(c, f);
+  if (!layers_set(f, "mixers")) return check_window(c, f);
   double window = window_of(c, f);
   if (!window || window >= (double)sl_arg_int(c->target->args, "context")) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: sliding_window is not supported for its model_type", c->path);
@@ -209,11 +208,6 @@ static bool limits_nothing(const cJSON *limit) {
   bool most = cJSON_IsString(high) ? !strcmp(high->valuestring, "Infinity")
                                    : cJSON_IsNumber(high) && isinf(high->valuedouble);
   return cJSON_GetArraySize(limit) == 2 && cJSON_IsNumber(low) && low->valuedouble == 0 && most;
-}
-
-static sl_status read_qwen3_next(const config *c, const family *f) {
-  (void)f;
-  return qwen3_next_derive(c);
 }
 
 static sl_status read_time_limit(const config *c, const family *f) {
@@ -372,7 +366,6 @@ static const struct reader {
                {"quantized", read_nothing},
                {"deepseek", read_deepseek},
                {"gpt2", read_gpt2},
-               {"qwen3-next", read_qwen3_next},
                {"time-limit", read_time_limit},
                {"scaled-queries", read_scaled_queries},
                {"lfm2", read_lfm2},

@@ -2,11 +2,11 @@
 /* Options as config.json of the family that has them. */
 #include "tools/formats/writing.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/formats/deepseek.h"
-#include "tools/formats/qwen3_next.h"
 #include "tools/formats/reading.h"
 #include "tools/formats/rope.h"
 
@@ -194,9 +194,50 @@ static void describe_qwen_moe(cJSON *root, const pretrained *p, const sl_lowered
   config_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(p->args, "norm-topk") != 0));
 }
 
+/* Returns a length of the first parameter whose name has a pattern, or 0. */
+static double length_of(const sl_lowered *lowered, const char *name, int dim) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params), i = 0;
+  while (i < n && fnmatch(name, params[i].name, 0)) i++;
+  return i < n ? (double)params[i].type.dim[dim] : 0;
+}
+
+/* Returns whether a block has a word of a list that is repeated over the blocks. */
+static bool has_word(const char *list, int64_t block, const char *word) {
+  int64_t count = 1;
+  for (const char *c = list; *c; c++) count += *c == ',';
+  for (block %= count; block; block--) list = strchr(list, ',') + 1;
+  return strcspn(list, ",") == strlen(word) && !strncmp(list, word, strlen(word));
+}
+
 static void describe_qwen3_next(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  config_put(root, "rope_scaling", rope_json(sl_arg_text(p->args, "rope")));
-  qwen3_next_describe(root, p, lowered);
+  const sl_args *args = p->args;
+  double key_dim = (double)sl_arg_int(args, "key-dim"),
+         value_dim = (double)sl_arg_int(args, "value-dim");
+  cJSON *types = cJSON_CreateArray(), *dense = cJSON_CreateArray();
+  sl_rope rope = {0};
+  sl_rope_parse(sl_arg_text(args, "rope"), &rope);
+  describe_llama(root, p, lowered);
+  for (int64_t i = 0; i < sl_arg_int(args, "layers"); i++) {
+    bool delta = has_word(sl_arg_text(args, "mixers"), i, "delta");
+    cJSON_AddItemToArray(types, cJSON_CreateString(delta ? "linear_attention" : "full_attention"));
+    if (has_word(sl_arg_text(args, "feeds"), i, "mlp"))
+      cJSON_AddItemToArray(dense, cJSON_CreateNumber((double)i));
+  }
+  config_put(root, "layer_types", types);
+  config_put(root, "mlp_only_layers", dense);
+  put_real(root, "partial_rotary_factor", (double)(rope.part > 0 ? rope.part : 1));
+  config_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(args, "norm-topk") != 0));
+  double inner = length_of(lowered, "*.mlp.gate_proj.weight", 0),
+         each = length_of(lowered, "*.mlp.experts.*.gate_proj.weight", 1),
+         values = length_of(lowered, "*.linear_attn.A_log", 0),
+         channels = length_of(lowered, "*.linear_attn.conv1d.weight", 0);
+  put_number(root, "intermediate_size", inner > 0 ? inner : (double)sl_arg_int(args, "ffn"));
+  if (each > 0) put_number(root, "moe_intermediate_size", each);
+  if (values > 0) {
+    put_number(root, "linear_num_value_heads", values);
+    put_number(root, "linear_num_key_heads", (channels - values * value_dim) / (2 * key_dim));
+  }
 }
 
 /* Functions that write what no field expresses, by their names in rows. */
