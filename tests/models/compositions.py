@@ -70,7 +70,7 @@ OPTIONS = {
     "weight-decay": LEARNED, "clip": LEARNED, "beta1": LEARNED, "beta2": LEARNED, "kv-heads": LEARNED,
     "head-dim": LEARNED, "theta": LEARNED, "rope": LEARNED, "bias": LEARNED, "tied": LEARNED, "ffn": LEARNED,
     **dict.fromkeys(("softmax-every", "side-by-side", "gates", "gate-rank", "sink-tokens", "spikes", "dense-blocks", "groups", "state",
-                     "conv", "no-conv-bias", "key-heads", "value-heads", "key-dim", "value-dim", "experts-every", "swiglu-limit",
+                     "conv", "no-conv-bias", "key-heads", "value-heads", "key-dim", "value-dim", "swiglu-limit",
                      "latent", "nope-dim", "rope-dim", "value-dim", "query-rank", "rope-halves", "dense-layers", "expert-groups",
                      "top-groups", "routed-scale", "correction-rate", "through", "mixers", "feeds"), LEARNED),
     **dict.fromkeys(("names", "norm", "qk-norm-late", "gated-heads", "rope-pairs", "packed-qkv", "attention-factor", "score-cap", "sinks",
