@@ -17,6 +17,7 @@
      "the blocks: full (attention), window, both also followed by -unplaced (without rotary positions), " \
      "-keyed (keys are values) or -shared (keys and values are those of the last such block before), " \
      "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, " \
+     "indexed (latent attention to tokens that an indexer chooses), reused (to those of the last indexer), " \
      "mamba, conv (gated convolution), none", 0, 0}, \
     {"feeds", SL_OPTION_TEXT, fed, "`LIST` of the feed-forward half of each block, repeated over the " \
      "blocks: mlp, experts, both, none; -wide: twice --ffn", 0, 0}, \
@@ -70,6 +71,7 @@
     {"packed-delta", SL_OPTION_FLAG, next, "two products compute all that states of delta read, by key " \
      "heads", 0, 0}, \
     LATENT_OPTIONS("latent-value-dim"), \
+    LATENT_INDEX_OPTIONS, \
     {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16}, \
     {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256}, \
     {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16}, \
@@ -120,6 +122,8 @@ static const half_kind mixers[] = {{.name = "full", .half = decoder_attention},
                                    {.name = "delta", .half = delta_rule, .state = true},
                                    {.name = "kda", .half = kda, .state = true},
                                    {.name = "latent", .half = latent_attention},
+                                   {.name = "indexed", .half = latent_indexed},
+                                   {.name = "reused", .half = latent_reused},
                                    {.name = "mamba", .half = mamba_mixer, .state = true},
                                    {.name = "conv", .half = gated_conv},
                                    {.name = "none"},
@@ -403,6 +407,11 @@ static sl_status build_named(sl_graph *g, const sl_args *args, const char *model
     n = delta_read(g, args, &d), n.packed = sl_arg_flag(args, "packed-delta");
   if (has_mixer(&d, kda)) n = kda_read(g, args, &d);
   if (has_mixer(&d, latent_attention)) s = latent_read(g, args, &d, "latent-value-dim");
+  if (has_mixer(&d, latent_indexed) || has_mixer(&d, latent_reused)) {
+    s = latent_read(g, args, &d, "latent-value-dim");
+    latent_index_read(g, args, &d, &s);
+    d.alone = true;
+  }
   if (has_mixer(&d, mamba_mixer)) m = mamba_read(g, args, &d);
   d.own = &own;
   d.delta = &n;

@@ -208,6 +208,7 @@ struct decoder {
   const struct delta *delta;   /* sizes of delta rule states; NULL: none */
   const struct mamba *mamba;   /* sizes of Mamba-2 states; NULL: none */
   const struct latent *latent; /* sizes of latent attention; NULL: none */
+  sl_tensor *seen;             /* [B, T, K] tokens that the last indexer chose; NULL: none so far */
   sl_tensor *recall; /* [B, H] recall of block selection, summed over layers; NULL: no selection */
   int chosen;        /* layers summed in recall */
   sl_tensor *losses; /* sum of the losses to add to the cross entropy; NULL: none so far */

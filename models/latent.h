@@ -7,7 +7,21 @@
 #ifndef SLUICE_MODELS_LATENT_H
 #define SLUICE_MODELS_LATENT_H
 
+#include <sluice/attention.h>
+
 #include "decoder.h"
+
+/* Options of the indexer, which chooses the tokens that latent attention sees (DeepSeek-V3.2, arXiv
+ * 2512.02556). It scores earlier tokens by few heads with one key, and takes the best of them. */
+/* clang-format off */
+#define LATENT_INDEX_OPTIONS \
+    {"index-heads", SL_OPTION_INT, "4", "heads of the indexer", 1, 1 << 16}, \
+    {"index-dim", SL_OPTION_INT, "32", "numbers of a query and a key of the indexer; the first " \
+     "--rope-dim have rotary positions", 1, 256}, \
+    {"index-tokens", SL_OPTION_INT, "2048", "tokens that each token sees in blocks with an indexer", 1, \
+     1 << 28}, \
+    {"index-halves", SL_OPTION_FLAG, "0", "the indexer rotates halves together", 0, 0}
+/* clang-format on */
 
 /* Options; `values` is the name of the width of values. */
 /* clang-format off */
@@ -28,6 +42,9 @@
 typedef struct latent {
   int64_t query_rank, width, nope, rope, values;
   bool halves;
+  int index_heads;
+  int64_t index_dim, index_tokens;
+  bool index_halves;
 } latent;
 
 /* Applies rmsnorm to a latent; its eps is fixed at 1e-6. */
@@ -50,17 +67,22 @@ static inline sl_tensor *latent_turned(sl_graph *g, const decoder *d, sl_tensor 
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
-/* Builds queries [B, T, H (n + R)]; the last R numbers of a head carry positions. */
+/* Normalizes the query's latent [B, T, rank], or returns x. */
+static inline sl_tensor *latent_query(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
+  int64_t rank = d->latent->query_rank;
+  if (!rank) return x;
+  x = decoder_biased(g, d, d->o_bias, x, d->width, rank, 0.02f, layer, "self_attn.q_a_proj");
+  return latent_norm(g, d, x, rank, layer, "self_attn.q_a_layernorm");
+}
+
+/* Builds queries [B, T, H (n + R)] from the query's latent; the last R numbers of a head carry
+ * positions. */
 static inline sl_tensor *latent_queries(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
   const latent *s = d->latent;
-  const int64_t C = d->width, each = s->nope + s->rope, widths[] = {s->nope, s->rope};
+  const int64_t each = s->nope + s->rope, widths[] = {s->nope, s->rope};
   sl_tensor *part[2];
-  if (s->query_rank) {
-    x = decoder_biased(g, d, d->o_bias, x, C, s->query_rank, 0.02f, layer, "self_attn.q_a_proj");
-    x = latent_norm(g, d, x, s->query_rank, layer, "self_attn.q_a_layernorm");
-  }
-  x = decoder_linear(g, d, x, s->query_rank ? s->query_rank : C, d->heads * each, 0.02f, layer,
-                     s->query_rank ? "self_attn.q_b_proj" : "self_attn.q_proj");
+  x = decoder_linear(g, d, x, s->query_rank ? s->query_rank : d->width, d->heads * each, 0.02f,
+                     layer, s->query_rank ? "self_attn.q_b_proj" : "self_attn.q_proj");
   if (d->each[layer].unplaced) return x;
   sl_split(g, sl_reshape(g, x, d->rows, -1, d->heads, each), 3, 2, widths, part);
   part[1] = sl_reshape(g, part[1], d->rows, -1, d->heads * s->rope);
@@ -69,22 +91,106 @@ static inline sl_tensor *latent_queries(sl_graph *g, decoder *d, sl_tensor *x, i
   return sl_reshape(g, sl_concat(g, 3, 2, part), d->rows, -1, d->heads * each);
 }
 
-static inline sl_tensor *latent_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
-                                          int layer) {
+/* ---- the indexer ----------------------------------------------------------------------------- */
+
+/* Applies rotary positions to the first R numbers of the indexer's heads. */
+static inline sl_tensor *latent_index_turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
+                                             int layer) {
+  const latent *s = d->latent;
+  const int64_t D = s->index_dim, widths[] = {s->rope, D - s->rope};
+  latent own = *s;
+  decoder as = *d;
+  sl_tensor *part[2];
+  own.halves = s->index_halves;
+  as.latent = &own;
+  if (s->rope == D) return latent_turned(g, &as, x, heads, layer);
+  sl_split(g, sl_reshape(g, x, d->rows, -1, heads, D), 3, 2, widths, part);
+  part[0] = sl_reshape(g, part[0], d->rows, -1, heads * s->rope);
+  part[0] = latent_turned(g, &as, part[0], heads, layer);
+  part[0] = sl_reshape(g, part[0], d->rows, -1, heads, s->rope);
+  return sl_reshape(g, sl_concat(g, 3, 2, part), d->rows, -1, heads * D);
+}
+
+/* Product of the indexer, whose weight has no gradient. */
+static inline sl_tensor *latent_index_linear(sl_graph *g, decoder *d, sl_tensor *x, int64_t in,
+                                             int64_t out, int layer, const char *name) {
+  sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, out, in), SL_NORMAL(0.02f), layer, name);
+  sl_freeze(g, sl_tensor_name(w));
+  return sl_linear(g, x, w, NULL);
+}
+
+/* Chooses the tokens that each token sees, from x [B, T, C] and the query's latent. */
+static inline sl_tensor *latent_choose(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *query,
+                                       int layer) {
+  const latent *s = d->latent;
+  const int64_t D = s->index_dim, H = s->index_heads;
+  static const char *const norms[2] = {"self_attn.indexer.k_norm.weight",
+                                       "self_attn.indexer.k_norm.bias"};
+  sl_tensor *norm[2];
+  x = sl_detach(g, x);
+  query = sl_detach(g, query);
+  for (int i = 0; i < 2; i++) {
+    norm[i] = decoder_param(g, d, SL_TYPE(SL_F32, D), SL_CONSTANT(i ? 0 : 1), layer, norms[i]);
+    sl_freeze(g, sl_tensor_name(norm[i]));
+  }
+  sl_tensor *q = latent_index_linear(g, d, query, s->query_rank ? s->query_rank : d->width, H * D,
+                                     layer, "self_attn.indexer.wq_b.weight");
+  sl_tensor *k = latent_index_linear(g, d, x, d->width, D, layer, "self_attn.indexer.wk.weight");
+  sl_tensor *w =
+      latent_index_linear(g, d, x, d->width, H, layer, "self_attn.indexer.weights_proj.weight");
+  k = sl_layernorm(g, k, norm[0], norm[1], 1e-6f);
+  q = latent_index_turned(g, d, q, s->index_heads, layer);
+  k = latent_index_turned(g, d, k, 1, layer);
+  return sl_choose_tokens(g, q, k, w, s->index_heads, s->index_tokens);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+typedef enum latent_kind { LATENT_ALL, LATENT_INDEXED, LATENT_REUSED } latent_kind;
+
+static inline sl_tensor *latent_kept(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                     int layer, latent_kind kind) {
   const latent *s = d->latent;
   const int64_t L = s->width, rows = d->heads * (s->nope + s->values), widths[] = {L, s->rope};
   sl_tensor *of[2]; /* latent and shared key */
-  sl_tensor *q = latent_queries(g, d, x, layer);
+  sl_tensor *query = latent_query(g, d, x, layer);
+  if (kind == LATENT_REUSED && layer >= d->layers)
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --ahead: not supported after a block that is reused",
+                  d->model);
+  if (kind == LATENT_REUSED && !d->seen)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --mixers reused needs an indexed block before block %d",
+                  d->model, layer);
+  if (kind == LATENT_INDEXED) d->seen = latent_choose(g, d, x, query, layer);
+  sl_tensor *q = latent_queries(g, d, query, layer);
   x = decoder_biased(g, d, d->o_bias, x, d->width, L + s->rope, 0.02f, layer,
                      "self_attn.kv_a_proj_with_mqa");
   sl_split(g, x, 2, 2, widths, of);
   of[0] = latent_norm(g, d, of[0], L, layer, "self_attn.kv_a_layernorm");
+  of[1] = latent_turned(g, d, of[1], 1, layer);
   sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, rows, L), SL_NORMAL(0.02f), layer,
                                "self_attn.kv_b_proj.weight");
-  sl_tensor *o = sl_attend_latent(g, q, of[0], latent_turned(g, d, of[1], 1, layer), w,
-                                  d->documents, &d->attention); /* [B, T, H v] */
+  sl_tensor *o = kind == LATENT_ALL
+                     ? sl_attend_latent(g, q, of[0], of[1], w, d->documents, &d->attention)
+                     : sl_attend_chosen(g, q, of[0], of[1], w, d->seen, &d->attention);
   return decoder_biased(g, d, d->o_bias, o, d->heads * s->values, d->width, residual, layer,
-                        "self_attn.o_proj");
+                        "self_attn.o_proj"); /* o [B, T, H v] */
+}
+
+static inline sl_tensor *latent_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                          int layer) {
+  return latent_kept(g, d, x, residual, layer, LATENT_ALL);
+}
+
+/* Attends to the tokens that an indexer chooses. */
+static inline sl_tensor *latent_indexed(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                        int layer) {
+  return latent_kept(g, d, x, residual, layer, LATENT_INDEXED);
+}
+
+/* Attends to the tokens that the last indexer chose. */
+static inline sl_tensor *latent_reused(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                       int layer) {
+  return latent_kept(g, d, x, residual, layer, LATENT_REUSED);
 }
 
 /* Reads LATENT_OPTIONS. */
@@ -101,12 +207,31 @@ static inline latent latent_read(sl_graph *g, const sl_args *args, const decoder
   if (s.values > s.nope + s.rope)
     sl_graph_fail(g, SL_E_USAGE, "%s: --%s %lld: must not exceed the size of a key, %lld", d->model,
                   values, (long long)s.values, (long long)(s.nope + s.rope));
+  if (d->score_cap > 0 || d->sinks)
+    sl_graph_fail(g, SL_E_USAGE, "%s: latent attention: not supported with %s", d->model,
+                  d->sinks ? "--sinks" : "--score-cap");
   if (sl_arg_float(args, "attend-blocks") > 0)
     sl_graph_fail(
         g, SL_E_USAGE,
         "%s: --attend-blocks: not supported; latent attention attends to all earlier tokens",
         d->model);
   return s;
+}
+
+/* Reads LATENT_INDEX_OPTIONS. */
+static inline void latent_index_read(sl_graph *g, const sl_args *args, const decoder *d,
+                                     latent *s) {
+  s->index_heads = (int)sl_arg_int(args, "index-heads");
+  s->index_dim = sl_arg_int(args, "index-dim");
+  s->index_tokens = sl_arg_int(args, "index-tokens");
+  s->index_halves = sl_arg_flag(args, "index-halves");
+  if (s->index_dim < s->rope)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --index-dim %lld: must be at least --rope-dim %lld", d->model,
+                  (long long)s->index_dim, (long long)s->rope);
+  if (d->attention.window || d->documents || sl_arg_int(args, "document-end") >= 0)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "%s: an indexer chooses among all earlier tokens: cannot be combined with %s",
+                  d->model, d->attention.window ? "--window" : "--document-end");
 }
 
 #endif

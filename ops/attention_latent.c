@@ -29,9 +29,16 @@ static sl_status want_widths(const sl_attrs *attrs, const sl_type *in) {
   return SL_OK;
 }
 
-/* in: q, c, k, weight */
+static sl_status want_chosen(const sl_type *in) {
+  if (in[4].ndim < 0) return SL_OK;
+  SLI_TRY(sli_want_array("chosen", &in[4], SL_I32, 3));
+  sl_type want = SL_TYPE(SL_I32, in[0].dim[0], in[0].dim[1], in[4].dim[2]);
+  return sli_want("chosen", &in[4], &want);
+}
+
+/* in: q, c, k, weight, [chosen] */
 static sl_status latent_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
+  if (nin > 4) SLI_TRY(want_chosen(in));
   if (attrs->value != 0)
     return sl_fail(SL_E_SHAPE, "scores of latents cannot have a cap (attrs.value)");
   SLI_TRY(want_widths(attrs, in));
@@ -53,10 +60,10 @@ static int latent_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
   if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
-  SLI_TRY(latent_infer(attrs, 4, in, out));
-  SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
+  SLI_TRY(latent_infer(attrs, 5, in, out));
+  SLI_TRY(sli_want_array("batch", &in[5], SL_I32, 1));
   int64_t width = in[1].dim[2] + in[2].dim[2];
   out[1] = sli_pages_type(attrs, &SL_TYPE(SL_F32, attrs->count, SL_PAGE, width), 1, SL_PAGE, width);
   return SL_OK;
@@ -66,7 +73,7 @@ const sl_op sl_op_attention_latent = {
     .name = "attention_latent",
     .serve = &(const sl_op_serve){.op = &sl_op_attention_latent_served},
     .min_in = 4,
-    .max_in = 4,
+    .max_in = 5,
     .nout = 1,
     .infer = latent_infer,
     .shard = &(const sl_op_shard){.signatures = latent_signatures},
@@ -74,10 +81,60 @@ const sl_op sl_op_attention_latent = {
 
 const sl_op sl_op_attention_latent_served = {
     .name = "attention_latent_served",
-    .min_in = 5,
-    .max_in = 5,
+    .min_in = 6,
+    .max_in = 6,
     .nout = 2,
     .memory = &(const sl_op_memory){.updates = 2},
     .infer = served_infer,
+    .rows = &(const sl_op_rows){.looks = 23, .follows = 1},
+};
+
+/* ---- choice of tokens ------------------------------------------------------------------------ */
+
+/* in: q, k, w */
+static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
+  SLI_TRY(sli_want_array("k", &in[1], SL_F32, 3));
+  sl_type weights = sli_type_with_last(&in[0], attrs->heads),
+          all = sli_type_with_last(&in[0], attrs->heads * in[1].dim[2]);
+  SLI_TRY(sli_want("q", &in[0], &all));
+  SLI_TRY(sli_want("w", &in[2], &weights));
+  if (attrs->columns < 1)
+    return sl_fail(SL_E_SHAPE, "attrs.columns, the number of tokens, must be given");
+  if (in[1].dim[2] > SLI_MAX_LATENT)
+    return sli_misfit(&in[1], "k may have at most %d numbers", SLI_MAX_LATENT);
+  out[0] = sli_type_with_last(&in[0], attrs->columns);
+  out[0].dtype = SL_I32;
+  return SL_OK;
+}
+
+static sl_status choose_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
+  if (nin != 4) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  SLI_TRY(choose_infer(attrs, 3, in, out));
+  SLI_TRY(sli_want_array("batch", &in[3], SL_I32, 1));
+  int64_t width = in[1].dim[2];
+  out[1] = sli_pages_type(attrs, &SL_TYPE(SL_F32, attrs->count, SL_PAGE, width), 1, SL_PAGE, width);
+  return SL_OK;
+}
+
+const sl_op sl_op_choose_tokens = {
+    .name = "choose_tokens",
+    .serve = &(const sl_op_serve){.op = &sl_op_choose_tokens_served},
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .infer = choose_infer,
+};
+
+const sl_op sl_op_choose_tokens_served = {
+    .name = "choose_tokens_served",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 2,
+    .memory = &(const sl_op_memory){.updates = 2},
+    .infer = choose_served_infer,
     .rows = &(const sl_op_rows){.looks = 7, .follows = 1},
 };

@@ -18,10 +18,17 @@ extern "C" {
  * attention_sinks_served(q, k, v, sinks, -, batch) -> o, -, pages. */
 extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attention_sinks_served;
 
-/* attention_latent_served(q [B, T, H (n + R)], c [B, T, L], k [B, T, R], w [H (n + v), L], batch)
- * -> o [B, T, H v], pages of latents [attrs.count, 64, L + R]; attrs.heads = H, attrs.scale (0:
- * 1/sqrt(n + R)). See sl_attend_latent. */
+/* attention_latent_served(q [B, T, H (n + R)], c [B, T, L], k [B, T, R], w [H (n + v), L], [chosen
+ * i32 [B, T, K]], batch) -> o [B, T, H v], pages of latents [attrs.count, 64, L + R]; attrs.heads =
+ * H, attrs.scale (0: 1/sqrt(n + R)). A row with `chosen` sees these positions only, up to the first
+ * -1. See sl_attend_latent. */
 extern const sl_op sl_op_attention_latent_served;
+
+/* choose_tokens_served(q [B, T, H D], k [B, T, D], w [B, T, H], batch) -> chosen i32 [B, T, K],
+ * pages of keys [attrs.count, 64, D]; attrs.heads = H, attrs.columns = K. The chosen positions of a
+ * row are in the order of their scores, ties by position, and end with -1 if there are fewer than
+ * K. See sl_choose_tokens. */
+extern const sl_op sl_op_choose_tokens_served;
 
 /* attention_dual(q, k, v, next, far) -> o, lse: attention in chunks of attrs.chunk positions, a
  * multiple of 64. `next` is q rotated for keys of the previous chunk, `far` is q rotated for keys
@@ -54,6 +61,22 @@ sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k
   sl_attend_latent_at(SL_HERE, g, q, c, k, w, ids, __VA_ARGS__)
 sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
                                sl_tensor *w, sl_tensor *ids, const sl_attrs *attrs);
+
+/* Chooses the `count` tokens that each token sees (DeepSeek-V3.2, arXiv 2512.02556), at most the
+ * context: those with the largest scores among it and earlier ones, sum over heads of w relu(q k).
+ * q [B, T, H D], k [B, T, D] and w [B, T, H] -> i32 [B, T, K]. There is no gradient. A served graph
+ * caches D numbers per position. */
+#define sl_choose_tokens(g, q, k, w, heads, count) \
+  sl_choose_tokens_at(SL_HERE, g, q, k, w, heads, count)
+sl_tensor *sl_choose_tokens_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *w,
+                               int heads, int64_t count);
+
+/* Latent attention to chosen tokens (sl_choose_tokens). Training computes all scores, [B, H, T, T].
+ */
+#define sl_attend_chosen(g, q, c, k, w, chosen, ...) \
+  sl_attend_chosen_at(SL_HERE, g, q, c, k, w, chosen, __VA_ARGS__)
+sl_tensor *sl_attend_chosen_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
+                               sl_tensor *w, sl_tensor *chosen, const sl_attrs *attrs);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernel of attention over pages of latents (ops/attention_latent.c). A query is mapped into
- * the latent space, q W, so no key or value is ever computed. A row's sums depend only on its own
- * position. */
+/* CPU kernels of attention over pages of latents, and of the choice of tokens (ops/
+ * attention_latent.c). A query is mapped into the latent space, q W, so no key or value is ever
+ * computed. A row's sums depend only on its own position. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@
 #include "ops/attention_shape.h"
 
 /* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32, bf16 or Q8_0. A head
- * has nope + values rows of w [heads (nope + values), rank]. */
+ * has nope + values rows of w [heads (nope + values), rank]. The choice of tokens has keys of
+ * `rank` numbers, c, and weights of heads, w [rows, heads]. */
 typedef struct latents {
   const sl_batch *batch;
   int64_t heads, nope, rope, rank, values;
@@ -24,6 +25,11 @@ typedef struct latents {
   void *pages;
   sl_storage storage;
   const sli_run *runs;
+  const int32_t *chosen; /* [rows, count] positions, ascending, then -1; NULL: all earlier ones */
+  int32_t *made;         /* the choice, alike */
+  int64_t count;
+  float *scores; /* scratch of the choice: [LANES][2][context] */
+  int64_t context;
 } latents;
 
 /* State of a query, in the latent space, as it proceeds through the pages. */
@@ -58,7 +64,7 @@ static void keep_chunk(void *arg, int i) {
   int64_t page = page_of(a, table, position), at = page + position % SL_PAGE * width;
   float x[SLI_MAX_LATENT];
   memcpy(x, a->c + i * a->rank, (size_t)a->rank * sizeof *x);
-  memcpy(x + a->rank, a->k + i * a->rope, (size_t)a->rope * sizeof *x);
+  if (a->rope) memcpy(x + a->rank, a->k + i * a->rope, (size_t)a->rope * sizeof *x);
   if (a->storage == SL_STORAGE_F32) memcpy((float *)a->pages + at, x, (size_t)width * sizeof *x);
   else if (a->storage == SL_STORAGE_Q8_0) keep_q8_0(a, page, position % SL_PAGE, x);
   else
@@ -116,13 +122,21 @@ static void soften(query *x, int64_t keys, int64_t rank) {
   for (int64_t j = 0; j < keys; j++) x->total += x->p[j] = expf(x->p[j] - top);
 }
 
-static void see_page(const latents *a, query *x, int64_t at, int64_t keys) {
+/* Sees some positions: those of a list, or `keys` from `first` on. */
+static void see_keys(const latents *a, query *x, const int32_t *table, const int32_t *list,
+                     int64_t first, int64_t keys) {
   int64_t width = a->rank + a->rope;
   float room[SLI_MAX_LATENT];
-  for (int64_t j = 0; j < keys; j++) x->p[j] = dot(x->q, latent_at(a, at, j, width, room), width);
+  for (int64_t j = 0; j < keys; j++) {
+    int64_t at = list ? list[j] : first + j;
+    x->p[j] = dot(x->q, latent_at(a, page_of(a, table, at), at % SL_PAGE, width, room), width);
+  }
   soften(x, keys, a->rank);
-  for (int64_t j = 0; j < keys; j++)
-    add_row(x->acc, x->p[j], latent_at(a, at, j, a->rank, room), a->rank);
+  for (int64_t j = 0; j < keys; j++) {
+    int64_t at = list ? list[j] : first + j;
+    add_row(x->acc, x->p[j], latent_at(a, page_of(a, table, at), at % SL_PAGE, a->rank, room),
+            a->rank);
+  }
 }
 
 /* Maps a head's sums from the latent space to its values. */
@@ -139,10 +153,13 @@ static void attend_chunk(void *arg, int i) {
   const float *w = a->w + h * each * a->rank;
   query x;
   for (int64_t row = run.row; row < run.row + run.rows; row++) {
-    int64_t last = sl_batch_position(a->batch)[row];
+    const int32_t *list = a->chosen ? a->chosen + row * a->count : NULL;
+    int64_t seen = sl_batch_position(a->batch)[row] + 1;
+    if (list)
+      for (seen = 0; seen < a->count && list[seen] >= 0;) seen++;
     begin_query(&x, a, a->q + (row * a->heads + h) * (a->nope + a->rope), w);
-    for (int64_t k0 = 0; k0 <= last; k0 += SL_PAGE)
-      see_page(a, &x, page_of(a, table, k0), SLI_MIN(last + 1 - k0, SL_PAGE));
+    for (int64_t k0 = 0; k0 < seen; k0 += SL_PAGE)
+      see_keys(a, &x, table, list ? list + k0 : NULL, k0, SLI_MIN(seen - k0, SL_PAGE));
     end_query(&x, a, w + a->nope * a->rank, a->out + (row * a->heads + h) * a->values);
   }
 }
@@ -165,7 +182,9 @@ static void latent_cpu(const sl_call *call) {
                .out = call->out[0],
                .pages = call->out[1],
                .storage = sli_pages_storage(attrs),
-               .runs = call->scratch};
+               .runs = call->scratch,
+               .chosen = call->in[4],
+               .count = call->in[4] ? call->in_type[4].dim[2] : 0};
   int runs = sli_served_runs(a.batch, false, call->scratch);
   sl_team_for(call->team, a.batch->rows, keep_chunk, &a);
   sl_team_for(call->team, runs * (int)a.heads, attend_chunk, &a);
@@ -173,3 +192,85 @@ static void latent_cpu(const sl_call *call) {
 
 const sl_kernel sli_cpu_attention_latent_served = {
     .backend = "cpu", .run = latent_cpu, .scratch = sli_served_scratch};
+
+/* ---- choice of tokens ------------------------------------------------------------------------ */
+
+enum { CHOOSERS = 16 }; /* rows whose scores are in the scratch at the same time */
+
+/* Returns the k-th largest of n numbers, k from 1 to n; reorders them. */
+static float largest(float *x, int64_t n, int64_t k) {
+  int64_t low = 0, high = n - 1;
+  while (low < high) {
+    float pivot = x[low + (high - low) / 2];
+    int64_t i = low, j = high;
+    while (i <= j) {
+      while (x[i] > pivot) i++;
+      while (x[j] < pivot) j--;
+      if (i > j) break;
+      float held = x[i];
+      x[i++] = x[j];
+      x[j--] = held;
+    }
+    if (k - 1 <= j) high = j;
+    else if (k - 1 >= i) low = i;
+    else break;
+  }
+  return x[k - 1];
+}
+
+/* Lists the positions with the largest of n scores, those equal to the least of them by position.
+ */
+static void list_largest(const latents *a, float *scores, int64_t n, int32_t *list) {
+  float *copy = scores + a->context, least = -INFINITY;
+  int64_t count = SLI_MIN(a->count, n), same = count, made = 0;
+  memcpy(copy, scores, (size_t)n * sizeof *copy);
+  if (count < n) least = largest(copy, n, count);
+  for (int64_t i = 0; i < n; i++) same -= scores[i] > least;
+  for (int64_t i = 0; i < n; i++)
+    if (scores[i] > least || (scores[i] == least && same-- > 0)) list[made++] = (int32_t)i;
+  while (made < a->count) list[made++] = -1;
+}
+
+/* Runs chunk i: every CHOOSERS-th row. */
+static void choose_chunk(void *arg, int i) {
+  const latents *a = arg;
+  float *scores = a->scores + (int64_t)i * 2 * a->context, room[SLI_MAX_LATENT];
+  for (int64_t row = i; row < a->batch->rows; row += CHOOSERS) {
+    const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[row]);
+    const float *q = a->q + row * a->heads * a->rank, *w = a->w + row * a->heads;
+    int64_t n = sl_batch_position(a->batch)[row] + 1;
+    for (int64_t at = 0; at < n; at++) {
+      const float *key = latent_at(a, page_of(a, table, at), at % SL_PAGE, a->rank, room);
+      scores[at] = 0;
+      for (int64_t h = 0; h < a->heads; h++)
+        scores[at] += w[h] * fmaxf(dot(q + h * a->rank, key, a->rank), 0);
+    }
+    list_largest(a, scores, n, a->made + row * a->count);
+  }
+}
+
+static void choose_cpu(const sl_call *call) {
+  const sl_attrs *attrs = call->attrs;
+  latents a = {.batch = sli_batch_of(call),
+               .heads = attrs->heads,
+               .rank = call->in_type[1].dim[2],
+               .q = call->in[0],
+               .c = call->in[1],
+               .w = call->in[2],
+               .pages = call->out[1],
+               .storage = sli_pages_storage(attrs),
+               .made = call->out[0],
+               .count = attrs->columns,
+               .scores = call->scratch,
+               .context = attrs->length + SL_PAGE};
+  sl_team_for(call->team, a.batch->rows, keep_chunk, &a);
+  sl_team_for(call->team, CHOOSERS, choose_chunk, &a);
+}
+
+static size_t choose_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)(CHOOSERS * 2 * (call->attrs->length + SL_PAGE)) * sizeof(float);
+}
+
+const sl_kernel sli_cpu_choose_tokens_served = {
+    .backend = "cpu", .run = choose_cpu, .scratch = choose_scratch};

@@ -425,12 +425,12 @@ static void check_latents(sl_storage storage) {
   for (int t = 0; t < 2; t++) {
     int64_t all = rows[t][0] + rows[t][1] + rows[t][2];
     const sl_type in[] = {F32(1, all, HEADS * (NOPE + ROPE)), F32(1, all, RANK), F32(1, all, ROPE),
-                          F32(HEADS * (NOPE + VALUES), RANK), I32(batch_ints(all))};
+                          F32(HEADS * (NOPE + VALUES), RANK), none, I32(batch_ints(all))};
     sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE};
     sli_set_pages(&attrs, storage);
-    k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 5, in, 2);
+    k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 6, in, 2);
     for (int i = 0; i < 4; i++) array_random(k[t].in[i], &in[i], 0);
-    fill_batch(k[t].in[4], begin[t], rows[t]);
+    fill_batch(k[t].in[5], begin[t], rows[t]);
     if (t) memcpy(k[1].out[1], k[0].out[1], sl_type_bytes(&k[1].out_type[1]));
     check_call(&k[t], 2e-5, 2);
   }

@@ -36,6 +36,10 @@ GRANITE = dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier
 GEMMA4 = dict(model_type="gemma4_text", head_dim=8, global_head_dim=16, sliding_window=7, num_hidden_layers=5,
               layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"])
 SINKS = dict(sliding_window=7)
+# With few heads many scores are 0, and ties have no order.
+INDEXED = dict(num_key_value_heads=4, moe_intermediate_size=24, n_routed_experts=8, n_group=2, topk_group=1, num_experts_per_tok=2,
+               first_k_dense_replace=1, q_lora_rank=20, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=10, v_head_dim=12,
+               index_topk=9, index_head_dim=12, index_n_heads=16, routed_scaling_factor=1.5)
 # type: the keys besides COMMON
 MODELS = {
     "qwen3_5_text": DELTA,
@@ -44,6 +48,8 @@ MODELS = {
                         topk_group=1, kv_lora_rank=20, qk_rope_head_dim=6, qk_nope_head_dim=10, v_head_dim=12, linear_head_dim=12,
                         linear_num_heads=2, routed_scaling_factor=1.5,
                         layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
+    "deepseek_v32": INDEXED,
+    "glm_moe_dsa": {**INDEXED, "index_topk": 7, "indexer_types": ["full", "shared", "full", "shared"], "n_group": 1},
     "olmo3": SINKS,
     "smollm3": dict(head_dim=8),
     "granite": GRANITE,

@@ -282,6 +282,11 @@ edited gemma4_mixture per_layer_config '{"1": {"head_dim": 16, "num_key_value_he
 refused '--ahead 2: --ahead-names mtp has names for one' --init ahead_qwen3_5_text --steps 1 decoder --ahead 2 "${data[@]}"
 refused '--ahead-names tail: must be layers or mtp' --dry-run decoder --ahead 1 --ahead-names tail "${data[@]}"
 refused '--ahead 16: the context is only 8' --dry-run deepseek --ahead 16 --data "$reference/text.txt" --context 8
+indexed=(decoder "${data[@]}" --width 32 --heads 4 --mixers indexed,reused --index-tokens 5)
+refused 'cannot be cut into pieces' --steps 1 --pieces 2 "${indexed[@]}"
+refused 'cannot be combined with --document-end' --steps 1 "${indexed[@]}" --document-end 10
+refused 'reused needs an indexed block before block 0' --steps 1 "${indexed[@]}" --mixers reused,indexed
+edited glm_moe_dsa indexer_types '["full", "half", "full", "shared"]' 'indexer_types: "half" is not supported'
 refused 'unknown word "windows"' --dry-run decoder --mixers windows "${data[@]}"
 refused '--score-cap and --attend-blocks exclude each other' --dry-run decoder --score-cap 5 --attend-blocks 0.5 "${data[@]}"
 refused 'unknown word "mlp-shared"' --dry-run decoder --feeds mlp-shared "${data[@]}"
