@@ -5,8 +5,8 @@
 
 #include <sluice/op.h>
 
-/* Placeholders for latent attention, and for its choice of tokens, until their graph is served; they
- * have no kernels. Their inputs are those of the served ops without the batch. */
+/* Placeholders for latent attention, and for its choice of tokens, until their graph is served;
+ * they have no kernels. Their inputs are those of the served ops without the batch. */
 extern const sl_op sl_op_attention_latent, sl_op_choose_tokens;
 
 /* Maximum numbers kept per position. */

@@ -424,8 +424,12 @@ static void check_latents(sl_storage storage) {
   kernel k[2];
   for (int t = 0; t < 2; t++) {
     int64_t all = rows[t][0] + rows[t][1] + rows[t][2];
-    const sl_type in[] = {F32(1, all, HEADS * (NOPE + ROPE)), F32(1, all, RANK), F32(1, all, ROPE),
-                          F32(HEADS * (NOPE + VALUES), RANK), none, I32(batch_ints(all))};
+    const sl_type in[] = {F32(1, all, HEADS * (NOPE + ROPE)),
+                          F32(1, all, RANK),
+                          F32(1, all, ROPE),
+                          F32(HEADS * (NOPE + VALUES), RANK),
+                          none,
+                          I32(batch_ints(all))};
     sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE};
     sli_set_pages(&attrs, storage);
     k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 6, in, 2);
