@@ -80,7 +80,7 @@ static const struct misfit {
      "a cap on scores must be above 0, or 0 for none, got -1"},
     {&sl_op_documents, {0}, 1, {I32(7)}, "tokens must be i32[m, n], got i32[7]"},
     {&sl_op_attention_packed, {.heads = 2}, 1, {F32(1, 7, 16)},
-     "qkv must be f32[b, t, 6 * n] with n up to 256, got f32[1, 7, 16]"},
+     "qkv must be f32[b, t, 6 * n] with n up to 512, got f32[1, 7, 16]"},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(8)}, "targets must be i32[7], got i32[8]"},
     {&sl_op_cross_entropy_join, {0}, 1, {F32(7, 8)},
      "parts must be f32[..., 3 * n], got f32[7, 8]"},
