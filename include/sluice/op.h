@@ -202,7 +202,8 @@ typedef struct sl_attrs {
    * losses and their _part and _b: first column */
   int64_t first;
   int64_t columns;  /* `padded` ops on GPUs: number of valid columns in padded rows of logits; the
-                       gradient of the padding is zero. 0: all */
+                       gradient of the padding is zero. 0: all; choose_tokens_served: tokens that a
+                       row chooses */
   bool full;        /* attention: no causal mask, queries see later keys too; source: always called
                        for whole microbatches, set by the graph */
   int64_t window;   /* attention: sliding window; a query sees only keys less than this far away (0:
