@@ -9,6 +9,7 @@
 #include "pytorch/build.h"
 #include "pytorch/import.h"
 #include "pytorch/inputs.h"
+#include "pytorch/logits.h"
 #include "pytorch/sizes.h"
 
 enum { MOST_ROWS = 1 << 20 };
@@ -102,19 +103,6 @@ static bool shifts_labels(const sl_exported *e) {
   return false;
 }
 
-/* Skips views and copies of a value. */
-static const sli_pt_value *viewed(const sli_pt_value *v) {
-  static const char *const views[] = {"aten.view.",    "aten.reshape.",    "aten.alias.",
-                                      "aten.clone.",   "aten.contiguous.", "aten.to.",
-                                      "aten._to_copy."};
-  for (size_t i = 0; v && v->def && i < SLI_COUNT(views); i++) {
-    if (strncmp(v->def->target, views[i], strlen(views[i])) != 0) continue;
-    v = sli_pt_first(v->def);
-    i = (size_t)-1;
-  }
-  return v;
-}
-
 /* Finds the first table indexed by an input: its number of rows, or 0 if there is none, and the
  * input, the first if there is none. An export with one tensor for two inputs reads either. */
 static int64_t vocabulary(const sl_exported *e, int *input) {
@@ -124,7 +112,7 @@ static int64_t vocabulary(const sl_exported *e, int *input) {
     const sli_pt_value *at = sli_pt_arg_value(n, "indices"), *table = sli_pt_arg_value(n, "weight");
     if (strcmp(n->target, "aten.embedding.default") || !table) continue;
     for (int k = 0; k < e->ninputs; k++)
-      if (viewed(at) == e->of[k]->value) return *input = k, table->type.dim[0];
+      if (sli_pt_viewed(at) == e->of[k]->value) return *input = k, table->type.dim[0];
   }
   return 0;
 }
@@ -186,77 +174,18 @@ static sl_status read_constants(sl_graph *g, const char *text, sl_rows_in_consta
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Returns whether a value has a float for each position of the ids and each of `vocab` tokens. */
-static bool has_logits(const sl_exported *e, const sli_pt_value *v, int64_t vocab) {
-  int input;
-  vocabulary(e, &input);
-  const sl_type *ids = &e->inputs[input].type;
-  if (v->symbol || !sli_pt_floats(v->type.dtype) || v->type.ndim < 2) return false;
-  int64_t last = v->type.dim[v->type.ndim - 1];
-  return (!vocab || last == vocab) && sli_pt_elements(&v->type) == last * ids->dim[0] * ids->dim[1];
-}
-
-/* Returns the logits among the results: those with as many classes as the table of tokens, or the
- * only floats of all positions. */
-static sli_pt_value *logits_returned(const sl_exported *e) {
-  sli_pt_value *only = NULL;
-  int count = 0, input;
-  int64_t vocab = vocabulary(e, &input);
-  for (int i = 0; i < e->program->nouts; i++) {
-    sli_pt_value *v = e->program->outs[i];
-    if (vocab && has_logits(e, v, vocab)) return v;
-    if (has_logits(e, v, 0)) only = v, count++;
-  }
-  return count == 1 ? only : NULL;
-}
-
-/* Returns the logits of a program that returns its loss: the last floats of all positions and
- * classes that go into it. */
-static sli_pt_value *logits_of_loss(const sl_exported *e) {
-  const sli_pt_program *p = e->program;
-  int input;
-  int64_t vocab = vocabulary(e, &input);
-  for (int i = p->nnodes - 1; i >= 0 && vocab; i--) {
-    const sli_pt_node *n = p->nodes[i];
-    bool product =
-        !strcmp(n->target, "aten.linear.default") || !strcmp(n->target, "aten.matmul.default") ||
-        !strcmp(n->target, "aten.addmm.default") || !strcmp(n->target, "aten.mm.default");
-    if (product && n->nouts && has_logits(e, n->outs[0], vocab)) return n->outs[0];
-  }
-  return NULL;
-}
-
-/* Lists the results of forward(), for messages. */
-static const char *list_results(const sl_exported *e, sl_graph *g) {
-  char *text = sli_arena_strdup(&g->arena, "");
-  for (int i = 0; i < e->program->nouts; i++) {
-    const sli_pt_value *v = e->program->outs[i];
-    text = sli_arena_format(&g->arena, "%s%s%s", text, i ? ", " : "",
-                            sli_pt_dtype_name(v->type.dtype));
-    for (int d = 0; d < v->type.ndim; d++)
-      text = sli_arena_format(&g->arena, "%s%s%lld%s", text, d ? ", " : "[",
-                              (long long)v->type.dim[d], d == v->type.ndim - 1 ? "]" : "");
-  }
-  return *text ? text : "nothing";
-}
-
 static sl_status build_served(const sl_exported *e, sl_graph *g, const sl_args *args) {
   int input;
-  vocabulary(e, &input);
+  int64_t vocab = vocabulary(e, &input);
   const sl_type *ids = &e->inputs[input].type;
   if (ids->dtype != SL_I32 || ids->ndim != 2 || ids->dim[1] < 2)
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
                          "%s cannot be served: its input must be tokens [rows, positions]; "
                          "its inputs are %s",
                          e->name, list_inputs(e, g));
-  sli_pt_value *logits = logits_returned(e);
-  if (!logits && e->program->loss >= 0) logits = logits_of_loss(e);
-  if (!logits)
-    return sl_graph_fail(g, SL_E_UNSUPPORTED,
-                         "%s cannot be served: forward() must return logits [rows, %lld, tokens] "
-                         "of all positions, or a loss of such; it returns %s",
-                         e->name, (long long)ids->dim[1], list_results(e, g));
-  int64_t vocab = logits->type.dim[logits->type.ndim - 1];
+  sli_pt_value *logits = sli_pt_logits(g, e->program, e->of[input]->value, vocab);
+  if (!logits) return sl_graph_status(g);
+  vocab = logits->type.dim[logits->type.ndim - 1];
   sl_tensor *targets, *rows = sl_tokens(g, "", 1, ids->dim[1], vocab, &targets);
   bool *counts = sl_graph_alloc(g, ((size_t)e->ninputs + 1) * sizeof *counts);
   for (int i = 0; i < e->ninputs; i++) counts[i] = e->inputs[i].rows;

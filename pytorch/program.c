@@ -657,9 +657,22 @@ static sl_status read_output(reader *r, const cJSON *item) {
                          only->string);
   const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(arg, "as_tensor");
   if (!tensor) tensor = cJSON_GetObjectItemCaseSensitive(arg, "name") ? arg : NULL;
+  const int leaf = p->nleaves++;
   if (!tensor) return SL_OK; /* a number or None among the outputs */
   if (!strcmp(only->string, "loss_output")) p->loss = p->nouts;
+  p->leaf[p->nouts] = leaf;
   return named_value(r, tensor, &p->outs[p->nouts++]);
+}
+
+/* Keeps the description of the result, if the file has one. */
+static void read_out_spec(const reader *r, const cJSON *module) {
+  const cJSON *calls = cJSON_GetObjectItemCaseSensitive(module, "module_call_graph");
+  const cJSON *whole = cJSON_GetArrayItem(calls, 0); /* the call of the module itself */
+  const cJSON *path = cJSON_GetObjectItemCaseSensitive(whole, "fqn");
+  const cJSON *signature = cJSON_GetObjectItemCaseSensitive(whole, "signature");
+  const cJSON *spec = cJSON_GetObjectItemCaseSensitive(signature, "out_spec");
+  if (cJSON_IsString(path) && !*path->valuestring && cJSON_IsString(spec))
+    r->p->out_spec = sli_arena_strdup(&r->p->arena, spec->valuestring);
 }
 
 /* Finds the loss among the results of forward(), unless an output is marked. */
@@ -693,6 +706,8 @@ static sl_status read_signature(reader *r, const cJSON *module) {
   sli_pt_program *p = r->p;
   p->inputs = sli_arena_alloc(&p->arena, (sli_json_count(inputs) + 1) * sizeof *p->inputs);
   p->outs = sli_arena_alloc(&p->arena, (sli_json_count(outputs) + 1) * sizeof *p->outs);
+  p->leaf = sli_arena_alloc(&p->arena, (sli_json_count(outputs) + 1) * sizeof *p->leaf);
+  read_out_spec(r, module);
   status = read_each(r, signature, "input_specs", read_input);
   return status ? status : read_each(r, signature, "output_specs", read_output);
 }

@@ -130,6 +130,9 @@ typedef struct sli_pt_program {
   sli_pt_node **nodes;
   sli_pt_input *inputs;
   sli_pt_value **outs; /* results of forward(), without mutations */
+  int *leaf;           /* [nouts] their places among all leaves of the result, None included */
+  int nleaves;
+  const char *out_spec; /* PyTorch's description of the result as a tree, in JSON; or NULL */
   int loss; /* index of the loss: the output marked as loss, or the first scalar; -1 if none */
   const char *rows; /* name of the symbolic number of rows; NULL: the batch size is a number */
 } sli_pt_program;
