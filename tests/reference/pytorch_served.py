@@ -54,11 +54,11 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Learned positions and a tied head. `results`: more than the logits."""
 
-    def __init__(self, width=30, heads=5, written=False, results=False):
+    def __init__(self, width=30, heads=5, written=False, results=False, blocks=2):
         super().__init__()
         self.results = results
         self.wte, self.wpe = nn.Embedding(WORDS, width), nn.Embedding(LENGTH + 8, width)
-        self.h = nn.ModuleList(Block(width, heads, LENGTH, written) for _ in range(2))
+        self.h = nn.ModuleList(Block(width, heads, LENGTH, written) for _ in range(blocks))
         self.ln_f, self.head = nn.LayerNorm(width), nn.Linear(width, WORDS, bias=False)
         self.head.weight = self.wte.weight
 
@@ -163,6 +163,34 @@ class Loss(nn.Module):
         return self.model(input_ids=ids, labels=labels).loss
 
 
+class Scored(nn.Module):
+    """A loss of the logits of a small decoder, or several results. `outcome`: of the module, ids and labels."""
+
+    def __init__(self, outcome, width=8):
+        super().__init__()
+        self.emb, self.h = nn.Embedding(WORDS, width), nn.ModuleList([nn.LayerNorm(width)])
+        self.head, self.other = nn.Linear(width, WORDS, bias=False), nn.Linear(width, WORDS)
+        self.outcome = outcome
+
+    def hidden(self, ids):
+        x = self.emb(ids)
+        return self.h[0](x + F.scaled_dot_product_attention(*[x[:, None]] * 3, is_causal=True)[:, 0])
+
+    def logits(self, ids):
+        return 3 * torch.tanh(self.head(self.hidden(ids)) / 9)
+
+    def forward(self, ids, labels):
+        return self.outcome(self, ids, labels)
+
+
+def cross_entropy(logits, labels):
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def shifted_loss(logits, ids):
+    return F.nll_loss(logits[:, :-1].log_softmax(-1).transpose(1, 2), ids[:, 1:]) + logits.logsumexp(-1).mean() / 9
+
+
 class Simple(nn.Module):
     """An embedding and a head, around something that looks at other positions."""
 
@@ -185,7 +213,7 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.
               original_max_position_embeddings=16)
 SERVED = {
     "gpt_written": lambda: GPT(width=27, heads=3, written=True),
-    "gpt_results": lambda: GPT(results=True),
+    "gpt_results": lambda: GPT(results=True, blocks=1),
     "gpt_rows": GPT,
     "pairs": Pairs,
     "encoder": Encoder,
@@ -194,8 +222,24 @@ SERVED = {
     "qwen2": lambda: decoder("Qwen2Config", num_hidden_layers=1),
     "gemma2": lambda: decoder("Gemma2Config", sliding_window=8),
     "phi": lambda: decoder("PhiConfig", num_hidden_layers=1, num_key_value_heads=6, partial_rotary_factor=0.5),
-    "mixtral": lambda: decoder("MixtralConfig", num_local_experts=4, num_experts_per_tok=2),
+    "mixtral": lambda: decoder("MixtralConfig", num_hidden_layers=1, num_local_experts=4, num_experts_per_tok=2),
     "loss": Loss,
+    "loss_cap": lambda: Scored(lambda s, ids, labels: cross_entropy(s.logits(ids), labels)),
+    "loss_logs": lambda: Scored(lambda s, ids, labels: shifted_loss(s.logits(ids), ids)),
+    "named": lambda: Scored(lambda s, ids, labels: dict(draft=s.other(s.hidden(ids)), logits=s.logits(ids))),
+}
+SCORED = {
+    "loss_heads": (lambda s, ids, labels: cross_entropy(s.logits(ids), labels)
+                   + cross_entropy(s.other(s.hidden(ids)), labels), "its loss is computed from several logits, mul"),
+    "loss_distilled": (lambda s, ids, labels: cross_entropy(s.logits(ids), labels)
+                       + (s.other(s.hidden(ids)) - s.logits(ids)).square().mean(), "from several logits, mul"),
+    "loss_square": (lambda s, ids, labels: (s.logits(ids) - F.one_hot(labels, WORDS)).square().mean(),
+                    "must return logits [rows, 32, tokens] of all positions, or a cross entropy of such"),
+    "loss_late": (lambda s, ids, labels: cross_entropy(s.logits(ids)[:, 1:] * 2, labels[:, 1:]),
+                  "export a module that returns the logits"),
+    "loss_cut": (lambda s, ids, labels: cross_entropy(s.logits(ids[:, :-1]), ids[:, 1:]),
+                 "aten.slice.Tensor (slice_1) at pytorch_served.py:LINE cuts the tokens before they are looked up"),
+    "two": (lambda s, ids, labels: (s.logits(ids), s.other(s.hidden(ids))), "several results may be its logits: mul"),
 }
 REFUSED = {
     "mean": (lambda s, x, ids: x + x.mean(1, keepdim=True),
@@ -213,6 +257,8 @@ REFUSED = {
 def logits_of(module, ids):
     if isinstance(module, Loss):
         return module.model(input_ids=ids).logits
+    if isinstance(module, Scored):
+        return module.logits(ids)
     results = module(ids)
     return results[1] if isinstance(results, tuple) else results
 
@@ -233,7 +279,7 @@ def export(module, name, folder):
     rows = {"gpt_rows": 3, "gpt_results": 3, "loss": 4}.get(name, 1)
     ids = IDS.expand(rows, -1).clone()
     dims = ({0: torch.export.Dim("rows", min=1, max=64)},) if name == "gpt_rows" else None
-    args = (ids, ids) if name == "loss" else (ids,)
+    args = (ids, ids) if isinstance(module, (Loss, Scored)) else (ids,)
     program = torch.export.export(module, args, strict=False, dynamic_shapes=dims)
     raw = os.path.join(folder, "raw.pt2")
     torch.export.save(program, raw)
@@ -242,6 +288,9 @@ def export(module, name, folder):
 
 def make(name, folder):
     torch.manual_seed(7)
+    if name in SCORED:
+        export(Scored(SCORED[name][0]).eval(), name, folder)
+        return dict(refused=SCORED[name][1].split("LINE"))
     if name in REFUSED:
         export(Simple(REFUSED[name][0]).eval(), name, folder)
         return dict(refused=REFUSED[name][1].split("LINE"))
@@ -264,7 +313,7 @@ def main():
     torch.set_num_threads(1)
     folder = os.path.join(options.out, "served")
     os.makedirs(folder, exist_ok=True)
-    found = {name: make(name, folder) for name in options.names or [*SERVED, *REFUSED]}
+    found = {name: make(name, folder) for name in options.names or [*SERVED, *SCORED, *REFUSED]}
     with open(os.path.join(folder, "answers.json"), "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
     if options.pack:
