@@ -17,7 +17,8 @@ static bool has_rope_key(const family *f, const char *key) {
 /* Joins a list of numbers by slashes. Returns NULL if it is none. */
 static char *list_text(const cJSON *list) {
   const cJSON *item;
-  char *out = cJSON_IsArray(list) ? sli_strdup("") : NULL;
+  if (!cJSON_IsArray(list)) return NULL;
+  char *out = sli_strdup("");
   cJSON_ArrayForEach(item, list) {
     char *number = cJSON_IsNumber(item) ? config_option_text(item) : NULL;
     char *more = number ? sli_format("%s%s%s", out, *out ? "/" : "", number) : NULL;
