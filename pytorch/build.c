@@ -521,24 +521,54 @@ static void fill_nothing(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx, (void)tick, (void)out;
 }
 
+/* Returns tokens without contents. */
+static sl_tensor *blank_tokens(sl_graph *g, sl_type shape) {
+  sl_source *source = sl_graph_alloc(g, sizeof *source);
+  sl_type *type = sl_graph_alloc(g, sizeof *type);
+  sl_tensor *out = NULL;
+  *type = shape;
+  *source = (sl_source){.nout = 1, .types = type, .fill = fill_nothing};
+  sl_data_at(SL_HERE, g, source, &out);
+  return out;
+}
+
+/* Builds the logits of a number of rows of positions. */
+static sl_tensor *emit_batch(sli_import *m, const sli_pt_use *of, int ids, sli_pt_value *logits,
+                             sl_tensor **tokens) {
+  sl_tensor **tensors = sl_graph_alloc(m->g, (size_t)of->ninputs * sizeof(sl_tensor *));
+  sli_pt_use batch = *of;
+  batch.rows = m->rows;
+  batch.tensors = tensors;
+  *tokens = tensors[ids] =
+      blank_tokens(m->g, SL_TYPE(SL_I32, SLI_MAX(m->rows, 1), of->inputs[ids]->value->type.dim[1]));
+  return m->g->status ? NULL : emit_result(m, &batch, logits);
+}
+
+/* Refuses a program that combines the rows of its batch: served rows are sequences of their own. */
+static void check_batch(sl_graph *g, const sli_pt_use *of, int ids, sli_pt_value *logits) {
+  enum { SOME = 2 };
+  const int64_t length = of->inputs[ids]->value->type.dim[1];
+  sl_graph *from = row_graph(g), *scratch = row_graph(g);
+  sli_import *m = begin(from, of->program, of->exported, of->exported);
+  sl_tensor *tokens, *out = emit_batch(m, of, ids, logits, &tokens);
+  sl_tensor *rows = blank_tokens(scratch, SL_TYPE(SL_I32, 1, SOME, length));
+  const sli_served_how how = {refuse_served, m};
+  if (out && rows) sli_served_check_batch(&how, from, tokens, out, scratch, rows);
+  if (from->status || scratch->status)
+    sl_graph_fail(g, from->status ? from->status : scratch->status, "%s", sl_detail());
+  sli_arena_fini(&m->arena);
+}
+
 sl_status sli_pt_serve(sl_graph *g, const sli_pt_use *of, int ids, sli_pt_value *logits,
                        sl_tensor *rows) {
   sl_graph *from = row_graph(g);
-  sl_source *source = sl_graph_alloc(from, sizeof *source);
-  sl_type *type = sl_graph_alloc(from, sizeof *type);
-  sl_tensor **tensors = sl_graph_alloc(from, (size_t)of->ninputs * sizeof(sl_tensor *));
-  *type = SL_TYPE(SL_I32, 1, of->inputs[ids]->value->type.dim[1]);
-  *source = (sl_source){.nout = 1, .types = type, .fill = fill_nothing};
-  sl_data_at(SL_HERE, from, source, &tensors[ids]);
-  sli_pt_use row = *of;
-  row.rows = of->exported ? 1 : 0;
-  row.tensors = tensors;
-  sli_import *m = begin(from, of->program, row.exported, row.rows);
-  sl_tensor *out = from->status ? NULL : emit_result(m, &row, logits);
+  sli_import *m = begin(from, of->program, of->exported, of->exported ? 1 : 0);
+  sl_tensor *tokens, *out = emit_batch(m, of, ids, logits, &tokens);
   if (!out) sl_graph_fail(g, from->status, "%s", sl_detail());
   const sli_served_how how = {refuse_served, m};
-  if (out) out = sli_served_rewrite(&how, from, tensors[ids], out, g, rows);
+  if (out) out = sli_served_rewrite(&how, from, tokens, out, g, rows);
   if (out) sl_output_at(m->at, g, "logits", out);
+  if (out && of->exported > 1) check_batch(g, of, ids, logits);
   if (of->show && !g->status) sli_pt_show(m, of->show);
   sli_arena_fini(&m->arena);
   return g->status;

@@ -9,6 +9,7 @@
 #include "pytorch/build.h"
 #include "pytorch/import.h"
 #include "pytorch/inputs.h"
+#include "pytorch/lengths.h"
 #include "pytorch/logits.h"
 #include "pytorch/sizes.h"
 
@@ -184,7 +185,8 @@ static sl_status build_served(const sl_exported *e, sl_graph *g, const sl_args *
                          "its inputs are %s",
                          e->name, list_inputs(e, g));
   sli_pt_value *logits = sli_pt_logits(g, e->program, e->of[input]->value, vocab);
-  if (!logits) return sl_graph_status(g);
+  if (logits) sli_pt_check_lengths(g, e->program, logits);
+  if (!logits || sl_graph_status(g)) return sl_graph_status(g);
   vocab = logits->type.dim[logits->type.ndim - 1];
   sl_tensor *targets, *rows = sl_tokens(g, "", 1, ids->dim[1], vocab, &targets);
   bool *counts = sl_graph_alloc(g, ((size_t)e->ninputs + 1) * sizeof *counts);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "pytorch/dependence.h"
 
 /* A program whose logits are searched. */
 typedef struct search {
@@ -77,65 +78,6 @@ static sli_pt_value *refuse(const search *s, const char *why) {
   sl_graph_fail(s->g, SL_E_UNSUPPORTED, "%s cannot be served: %s", sli_archive_path(s->p->archive),
                 why);
   return NULL;
-}
-
-/* ---- dependence --------------------------------------------------------------------------------
- */
-
-static void mark_args(bool *on, const sli_pt_arg *args, int count) {
-  for (int i = 0; i < count; i++)
-    if (args[i].kind == SLI_PT_LIST) mark_args(on, args[i].list.of, args[i].list.count);
-    else if (args[i].kind == SLI_PT_VALUE) on[args[i].value->id] = true;
-}
-
-static bool any_arg(const bool *on, const sli_pt_arg *args, int count) {
-  bool any = false;
-  for (int i = 0; i < count; i++)
-    if (args[i].kind == SLI_PT_LIST) any |= any_arg(on, args[i].list.of, args[i].list.count);
-    else any |= args[i].kind == SLI_PT_VALUE && on[args[i].value->id];
-  return any;
-}
-
-static bool *new_marks(const search *s) {
-  return sl_graph_alloc(s->g, ((size_t)s->p->nvalues + 1) * sizeof(bool));
-}
-
-/* Marks a value and all that it is computed from. */
-static bool *sources_of(const search *s, const sli_pt_value *v) {
-  bool *on = new_marks(s);
-  on[v->id] = true;
-  for (int i = s->p->nnodes - 1; i >= 0; i--) {
-    const sli_pt_node *n = s->p->nodes[i];
-    bool wanted = false;
-    for (int k = 0; k < n->nouts; k++) wanted |= n->outs[k] && on[n->outs[k]->id];
-    if (wanted) mark_args(on, n->args, n->nargs);
-  }
-  return on;
-}
-
-/* Adds to the marks all that is computed from marked values. */
-static bool *spread_marks(const search *s, bool *on) {
-  for (int i = 0; i < s->p->nnodes; i++) {
-    const sli_pt_node *n = s->p->nodes[i];
-    bool any = any_arg(on, n->args, n->nargs);
-    for (int k = 0; any && k < n->nouts; k++)
-      if (n->outs[k]) on[n->outs[k]->id] = true;
-  }
-  return on;
-}
-
-static bool *results_of(const search *s, const sli_pt_value *v) {
-  bool *on = new_marks(s);
-  on[v->id] = true;
-  return spread_marks(s, on);
-}
-
-/* Marks all that is computed from inputs of a role. */
-static bool *results_of_role(const search *s, sli_pt_role role) {
-  bool *on = new_marks(s);
-  for (int i = 0; i < s->p->ninputs; i++)
-    on[s->p->inputs[i].value->id] = s->p->inputs[i].role == role;
-  return spread_marks(s, on);
 }
 
 /* ---- results -----------------------------------------------------------------------------------
@@ -214,7 +156,7 @@ static int count_results(const search *s, int64_t classes, sli_pt_value **out) {
 
 /* Returns whether another result of all positions is computed from a result. */
 static bool leads_on(const search *s, const sli_pt_value *v) {
-  const bool *on = results_of(s, v);
+  const bool *on = sli_pt_results_of(s->g, s->p, v);
   bool any = false;
   for (int i = 0; i < s->p->nouts; i++)
     any |= s->p->outs[i] != v && on[s->p->outs[i]->id] && has_logits(s, s->p->outs[i], 0);
@@ -336,8 +278,10 @@ static bool enters(const sli_pt_node *n, scores *out) {
 static const sli_pt_value *other_logits(const search *s, const bool *in_loss,
                                         const sli_pt_value *logits) {
   int64_t classes = logits->type.dim[logits->type.ndim - 1];
-  const bool *before = sources_of(s, logits), *after = results_of(s, logits);
-  const bool *params = results_of_role(s, SLI_PT_PARAM), *data = results_of_role(s, SLI_PT_USER);
+  const bool *before = sli_pt_sources_of(s->g, s->p, logits),
+             *after = sli_pt_results_of(s->g, s->p, logits);
+  const bool *params = sli_pt_results_of_role(s->g, s->p, SLI_PT_PARAM),
+             *data = sli_pt_results_of_role(s->g, s->p, SLI_PT_USER);
   for (int i = 0; i < s->p->nvalues; i++) {
     const sli_pt_value *v = s->p->values[i];
     bool apart = in_loss[v->id] && !before[v->id] && !after[v->id] && params[v->id] && data[v->id];
@@ -374,7 +318,7 @@ static sli_pt_value *logits_of_logs(const search *s, const bool *in_loss) {
 
 /* Finds what enters the cross entropies of a loss, if all read one value. */
 static sli_pt_value *logits_of_loss(const search *s, const sli_pt_value *loss) {
-  const bool *in_loss = sources_of(s, loss);
+  const bool *in_loss = sli_pt_sources_of(s->g, s->p, loss);
   sli_pt_value *found = NULL;
   bool any = false;
   for (int i = 0; i < s->p->nnodes; i++) {

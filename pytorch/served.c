@@ -13,6 +13,9 @@
  * - Calls that work position by position read twins. Attention keeps its form, for which the
  *   serving pass gives it pages. All other calls that would combine positions are refused.
  *
+ * The same walk over a graph of several rows, with the batch dim in place of the positions, shows
+ * whether the rows are independent. Its result is dropped.
+ *
  * A view of T positions and further dims keeps their order, so the dim of positions after it is the
  * one that begins at the same element. */
 #include "pytorch/served.h"
@@ -43,6 +46,7 @@ typedef struct lookup {
 typedef struct rewriting {
   sl_graph *from, *to;
   const sli_served_how *how;
+  int axis; /* dim of the tokens that is followed: 1: positions; 0: rows of the batch */
   int64_t length, rows;
   sl_tensor **made; /* [tensors of from] twins */
   spread *where;    /* [tensors of from] */
@@ -55,6 +59,7 @@ typedef struct rewriting {
 } rewriting;
 
 static void refuse(rewriting *r, const char *why) {
+  if (!r->axis) why = "it combines rows of the batch, or gives them different numbers";
   if (!r->to->status) r->how->refuse(r->how->ctx, r->to, r->now, why);
 }
 
@@ -228,12 +233,38 @@ static bool same_values(const sl_tensor *a, const sl_tensor *b) {
          !memcmp(x->values, y->values, sl_type_bytes(&x->type));
 }
 
+/* Returns whether a tensor has the same elements at all places along dim `dim` of its view. */
+static bool repeats(const sl_tensor *t, const sl_type *view, int dim) {
+  const sli_node *n = t->producer;
+  const sl_values *v = constant_of(t);
+  int64_t before = 1, after = 1, count = view->dim[dim];
+  for (int d = 0; d < dim; d++) before *= view->dim[d];
+  for (int d = dim + 1; d < view->ndim; d++) after *= view->dim[d];
+  if (v && !v->values) return true;
+  if (!v && n && n->op == &sl_op_expand) {
+    int d = dim - (view->ndim - n->in_type[0].ndim); /* dims of length 1 come before its own */
+    return view->ndim == t->type.ndim && (d < 0 || n->in_type[0].dim[d] == 1);
+  }
+  bool same = v != NULL;
+  const int32_t *of = v ? v->values : NULL;
+  for (int64_t b = 0; same && b < before; b++)
+    for (int64_t i = 1; same && i < count; i++)
+      same =
+          !memcmp(of + (b * count + i) * after, of + b * count * after, (size_t)after * sizeof *of);
+  return same;
+}
+
 /* Returns the entries of a table at the positions of the rows, as a twin of `view`. */
 static sl_tensor *at_positions(rewriting *r, sl_tensor *t, const sl_type *view, int dim,
                                bool drops) {
   const sl_values *v = constant_of(t);
   sl_type type = twin_type(r, view, dim, drops);
   if (v && !v->values) return sl_filled_at(r->now->at, r->to, type, t->producer->attrs.value, NULL);
+  if (!r->axis && !repeats(t, view, dim)) {
+    refuse(r, NULL);
+    return NULL;
+  }
+  if (!r->axis) return sl_filled_at(r->now->at, r->to, type, 0, NULL);
   int block = r->to->nblocks;
   for (size_t i = 0; i < r->nlookups; i++) {
     const lookup *l = &r->lookups[i];
@@ -486,19 +517,27 @@ static void slice(rewriting *r) {
   settle(r, n->out[0], p, outs[wanted]);
 }
 
+/* Returns the twin of a tensor whose rows are along dim 0, with the tensor's own dims. */
+static sl_tensor *batch_of(const rewriting *r, const sl_tensor *t) {
+  sl_type type = t->type;
+  type.dim[0] = r->rows * r->where[t->id].inner;
+  return reshaped(r, r->made[t->id], &type);
+}
+
 /* Gives a row its place among its sequence's positions, or attends to earlier ones. */
 static void by_position(rewriting *r) {
   const sli_node *n = r->now;
   sl_tensor *in[n->nin + 1];
   spread p = spread_of(r, n->in[0]);
-  if (n->attrs.full && n->op != &sl_op_rotary) {
+  if (r->axis && n->attrs.full && n->op != &sl_op_rotary) {
     refuse(r, "its queries attend to later positions");
     return;
   }
   for (int i = 0; i < n->nin; i++) {
     spread own = spread_of(r, n->in[i]);
-    bool fits = !n->in[i] || (own.dim == 1 && own.inner == 1);
+    bool fits = !n->in[i] || (own.dim == r->axis && (own.inner == 1 || !r->axis));
     in[i] = n->in[i] ? r->made[n->in[i]->id] : NULL;
+    if (in[i] && fits && !r->axis) in[i] = batch_of(r, n->in[i]);
     if (fits) continue;
     refuse(r, "its sequences are not along dim 1 of all its arguments");
     return;
@@ -532,7 +571,7 @@ static bool adds_table(rewriting *r) {
 }
 
 static void add(rewriting *r) {
-  if (!adds_table(r)) elements(r);
+  if (!r->axis || !adds_table(r)) elements(r);
 }
 
 static const struct {
@@ -596,32 +635,50 @@ static bool *needed(const sl_graph *g, const sl_tensor *logits, sli_arena *arena
   return out;
 }
 
+/* Writes the calls that the logits need. Returns the logits of all rows, or NULL. */
+static sl_tensor *rewrite(rewriting *r, const sl_tensor *logits, sl_tensor *rows) {
+  size_t count = (size_t)r->from->ntensors + 1;
+  r->made = sl_graph_alloc(r->to, count * sizeof(sl_tensor *));
+  r->where = sl_graph_alloc(r->to, count * sizeof *r->where);
+  for (size_t i = 0; i < count; i++) r->where[i] = nowhere;
+  r->made[r->tokens->id] = rows;
+  r->where[r->tokens->id] = (spread){r->axis, 1};
+  const bool *wanted = needed(r->from, logits, &r->to->arena);
+  int block = -1;
+  for (int i = 0; i < r->from->nnodes && !r->to->status; i++) {
+    const sli_node *n = r->now = r->from->nodes[i];
+    if (!wanted[i] || sli_op_is(n->op, SL_OP_SOURCE)) continue;
+    enter_block(r, &block);
+    if (has_positions(r, n)) write_rows(r);
+    else copy(r);
+  }
+  free(r->lookups);
+  if (!r->to->status && r->where[logits->id].dim < 0)
+    refuse(r, "its result does not depend on the tokens");
+  return r->to->status ? NULL : r->made[logits->id];
+}
+
 sl_tensor *sli_served_rewrite(const sli_served_how *how, sl_graph *from, const sl_tensor *tokens,
                               const sl_tensor *logits, sl_graph *to, sl_tensor *rows) {
   rewriting r = {.from = from,
                  .to = to,
                  .how = how,
                  .tokens = tokens,
+                 .axis = 1,
                  .length = tokens->type.dim[1],
                  .rows = rows->type.dim[1]};
-  size_t count = (size_t)from->ntensors + 1;
-  r.made = sl_graph_alloc(to, count * sizeof(sl_tensor *));
-  r.where = sl_graph_alloc(to, count * sizeof *r.where);
-  for (size_t i = 0; i < count; i++) r.where[i] = nowhere;
-  r.made[tokens->id] = rows;
-  r.where[tokens->id] = (spread){1, 1};
-  const bool *wanted = needed(from, logits, &to->arena);
-  int block = -1;
-  for (int i = 0; i < from->nnodes && !to->status; i++) {
-    const sli_node *n = r.now = from->nodes[i];
-    if (!wanted[i] || sli_op_is(n->op, SL_OP_SOURCE)) continue;
-    enter_block(&r, &block);
-    if (has_positions(&r, n)) write_rows(&r);
-    else copy(&r);
-  }
-  free(r.lookups);
-  spread p = r.where[logits->id];
-  if (!to->status && p.dim < 0) refuse(&r, "its result does not depend on the tokens");
+  sl_tensor *out = rewrite(&r, logits, rows);
   sl_type flat = SL_TYPE(SL_F32, 1, r.rows, sl_type_last(&logits->type));
-  return to->status ? NULL : reshaped(&r, r.made[logits->id], &flat);
+  return out ? reshaped(&r, out, &flat) : NULL;
+}
+
+void sli_served_check_batch(const sli_served_how *how, sl_graph *from, const sl_tensor *tokens,
+                            const sl_tensor *logits, sl_graph *to, sl_tensor *rows) {
+  rewriting r = {.from = from,
+                 .to = to,
+                 .how = how,
+                 .tokens = tokens,
+                 .length = tokens->type.dim[0],
+                 .rows = rows->type.dim[1]};
+  rewrite(&r, logits, rows);
 }

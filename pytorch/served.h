@@ -16,5 +16,10 @@ typedef struct sli_served_how {
  * of the rows, f32 [1, R, V], or NULL if `to` has failed. */
 sl_tensor *sli_served_rewrite(const sli_served_how *how, sl_graph *from, const sl_tensor *tokens,
                               const sl_tensor *logits, sl_graph *to, sl_tensor *rows);
+/* Refuses a node by which a row of the batch depends on another row, or on its place in the batch.
+ * tokens, i32 [N, T], and logits belong to `from`; `to` is for the check only, and has rows, i32
+ * [1, R, T]. */
+void sli_served_check_batch(const sli_served_how *how, sl_graph *from, const sl_tensor *tokens,
+                            const sl_tensor *logits, sl_graph *to, sl_tensor *rows);
 
 #endif

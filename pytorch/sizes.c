@@ -38,6 +38,13 @@ static bool mentions(const char *text, const char *name) {
   return false;
 }
 
+bool sli_pt_size_varies(const sli_pt_program *p, const char *text) {
+  char of[NAME];
+  for (const char *at = text; at && (at = strstr(at, "Symbol('")); at++)
+    if (!read_name(at, of) || !p->rows || strcmp(of, p->rows) != 0) return true;
+  return false;
+}
+
 /* Finds the example value of a symbol, from an input with a dim of that size. */
 static bool example_of(const sli_pt_program *p, const char *name, int64_t *out) {
   char of[NAME];

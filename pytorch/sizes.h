@@ -9,6 +9,8 @@
  * dims into which it enters (sli_pt_type.rows). SL_E_UNSUPPORTED names an input in which it is
  * another dim only. */
 sl_status sli_pt_sizes_find_rows(sli_pt_program *p);
+/* Returns whether the expression of a size, or NULL, has a symbol other than the number of rows. */
+bool sli_pt_size_varies(const sli_pt_program *p, const char *text);
 /* Computes a size for a number of rows; `d` is 0 for a symbol. Returns false if its expression is
  * not understood. */
 bool sli_pt_size(const sli_pt_program *p, const sli_pt_value *v, int d, int64_t rows, int64_t *out);
