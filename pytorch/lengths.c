@@ -43,11 +43,10 @@ static const char *const by_entry[] = {
     "aten.view.",       "aten.reshape.",      "aten._unsafe_view.",
     "aten.expand.",     "aten.expand_as.",    "aten.broadcast_to.",
     "aten.transpose.",  "aten.permute.",      "aten.t.",
-    "aten.slice.",      "aten.select.",       "aten.tril.",
-    "aten.triu.",       "aten.cumsum.",       "aten.cat.",
-    "aten.stack.",      "aten.matmul.",       "aten.index.",
-    "aten.embedding.",  "aten.ones_like.",    "aten.zeros_like.",
-    "aten.full_like.",  "aten.outer."};
+    "aten.tril.",       "aten.triu.",         "aten.cumsum.",
+    "aten.cat.",        "aten.stack.",        "aten.matmul.",
+    "aten.index.",      "aten.embedding.",    "aten.ones_like.",
+    "aten.zeros_like.", "aten.full_like.",    "aten.outer."};
 
 static bool begins(const char *target, const char *name) {
   return !strncmp(target, name, strlen(name));
@@ -106,6 +105,50 @@ static int64_t number(const sli_pt_node *n, const char *name, int64_t absent) {
   return arg && arg->kind == SLI_PT_INT ? arg->i : absent;
 }
 
+static int64_t inside(const sli_pt_type *type, int dim) {
+  int64_t count = 1;
+  for (int d = dim + 1; d < type->ndim; d++) count *= type->dim[d];
+  return count;
+}
+
+/* Returns whether a view keeps its dims of symbolic length: as long, with as many elements inside.
+ */
+static bool keeps_dims(const sli_pt_program *p, const sli_pt_value *x, const sli_pt_value *y) {
+  for (int d = 0; d < y->type.ndim; d++) {
+    bool found = !varies(p, y, d);
+    for (int k = 0; !found && k < x->type.ndim; k++)
+      found = varies(p, x, k) && !strcmp(x->size[k], y->size[d]) &&
+              inside(&x->type, k) == inside(&y->type, d);
+    if (!found) return false;
+  }
+  return true;
+}
+
+/* Returns whether integers count from the first entry: they are ranges, views of them, and sums
+ * with positive numbers. Negative indices would count from the last entry. */
+static bool counts_up(const sli_pt_arg *arg, int depth) {
+  enum { DEEPEST = 32 };
+  static const char *const keep[] = {"aten.unsqueeze.", "aten.squeeze.", "aten.view.",
+                                     "aten.reshape.",   "aten.expand.",  "aten.slice.",
+                                     "aten.alias.",     "aten.to.",      "aten.clone."};
+  const sli_pt_node *n = arg->kind == SLI_PT_VALUE ? arg->value->def : NULL;
+  if (arg->kind == SLI_PT_ABSENT) return true;
+  if (!n || depth == DEEPEST) return false;
+  if (begins(n->target, "aten.arange."))
+    return number(n, "start", 0) >= 0 && number(n, "step", 1) > 0;
+  bool same =
+      begins(n->target, "aten.add.") && number(n, "other", -1) >= 0 && number(n, "alpha", 1) == 1;
+  for (size_t i = 0; i < SLI_COUNT(keep); i++) same |= begins(n->target, keep[i]);
+  return same && n->nargs && counts_up(&n->args[0], depth + 1);
+}
+
+static bool indices_count(const sli_pt_node *n) {
+  const sli_pt_arg *list = sli_pt_arg_peek(n, "indices");
+  bool all = list && list->kind == SLI_PT_LIST;
+  for (int i = 0; all && i < list->list.count; i++) all = counts_up(&list->list.of[i], 0);
+  return all;
+}
+
 /* Returns whether each entry of a constant's result keeps its numbers when the length grows. */
 static bool keeps_entries(const sli_pt_program *p, const sli_pt_node *n) {
   const sli_pt_value *x = n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;
@@ -114,14 +157,19 @@ static bool keeps_entries(const sli_pt_program *p, const sli_pt_node *n) {
   int most = 0;
   for (size_t i = 0; i < SLI_COUNT(by_entry); i++) known |= begins(n->target, by_entry[i]);
   for (int a = 0; a < n->nargs; a++) most = SLI_MAX(most, most_lengths(p, &n->args[a]));
+  if (begins(n->target, "aten.slice.")) return number(n, "start", 0) >= 0;
+  if (begins(n->target, "aten.select.")) return number(n, "index", -1) >= 0;
+  if (begins(n->target, "aten.diff.") && !sli_pt_arg_peek(n, "append")) known = true;
   if (!known || count_lengths(p, y) < most) return false;
+  bool views = begins(n->target, "aten.view.") || begins(n->target, "aten.reshape.") ||
+               begins(n->target, "aten._unsafe_view.");
+  if (views) return x && keeps_dims(p, x, y);
   int64_t dim = number(n, "dim", 0);
   if (dim < 0) dim += y->type.ndim;
   if (begins(n->target, "aten.cat.")) return !varies(p, y, (int)dim);
-  if (begins(n->target, "aten.slice.")) return number(n, "start", 0) >= 0;
   if (begins(n->target, "aten.matmul."))
     return x && x->type.ndim && !varies(p, x, x->type.ndim - 1);
-  return !begins(n->target, "aten.index.") || (x && !count_lengths(p, x));
+  return !begins(n->target, "aten.index.") || (x && (!count_lengths(p, x) || indices_count(n)));
 }
 
 static void refuse(sl_graph *g, const sli_pt_program *p, const sli_pt_node *n, const char *why) {

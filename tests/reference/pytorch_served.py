@@ -249,6 +249,12 @@ REFUSED = {
     "mirror": (lambda s, x, ids: x + x.flip(1), "aten.flip.default (flip) at pytorch_served.py:LINE: "),
     "conv": (lambda s, x, ids: s.conv(F.pad(x.transpose(1, 2), (2, 0))).transpose(1, 2), "aten.pad.default (pad) at "),
     "later": (lambda s, x, ids: F.scaled_dot_product_attention(*[x[:, None]] * 3)[:, 0], "attend to later positions"),
+    "rows": (lambda s, x, ids: x + x.flip(0), "aten.flip.default (flip) at pytorch_served.py:LINE: it combines rows"),
+    "rows_roll": (lambda s, x, ids: x * x.roll(1, 0), "(roll) at pytorch_served.py:LINE: it combines rows of the batch"),
+    "length": (lambda s, x, ids: x / ids.shape[1] ** 0.5,
+               "aten.div.Tensor (div) at pytorch_served.py:LINE: it computes with the number of positions"),
+    "length_end": (lambda s, x, ids: x * torch.arange(ids.shape[1]).flip(0)[:, None],
+                   "aten.flip.default (flip) at pytorch_served.py:LINE: its constants depend on the number of"),
     "bias": (lambda s, x, ids: torch.softmax(x @ x.transpose(1, 2) - torch.arange(LENGTH).float(), -1) @ x,
              "aten.matmul.default (matmul) at pytorch_served.py:LINE: it multiplies positions by each other"),
 }
@@ -275,10 +281,11 @@ def answer(module, prompt):
 
 
 def export(module, name, folder):
-    """Exports with one row, with several, or with a symbolic number of rows."""
-    rows = {"gpt_rows": 3, "gpt_results": 3, "loss": 4}.get(name, 1)
-    ids = IDS.expand(rows, -1).clone()
-    dims = ({0: torch.export.Dim("rows", min=1, max=64)},) if name == "gpt_rows" else None
+    """Exports with one row, with several, or with symbolic numbers of rows and positions."""
+    rows = dict(gpt_rows=3, gpt_results=3, loss=4, loss_cap=2, rows=3, rows_roll=3, length=2, length_end=2)
+    ids = IDS.expand(rows.get(name, 1), -1).clone()
+    both = {0: torch.export.Dim("rows", min=1, max=64), 1: torch.export.Dim("length", min=2, max=LENGTH)}
+    dims = (both,) if name in ("gpt_rows", "length", "length_end") else None
     args = (ids, ids) if isinstance(module, (Loss, Scored)) else (ids,)
     program = torch.export.export(module, args, strict=False, dynamic_shapes=dims)
     raw = os.path.join(folder, "raw.pt2")
