@@ -59,7 +59,7 @@ typedef struct rewriting {
 } rewriting;
 
 static void refuse(rewriting *r, const char *why) {
-  if (!r->axis) why = "it combines rows of the batch, or gives them different numbers";
+  if (!r->axis) why = "it may combine rows of the batch, or give them different numbers";
   if (!r->to->status) r->how->refuse(r->how->ctx, r->to, r->now, why);
 }
 

@@ -332,7 +332,9 @@ sl_status sli_pass_serve(sl_graph *g) {
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
   if (!product)
-    return serve_refuse(g, logits->producer, "its logits must come from a product (sl_linear)");
+    return serve_refuse(g, logits->producer,
+                        "its logits must come from the last product through calls that read one "
+                        "tensor each, beside parameters and numbers");
   sl_status status = begin_rows(g, g->batch->producer->out[0]);
   if (!status) status = begin_rows(g, g->adapters);
   sl_tensor *hidden = NULL;
