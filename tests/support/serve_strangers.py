@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -132,9 +133,15 @@ def shapes():
     print("%d bodies" % count)
 
 
+def tokens_written():
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/metrics")
+    return int(re.search(r"^sluice_answer_tokens_total (\d+)", connection.getresponse().read().decode(), re.MULTILINE)[1])
+
+
 def turns():
     """A client that comes later with little need not wait for all of one that came with much."""
-    ends = []
+    ends, before = [], tokens_written()
 
     def want(name, source, n):
         ask({"prompt": [1, 2], "max_tokens": 120, "n": n, "temperature": 1, "ignore_eos": True}, source=source)
@@ -143,7 +150,8 @@ def turns():
     threads = [threading.Thread(target=want, args=("many", "127.0.0.1", 100)) for _ in range(3)]
     for each in threads:
         each.start()
-    time.sleep(0.3)
+    while tokens_written() == before:
+        time.sleep(0.002)
     threads.append(threading.Thread(target=want, args=("one", "127.0.0.2", 1)))
     threads[-1].start()
     for each in threads:
