@@ -133,15 +133,15 @@ def shapes():
     print("%d bodies" % count)
 
 
-def tokens_written():
+def answers_begun():
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/metrics")
-    return int(re.search(r"^sluice_answer_tokens_total (\d+)", connection.getresponse().read().decode(), re.MULTILINE)[1])
+    return int(re.search(r"^sluice_first_token_seconds_count (\d+)", connection.getresponse().read().decode(), re.MULTILINE)[1])
 
 
 def turns():
     """A client that comes later with little need not wait for all of one that came with much."""
-    ends, before = [], tokens_written()
+    ends, before = [], answers_begun()
 
     def want(name, source, n):
         ask({"prompt": [1, 2], "max_tokens": 120, "n": n, "temperature": 1, "ignore_eos": True}, source=source)
@@ -150,7 +150,7 @@ def turns():
     threads = [threading.Thread(target=want, args=("many", "127.0.0.1", 100)) for _ in range(3)]
     for each in threads:
         each.start()
-    while tokens_written() == before:
+    while answers_begun() == before:
         time.sleep(0.002)
     threads.append(threading.Thread(target=want, args=("one", "127.0.0.2", 1)))
     threads[-1].start()
