@@ -134,7 +134,7 @@ static const half_kind feeds[] = {{.name = "mlp", .half = decoder_mlp},
                                   {.name = "none"},
                                   {0}};
 
-/* What may follow the name of a kind, and the kinds that it may follow. */
+/* Suffixes of the names of kinds, and the kinds that each may follow. */
 static const struct suffix {
   const char *name, *kinds;
   size_t flag; /* offset of a bool in decoder_layer */

@@ -2,11 +2,11 @@
 /* Matrices of Hugging Face folders that are stored as small numbers with scales. Tensors beside
  * NAME.weight say how (the first that is there):
  *
- *   numbers  NAME.weight or NAME.weight_packed: 8-bit floats (F8_E4M3), integers (I8; I32 with
- * eight or four to a word), or floats of four bits (U8, two to a byte) scales   weight_scale_inv,
- * weight_scale: one for all, one for each row, one for each run of columns of a row, or one for
- * each block of 128 x 128 a second scale of all   weight_scale_2, a factor, or weight_global_scale,
- * a divisor
+ * - numbers: NAME.weight or NAME.weight_packed, of 8-bit floats (F8_E4M3), integers (I8; I32 with
+ *   eight or four to a word), or floats of four bits (U8, two to a byte)
+ * - scales: weight_scale_inv or weight_scale, one for all, for each row, for each run of columns of
+ *   a row, or for each block of 128 x 128
+ * - a second scale of all: weight_scale_2, a factor, or weight_global_scale, a divisor
  *
  * Sources: DeepSeek-V3 (arXiv 2412.19437), NVIDIA's ModelOpt, and compressed-tensors. */
 #ifndef SLUICE_GRAPH_STATE_SCALED_H

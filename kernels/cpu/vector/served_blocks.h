@@ -33,12 +33,12 @@ enum { SUMMED_ROWS = 2, SUMMED_VECTORS = 2 };
 typedef struct block_scales {
   vec d[SUMMED_VECTORS], second[SUMMED_VECTORS], m[SUMMED_VECTORS];
 } block_scales;
-/* Numbers of weights: a quad of each column; in pairs, its first and third, then its second and
- * fourth number. */
 /* Scales of blocks of 256, which those of parts multiply. */
 typedef struct block_head {
   vec d[SUMMED_VECTORS], least[SUMMED_VECTORS];
 } block_head;
+/* Numbers of weights: a quad of each column; in pairs, its first and third, then its second and
+ * fourth number. */
 typedef struct block_weights {
   ivec quads[2 * QUADS][SUMMED_VECTORS];
   block_scales by;
@@ -132,13 +132,6 @@ static inline int parts_of(sl_storage storage) { return sli_storage_in_parts(sto
 /* Returns true if a format has an offset for each block. */
 static inline bool has_offset(sl_storage storage) {
   return storage == SL_STORAGE_Q4_1 || storage == SL_STORAGE_Q4_K || storage == SL_STORAGE_Q5_K;
-}
-
-/* Converts the lower 16 bits of each lane from halves. */
-static inline vec halves_to_floats(uvec bits) {
-  vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;
-  uvec odd = (uvec)((bits & 0x7c00) == 0x7c00) & 0x7f800000; /* infinite, or no number */
-  return (vec)((uvec)size | odd | (bits & 0x8000) << 16);
 }
 
 /* Loads the head of columns from v * LANES on of a group's block. */

@@ -72,11 +72,7 @@ static inline __attribute__((always_inline)) void dot_floats(int tall, const flo
 static inline __attribute__((always_inline)) vec load_short(sl_storage storage, const uint8_t *row,
                                                             int64_t i, int64_t n) {
   const uint16_t *p = (const uint16_t *)(const void *)row + i;
-  if (storage == SL_STORAGE_BF16) return load_bf16(p, n);
-  if (__builtin_expect(n >= LANES, 1)) return load_half(p);
-  uint16_t some[LANES] = {0};
-  memcpy(some, p, (size_t)n * sizeof *p);
-  return load_half(some);
+  return storage == SL_STORAGE_BF16 ? load_bf16(p, n) : load_f16(p, n);
 }
 
 /* Multiplies by stored weights of 16 bits. */
@@ -187,8 +183,8 @@ static void dot_many(const served_tile *t) {
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
     for (int c = 0; c < TILE_COLUMNS && is_short; c++)
-      for (int64_t j = 0; j < count; j += LANES)
-        store(unpacked[c] + j, load_short(t->storage, t->w[c], i + j, count - j), count - j);
+      (t->storage == SL_STORAGE_BF16 ? unpack_bf16 : unpack_f16)(
+          (const uint16_t *)(const void *)t->w[c] + i, count, unpacked[c]);
     for (int64_t r = 0; r < t->rows; r += TILE_ROWS) {
       fetch_next(t, i * t->rows + r * count, TILE_ROWS * count);
       if (count == t->k) dot_whole(t, r, w);

@@ -45,6 +45,13 @@ static inline vec load_bf16(const uint16_t *p, int64_t n) {
   return (vec)bits;
 }
 
+/* Converts the lower 16 bits of each lane from halves. */
+static inline vec halves_to_floats(uvec bits) {
+  vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;
+  uvec odd = (uvec)((bits & 0x7c00) == 0x7c00) & 0x7f800000; /* infinite, or no number */
+  return (vec)((uvec)size | odd | (bits & 0x8000) << 16);
+}
+
 /* Loads halves. */
 static inline vec load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
@@ -54,11 +61,15 @@ static inline vec load_half(const uint16_t *p) {
 #elif defined(__aarch64__)
   return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else
-  uvec bits = widen_u16(p);
-  vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;
-  uvec odd = (uvec)((bits & 0x7c00) == 0x7c00) & 0x7f800000; /* infinite, or no number */
-  return (vec)((uvec)size | odd | (bits & 0x8000) << 16);
+  return halves_to_floats(widen_u16(p));
 #endif
+}
+
+static inline vec load_f16(const uint16_t *p, int64_t n) {
+  if (__builtin_expect(n >= LANES, 1)) return load_half(p);
+  uint16_t some[LANES] = {0};
+  memcpy(some, p, (size_t)n * sizeof *p);
+  return load_half(some);
 }
 
 /* Unpack a block by its scale, or by its factor and offset. */
@@ -124,12 +135,7 @@ static void unpack_bf16(const uint16_t *from, int64_t n, float *to) {
 }
 
 static void unpack_f16(const uint16_t *from, int64_t n, float *to) {
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) storeu(to + i, load_half(from + i));
-  uint16_t rest[LANES] = {0};
-  if (i == n) return;
-  memcpy(rest, from + i, (size_t)(n - i) * sizeof *from);
-  store(to + i, load_half(rest), n - i);
+  for (int64_t i = 0; i < n; i += LANES) store(to + i, load_f16(from + i, n - i), n - i);
 }
 
 /* Unpacks `columns` numbers of row `row` of weights [n, k], starting at a block. */
