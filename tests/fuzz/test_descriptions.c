@@ -9,10 +9,10 @@
 
 #include "base/base.h"
 #include "tests/fuzz/fuzz.h"
-#include "tools/common/arrivals.h"
-#include "tools/common/hardware.h"
-#include "tools/common/profile.h"
-#include "tools/common/ticks.h"
+#include "tools/hardware/hardware.h"
+#include "tools/hardware/profile.h"
+#include "tools/serving/arrivals.h"
+#include "tools/serving/ticks.h"
 
 const char *const fuzz_words[] = {"\"curves\":",
                                   "\"rows\":",

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 static inline sl_status command_line_texts(settings *s) {
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");

@@ -3,7 +3,7 @@
  * and forwards each of the user's signals once. When one process fails the launcher ends the others
  * and names the culprit. The processes here are shells.
  * labels: unthreaded */
-#include "tools/common/launch/children.h"
+#include "tools/launch/children.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -15,8 +15,7 @@
 #include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
-#include "tools/common/common.h"
-#include "tools/common/serving.h"
+#include "tools/serving/session.h"
 
 enum { MOST_TEXT = 4096, DATA_BYTES = 32 };
 

@@ -11,8 +11,8 @@
 #include "base/number.h"
 #include "tests/support/command_line.h"
 #include "tests/support/test.h"
-#include "tools/common/hardware.h"
-#include "tools/common/options.h"
+#include "tools/cli/options.h"
+#include "tools/hardware/hardware.h"
 
 enum { MOST_WORDS = 24 };
 

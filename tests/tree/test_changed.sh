@@ -16,7 +16,7 @@ selects base/json.c "test_base_json test_kernels_table test_tools_eval test_tree
 selects graph/build/build.c "test_graph_errors test_models_grids test_serve_bits test_python_package gpu_test_fuse" \
   "test_base_json test_kernels_table test_actors_runs test_comm_net"
 selects serve/session.c "test_serve_session test_tools_actorserve" "test_graph_errors test_actors_runs gpu_test_fuse"
-selects tools/common/options.c "test_tools_help test_python_package" "test_serve_session test_graph_errors"
+selects tools/cli/options.c "test_tools_help test_python_package" "test_serve_session test_graph_errors"
 selects tools/actortrace/svg.c "test_tools_actortrace_figure test_tools_actortrace_exports" "test_tools_chat test_graph_errors"
 selects tests/tools/test_eval.sh "test_tools_eval test_tree_layers" "test_tools_eval_metrics test_tools_help"
 selects tests/gpu/test_fuse.c "test_kernels_cuda_fuse gpu_test_fuse" "test_kernels_cuda_kernels"

@@ -11,10 +11,12 @@
 #include "base/base.h"
 #include "comm/job/job.h"
 #include "io/journal.h"
-#include "tools/actorrun/log.h"
 #include "tools/actorrun/fingerprint.h"
+#include "tools/actorrun/log.h"
 #include "tools/actorrun/rl/rl.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/control/control.h"
+#include "tools/planner/planner.h"
 
 extern const tool actorrun_tool;
 

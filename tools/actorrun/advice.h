@@ -3,7 +3,8 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_ADVICE_H
 #define SLUICE_TOOLS_ACTORRUN_ADVICE_H
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 /* Tries other options on the same model and devices, after plan_make(s, run, ...) failed with
  * SL_E_BUDGET. Takes a few seconds at most. Adds to sl_detail() the options that fit, and the

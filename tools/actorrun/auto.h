@@ -3,7 +3,7 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_AUTO_H
 #define SLUICE_TOOLS_ACTORRUN_AUTO_H
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
 
 /* Chooses a plan, prints it with reasons, and re-executes this program with its command line.
  * Returns only on failure. */

@@ -3,7 +3,8 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_CHAT_H
 #define SLUICE_TOOLS_ACTORRUN_CHAT_H
 
-#include "tools/common/common.h"
+#include "text/chats/chats.h"
+#include "tools/cli/cli.h"
 
 /* Checks that --chat and related options are compatible with all other options. SL_E_USAGE states
  * the conflict. */

@@ -4,7 +4,8 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_FINGERPRINT_H
 #define SLUICE_TOOLS_ACTORRUN_FINGERPRINT_H
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/serving/serving.h"
 
 void fingerprint_init(fingerprint *fingerprint, const settings *s);
 /* Adds what the plan's hash does not cover, and the contents of input files. SL_E_INPUT names an

@@ -9,7 +9,7 @@
 #include <sluice/state.h>
 
 #include "graph/state/state.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
 
 /* Objective of a run, and the data that it reads during the run. */
 struct objective_made {

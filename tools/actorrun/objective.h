@@ -5,7 +5,8 @@
 
 #include <sluice/objective.h>
 
-#include "tools/common/common.h"
+#include "text/chats/chats.h"
+#include "tools/cli/cli.h"
 
 /* Creates the objective that the options name, if any, as settings.objective. The model's options
  * must be known. SL_E_USAGE names an option, SL_E_INPUT a file and a line. */

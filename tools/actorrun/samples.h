@@ -4,7 +4,8 @@
 #define SLUICE_TOOLS_ACTORRUN_SAMPLES_H
 
 #include "text/tokens/tokens.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 /* Prints "; 200 chats, 51,234 tokens, 23,111 of them learned, ". */
 void samples_count(const sli_tokens *tokens, int64_t context);

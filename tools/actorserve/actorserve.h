@@ -3,10 +3,15 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_ACTORSERVE_H
 #define SLUICE_TOOLS_ACTORSERVE_ACTORSERVE_H
 
+#include "text/chats/chats.h"
 #include "tools/actorserve/engine.h"
-#include "tools/actorserve/serve.h"
 #include "tools/actorserve/rates.h"
-#include "tools/common/common.h"
+#include "tools/actorserve/serve.h"
+#include "tools/cli/cli.h"
+#include "tools/control/control.h"
+#include "tools/launch/launch.h"
+#include "tools/planner/planner.h"
+#include "tools/serving/serving.h"
 
 /* settings.c */
 extern const tool actorserve_tool;

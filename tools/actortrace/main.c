@@ -11,7 +11,7 @@
 #include <sluice/version.h>
 
 #include "io/atomic.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
 
 /* ---- commands --------------------------------------------------------------------- */
 

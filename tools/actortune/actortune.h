@@ -7,7 +7,9 @@
 
 #include "base/base.h"
 #include "base/json.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
+#include "tools/serving/serving.h"
 
 /* ---- settings ---------------------------------------------------------------------- */
 

@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 /* Returns how many of the best plans are shown. */
 size_t planner_shown(const planner *p);

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/control/control.h"
 
 sl_status client_pid(const char *word, pid_t *out) {
   char *end;

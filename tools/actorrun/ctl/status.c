@@ -9,7 +9,8 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "tools/actorrun/ctl/client.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/control/control.h"
 
 /* Timeout, longer than a process waits for other processes of its job. */
 enum { PATIENCE_SECONDS = 3 };

@@ -7,7 +7,9 @@
 #include <sluice/rollouts.h>
 
 #include "text/tokenizer/tokenizer.h"
-#include "tools/common/common.h"
+#include "text/chats/chats.h"
+#include "tools/cli/cli.h"
+#include "tools/launch/launch.h"
 
 /* ---- prompts ------------------------------------------------------------------------------- */
 

@@ -6,7 +6,8 @@
 #include <sluice/hardware.h>
 
 #include "graph/cost/cost.h"
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 /* Duration of an op's call: the mean over all calls of that shape, each in its fastest step. Also
  * the mean in the quietest step, in which all calls together took least, and in the median step. */

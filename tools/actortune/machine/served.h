@@ -6,7 +6,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 /* Measures for about `seconds` and adds curves to `curves`. Products are also measured with
  * `devices` devices busy. Weights come from memory, not from a cache. */

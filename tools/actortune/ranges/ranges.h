@@ -8,7 +8,8 @@
 
 #include <sluice/hardware.h>
 
-#include "tools/common/common.h"
+#include "tools/cli/cli.h"
+#include "tools/planner/planner.h"
 
 enum { RANGES_OPS = 12, RANGES_MOST = 16, RANGES_GRAIN = 128 };
 
