@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "actors/plan/plan.h"
+#include "tools/svg/svg.h"
 
 enum {
   WIDTH = 960,
@@ -69,13 +70,28 @@ static struct ink ink_of(const figure *figure, const sl_actor *a, char fill[8]) 
   return ink;
 }
 
-static void put_xml(FILE *out, const char *text) {
-  for (; *text; text++) {
-    if (*text == '<') fputs("&lt;", out);
-    else if (*text == '>') fputs("&gt;", out);
-    else if (*text == '&') fputs("&amp;", out);
-    else if ((unsigned char)*text >= 0x20) fputc(*text, out);
-  }
+/* Writes text in the middle of a box. */
+static void text_in(const figure *figure, double x, double y, const char *fill, const char *text) {
+  char attributes[64];
+  snprintf(attributes, sizeof attributes, "fill=\"%s\" text-anchor=\"middle\"", fill);
+  svg_text(figure->out, x, y, attributes, "%s", text);
+}
+
+static void box_at(const figure *figure, double x, double y, double w, double h, const char *fill) {
+  char attributes[32];
+  snprintf(attributes, sizeof attributes, "fill=\"%s\"", fill);
+  svg_rect(figure->out, x, y, w, h, attributes);
+}
+
+/* Draws a firing with a gap behind it if it is wide enough. */
+static void firing_at(const figure *figure, double x, double y, double w, double h,
+                      const char *fill) {
+  box_at(figure, x, y, w > 3 ? w - 0.6 : w, h, fill);
+}
+
+/* Names a row, left of it. */
+static void name_at(const figure *figure, double y, const char *name) {
+  svg_text(figure->out, LEFT - 6, y, "fill=\"#666\" text-anchor=\"end\"", "%s", name);
 }
 
 static double at_x(const figure *figure, uint64_t ns) {
@@ -89,23 +105,18 @@ static void draw_firing(const figure *figure, const piece *p, double x, double w
   sl_class cls = a->cls;
   char text[32], fill[8];
   struct ink ink = ink_of(figure, a, fill);
-  fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
-          x, figure->y, w > 3 ? w - 0.6 : w, LANE, ink.fill);
+  firing_at(figure, x, figure->y, w, LANE, ink.fill);
   int n = snprintf(text, sizeof text, "%c%d", sl_class_letter(cls), f->tick.microbatch);
   if (w < 6.5 * n + 2) n = snprintf(text, sizeof text, "%c", sl_class_letter(cls));
   if (w < 6.5 * n + 2) return;
-  fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%s</text>\n",
-          x + w / 2, figure->y + LANE / 2.0 + 3.7, ink.text, text);
+  text_in(figure, x + w / 2, figure->y + LANE / 2.0 + 3.7, ink.text, text);
 }
 
 static void draw_idle(const figure *figure, const piece *p, double x, double w) {
   bool credit = p->wait == SL_WAIT_CREDIT;
-  fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
-          x, figure->y + 6, w, LANE - 12, credit ? "#f3d9d0" : "#ececec");
-  if (w >= 10)
-    fprintf(figure->out,
-            "<text x=\"%.2f\" y=\"%.1f\" fill=\"#767676\" text-anchor=\"middle\">%c</text>\n",
-            x + w / 2, figure->y + LANE / 2.0 + 3.7, sl_wait_name((sl_wait)p->wait)[0]);
+  const char letter[] = {sl_wait_name((sl_wait)p->wait)[0], 0};
+  box_at(figure, x, figure->y + 6, w, LANE - 12, credit ? "#f3d9d0" : "#ececec");
+  if (w >= 10) text_in(figure, x + w / 2, figure->y + LANE / 2.0 + 3.7, "#767676", letter);
 }
 
 /* Returns a device's time over the steps, from the first start of its work to the last end. */
@@ -162,15 +173,11 @@ static void draw_shared(const figure *figure, const sl_trace_firing *f, int numb
   double x = at_x(figure, SLI_MAX(f->record.start_ns, figure->from)),
          w = at_x(figure, SLI_MIN(f->record.end_ns, figure->to)) - x,
          h = LANE * SLI_MIN(sli_share_of(a, f->tick.number).part, 1);
-  fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>\n",
-          x, figure->y + LANE - h, w > 3 ? w - 0.6 : w, h, ink.fill);
+  firing_at(figure, x, figure->y + LANE - h, w, h, ink.fill);
   int n = pass ? snprintf(text, sizeof text, "%c%d", sl_class_letter(a->cls), f->tick.microbatch)
                : snprintf(text, sizeof text, "%s", a->name);
   if (w < 5.6 * n + 2 || h < 8) return;
-  fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">", x + w / 2,
-          figure->y + LANE - h / 2 + 3.7, ink.text);
-  put_xml(figure->out, text);
-  fputs("</text>\n", figure->out);
+  text_in(figure, x + w / 2, figure->y + LANE - h / 2 + 3.7, ink.text, text);
 }
 
 /* Draws a row for each lane of a device, and moves below them. */
@@ -179,11 +186,8 @@ static void draw_lanes(figure *figure, int32_t device) {
   int number = 0;
   for (int32_t q = 0; q < plan->nqueues; q++) {
     if (!plan->queues[q].lane || plan->queues[q].device != device) continue;
-    fprintf(figure->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">", LEFT - 6,
-            figure->y + LANE / 2.0 + 3.7);
-    put_xml(figure->out, plan->queues[q].lane);
-    fprintf(figure->out,
-            "</text>\n<path stroke=\"#ddd\" stroke-width=\"0.7\" d=\"M%d %.1fH%d\"/>\n", LEFT,
+    name_at(figure, figure->y + LANE / 2.0 + 3.7, plan->queues[q].lane);
+    fprintf(figure->out, "<path stroke=\"#ddd\" stroke-width=\"0.7\" d=\"M%d %.1fH%d\"/>\n", LEFT,
             figure->y + LANE, WIDTH - RIGHT);
     for (size_t i = 0; i < figure->a->nfirings; i++) {
       const sl_trace_firing *f = &figure->a->firings[i];
@@ -223,17 +227,15 @@ static void draw_bar(const figure *figure, const piece *p) {
           x, top, w > 3 ? w - 0.6 : w, h, inks[figure->a->plan->actors[f->record.actor].cls].fill);
   char text[16];
   if (w < 5.9 * snprintf(text, sizeof text, "%d", f->rows) + 1) return;
-  fprintf(figure->out,
-          "<text x=\"%.2f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">%s</text>\n", x + w / 2,
-          top - 1.5, text);
+  text_in(figure, x + w / 2, top - 1.5, "#222", text);
 }
 
 /* Draws the rows under a device's passes, if any of them has rows. */
 static void draw_rows(figure *figure, int32_t device) {
   if (rows_most(figure, device) < 0) return;
-  fprintf(figure->out,
-          "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">rows, max %d</text>\n",
-          LEFT - 6, figure->y + ROWS - 2.0, figure->most_rows);
+  char name[32];
+  snprintf(name, sizeof name, "rows, max %d", figure->most_rows);
+  name_at(figure, figure->y + ROWS - 2.0, name);
   const line *l = &figure->a->lines[device];
   for (size_t i = 0; i < l->count; i++) {
     const piece *p = &l->pieces[i];
@@ -273,17 +275,17 @@ static int queues_seen(const figure *figure, int32_t device) {
 }
 
 static void draw_queue(const figure *figure, int32_t q) {
-  fprintf(figure->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%.*s</text>\n",
-          LEFT - 6, figure->y + QUEUE - 2.0, (int)strcspn(figure->a->plan->queues[q].name, "@"),
-          figure->a->plan->queues[q].name);
+  char name[64];
+  const char *whole = figure->a->plan->queues[q].name;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(whole, "@"), whole);
+  name_at(figure, figure->y + QUEUE - 2.0, name);
   for (size_t i = 0; i < figure->a->nfirings; i++) {
     const sl_trace_firing *f = &figure->a->firings[i];
     if (queue_of(figure, f) != q || !is_seen(figure, f)) continue;
     double x = at_x(figure, SLI_MAX(f->record.start_ns, figure->from));
     double w = at_x(figure, SLI_MIN(f->record.end_ns, figure->to)) - x;
-    fprintf(figure->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n",
-            x, figure->y + 1, w > 3 ? w - 0.6 : w, QUEUE - 2,
-            inks[figure->a->plan->actors[f->record.actor].cls].fill);
+    firing_at(figure, x, figure->y + 1, w, QUEUE - 2,
+              inks[figure->a->plan->actors[f->record.actor].cls].fill);
   }
 }
 
@@ -315,10 +317,9 @@ static void draw_memory(const figure *figure, int32_t device) {
     last = y;
   }
   fprintf(figure->out, "L%d %.1fL%d %.1fZ\"/>\n", WIDTH - RIGHT, last, WIDTH - RIGHT, base);
-  char text[32];
-  fprintf(figure->out,
-          "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">max %s</text>\n", LEFT - 6,
-          figure->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
+  char bytes[32], name[48];
+  snprintf(name, sizeof name, "max %s", sli_format_bytes(bytes, (double)most));
+  name_at(figure, figure->y + MEMORY - 5.0, name);
   free(all);
 }
 
@@ -336,30 +337,26 @@ static void draw_axis(const figure *figure, double bottom) {
     char text[32];
     fprintf(figure->out, "<path stroke=\"#ccc\" stroke-width=\"0.7\" d=\"M%.2f %dV%.1f\"/>\n", x,
             TOP - 4, bottom + 4);
-    fprintf(figure->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#555\" text-anchor=\"%s\">%s</text>\n",
-            x, bottom + 15, k ? "middle" : "start", k ? format_ns(text, k * tick) : "0");
+    svg_text(figure->out, x, bottom + 15,
+             k ? "fill=\"#555\" text-anchor=\"middle\"" : "fill=\"#555\" text-anchor=\"start\"",
+             "%s", k ? format_ns(text, k * tick) : "0");
   }
-  fprintf(figure->out,
-          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">time since the first "
-          "pass began; the curve under a device is its memory in use</text>\n",
-          (LEFT + WIDTH - RIGHT) / 2.0, bottom + 31);
+  text_in(figure, (LEFT + WIDTH - RIGHT) / 2.0, bottom + 31, "#222",
+          "time since the first pass began; the curve under a device is its memory in use");
 }
 
 /* Draws a class's box and name, and its second shade. Returns the x after it. */
 static double draw_class(const figure *figure, int c, double x, double y) {
   bool shades = figure->chunks > 1 && is_work((sl_class)c);
   char fill[8];
+  const char letter[] = {sl_class_letter((sl_class)c), 0};
   if (shades)
-    fprintf(
-        figure->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>", x + 16,
-        y, ink_of(figure, &(sl_actor){.cls = (sl_class)c, .chunk = figure->chunks - 1}, fill).fill);
+    box_at(figure, x + 16, y, 16, 14,
+           ink_of(figure, &(sl_actor){.cls = (sl_class)c, .chunk = figure->chunks - 1}, fill).fill);
   double name = x + (shades ? 37 : 21);
-  fprintf(figure->out,
-          "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
-          "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
-          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
-          x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c), name,
-          y + 10.8, inks[c].name);
+  box_at(figure, x, y, 16, 14, inks[c].fill);
+  text_in(figure, x + 8, y + 10.8, inks[c].text, letter);
+  svg_text(figure->out, name, y + 10.8, "fill=\"#222\"", "%s", inks[c].name);
   return name + 13 + 6.2 * (double)strlen(inks[c].name);
 }
 
@@ -376,30 +373,26 @@ static void draw_legend(const figure *figure, double y) {
     if (used[c] && inks[c].name) x = draw_class(figure, c, x, y);
   if (figure->chunks > 1) {
     static const char lighter[] = "lighter: a device's later chunk";
-    fprintf(figure->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n", x, y + 10.8,
-            lighter);
+    svg_text(figure->out, x, y + 10.8, "fill=\"#222\"", "%s", lighter);
     x += 13 + 5.6 * (double)strlen(lighter);
   }
+  box_at(figure, x, y, 16, 14, "#ececec");
   fprintf(figure->out,
-          "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"#ececec\"/>"
           "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">idle for want of <tspan "
-          "font-weight=\"bold\">i</tspan>nput, "
-          "<tspan font-weight=\"bold\">c</tspan>redit, <tspan "
-          "font-weight=\"bold\">d</tspan>evice</text>\n",
-          x, y, x + 21, y + 10.8);
+          "font-weight=\"bold\">i</tspan>nput, <tspan font-weight=\"bold\">c</tspan>redit, "
+          "<tspan font-weight=\"bold\">d</tspan>evice</text>\n",
+          x + 21, y + 10.8);
 }
 
 static void draw_device(figure *figure, int32_t device) {
   account x = steps_account(figure, device);
-  fprintf(figure->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\" font-weight=\"bold\">",
-          LEFT - 6, figure->y + LANE / 2.0 - 0.5);
-  put_xml(figure->out, figure->a->plan->devices[device].name);
-  fputs("</text>\n", figure->out);
-  if (account_span(&x))
-    fprintf(figure->out,
-            "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">busy %.0f %%</text>\n",
-            LEFT - 6, figure->y + LANE / 2.0 + 11,
-            100 * (double)x.busy_ns / (double)account_span(&x));
+  svg_text(figure->out, LEFT - 6, figure->y + LANE / 2.0 - 0.5,
+           "text-anchor=\"end\" font-weight=\"bold\"", "%s", figure->a->plan->devices[device].name);
+  if (account_span(&x)) {
+    char busy[32];
+    snprintf(busy, sizeof busy, "busy %.0f %%", 100 * (double)x.busy_ns / (double)account_span(&x));
+    name_at(figure, figure->y + LANE / 2.0 + 11, busy);
+  }
   if (count_lanes(figure, device)) figure->y += LANE + 3, draw_lanes(figure, device);
   else draw_lane(figure, device), figure->y += LANE + 3;
   draw_rows(figure, device);
@@ -436,22 +429,18 @@ static void draw_figure(figure *figure, const options *o) {
     bottom += device_height(figure, d);
     figure->most_rows = SLI_MAX(figure->most_rows, rows_most(figure, d));
   }
-  fprintf(figure->out,
-          "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
-          "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
-          "font-size=\"10.5\">\n<title>",
-          WIDTH, bottom + 62, WIDTH, bottom + 62);
-  put_xml(figure->out, o->path);
-  fprintf(figure->out, ", step %" PRId64, figure->steps.first);
-  if (figure->steps.last > figure->steps.first)
-    fprintf(figure->out, " to %" PRId64, figure->steps.last);
-  fprintf(figure->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH,
-          bottom + 62);
+  int64_t first = figure->steps.first, last = figure->steps.last;
+  char *title = last > first ? sli_format("%s, step %" PRId64 " to %" PRId64, o->path, first, last)
+                             : sli_format("%s, step %" PRId64, o->path, first);
+  svg_begin(figure->out, WIDTH, bottom + 62,
+            "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" font-size=\"10.5\"", title,
+            "");
+  free(title);
   draw_axis(figure, bottom);
   for (int32_t d = 0; d < figure->a->plan->ndevices; d++)
     if (o->device < 0 || o->device == d) draw_device(figure, d);
   draw_legend(figure, bottom + 40);
-  fputs("</svg>\n", figure->out);
+  svg_end(figure->out);
 }
 
 sl_status command_svg(const sl_trace *t, const options *o, FILE *out) {

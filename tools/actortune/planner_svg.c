@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/atomic.h"
+#include "tools/svg/svg.h"
 
 enum {
   LEFT = 40,
@@ -27,18 +28,16 @@ static const char style[] =
     ".sub{font-size:12px;fill:#666}.end{text-anchor:end}.step{fill:#0072b2}.memory{fill:#e69f00}.second{fill:#d55e00}"
     ".room{fill:#f0f0f0}</style>\n";
 
-static void text_at(FILE *out, double x, double y, const char *style_of, const char *text) {
-  fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, style_of);
-  for (const char *at = text; *at; at++)
-    if (*at == '&') fputs("&amp;", out);
-    else if (*at == '<') fputs("&lt;", out);
-    else fputc(*at, out);
-  fputs("</text>\n", out);
+static void text_at(FILE *out, double x, double y, const char *class_name, const char *text) {
+  char attributes[48];
+  snprintf(attributes, sizeof attributes, "class=\"%s\"", class_name);
+  svg_text(out, x, y, attributes, "%s", text);
 }
 
-static void bar_at(FILE *out, double x, double y, double width, const char *style_of) {
-  fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"12\" rx=\"2\" class=\"%s\"/>\n",
-          x, y, SLI_MAX(width, 1), style_of);
+static void bar_at(FILE *out, double x, double y, double width, const char *class_name) {
+  char attributes[48];
+  snprintf(attributes, sizeof attributes, "rx=\"2\" class=\"%s\"", class_name);
+  svg_rect(out, x, y, SLI_MAX(width, 1), 12, attributes);
 }
 
 /* Describes a plan, "stages 4, tensor 2, schedule zb-h1": the dimensions that vary, without
@@ -127,11 +126,7 @@ static void draw(const planner *p, FILE *out) {
   double most, y = TOP;
   int seconds = count_seconds(p, &most),
       height = TOP + LINE * (int)planner_shown(p) + 40 + SECOND * seconds;
-  fprintf(
-      out,
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n"
-      "<title>The best plans</title>\n%s<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-      WIDTH, height, WIDTH, height, style);
+  svg_begin(out, WIDTH, height, "", "The best plans", style);
   draw_heads(p, out);
   for (size_t i = 0; i < planner_shown(p); i++, y += LINE) draw_plan(p, i, y, out);
   if (seconds)
@@ -139,7 +134,7 @@ static void draw(const planner *p, FILE *out) {
   y += SECOND;
   for (int d = 0; d < PLAN_DIMS; d++)
     if (planner_second(p, (plan_dim)d)) draw_second(p, (plan_dim)d, most, y, out), y += SECOND;
-  fputs("</svg>\n", out);
+  svg_end(out);
 }
 
 sl_status planner_svg_write(const planner *p, const char *path) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "io/atomic.h"
+#include "tools/svg/svg.h"
 
 enum {
   LEFT = 76,
@@ -102,19 +103,11 @@ static double time_unit(double most, const char **name) {
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-static void print_escaped(FILE *out, const char *text) {
-  for (const char *at = text; *at; at++)
-    if (*at == '&') fputs("&amp;", out);
-    else if (*at == '<') fputs("&lt;", out);
-    else if (*at == '>') fputs("&gt;", out);
-    else fputc(*at, out);
-}
-
 static void text_at(const figure *figure, double x, double y, const char *class_name,
                     const char *text) {
-  fprintf(figure->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">", x, y, class_name);
-  print_escaped(figure->out, text);
-  fputs("</text>\n", figure->out);
+  char attributes[48];
+  snprintf(attributes, sizeof attributes, "class=\"%s\"", class_name);
+  svg_text(figure->out, x, y, attributes, "%s", text);
 }
 
 /* ---- axes -------------------------------------------------------------------------- */
@@ -138,8 +131,7 @@ static void draw_axes(const figure *figure) {
     snprintf(text, sizeof text, "%.10g", round(v / seconds * 1e6) / 1e6);
     text_at(figure, LEFT - 8, y_of(figure, v) + 4, "tick end", text);
   }
-  fprintf(figure->out, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n",
-          LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT);
+  svg_rect(figure->out, LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT, "class=\"frame\"");
   snprintf(text, sizeof text, "memory of the largest device, %s", bytes_name);
   text_at(figure, LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 40, "name middle", text);
   if (figure->t->same_items) snprintf(text, sizeof text, "step time, %s", time_name);
@@ -184,7 +176,7 @@ static void draw_points(figure *figure) {
     double x = x_of(figure, (double)p->bytes), y = y_of(figure, p->scaled);
     char number[24];
     snprintf(number, sizeof number, "%zu", i + 1);
-    fprintf(figure->out, "<circle class=\"point\" cx=\"%.1f\" cy=\"%.1f\" r=\"9\"/>\n", x, y);
+    svg_circle(figure->out, x, y, 9, "class=\"point\"");
     text_at(figure, x, y + 4, "number middle", number);
   }
 }
@@ -279,7 +271,7 @@ static void draw_published(figure *figure) {
     if (!is_near(figure, p)) continue;
     double x = x_of(figure, (double)p->published_bytes), y = y_of(figure, p->scaled);
     keep_box(figure, (box){x - 6, y - 6, 12, 12});
-    fprintf(figure->out, "<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", x, y);
+    svg_circle(figure->out, x, y, 5, "class=\"ring\"");
   }
 }
 
@@ -297,8 +289,7 @@ static void draw_panel_line(const figure *figure, size_t i, double y) {
     n += snprintf(what + n, sizeof what - (size_t)n, ", m %d", s->microbatches);
   if (figure->t->sweep.pieces.count > 1)
     snprintf(what + n, sizeof what - (size_t)n, ", k %d", s->pieces);
-  fprintf(figure->out, "<circle class=\"point\" cx=\"%d\" cy=\"%.1f\" r=\"9\"/>\n", PANEL + 9,
-          y - 4);
+  svg_circle(figure->out, PANEL + 9, y - 4, 9, "class=\"point\"");
   text_at(figure, PANEL + 9, y, "number middle", number);
   text_at(figure, PANEL + 92, y, "cell end", format_memory(bytes, (double)p->bytes));
   text_at(figure, PANEL + 166, y, "cell end", sli_format_seconds(seconds, p->seconds));
@@ -312,8 +303,7 @@ static void draw_panel(const figure *figure) {
   double y = TOP + 12;
   for (size_t i = 0; i < figure->f->count; i++) draw_panel_line(figure, i, y += LINE);
   y += LINE + 6;
-  fprintf(figure->out, "<circle class=\"ring\" cx=\"%d\" cy=\"%.1f\" r=\"5\"/>\n", PANEL + 9,
-          y - 4);
+  svg_circle(figure->out, PANEL + 9, y - 4, 5, "class=\"ring\"");
   text_at(figure, PANEL + 24, y, "cell", "a schedule as published");
 }
 
@@ -333,11 +323,7 @@ static const char style[] =
 static void draw(figure *figure) {
   int width = PANEL + PANEL_WIDTH, lines = (int)figure->f->count + 3;
   int height = SLI_MAX(TOP + PLOT_HEIGHT + 60, TOP + 20 + lines * LINE);
-  fprintf(figure->out,
-          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-          "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>Step time against memory</title>\n%s"
-          "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-          width, height, width, height, style);
+  svg_begin(figure->out, width, height, "", "Step time against memory", style);
   char text[160];
   const settings *s = figure->t->settings;
   snprintf(text, sizeof text, "%s on %d devices: what memory buys", s->model->name,
@@ -355,7 +341,7 @@ static void draw(figure *figure) {
   draw_names(figure);
   draw_points(figure);
   draw_panel(figure);
-  fputs("</svg>\n", figure->out);
+  svg_end(figure->out);
 }
 
 sl_status svg_write(const char *path, const tuning *t, const frontier *f) {
