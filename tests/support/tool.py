@@ -70,7 +70,7 @@ def tensors(path):
 
 def ends(status, program, options, **environment):
     """Checks that a program ends with a status. Returns what it wrote, as .stdout and .stderr."""
-    got = subprocess.run([program, *words(options)], capture_output=True, text=True, check=False,
+    got = subprocess.run([program, *words(options)], capture_output=True, text=True, errors="replace", check=False,
                          env={**os.environ, **environment})
     assert got.returncode == status, (f"{program} {options}: status {got.returncode}, not {status}\n"
                                       f"{got.stdout[-2000:]}\n{got.stderr[-2000:]}".rstrip())

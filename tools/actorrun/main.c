@@ -13,7 +13,7 @@
 #include "placement/share.h"
 #include "tools/actorrun/auto.h"
 #include "tools/actorrun/clips.h"
-#include "tools/actorrun/ctl/ctl.h"
+#include "tools/actorrun/commands.h"
 #include "tools/actorrun/objective.h"
 #include "tools/actorrun/samples.h"
 
@@ -25,52 +25,111 @@ static uint64_t process_start_ns(void) {
   return sli_now_ns() - ((uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
 }
 
+/* ---- what a run does --------------------------------------------------------------------------
+ */
+
+/* Places the devices, after warnings about rough numbers. */
+static sl_status begin(job *j, sl_status (*place)(settings *, machine *)) {
+  if (!j->settings->process) settings_warn(j->settings);
+  return place(j->settings, &j->machine);
+}
+
+static sl_status make_plan(job *j) {
+  sl_status status = rl_open(j->settings, &j->rl);
+  if (!status && j->rl) j->figures = rl_figures(j->rl), j->progress.figure = *j->figures.names;
+  return status ? status : job_plan(j);
+}
+
+static sl_status show_data(job *j) { return samples_show(j->settings); }
+
+static sl_status show_placement(job *j) {
+  sl_status status = begin(j, machine_place);
+  if (!status && j->machine.placement) sl_placement_print(j->machine.placement, stdout);
+  return status;
+}
+
+/* Makes the plan for its printed graph or ways of sharing, which passes print. */
+static sl_status show_passes(job *j) {
+  const settings *s = j->settings;
+  SLI_TRY(begin(j, machine_imagine));
+  if (s->process) return SL_OK; /* process 0 shows the plan */
+  sl_status status = sl_job_end(j->processes, make_plan(j));
+  bool alone = settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel");
+  if (!status && !settings_text(s, "print-after") && alone)
+    printf(
+        "each stage is on one device: nothing is shared (--data-parallel, --sequence, --tensor)\n");
+  return status;
+}
+
 /* Prints the plan, and its simulated times if the run is on the virtual clock. */
-static sl_status show_plan(const job *j) {
+static sl_status show_plan(job *j) {
   const char *report = settings_text(j->settings, "report");
   bool timed = j->settings->clock == SL_CLOCK_VIRTUAL;
   sl_statistics stats = {0};
+  SLI_TRY(begin(j, machine_imagine));
+  if (j->settings->process) return SL_OK; /* process 0 shows the plan */
+  sl_status status = outputs_check_report(j->settings);
+  if (!status) status = make_plan(j);
+  if (status) return sl_job_end(j->processes, status); /* other processes may wait for the result */
   print_plan(j);
-  sl_status status = timed ? predict_plan(j, &stats) : SL_OK;
+  status = timed ? predict_plan(j, &stats) : SL_OK;
   if (!status && report) status = report_write_plan(report, j, timed ? &stats : NULL);
   free(stats.devices);
   return status;
 }
 
-static sl_status do_job(job *j) {
-  settings *s = j->settings;
-  bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
-  bool prints = settings_text(s, "print-after");
-  bool dry = sl_arg_flag(s->run, "dry-run") || sharing || prints;
-  if (sl_arg_flag(s->run, "show-data")) return samples_show(s);
-  if (!s->process) settings_warn(s);
-  sl_status status = dry && !show ? machine_imagine(s, &j->machine) : machine_place(s, &j->machine);
-  if (status) return status;
-  if (show) {
-    if (j->machine.placement) sl_placement_print(j->machine.placement, stdout);
-    return SL_OK;
-  }
-  if (settings_text(s, "clips") && !sharing && !prints) return clips_run(j);
-  if (!dry) fingerprint_init(&j->fingerprint, s);
-  if (!s->process && !sharing && !prints) status = dry ? outputs_check_report(s) : outputs_check(s);
-  if (!dry && !status) status = generate_check(s);
-  if (!dry && !status) status = evals_check(s);
-  if (!dry && !status && generates_only(s)) return generate_first(j);
-  if (!dry && !status) status = outputs_open(j);
-  if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
-  if (!status) status = rl_open(s, &j->rl);
-  if (!status && j->rl) j->figures = rl_figures(j->rl), j->progress.figure = *j->figures.names;
-  if (!status) status = job_plan(j);
-  if (status) return sl_job_end(j->processes, status); /* other processes may wait for the result */
-  if (prints) return SL_OK;
-  if (sharing) {
-    if (settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel"))
-      printf(
-          "each stage is on one device: nothing is shared (--data-parallel, --sequence, --tensor)\n");
-    return SL_OK;
-  }
-  return dry ? show_plan(j) : job_run(j);
+static sl_status make_clips(job *j) {
+  bool dry = sl_arg_flag(j->settings->run, "dry-run");
+  sl_status status = begin(j, dry ? machine_imagine : machine_place);
+  return status ? status : clips_run(j);
 }
+
+static sl_status check(job *j) {
+  const settings *s = j->settings;
+  fingerprint_init(&j->fingerprint, s);
+  if (!s->process) SLI_TRY(outputs_check(s));
+  SLI_TRY(generate_check(s));
+  return evals_check(s);
+}
+
+static sl_status only_generate(job *j) {
+  SLI_TRY(begin(j, machine_place));
+  sl_status status = check(j);
+  return status ? sl_job_end(j->processes, status) : generate_first(j);
+}
+
+static sl_status train(job *j) {
+  SLI_TRY(begin(j, machine_place));
+  sl_status status = check(j);
+  if (!status) status = outputs_open(j);
+  if (!status) status = make_plan(j);
+  return status ? sl_job_end(j->processes, status) : job_run(j);
+}
+
+static bool shows_data(const settings *s) { return sl_arg_flag(s->run, "show-data"); }
+static bool shows_placement(const settings *s) { return sl_arg_flag(s->run, "show-placement"); }
+static bool shows_passes(const settings *s) {
+  return sl_arg_flag(s->run, "show-sbp") || settings_text(s, "print-after");
+}
+static bool makes_clips(const settings *s) { return settings_text(s, "clips"); }
+static bool shows_plan(const settings *s) { return sl_arg_flag(s->run, "dry-run"); }
+
+/* Ways to run; the first one asked for is meant, and training is what is left. */
+static const struct way {
+  bool (*asked)(const settings *s);
+  sl_status (*run)(job *j);
+} ways[] = {{shows_data, show_data},     {shows_placement, show_placement},
+            {shows_passes, show_passes}, {makes_clips, make_clips},
+            {shows_plan, show_plan},     {generates_only, only_generate}};
+
+static sl_status do_job(job *j) {
+  for (size_t i = 0; i < SLI_COUNT(ways); i++)
+    if (ways[i].asked(j->settings)) return ways[i].run(j);
+  return train(j);
+}
+
+/* ---- processes --------------------------------------------------------------------------------
+ */
 
 /* Refuses options that do not support several processes, before any work is done. */
 static sl_status check_cluster(const settings *s) {
@@ -132,11 +191,11 @@ static sl_status run_or_launch(job *j, int *exit_status) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && !strcmp(argv[1], "ctl")) return client_main_ctl(argc - 2, argv + 2);
-  if (argc > 1 && !strcmp(argv[1], "status")) return status_main(argc - 2, argv + 2);
+  int exit_status = 0;
+  if (commands_run(argc, argv, &exit_status)) return exit_status;
+  argv = commands_expand(&argc, argv);
   job j = {.process_start_ns = process_start_ns()};
   settings s;
-  int exit_status = 0;
   signals_catch();
   faults_catch();
   sl_status status = settings_read(&actorrun_tool, argc, argv, &s);
@@ -159,5 +218,6 @@ int main(int argc, char **argv) {
   machine_fini(&j.machine);
   objective_fini(&s);
   settings_fini(&s);
+  free(argv);
   return exit_status;
 }

@@ -15,6 +15,7 @@
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
 #include "tools/actorrun/clips.h"
+#include "tools/actorrun/commands.h"
 #include "tools/actorrun/objective.h"
 #include "tools/actorrun/rl/rl.h"
 
@@ -301,15 +302,11 @@ static const first_option first[] = {
 
 const tool actorrun_tool = {
     .name = "actorrun",
-    .usage =
-        "       actorrun [options] DIR | FILE.gguf | FILE.pt2\n"
-        "       actorrun status [--json] [PID]\n"
-        "       actorrun ctl PID quota [NAME[@STAGE]=N]\n"
-        "       actorrun ctl PID trace [FILE | off]\n",
+    .usage = "       actorrun [options] DIR | FILE.gguf | FILE.pt2\n" COMMANDS_USAGE,
     .purpose = "Trains a model over a pipeline of devices. DIR is a Hugging Face folder.",
     .options = options,
     .first = first,
-    .commands = "status ctl",
+    .commands = COMMANDS_NAMES,
     .read = read_settings,
     .takes_weights = true,
     .without_model = "show-placement"};
