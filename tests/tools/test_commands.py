@@ -21,7 +21,7 @@ for command, options in SHORT.items():
     one, other = (re.sub("proved in .*", "", ends(0, ACTORRUN, f"{words} {MODEL}").stdout) for words in (command, options))
     assert one and one == other, (command, one, other)
 
-trained = ends(0, ACTORRUN, f"train --steps 2 {MODEL}").stderr
+trained = ends(0, ACTORRUN, f"train --steps 2 {MODEL}").stdout
 assert "loss" in trained, trained
 assert "--show-data: needs chats: --data FILE.jsonl" in ends(2, ACTORRUN, f"data {MODEL}").stderr
 assert "no MODEL was given" in ends(2, ACTORRUN, "plan").stderr
