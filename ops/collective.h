@@ -5,26 +5,32 @@
  *   all_reduce(x) -> the sum of all members' x; f32, bf16 or f64
  *   reduce_scatter(x) -> the member's part of that sum
  *   all_gather(x) -> the members' x, one after another; any dtype
+ *   all_to_all(x0, x1, ...) -> what each member has for this one; x[m] is for member m; any dtype
  *
- * attrs.count: members; attrs.axes: the split dim's bit. Parts are equal ranges of that dim, in the
- * order of ranks. */
+ * attrs.count: members; attrs.first: the member's rank; attrs.axes: the split dim's bit. Parts are
+ * ranges of that dim, in the order of ranks: equal ones, or those of attrs.user, an sl_joint. An
+ * all_to_all has the types of its outputs there, sl_type[members]. */
 #ifndef SLUICE_OPS_COLLECTIVE_H
 #define SLUICE_OPS_COLLECTIVE_H
 
 #include "ops/ops.h"
 
-extern const sl_op sl_op_all_reduce, sl_op_reduce_scatter, sl_op_all_gather;
+extern const sl_op sl_op_all_reduce, sl_op_reduce_scatter, sl_op_all_gather, sl_op_all_to_all;
 
-static inline bool sli_is_collective(const sl_op *op) {
-  return op == &sl_op_all_reduce || op == &sl_op_reduce_scatter || op == &sl_op_all_gather;
-}
+bool sli_is_collective(const sl_op *op);
 
 /* Returns the rows of a call's arrays: a part is a contiguous range of each. */
 int64_t sli_collective_rows(const sl_op *op, const sl_attrs *attrs, const sl_type *in);
 
-/* Returns the bytes that a member receives from others in a ring: (R-1)/R of the whole, once for
- * its reduce-scatter and once for its all-gather (R. Rabenseifner, "Optimization of Collective
- * Reduction Operations", ICCS 2004). */
-double sli_collective_received(const sl_op *op, int64_t members, const sl_type *in);
+/* Returns the positions of a member's part in each row of the whole, and sets where they begin.
+ * `whole`: the type of the whole. */
+int64_t sli_collective_part(const sl_attrs *attrs, const sl_type *whole, int member,
+                            int64_t *begin);
+
+/* Returns the bytes that a member receives from others in a ring: all but its own part of the
+ * whole, once for its reduce-scatter and once for its all-gather (R. Rabenseifner, "Optimization of
+ * Collective Reduction Operations", ICCS 2004). `out`: the types of the outputs. */
+double sli_collective_received(const sl_op *op, const sl_attrs *attrs, const sl_type *in,
+                               const sl_type *out);
 
 #endif

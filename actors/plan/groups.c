@@ -28,6 +28,7 @@ bool sli_actors_alike(const sl_actor *a, const sl_actor *b) {
   alike = alike && (!p || count == q->ncalls * SLI_MAX(q->nvariants, 1));
   for (int i = 0; alike && i < count; i++)
     alike = p->calls[i].op == q->calls[i].op && same_name(p->calls[i].name, q->calls[i].name) &&
-            sl_type_equal(&p->calls[i].in_type[0], &q->calls[i].in_type[0]);
+            (sl_type_equal(&p->calls[i].in_type[0], &q->calls[i].in_type[0]) ||
+             p->calls[i].attrs.user); /* members with parts of unequal size */
   return alike;
 }

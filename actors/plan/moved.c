@@ -283,18 +283,19 @@ static int32_t neighbour(const sl_plan *plan, int32_t queue) {
   return before == SL_NONE ? last : before;
 }
 
-/* Reports what collectives bring, as if in a ring. Each of their calls has one input port. */
+/* Reports what collectives bring, as if in a ring. Their calls' inputs are written together. */
 static void find_collected(const sl_plan *plan, int32_t actor, const moves *m) {
   const sl_actor *a = &plan->actors[actor];
   int32_t here = plan->queues[a->queue].device, from = neighbour(plan, a->queue);
-  for (int c = 0; from != SL_NONE && a->program && c < a->program->ncalls; c++) {
+  for (int i = 0; from != SL_NONE && a->program && i < a->program->ncalls; i++) {
     double bytes = 0;
-    const sl_program_call *call = &a->program->calls[c];
+    const sl_program_call *call = &a->program->calls[i];
     const sl_port *port = &a->in[call->in[0].base];
-    for (int v = 0; v < SLI_MAX(a->program->nvariants, 1); v++)
+    for (int v = 0; v < SLI_MAX(a->program->nvariants, 1); v++) {
+      const sl_program_call *c = &call[v * a->program->ncalls];
       bytes += (double)firings_with(plan, actor, port, v, NULL) *
-               sli_collective_received(call->op, call->attrs.count,
-                                       &call[v * a->program->ncalls].in_type[0]);
+               sli_collective_received(c->op, &c->attrs, c->in_type, c->out_type);
+    }
     m->fn(m->ctx, from, here, traffic_of(plan, &plan->regs[port->reg], from, here),
           m->steps * (uint64_t)bytes);
   }

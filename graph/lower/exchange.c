@@ -32,7 +32,7 @@ static double received(const sli_lowering *l, const sli_node *n) {
 }
 
 static sli_half half_of(const sli_node *n) {
-  if (n->remote_axis == SLI_AXIS_EXPERT) return SLI_ALL_TO_ALL;
+  if (n->remote_axis == SLI_AXIS_EXPERT || n->op == &sl_op_all_to_all) return SLI_ALL_TO_ALL;
   if (n->op == &sl_op_all_gather) return SLI_ALL_GATHER;
   if (n->op != &sl_op_join) return SLI_REDUCE_SCATTER;
   const sli_node *from = n->in[0] ? n->in[0]->producer : NULL;

@@ -23,10 +23,12 @@ sl_class sli_box_class(const sli_boxing *b) {
 
 /* Returns the bytes that a call reads from other devices of its stage: for a join everything except
  * its own part, for a sum its part of each remote summand. */
-static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type *in,
-                           const sl_type *out) {
-  if (sli_is_collective(n->op)) return sli_collective_received(n->op, b->members, in);
+static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_attrs *attrs,
+                           const sl_type *in, const sl_type *out) {
+  if (sli_is_collective(n->op)) return sli_collective_received(n->op, attrs, in, out);
   if (n->nin != b->members || n->cls != SL_CLASS_C || sli_box_between_stages(b)) return 0;
+  if (n->in[0]->producer && n->in[0]->producer->op == &sl_op_all_to_all)
+    return 0; /* here already */
   int own = sli_rank_share(b->x->grid, n->rank, b->along);
   if (n->op == &sl_op_join) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
   return (double)(n->nin - 1) * (double)sl_type_bytes(out);
@@ -64,10 +66,10 @@ const sl_part *sli_box_parts(const sli_boxing *b, int rank, int dim, int member)
 
 static void note_remote(const sli_boxing *b, sli_node *n) {
   n->remote_axis = sli_box_between_stages(b) ? 0 : sli_box_link(b);
-  n->remote_bytes = remote_bytes(b, n, n->in_type, n->out_type);
+  n->remote_bytes = remote_bytes(b, n, &n->attrs, n->in_type, n->out_type);
   for (int v = 0; v < b->x->nvariants && n->shapes; v++) {
     sli_shapes *s = &n->shapes[v];
-    s->remote_bytes = remote_bytes(b, n, s->in, s->out);
+    s->remote_bytes = remote_bytes(b, n, &s->attrs, s->in, s->out);
   }
 }
 
@@ -82,7 +84,7 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
                              .cls = m->cls,
                              .rank = m->rank,
                              .nin = m->nin,
-                             .nout = 1,
+                             .nout = m->op->nout < 0 ? m->op->outputs(m->attrs, m->nin) : 1,
                              .in = m->in,
                              .attrs = m->attrs,
                              .out = m->type,
@@ -93,13 +95,17 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
   note_remote(b, n);
   n->repeats = b->to->kept && m->cls == SL_CLASS_C;
   *node = n;
-  *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, m->rank));
-  if (x->g->skips) /* also for the slices that devices send each other */
-    (*out)->layout = sli_arena_format(&x->g->arena, "%s of %s -> %s", m->what,
-                                      sli_layout_format(x, &b->from->layout),
-                                      sli_layout_format(x, &b->to->layout));
+  bool transient = false;
   for (int i = 0; i < m->nin; i++)
-    (*out)->transient |=
-        m->in[i]->transient || (m->in[i]->param && making.at.phase == SLI_PHASE_MAIN);
+    transient |= m->in[i]->transient || (m->in[i]->param && making.at.phase == SLI_PHASE_MAIN);
+  for (int o = 0; o < making.nout; o++) {
+    const char *as = o ? sli_arena_format(&x->g->arena, "%s:%d", name, o) : name;
+    out[o] = sli_expand_output(x, n, o, sli_expand_name(x, as, m->rank));
+    out[o]->transient |= transient;
+    if (x->g->skips) /* also for the slices that devices send each other */
+      out[o]->layout = sli_arena_format(&x->g->arena, "%s of %s -> %s", m->what,
+                                        sli_layout_format(x, &b->from->layout),
+                                        sli_layout_format(x, &b->to->layout));
+  }
   return SL_OK;
 }

@@ -36,6 +36,7 @@ typedef struct sli_box_making {
   const sl_attrs *attrs; /* [nvariants] */
   const sl_type *type;   /* [nvariants] output type; NULL: inferred by the op */
 } sli_box_making;
+/* Creates it, with all outputs of the op. */
 sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node,
                        sl_tensor **out);
 
@@ -52,6 +53,9 @@ enum { SLI_SUMMED_WHOLE_BYTES = 4096 }; /* up to so many each device computes th
  * parts, or NULL; and makes it. */
 const sl_op *sli_box_collective(const sli_boxing *b);
 sl_status sli_box_collect(sli_boxing *b, const sl_op *op);
+/* Exchanges the slices that devices cut for each other, by all-to-all: slices and arrived
+ * [member * ranks + rank], of the member that reads a slice, and of the one that cut it. */
+sl_status sli_box_swap(sli_boxing *b, sl_tensor *const *slices, sl_tensor **arrived);
 
 /* ---- over a stage boundary: boundary.c ------------------------------------------------- */
 

@@ -17,7 +17,7 @@
  * together, and that is cheaper, one op replaces these (collective.c). */
 #include "graph/build/build.h"
 #include "graph/sharding/box.h"
-#include "ops/ops.h"
+#include "ops/collective.h"
 
 static sl_status add_node(sli_boxing *b, const sl_op *op, const char *what, sl_class cls, bool near,
                           int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
@@ -194,16 +194,21 @@ static sl_status share_out(sli_boxing *b, int rank, sl_tensor **out) {
 
 /* Converts parts along one dim to parts along another. The dims differ, so every device cuts the
  * same ranges of its part for the members. */
-static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
+static sl_status box_all_to_all(sli_boxing *b, int from, int to, bool collective) {
   sli_expansion *x = b->x;
-  sl_tensor **slices =
-      sli_arena_alloc(&x->g->arena, (size_t)(b->members * x->ranks) * sizeof *slices);
+  size_t n = (size_t)(b->members * x->ranks);
+  sl_tensor **slices = sli_arena_alloc(&x->g->arena, n * sizeof *slices), **arrived = NULL;
   sl_status status = cut_for_all(b, to, slices);
+  if (!status && collective) {
+    arrived = sli_arena_alloc(&x->g->arena, n * sizeof *arrived);
+    status = sli_box_swap(b, slices, arrived);
+  }
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     const sl_part *parts[b->members];
     sl_type whole[x->nvariants];
     slices_for(b, r, slices, in);
+    for (int m = 0; m < b->members && arrived; m++) in[m] = arrived[m * x->ranks + r];
     for (int v = 0; v < x->nvariants; v++)
       whole[v] = sli_local_type(x, b->from->tensor, b->to->layout, r, v);
     for (int m = 0; m < b->members; m++) parts[m] = sli_box_parts(b, r, from, m);
@@ -347,7 +352,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
     return box_dispatched(b, at, from.kind == SL_DISPATCHED);
   b->x->nboxes++;
   const sl_op *collective = sli_box_collective(b);
-  if (collective) return sli_box_collect(b, collective);
+  if (collective && collective != &sl_op_all_to_all) return sli_box_collect(b, collective);
   sl_status status = SL_OK;
   switch (from.kind) {
   case SL_BROADCAST:
@@ -360,7 +365,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
     if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
     return is_summed_whole(b) ? box_sum_whole(b) : box_all_reduce(b);
   case SL_SPLIT:
-    if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
+    if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim, collective);
     return join_all(b, from.dim, b->from->on);
   case SL_DISPATCHED: break;
   }

@@ -9,6 +9,9 @@
 #include "graph/sharding/box.h"
 #include "ops/collective.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* Bytes that a device reads and writes per byte of the tensor, and its calls. */
 typedef struct touched {
   double bytes;
@@ -27,17 +30,30 @@ static double touch_seconds(const sl_hardware *h, touched t, double bytes) {
   return t.bytes * bytes / (h ? h->bytes_per_second : rate) + (h ? t.calls * h->op_seconds : 0);
 }
 
+/* From parts to other parts: in both forms slices are cut and joined. What arrives is also written
+ * to the device's memory, by one call or by a copy from each device, unless devices read each
+ * other's slices in place. */
+static sli_forms swap_forms(const sli_grid *grid, int axis, int size, double bytes) {
+  double own = 1.0 / size, wire = sli_exchange_seconds(&grid->link[axis], SLI_ALL_TO_ALL,
+                                                       bytes * own * (size - 1) / size);
+  touched once = {6 * own, size + 2}, parts = {4 * own, size + 1};
+  if (grid->apart[axis]) parts = (touched){6 * own, 2 * size};
+  return (sli_forms){wire + touch_seconds(grid->hardware, once, bytes),
+                     wire + touch_seconds(grid->hardware, parts, bytes)};
+}
+
 sli_forms sli_exchange_forms(const sli_grid *grid, int axis, int size, sl_sbp_kind from,
-                             sl_sbp_kind to, double bytes) {
+                             sl_sbp_kind to, int times, double bytes) {
   const sli_axis_link *link = &grid->link[axis];
   bool sums = from == SL_PARTIAL, joins = to == SL_BROADCAST;
   double part = bytes * (size - 1) / size, wire = 0;
+  if (from == SL_SPLIT && to == SL_SPLIT) return swap_forms(grid, axis, size, bytes);
   if (sums) wire += sli_exchange_seconds(link, SLI_REDUCE_SCATTER, part);
   if (joins) wire += sli_exchange_seconds(link, SLI_ALL_GATHER, part);
-  touched once = {from == to ? 2 : joins && sums ? 2 : 1 + 1.0 / size, 1};
+  touched once = {joins && sums ? 2 : 1 + 1.0 / size, 1};
   touched parts = touched_by_parts(size, sums, joins);
-  sli_forms forms = {wire + touch_seconds(grid->hardware, once, bytes),
-                     wire + touch_seconds(grid->hardware, parts, bytes)};
+  sli_forms forms = {times * (wire + touch_seconds(grid->hardware, once, bytes)),
+                     wire + times * touch_seconds(grid->hardware, parts, bytes)};
   if (!sums || !joins || bytes > SLI_SUMMED_WHOLE_BYTES) return forms;
   touched whole = {size + 1, 1};
   forms.parts = sli_exchange_seconds(link, SLI_ALL_GATHER, bytes * (size - 1)) +
@@ -55,21 +71,32 @@ static int64_t rows_before(const sl_type *type, int dim) {
   return rows;
 }
 
-/* True if every member's part is an equal range of a few rows, in the order of members. */
-static bool has_equal_parts(const sli_boxing *b, sl_sbp split) {
-  enum { ROWS_MOST = 64 }; /* each is a call of the library */
+enum { CALLS_MOST = 64 }; /* of the library, for one operation */
+
+/* True if the members' parts are ranges that follow each other in the order of members, in few
+ * rows. Sets whether all are equal. */
+static bool has_parts(const sli_boxing *b, sl_sbp split, bool *equal) {
+  bool fits = true;
+  *equal = true;
   if (split.kind != SL_SPLIT) return true;
-  bool equal = true;
-  for (int r = 0; r < b->ranks && equal; r++)
-    for (int m = 0; m < b->members && equal; m++) {
+  for (int r = 0; r < b->ranks; r++) {
+    int64_t end[b->x->nvariants];
+    memset(end, 0, sizeof end);
+    for (int m = 0; m < b->members; m++) {
       const sl_part *parts = sli_box_parts(b, r, split.dim, m);
       const sl_part *first = sli_box_parts(b, r, split.dim, 0);
-      for (int v = 0; v < b->x->nvariants; v++)
-        equal &= parts[v].nranges == 1 && parts[v].count[0] == first[v].count[0] &&
-                 parts[v].begin[0] == m * parts[v].count[0] &&
-                 rows_before(sli_expand_type(b->x, b->from->on[r], v), split.dim) <= ROWS_MOST;
+      for (int v = 0; v < b->x->nvariants; v++) {
+        fits &= parts[v].nranges == 1 && parts[v].count[0] > 0 && parts[v].begin[0] == end[v];
+        *equal &= parts[v].count[0] == first[v].count[0];
+        end[v] += parts[v].count[0];
+      }
     }
-  return equal;
+    for (int v = 0; v < b->x->nvariants; v++)
+      fits &= rows_before(sli_expand_type(b->x, b->from->on[r], v), split.dim) *
+                  (*equal ? 1 : b->members) <=
+              CALLS_MOST;
+  }
+  return fits;
 }
 
 /* True if collectives may replace sums and joins: not with numbers.exact, whose sums have one order
@@ -86,7 +113,31 @@ static bool may_collect(const sli_boxing *b) {
 static const sl_op *op_of(sl_sbp from, sl_sbp to) {
   if (from.kind == SL_PARTIAL && to.kind == SL_BROADCAST) return &sl_op_all_reduce;
   if (from.kind == SL_PARTIAL && to.kind == SL_SPLIT) return &sl_op_reduce_scatter;
-  return from.kind == SL_SPLIT && to.kind == SL_BROADCAST ? &sl_op_all_gather : NULL;
+  if (from.kind != SL_SPLIT) return NULL;
+  return to.kind == SL_BROADCAST ? &sl_op_all_gather
+         : to.kind == SL_SPLIT   ? &sl_op_all_to_all
+                                 : NULL;
+}
+
+/* Returns how often devices gather a tensor: blocks and passes that read it. Between separate
+ * memories copies of parts serve all, and stay there until the last; those of a parameter would
+ * keep it whole, which its shards avoid. */
+static int times_gathered(const sli_boxing *b, const sl_op *op) {
+  const sli_expansion *x = b->x;
+  const sl_tensor *t = b->from->tensor;
+  if (op != &sl_op_all_gather || t->param || !x->grid->apart[sli_box_link(b)]) return 1;
+  int count = 0;
+  bool *seen = sli_calloc(2 * ((size_t)x->g->nblocks + 1), sizeof *seen);
+  for (int i = 0; i < x->nlogical; i++) {
+    const sli_node *n = x->logical[i];
+    bool reads = false;
+    for (int a = 0; a < n->nin; a++) reads |= n->in[a] == t;
+    bool *at = &seen[2 * (n->block + 1) + sli_is_forward(n)];
+    count += reads && !*at;
+    *at |= reads;
+  }
+  free(seen);
+  return SLI_MAX(count, 1);
 }
 
 const sl_op *sli_box_collective(const sli_boxing *b) {
@@ -94,31 +145,82 @@ const sl_op *sli_box_collective(const sli_boxing *b) {
   sl_sbp from = b->from->layout.axis[axis], to = b->to->layout.axis[axis];
   const sl_op *op = op_of(from, to);
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
+  bool moves = op == &sl_op_all_gather || op == &sl_op_all_to_all, equal;
   bool fits = op && b->x->grid->collectives && b->members > 1 && !b->to->gathered &&
               !sli_box_between_stages(b) && !sli_box_crosses(b) && may_collect(b) &&
-              (op == &sl_op_all_gather || type->dtype != SL_I32) && type->ndim;
-  if (!fits || !has_equal_parts(b, from) || !has_equal_parts(b, to)) return NULL;
+              (moves || type->dtype != SL_I32) && type->ndim;
+  if (!fits ||
+      (op != &sl_op_all_to_all && !(has_parts(b, from, &equal) && has_parts(b, to, &equal))))
+    return NULL;
   double whole = (double)sl_type_bytes(type) * (from.kind == SL_SPLIT ? b->members : 1);
-  sli_forms forms =
-      sli_exchange_forms(b->x->grid, sli_box_link(b), b->members, from.kind, to.kind, whole);
+  sli_forms forms = sli_exchange_forms(b->x->grid, sli_box_link(b), b->members, from.kind, to.kind,
+                                       times_gathered(b, op), whole);
   return forms.collective <= forms.parts ? op : NULL;
+}
+
+/* Returns the members' parts of a rank: [nvariants] joints. */
+static const sl_joint *joints_of(const sli_boxing *b, int rank, int dim) {
+  sli_expansion *x = b->x;
+  sl_joint *joints = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *joints);
+  sli_layout whole = b->to->layout;
+  for (int a = 0; a < SLI_AXES; a++)
+    if (b->along >> a & 1) whole.axis[a] = (sl_sbp){SL_BROADCAST, 0};
+  for (int v = 0; v < x->nvariants; v++) {
+    sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)b->members * sizeof *parts);
+    for (int m = 0; m < b->members; m++) parts[m] = sli_box_parts(b, rank, dim, m)[v];
+    joints[v] = (sl_joint){sli_local_type(x, b->from->tensor, whole, rank, v), parts};
+  }
+  return joints;
 }
 
 sl_status sli_box_collect(sli_boxing *b, const sl_op *op) {
   sli_expansion *x = b->x;
-  sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
   int axis = sli_box_axis(b->along);
-  int dim = SLI_MAX(b->from->layout.axis[axis].dim, b->to->layout.axis[axis].dim);
-  for (int v = 0; v < x->nvariants; v++) {
-    attrs[v].count = b->members;
-    attrs[v].axes = 1u << dim;
-  }
+  sl_sbp from = b->from->layout.axis[axis], to = b->to->layout.axis[axis];
+  int dim = SLI_MAX(from.dim, to.dim);
+  bool equal;
+  has_parts(b, from.kind == SL_SPLIT ? from : to, &equal);
   for (int r = 0; r < b->ranks; r++) {
+    sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
+    const sl_joint *joints = equal ? NULL : joints_of(b, r, dim);
+    for (int v = 0; v < x->nvariants; v++)
+      attrs[v] = (sl_attrs){.count = b->members,
+                            .axes = 1u << dim,
+                            .first = sli_rank_share(x->grid, r, b->along),
+                            .user = joints ? &joints[v] : NULL};
     const sli_box_making m = {
         op, op->name, SL_CLASS_C, op == &sl_op_reduce_scatter, r, 1, &b->from->on[r], attrs, NULL};
     sli_node *n;
     SLI_TRY(sli_box_node(b, &m, &n, &b->to->on[r]));
     n->along = b->along;
+  }
+  return SL_OK;
+}
+
+sl_status sli_box_swap(sli_boxing *b, sl_tensor *const *slices, sl_tensor **arrived) {
+  sli_expansion *x = b->x;
+  const sli_grid *grid = x->grid;
+  for (int r = 0; r < b->ranks; r++) {
+    sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
+    int own = sli_rank_share(grid, r, b->along);
+    size_t n = (size_t)(x->nvariants * b->members);
+    sl_type *types = sli_arena_alloc(&x->g->arena, n * sizeof *types);
+    sl_tensor *in[b->members], *out[b->members];
+    for (int m = 0; m < b->members; m++) {
+      int from = grid->alike ? r : sli_rank_at(grid, r, b->along, m);
+      in[m] = slices[m * x->ranks + r];
+      for (int v = 0; v < x->nvariants; v++)
+        types[v * b->members + m] = *sli_expand_type(x, slices[own * x->ranks + from], v);
+    }
+    for (int v = 0; v < x->nvariants; v++)
+      attrs[v] =
+          (sl_attrs){.count = b->members, .axes = 1, .first = own, .user = &types[v * b->members]};
+    const sli_box_making m = {&sl_op_all_to_all, "all_to_all", SL_CLASS_C, true, r,
+                              b->members,        in,           attrs,      NULL};
+    sli_node *node;
+    SLI_TRY(sli_box_node(b, &m, &node, out));
+    node->along = b->along;
+    for (int i = 0; i < b->members; i++) arrived[i * x->ranks + r] = out[i];
   }
   return SL_OK;
 }

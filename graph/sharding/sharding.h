@@ -207,9 +207,10 @@ sl_status sli_groups_set(sl_graph *g);
 typedef struct sli_forms {
   double collective, parts;
 } sli_forms;
-/* Returns both for a tensor of `bytes` bytes, from summands or parts to parts or the whole. */
+/* Returns both for a tensor of `bytes` bytes, from summands or parts to parts or the whole, which
+ * devices want `times` times. */
 sli_forms sli_exchange_forms(const sli_grid *grid, int axis, int size, sl_sbp_kind from,
-                             sl_sbp_kind to, double bytes);
+                             sl_sbp_kind to, int times, double bytes);
 
 /* ---- choice ------------------------------------------------------------------------- */
 

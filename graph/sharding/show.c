@@ -136,7 +136,7 @@ static void print_forms(const sl_graph *g, const sli_grid *grid, int axis, FILE 
   int size = sli_choice_size(grid, axis);
   double of = largest_gradient(g);
   if (!grid->collectives || sli_is_exact(g) || g->options.serve || size < 2 || of <= 0) return;
-  sli_forms forms = sli_exchange_forms(grid, axis, size, SL_PARTIAL, SL_BROADCAST, of);
+  sli_forms forms = sli_exchange_forms(grid, axis, size, SL_PARTIAL, SL_BROADCAST, 1, of);
   fprintf(out, "the sum of %s takes %s as a collective and %s in parts: it is %s\n",
           sli_format_bytes(bytes, of), sli_seconds_format(seconds[0], forms.collective),
           sli_seconds_format(seconds[1], forms.parts),

@@ -153,9 +153,45 @@ static void shapes_and_traffic(void) {
         "%s", sl_detail());
   CHECK(sli_collective_rows(&sl_op_all_gather, &attrs, &part) == 3, "rows");
   double bytes = (double)sl_type_bytes(&whole);
-  CHECK(sli_collective_received(&sl_op_all_reduce, 4, &whole) == 1.5 * bytes, "an all-reduce");
-  CHECK(sli_collective_received(&sl_op_reduce_scatter, 4, &whole) == .75 * bytes, "its half");
-  CHECK(sli_collective_received(&sl_op_all_gather, 4, &part) == .75 * bytes, "its other half");
+  CHECK(sli_collective_received(&sl_op_all_reduce, &attrs, &whole, &whole) == 1.5 * bytes,
+        "an all-reduce");
+  CHECK(sli_collective_received(&sl_op_reduce_scatter, &attrs, &whole, &part) == .75 * bytes,
+        "its half");
+  CHECK(sli_collective_received(&sl_op_all_gather, &attrs, &part, &whole) == .75 * bytes,
+        "its other half");
+}
+
+/* Seven positions of dim 1 for three members: 2, 2 and 3. */
+static void unequal_parts(void) {
+  const sl_type whole = SL_TYPE(SL_F32, 3, 7, 5), longest = SL_TYPE(SL_F32, 3, 3, 5);
+  const sl_part parts[] = {{1, 1, {0}, {2}}, {1, 1, {2}, {2}}, {1, 1, {4}, {3}}};
+  const sl_joint joint = {whole, parts};
+  const sl_attrs last = {.count = 3, .first = 2, .axes = 1u << 1, .user = &joint};
+  sl_attrs other = last;
+  sl_type out;
+  int64_t begin;
+  other.first = 0;
+  CHECK(!sl_op_reduce_scatter.infer(&last, 1, &whole, &out) && sl_type_equal(&out, &longest),
+        "the last part");
+  CHECK(!sl_op_all_gather.infer(&last, 1, &longest, &out) && sl_type_equal(&out, &whole), "%s",
+        sl_detail());
+  CHECK(sl_op_all_gather.infer(&other, 1, &longest, &out) == SL_E_SHAPE, "another's part");
+  CHECK(sli_collective_part(&last, &whole, 1, &begin) == 2 && begin == 2, "the second part");
+  CHECK(sli_collective_received(&sl_op_all_gather, &last, &longest, &whole) == 4.0 * 3 * 4 * 5,
+        "the others' parts");
+  CHECK(sli_collective_received(&sl_op_reduce_scatter, &last, &whole, &longest) == 4.0 * 2 * 3 * 15,
+        "two summands of the part");
+}
+
+static void all_to_all(void) {
+  const sl_type in[] = {SL_TYPE(SL_F32, 2, 3), SL_TYPE(SL_F32, 2, 4)},
+                got[] = {SL_TYPE(SL_F32, 5, 4), SL_TYPE(SL_F32, 2, 4)};
+  const sl_attrs attrs = {.count = 2, .first = 1, .user = got};
+  sl_type out[2];
+  CHECK(!sl_op_all_to_all.infer(&attrs, 2, in, out) && !memcmp(out, got, sizeof got), "%s",
+        sl_detail());
+  CHECK(sl_op_all_to_all.infer(&attrs, 1, in, out) == SL_E_SHAPE, "a part is missing");
+  CHECK(sli_collective_received(&sl_op_all_to_all, &attrs, in, out) == 4.0 * 20, "the other's");
 }
 
 int main(void) {
@@ -163,5 +199,7 @@ int main(void) {
   one_order_for_all();
   different_devices_are_refused();
   shapes_and_traffic();
+  unequal_parts();
+  all_to_all();
   return 0;
 }

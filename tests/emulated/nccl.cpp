@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL between emulated GPUs, of one process or of several: sends and receives of communicators of
- * two ranks, and collectives.
+ * two ranks, collectives, and sends and receives among all ranks as one operation.
  *
  * Each communicator has a file that all ends map: who has arrived, how many operations each end has
  * begun and finished, and the bytes of the current one. An operation stays in its stream until the
@@ -44,11 +44,12 @@ struct shared {
 
 /* A call of an operation. */
 struct nccl_call {
-  enum { SEND, RECEIVE, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER } kind;
+  enum { SEND, RECEIVE, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, REDUCE, BROADCAST } kind;
   const void *in;
   void *out;
   size_t count; /* of elements; of a part, for reduce-scatter and all-gather */
   ncclDataType_t type;
+  int peer; /* of a send or receive; rank that gets a reduce, or gives a broadcast */
 };
 
 struct fault {
@@ -149,18 +150,30 @@ size_t bytes_of(const std::vector<nccl_call> &calls, int ranks) {
   return bytes;
 }
 
-bool is_collective(const nccl_call &c) { return c.kind >= nccl_call::ALL_REDUCE; }
+/* True for an operation of all ranks. */
+bool is_collective(const std::vector<nccl_call> &calls) {
+  return calls.size() > 1 || calls[0].kind >= nccl_call::ALL_REDUCE;
+}
 
-/* Records an operation. The peer of a collective is the number of ranks. */
+/* True for transfers between all ranks. */
+bool is_exchange(const std::vector<nccl_call> &calls) {
+  return calls.size() > 1 && calls[0].kind < nccl_call::ALL_REDUCE;
+}
+
+/* Records an operation. The peer of a collective is the number of ranks. Transfers between all have
+ * sizes of their own, and count as their number. */
 void record(const emulated_communicator &c, const std::vector<nccl_call> &calls,
             unsigned long long number, const void *stream) {
-  static const char *const kinds[] = {"send", "recv", "reduce", "scatter", "gather"};
+  static const char *const kinds[] = {"send",   "recv", "reduce",   "scatter",
+                                      "gather", "part", "broadcast"};
   static FILE *const file = open_record();
   const nccl_call &first = calls[0];
   if (!file) return;
   fprintf(file, "%s\t%d\t%d\t%s\t%d\t%zu\t%llu\t%ld\t%p\t%d\n", c.name.c_str(), c.rank, c.device,
-          kinds[first.kind], is_collective(first) ? c.ranks : 1 - c.rank, bytes_of(calls, c.ranks),
-          number, (long)syscall(SYS_gettid), stream, c.under_way.load());
+          is_exchange(calls) ? "swap" : kinds[first.kind],
+          is_collective(calls) ? c.ranks : 1 - c.rank,
+          is_exchange(calls) ? calls.size() : bytes_of(calls, c.ranks), number,
+          (long)syscall(SYS_gettid), stream, c.under_way.load());
 }
 
 /* ---- operations --------------------------------------------------------------------------- */
@@ -247,10 +260,18 @@ void sum_ranks(const std::vector<std::vector<char>> &arrays, ncclDataType_t type
   }
 }
 
+/* Gives what a call takes from this rank, at `at` in its room. */
+void give(emulated_communicator &c, const nccl_call &call, size_t at) {
+  if (call.kind == nccl_call::BROADCAST && call.peer != c.rank) return;
+  write_all(c.fd, c.rank, at, call.in, bytes_of(call, c.ranks));
+}
+
 /* Computes a call's result from what all ranks gave, which begins at `at` in their rooms. */
 void collect(emulated_communicator &c, const nccl_call &call, size_t at) {
   size_t bytes = bytes_of(call, c.ranks);
   std::vector<std::vector<char>> all;
+  if (call.kind == nccl_call::BROADCAST) return read_all(c.fd, call.peer, at, call.out, bytes);
+  if (call.kind == nccl_call::REDUCE && call.peer != c.rank) return;
   for (int r = 0; r < c.ranks; r++) {
     all.emplace_back(bytes);
     read_all(c.fd, r, at, all.back().data(), bytes);
@@ -264,17 +285,38 @@ void collect(emulated_communicator &c, const nccl_call &call, size_t at) {
               call.out);
 }
 
+/* Place of the message to a rank, behind its size. */
+size_t slot_of(int to) { return ((size_t)to << 30) + sizeof(uint64_t); }
+
+/* Puts a rank's messages where their readers find them, or takes those that are for it. */
+void swap_messages(emulated_communicator &c, const std::vector<nccl_call> &calls, bool gives) {
+  for (const nccl_call &call : calls) {
+    uint64_t bytes = call.count * size_of(call.type), sent;
+    if ((call.kind == nccl_call::SEND) != gives) continue;
+    if (gives) {
+      write_all(c.fd, c.rank, slot_of(call.peer) - sizeof bytes, &bytes, sizeof bytes);
+      write_all(c.fd, c.rank, slot_of(call.peer), call.in, bytes);
+      continue;
+    }
+    read_all(c.fd, call.peer, slot_of(c.rank) - sizeof sent, &sent, sizeof sent);
+    REQUIRE(sent == bytes, "%s: rank %d sends %zu bytes, and rank %d receives %zu", c.name.c_str(),
+            call.peer, (size_t)sent, c.rank, (size_t)bytes);
+    read_all(c.fd, call.peer, slot_of(c.rank), call.out, bytes);
+  }
+}
+
 /* Gives this rank's part once all have read the parts of the collective before, and reads once all
  * have given theirs. */
 bool move_collective(emulated_communicator &c, const std::vector<nccl_call> &calls,
                      uint64_t number) {
   shared &all = *c.both;
-  size_t at = 0, bytes = bytes_of(calls, c.ranks);
-  bool free = true, given = true;
+  bool swaps = is_exchange(calls), free = true, given = true;
+  size_t at = 0, bytes = swaps ? calls.size() : bytes_of(calls, c.ranks);
   for (int r = 0; r < c.ranks; r++) free &= all.taken[r] >= number - 1;
   if (all.sent[c.rank] == number - 1 && free) {
+    if (swaps) swap_messages(c, calls, true);
     for (const nccl_call &call : calls) {
-      write_all(c.fd, c.rank, at, call.in, bytes_of(call, c.ranks));
+      if (!swaps) give(c, call, at);
       at += bytes_of(call, c.ranks);
     }
     all.bytes[c.rank] = bytes;
@@ -285,8 +327,9 @@ bool move_collective(emulated_communicator &c, const std::vector<nccl_call> &cal
   at = 0;
   for (int r = 0; r < c.ranks; r++)
     REQUIRE(all.bytes[r] == bytes, "%s: ranks make different collectives", c.name.c_str());
+  if (swaps) swap_messages(c, calls, false);
   for (const nccl_call &call : calls) {
-    collect(c, call, at);
+    if (!swaps) collect(c, call, at);
     at += bytes_of(call, c.ranks);
   }
   all.taken[c.rank] = number;
@@ -296,7 +339,7 @@ bool move_collective(emulated_communicator &c, const std::vector<nccl_call> &cal
 /* ---- issuing ------------------------------------------------------------------------------ */
 
 bool move(emulated_communicator &c, const std::vector<nccl_call> &calls, uint64_t number) {
-  if (is_collective(calls[0])) return move_collective(c, calls, number);
+  if (is_collective(calls)) return move_collective(c, calls, number);
   return calls[0].kind == nccl_call::SEND ? move_send(c, calls[0], number)
                                           : move_receive(c, calls[0], number);
 }
@@ -304,8 +347,10 @@ bool move(emulated_communicator &c, const std::vector<nccl_call> &calls, uint64_
 ncclResult_t issue(ncclComm_t comm, const std::vector<nccl_call> &calls, cudaStream_t stream) {
   communicator c = find(comm);
   REQUIRE(c->has_met && !c->later, "a communicator is used while a call is in progress");
-  bool collective = is_collective(calls[0]);
-  REQUIRE(collective || calls.size() == 1, "several transfers are one operation");
+  bool collective = is_collective(calls);
+  for (const nccl_call &call : calls)
+    REQUIRE(calls.size() == 1 || (call.kind < nccl_call::ALL_REDUCE) == is_exchange(calls),
+            "transfers and collectives are one operation");
   uint64_t number = ++c->issued[collective ? 2 : calls[0].kind], all = ++issues;
   record(*c, calls, number, stream);
   if (is_to("error", false, all)) c->failed = true;
@@ -436,29 +481,39 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  if (peer != 1 - comm->rank) return ncclInvalidUsage;
-  return add({nccl_call::SEND, data, NULL, count, type}, comm, stream);
+  if (peer < 0 || peer >= comm->ranks) return ncclInvalidUsage;
+  return add({nccl_call::SEND, data, NULL, count, type, peer}, comm, stream);
 }
 
 ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  if (peer != 1 - comm->rank) return ncclInvalidUsage;
-  return add({nccl_call::RECEIVE, NULL, data, count, type}, comm, stream);
+  if (peer < 0 || peer >= comm->ranks) return ncclInvalidUsage;
+  return add({nccl_call::RECEIVE, NULL, data, count, type, peer}, comm, stream);
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
-  return add({nccl_call::ALL_REDUCE, in, out, count, type}, comm, stream);
+  return add({nccl_call::ALL_REDUCE, in, out, count, type, 0}, comm, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclDataType_t type,
                                ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
-  return add({nccl_call::REDUCE_SCATTER, in, out, count, type}, comm, stream);
+  return add({nccl_call::REDUCE_SCATTER, in, out, count, type, 0}, comm, stream);
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  return add({nccl_call::ALL_GATHER, in, out, count, type}, comm, stream);
+  return add({nccl_call::ALL_GATHER, in, out, count, type, 0}, comm, stream);
+}
+
+ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t type, ncclRedOp_t,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  return add({nccl_call::REDUCE, in, out, count, type, root}, comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return add({nccl_call::BROADCAST, in, out, count, type, root}, comm, stream);
 }
 
 ncclResult_t ncclGroupStart(void) {

@@ -7,9 +7,10 @@
  *
  *     communicator rank device kind peer bytes sequence thread stream under_way
  *
- * The kinds are send and recv, and reduce, scatter and gather for collectives, whose peer is the
- * number of ranks. The conditions are: the sequence numbers of each end count from 1. Send k meets
- * a receive k of the same size; collective k meets one of its kind and size on every other rank. An
+ * The kinds are send and recv, and those of collectives (reduce, scatter, gather, part, broadcast,
+ * swap), whose peer is the number of ranks. The conditions are: the sequence numbers of each end
+ * count from 1. Send k meets a receive k of the same size; collective k meets one of its kind and
+ * size on every other rank. An
  * end is used by one thread, which may hand over to another for good. No end uses two streams. No
  * operation is issued while another one of its end is in progress. Operations do not wait in a
  * circle: each waits for the one before it in its stream, at all ends. Prints the first violation
@@ -21,7 +22,7 @@
 #include "base/base.h"
 
 typedef struct operation {
-  char *communicator, *stream, kind[8];
+  char *communicator, *stream, kind[12];
   int process, rank, device, peer, under_way;
   size_t bytes;
   unsigned long long sequence;
@@ -42,8 +43,9 @@ static void read_record(const char *path, int process) {
   FILE *file = fopen(path, "r");
   operation o = {.process = process};
   if (!file) perror(path), exit(2);
-  while (fscanf(file, "%ms %d %d %7s %d %zu %llu %ld %ms %d\n", &o.communicator, &o.rank, &o.device,
-                o.kind, &o.peer, &o.bytes, &o.sequence, &o.thread, &o.stream, &o.under_way) == 10) {
+  while (fscanf(file, "%ms %d %d %11s %d %zu %llu %ld %ms %d\n", &o.communicator, &o.rank,
+                &o.device, o.kind, &o.peer, &o.bytes, &o.sequence, &o.thread, &o.stream,
+                &o.under_way) == 10) {
     SLI_GROW(all, count, capacity);
     all[count++] = o;
   }

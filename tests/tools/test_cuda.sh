@@ -30,8 +30,8 @@ SLUICE_EMULATED_GPUS=2 run grid --devices cuda --microbatches 1 --data-parallel 
   --tensor 2 --shard optimizer
 near cpu grid 1e-5
 # Transfers between GPUs of one process share a lane of slots. --dry-run assumes one GPU per device.
-"$actorrun" --devices cuda --data-parallel 2 --shard parameters --dry-run --plan "$work/plan" \
-  "${model[@]}" >"$work/out"
+"$actorrun" --devices cuda --data-parallel 2 --shard parameters --nccl channels --dry-run \
+  --plan "$work/plan" "${model[@]}" >"$work/out"
 for what in reduce param; do
   grep -q "^register $what[^ ]*>device:1.* shares $what[^ ]*>device:1" "$work/plan" ||
     fail "no lane of $what between GPUs"

@@ -102,15 +102,18 @@ static ncclResult_t call_nccl(const sli_channel *channel, const sli_channel_call
   const sli_nccl_library *nccl = channel->nccl;
   ncclComm_t comm = channel->comm;
   cudaStream_t stream = channel->stream;
-  int other = 1 - channel->rank; /* of a channel */
   switch (c->kind) {
-  case SLI_SEND: return nccl->ncclSend(c->in, c->count, c->type, other, comm, stream);
-  case SLI_RECEIVE: return nccl->ncclRecv(c->out, c->count, c->type, other, comm, stream);
+  case SLI_SEND: return nccl->ncclSend(c->in, c->count, c->type, c->peer, comm, stream);
+  case SLI_RECEIVE: return nccl->ncclRecv(c->out, c->count, c->type, c->peer, comm, stream);
   case SLI_ALL_REDUCE:
     return nccl->ncclAllReduce(c->in, c->out, c->count, c->type, ncclSum, comm, stream);
   case SLI_REDUCE_SCATTER:
     return nccl->ncclReduceScatter(c->in, c->out, c->count, c->type, ncclSum, comm, stream);
   case SLI_ALL_GATHER: return nccl->ncclAllGather(c->in, c->out, c->count, c->type, comm, stream);
+  case SLI_REDUCE:
+    return nccl->ncclReduce(c->in, c->out, c->count, c->type, ncclSum, c->peer, comm, stream);
+  case SLI_BROADCAST:
+    return nccl->ncclBroadcast(c->in, c->out, c->count, c->type, c->peer, comm, stream);
   }
   return ncclInvalidUsage;
 }
@@ -120,7 +123,9 @@ sl_status sli_channel_issue(sli_channel *channel, int count, const sli_channel_c
                                       [SLI_RECEIVE] = "receiving failed",
                                       [SLI_ALL_REDUCE] = "an all-reduce failed",
                                       [SLI_REDUCE_SCATTER] = "a reduce-scatter failed",
-                                      [SLI_ALL_GATHER] = "an all-gather failed"};
+                                      [SLI_ALL_GATHER] = "an all-gather failed",
+                                      [SLI_REDUCE] = "a reduce-scatter failed",
+                                      [SLI_BROADCAST] = "an all-gather failed"};
   SLI_CHECK(channel->state == SLI_CHANNEL_FREE, "GPU %d: a channel has two operations",
             channel->device);
   SLI_TRY(sli_cuda_use(channel->device));

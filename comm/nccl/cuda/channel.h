@@ -20,11 +20,20 @@ typedef struct sli_channel {
 
 /* A call of an operation: NCCL's, without its communicator and stream. */
 typedef struct sli_channel_call {
-  enum { SLI_SEND, SLI_RECEIVE, SLI_ALL_REDUCE, SLI_REDUCE_SCATTER, SLI_ALL_GATHER } kind;
+  enum {
+    SLI_SEND,
+    SLI_RECEIVE,
+    SLI_ALL_REDUCE,
+    SLI_REDUCE_SCATTER,
+    SLI_ALL_GATHER,
+    SLI_REDUCE,
+    SLI_BROADCAST
+  } kind;
   const void *in; /* NULL: receives */
   void *out;      /* NULL: sends. May be `in` for an all-reduce */
   size_t count;   /* of elements; of a part, for reduce-scatter and all-gather */
   ncclDataType_t type;
+  int peer; /* other end of a send or receive; rank that gets a reduce, or gives a broadcast */
 } sli_channel_call;
 
 /* Starts to connect to the other ends, which have the same id. Uses at most `blocks` of the

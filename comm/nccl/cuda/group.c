@@ -179,11 +179,58 @@ static ncclDataType_t type_of(sl_dtype dtype) {
   return types[dtype];
 }
 
+/* Lists the library's calls for an all-to-all: a transfer to each other member and one from it, and
+ * one from this device to itself. */
+static int list_transfers(const sl_call *call, sli_channel_call *to) {
+  int count = 0;
+  for (int m = 0; m < call->nin; m++) {
+    ncclDataType_t type = type_of(call->in_type[m].dtype);
+    to[count++] = (sli_channel_call){.kind = SLI_SEND,
+                                     .in = call->in[m],
+                                     .count = (size_t)sl_type_elements(&call->in_type[m]),
+                                     .type = type,
+                                     .peer = m};
+    to[count++] = (sli_channel_call){.kind = SLI_RECEIVE,
+                                     .out = call->out[m],
+                                     .count = (size_t)sl_type_elements(&call->out_type[m]),
+                                     .type = type,
+                                     .peer = m};
+  }
+  return count;
+}
+
+/* Lists the library's calls for parts of unequal size: for each row of the whole, and for each
+ * member's part of it, a broadcast of the part or a sum that its member gets. */
+static int list_parts(const sl_call *call, int64_t rows, sli_channel_call *to) {
+  bool gathers = call->op == &sl_op_all_gather;
+  const sl_type *whole = gathers ? &call->out_type[0] : &call->in_type[0];
+  size_t own = sl_type_bytes(gathers ? &call->in_type[0] : &call->out_type[0]) / (size_t)rows,
+         all = sl_type_bytes(whole) / (size_t)rows;
+  int64_t length = whole->dim[__builtin_ctz(call->attrs->axes)], begin;
+  size_t inner = (size_t)(sl_type_elements(whole) / rows / length),
+         size = sl_dtype_bytes(whole->dtype);
+  int count = 0;
+  for (int64_t i = 0; i < rows; i++)
+    for (int m = 0; m < (int)call->attrs->count; m++) {
+      int64_t part = sli_collective_part(call->attrs, whole, m, &begin);
+      size_t at = (size_t)i * all + (size_t)begin * inner * size, here = (size_t)i * own;
+      to[count++] = (sli_channel_call){.kind = gathers ? SLI_BROADCAST : SLI_REDUCE,
+                                       .in = (const char *)call->in[0] + (gathers ? here : at),
+                                       .out = (char *)call->out[0] + (gathers ? at : here),
+                                       .count = (size_t)part * inner,
+                                       .type = type_of(whole->dtype),
+                                       .peer = m};
+    }
+  return count;
+}
+
 /* Lists the library's calls for a call of a program, one for each row; returns their number. */
 static int list_calls(const sl_call *call, sli_channel_call *to) {
+  if (call->op == &sl_op_all_to_all) return list_transfers(call, to);
   bool gathers = call->op == &sl_op_all_gather, reduces = call->op == &sl_op_all_reduce;
   const sl_type *part = gathers ? &call->in_type[0] : &call->out_type[0];
   int64_t rows = sli_collective_rows(call->op, call->attrs, part);
+  if (call->attrs->user) return list_parts(call, rows, to);
   size_t in = sl_type_bytes(&call->in_type[0]) / (size_t)rows,
          out = sl_type_bytes(&call->out_type[0]) / (size_t)rows;
   for (int64_t i = 0; i < rows; i++)
@@ -201,7 +248,15 @@ static int list_calls(const sl_call *call, sli_channel_call *to) {
 static int64_t most_calls(const sl_program_call *calls, int count) {
   int64_t most = 0;
   for (int i = 0; i < count; i++)
-    most += sli_collective_rows(calls[i].op, &calls[i].attrs, &calls[i].in_type[0]);
+    most += 2 * calls[i].attrs.count *
+            sli_collective_rows(calls[i].op, &calls[i].attrs, &calls[i].in_type[0]);
+  return most;
+}
+
+/* Returns the most arguments that a call of a program has. */
+static int most_arguments(const sl_program_call *calls, int count) {
+  int most = 1;
+  for (int i = 0; i < count; i++) most = SLI_MAX(most, calls[i].nin);
   return most;
 }
 
@@ -212,10 +267,10 @@ static bool nccl_launch(void *queue, const sl_program *program, const sl_firing 
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
   sli_channel_call issued[most_calls(calls, program->ncalls)];
-  int count = 0;
+  int count = 0, arguments = most_arguments(calls, program->ncalls);
   for (int i = 0; i < program->ncalls; i++) {
-    const void *in[1];
-    void *out[1];
+    const void *in[arguments];
+    void *out[arguments];
     sl_call call;
     if (sli_call_bind(&calls[i], firing, &tick, in, out, &call))
       count += list_calls(&call, &issued[count]);

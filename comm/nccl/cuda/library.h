@@ -20,8 +20,10 @@
   X(ncclGetVersion)                                                                  \
   X(ncclAllGather)                                                                   \
   X(ncclAllReduce)                                                                   \
+  X(ncclBroadcast)                                                                   \
   X(ncclGroupEnd)                                                                    \
   X(ncclGroupStart)                                                                  \
+  X(ncclReduce)                                                                      \
   X(ncclReduceScatter)                                                               \
   X(ncclRecv)                                                                        \
   X(ncclSend)

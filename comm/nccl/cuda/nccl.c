@@ -237,6 +237,7 @@ static sl_status introduce(sli_nccl *n, way *w) {
 static sl_status transfer(way *w, void *data, size_t bytes) {
   bool sends = w->plan.sends;
   const sli_channel_call call = {.kind = sends ? SLI_SEND : SLI_RECEIVE,
+                                 .peer = 1 - w->channel.rank,
                                  .in = sends ? data : NULL,
                                  .out = sends ? NULL : data,
                                  .count = bytes,
