@@ -39,6 +39,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
+  X(batch_norm) X(batch_norm_b) X(batch_norm_w) X(largest_positions) \
   X(linear_served) X(served_digits) X(embedding_served) X(unpack_stored) X(embedding_stored) X(rotary_served) X(position_served) X(served_keys) X(served_choice) X(served_attention) \
   X(turn) X(gemm) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
 /* clang-format on */
@@ -308,6 +309,23 @@ typedef struct sli_lse {
   int64_t n;
   float lse;
 } sli_lse;
+
+/* ---- images -------------------------------------------------------------------- */
+
+/* Batch norm of a call, `block` channels per chunk. A channel is a run of `inner` numbers in every
+ * image; it has `size` numbers. */
+typedef struct sli_channels {
+  const sl_call *call;
+  int64_t images, count, inner, size, block;
+} sli_channels;
+
+/* The largest number of each window of a row of outputs. The windows have `rows` rows of x. */
+typedef struct sli_largest {
+  const float *x;      /* [rows, width] */
+  int64_t rows, width;
+  int64_t outputs, size, stride, pad; /* along the width */
+  int32_t *at;         /* [outputs] positions in x */
+} sli_largest;
 
 /* ---- transposition ------------------------------------------------------------ */
 

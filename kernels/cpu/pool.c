@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of pooling. A chunk is several planes; a plane is one channel of one image. */
-#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/room.h"
 #include "ops/layout.h"
 #include "ops/ops.h"
 
@@ -16,30 +16,41 @@ static sli_range window_range(const sli_window *w, int a, int64_t i) {
   return (sli_range){SLI_MAX(begin, 0), SLI_MIN(end, w->in[a])};
 }
 
-/* Returns true if x replaces the current largest. The first NaN replaces any number. */
-static bool is_larger(float x, float largest) {
-  return x > largest || (isnan(x) && !isnan(largest));
+/* Finds the largest numbers in the windows of output row i; their positions count from the first
+ * row of the windows, which is returned. */
+static int64_t find_largest(const sli_window *w, const float *x, int64_t i, int32_t *at) {
+  sli_range down = window_range(w, 0, i);
+  sli_largest l = {.x = x + down.begin * w->in[1],
+                   .rows = down.end - down.begin,
+                   .width = w->in[1],
+                   .outputs = w->out[1],
+                   .size = w->size[1],
+                   .stride = w->stride[1],
+                   .pad = w->pad[1],
+                   .at = at};
+  sli_cpu()->largest_positions(&l, 0);
+  return down.begin;
 }
 
-/* Returns the position of the largest number in an output's window. */
-static int64_t find_largest(const sli_window *w, const float *x, int64_t i, int64_t j) {
-  sli_range down = window_range(w, 0, i), along = window_range(w, 1, j);
-  int64_t at = down.begin * w->in[1] + along.begin;
-  for (int64_t r = down.begin; r < down.end; r++)
-    for (int64_t c = along.begin; c < along.end; c++)
-      if (is_larger(x[r * w->in[1] + c], x[at])) at = r * w->in[1] + c;
-  return at;
+static int32_t *positions_of(const sli_window *w) {
+  return sli_room(SLI_ROOM_LEFT, (size_t)w->out[1] * sizeof(int32_t));
 }
 
 static void max_plane(const sli_window *w, const float *x, float *y) {
-  for (int64_t i = 0; i < w->out[0]; i++)
-    for (int64_t j = 0; j < w->out[1]; j++) *y++ = x[find_largest(w, x, i, j)];
+  int32_t *at = positions_of(w);
+  for (int64_t i = 0; i < w->out[0]; i++) {
+    const float *from = x + find_largest(w, x, i, at) * w->in[1];
+    for (int64_t j = 0; j < w->out[1]; j++) *y++ = from[at[j]];
+  }
 }
 
 static void max_plane_b(const sli_window *w, const float *x, const float *dy, float *dx) {
+  int32_t *at = positions_of(w);
   memset(dx, 0, (size_t)(w->in[0] * w->in[1]) * sizeof *dx);
-  for (int64_t i = 0; i < w->out[0]; i++)
-    for (int64_t j = 0; j < w->out[1]; j++) dx[find_largest(w, x, i, j)] += *dy++;
+  for (int64_t i = 0; i < w->out[0]; i++) {
+    float *to = dx + find_largest(w, x, i, at) * w->in[1];
+    for (int64_t j = 0; j < w->out[1]; j++) to[at[j]] += *dy++;
+  }
 }
 
 static float window_sum(const sli_window *w, const float *x, int64_t i, int64_t j) {

@@ -96,10 +96,18 @@ static inline vec loadu(const float *p) { return *(const vec_unaligned *)p; }
 
 static inline void storeu(float *p, vec v) { *(vec_unaligned *)p = v; }
 
+#if defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)
+/* Returns a mask of the first n lanes, at most LANES. */
+static inline __mmask16 first_lanes(int64_t n) { return (__mmask16)((1u << (n < 0 ? 0 : n)) - 1); }
+#endif
+
 /* Loads the first n lanes (all if n >= LANES); the remaining lanes are `rest`. */
 static inline vec load_or(const float *p, int64_t n, float rest) {
   if (__builtin_expect(n >= LANES, 1)) return loadu(p);
   vec v = set(rest);
+#if defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)
+  return (vec)_mm512_mask_loadu_ps((__m512)v, first_lanes(n), p);
+#endif
   for (int l = 0; l < LANES; l++)
     if (l < n) v[l] = p[l];
   return v;
@@ -112,6 +120,10 @@ static inline void store(float *p, vec v, int64_t n) {
     storeu(p, v);
     return;
   }
+#if defined(__AVX512F__) && !defined(__SANITIZE_ADDRESS__)
+  _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)v);
+  return;
+#endif
   for (int l = 0; l < LANES; l++)
     if (l < n) p[l] = v[l];
 }

@@ -24,6 +24,8 @@
 #include "kernels/cpu/vector/loss.h"
 #include "kernels/cpu/vector/weighted_loss.h"
 #include "kernels/cpu/vector/norm.h"
+#include "kernels/cpu/vector/batch_norm.h"
+#include "kernels/cpu/vector/pool.h"
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/table.h"
 #include "kernels/cpu/vector/storage.h"
