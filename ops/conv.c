@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution ops. For each image the columns under the kernel are gathered (im2col): a row per
- * kernel element and a column per output position. The convolution and its gradients are then
- * matrix products with the weight. Threads take images in turn, each with separate columns in the
- * scratch. A 1x1 kernel reads the image itself. */
+/* Convolution ops. Kernels gather the columns under a kernel of an image (im2col), or use
+ * Winograd's method (kernels/cpu/winograd.h). */
 #include "ops/layout.h"
 #include "ops/ops.h"
 

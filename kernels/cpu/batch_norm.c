@@ -6,7 +6,7 @@
 
 static void for_channels(const sl_call *call, sli_chunk_fn *fn) {
   const sl_type *x = &call->in_type[0];
-  sli_channels c = {.call = call, .images = x->dim[0], .count = x->dim[1], .inner = 1};
+  sli_channel_norm c = {.call = call, .images = x->dim[0], .count = x->dim[1], .inner = 1};
   for (int d = 2; d < x->ndim; d++) c.inner *= x->dim[d];
   c.size = c.images * c.inner;
   c.block = SLI_MAX(SLI_CHUNK_ELEMENTS / c.size, 1);

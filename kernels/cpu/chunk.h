@@ -40,6 +40,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(batch_norm) X(batch_norm_b) X(batch_norm_w) X(largest_positions) \
+  X(winograd_tiles) X(winograd_sums) X(winograd_spread) X(winograd_kernels) X(winograd_kernels_b) \
   X(linear_served) X(served_digits) X(embedding_served) X(unpack_stored) X(embedding_stored) X(rotary_served) X(position_served) X(served_keys) X(served_choice) X(served_attention) \
   X(turn) X(gemm) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
 /* clang-format on */
@@ -314,18 +315,33 @@ typedef struct sli_lse {
 
 /* Batch norm of a call, `block` channels per chunk. A channel is a run of `inner` numbers in every
  * image; it has `size` numbers. */
-typedef struct sli_channels {
+typedef struct sli_channel_norm {
   const sl_call *call;
   int64_t images, count, inner, size, block;
-} sli_channels;
+} sli_channel_norm;
 
 /* The largest number of each window of a row of outputs. The windows have `rows` rows of x. */
 typedef struct sli_largest {
-  const float *x;      /* [rows, width] */
+  const float *x; /* [rows, width] */
   int64_t rows, width;
   int64_t outputs, size, stride, pad; /* along the width */
-  int32_t *at;         /* [outputs] positions in x */
+  int32_t *at;                        /* [outputs] positions in x */
 } sli_largest;
+
+/* A block of rows of tiles of a Winograd convolution (vector/winograd.h), from row `first` of all
+ * images on. Positions of a tile are planes: u [outputs, channels], v [channels, tiles] and
+ * m [outputs, tiles]. A chunk is a channel or an output. */
+typedef struct sli_winograd {
+  int64_t channels, outputs, in[2], out[2], pad[2];
+  int64_t down, across; /* tiles of an image */
+  int64_t first, rows, tiles;
+  const float *x, *w, *bias, *dy;
+  float *y, *dw;
+  float *u, *v, *m;
+  int64_t u_plane, v_plane, m_plane; /* floats from plane to plane */
+  bool turned; /* kernels are those of the gradient of x: w is [channels, outputs], from its end */
+  bool adds;   /* add to dw */
+} sli_winograd;
 
 /* ---- transposition ------------------------------------------------------------ */
 

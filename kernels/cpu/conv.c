@@ -2,12 +2,16 @@
 /* CPU kernels of convolutions. For each image the columns under the kernel are gathered (im2col): a
  * row per kernel element and a column per output position. The convolution and its gradients are
  * then matrix products with the weight. Threads take images in turn, each with separate columns in
- * the scratch. A 1x1 kernel reads the image itself. */
+ * the scratch. A 1x1 kernel reads the image itself. Most 3x3 kernels are left to winograd.c. */
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/base.h"
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/winograd.h"
 #include "ops/layout.h"
 #include "ops/ops.h"
 
@@ -68,7 +72,10 @@ static void gather_row(const sli_window *w, int64_t k, int64_t l, const float *x
     int64_t line = i * w->stride[0] - w->pad[0] + k * w->dilation[0];
     const float *from = x + line * w->in[1] - w->pad[1] + l * w->dilation[1];
     float *to = row + i * w->out[1];
-    for (int64_t j = along.begin; j < along.end; j++) to[j] = from[j * w->stride[1]];
+    if (w->stride[1] == 1)
+      memcpy(to + along.begin, from + along.begin, (size_t)(along.end - along.begin) * sizeof *to);
+    else
+      for (int64_t j = along.begin; j < along.end; j++) to[j] = from[j * w->stride[1]];
   }
 }
 
@@ -118,15 +125,48 @@ static float *own_columns(const job *j, int worker) {
   return j->columns + worker * j->taps * j->out;
 }
 
-static sl_status prepare(const sl_call *call, sli_product_shape shape, void **state) {
-  sli_product *product = NULL;
-  sli_product_order(&shape, call->attrs);
-  SLI_TRY(sli_product_create(&shape, &product));
-  *state = product;
-  return SL_OK;
+/* State of a call: the product of columns, or the plan of Winograd's method. */
+typedef struct method {
+  sli_product *product;
+  sli_winograd_plan *winograd;
+} method;
+
+static const sli_product *product_of(const job *j) {
+  return ((const method *)j->call->state)->product;
 }
 
-static void release(void *state) { sli_product_destroy(state); }
+static const sli_winograd_plan *winograd_of(const sl_call *call) {
+  return ((const method *)call->state)->winograd;
+}
+
+static bool is_winograd(const job *j) {
+  return sli_winograd_takes(j->call->attrs, &j->w, j->outputs);
+}
+
+static void release(void *state) {
+  method *m = state;
+  if (!m) return;
+  sli_product_destroy(m->product);
+  sli_winograd_destroy(m->winograd);
+  free(m);
+}
+
+static sl_status prepare(const job *j, int of, sli_product_shape shape, void **state) {
+  method *m = sli_calloc(1, sizeof *m);
+  sli_winograd_shape winograd = {j->w, j->outputs, of};
+  sli_product_order(&shape, j->call->attrs);
+  sl_status status = is_winograd(j) ? sli_winograd_create(&winograd, &m->winograd)
+                                    : sli_product_create(&shape, &m->product);
+  if (status) release(m);
+  else *state = m;
+  return status;
+}
+
+/* Returns the bytes of scratch: of Winograd's method, or of columns and `sums`. */
+static size_t conv_scratch_bytes(const job *j, int of, size_t sums) {
+  sli_winograd_shape winograd = {j->w, j->outputs, of};
+  return is_winograd(j) ? sli_winograd_scratch(&winograd) : columns_bytes(j) + sums;
+}
 
 /* ---- y = w columns + bias ---------------------------------------------------------------- */
 
@@ -136,13 +176,13 @@ static job forward_job(const sl_call *call, int threads) {
 
 static sl_status conv_prepare(const sl_call *call, void **state) {
   job j = forward_job(call, 1);
-  return prepare(call, (sli_product_shape){.m = j.outputs, .n = j.out, .k = j.taps, .add = true},
-                 state);
+  return prepare(&j, SLI_WINOGRAD_Y,
+                 (sli_product_shape){.m = j.outputs, .n = j.out, .k = j.taps, .add = true}, state);
 }
 
 static size_t conv_scratch(const sl_call *call, int threads) {
   job j = forward_job(call, threads);
-  return columns_bytes(&j);
+  return conv_scratch_bytes(&j, SLI_WINOGRAD_Y, 0);
 }
 
 static void fill_bias(const job *j, const float *bias, float *y) {
@@ -157,7 +197,7 @@ static void forward_image(const job *j, int64_t n, float *columns) {
     float *y = (float *)call->out[0] + at_y(j, n, g);
     const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
     if (bias) fill_bias(j, bias + g * j->outputs, y);
-    sli_product_run(call->state, NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y,
+    sli_product_run(product_of(j), NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y,
                     NULL);
   }
 }
@@ -170,6 +210,11 @@ static void forward_worker(void *arg, int worker) {
 
 static void conv_cpu(const sl_call *call) {
   job j = forward_job(call, sl_team_size(call->team));
+  if (winograd_of(call)) {
+    sli_winograd_run(winograd_of(call), call->team, j.w.images, call->in[0], call->in[1],
+                     call->nin > 2 ? call->in[2] : NULL, false, call->out[0], call->scratch);
+    return;
+  }
   sl_team_for(call->team, j.workers, forward_worker, &j);
 }
 
@@ -181,21 +226,21 @@ static job backward_job(const sl_call *call, int threads) {
 
 static sl_status conv_b_prepare(const sl_call *call, void **state) {
   job j = backward_job(call, 1);
-  return prepare(call,
+  return prepare(&j, SLI_WINOGRAD_X,
                  (sli_product_shape){.m = j.taps, .n = j.out, .k = j.outputs, .a_transposed = true},
                  state);
 }
 
 static size_t conv_b_scratch(const sl_call *call, int threads) {
   job j = backward_job(call, threads);
-  return columns_bytes(&j);
+  return conv_scratch_bytes(&j, SLI_WINOGRAD_X, 0);
 }
 
 static void backward_image(const job *j, int64_t n, float *columns) {
   const sl_call *call = j->call;
   for (int64_t g = 0; g < j->w.groups; g++) {
     float *dx = (float *)call->out[0] + at_x(j, n, g);
-    sli_product_run(call->state, NULL, false, (const float *)call->in[1] + at_w(j, g),
+    sli_product_run(product_of(j), NULL, false, (const float *)call->in[1] + at_w(j, g),
                     (const float *)call->in[0] + at_y(j, n, g), NULL, j->plain ? dx : columns,
                     NULL);
     if (!j->plain) scatter(j, columns, dx);
@@ -210,6 +255,11 @@ static void backward_worker(void *arg, int worker) {
 
 static void conv_b_cpu(const sl_call *call) {
   job j = backward_job(call, sl_team_size(call->team));
+  if (winograd_of(call)) {
+    sli_winograd_run(winograd_of(call), call->team, j.w.images, call->in[0], call->in[1], NULL,
+                     false, call->out[0], call->scratch);
+    return;
+  }
   sl_team_for(call->team, j.workers, backward_worker, &j);
 }
 
@@ -228,7 +278,7 @@ static int64_t runs_of(const job *j) { return SLI_MIN(j->w.images, SLI_PARTIALS)
 
 static sl_status conv_w_prepare(const sl_call *call, void **state) {
   job j = weight_job(call, 1);
-  return prepare(call,
+  return prepare(&j, SLI_WINOGRAD_W,
                  (sli_product_shape){
                      .m = j.outputs, .n = j.taps, .k = j.out, .b_transposed = true, .add = true},
                  state);
@@ -236,7 +286,8 @@ static sl_status conv_w_prepare(const sl_call *call, void **state) {
 
 static size_t conv_w_scratch(const sl_call *call, int threads) {
   job j = weight_job(call, threads);
-  return columns_bytes(&j) + (size_t)runs_of(&j) * sl_type_bytes(&call->out_type[0]);
+  return conv_scratch_bytes(&j, SLI_WINOGRAD_W,
+                            (size_t)runs_of(&j) * sl_type_bytes(&call->out_type[0]));
 }
 
 static void weight_run(const job *j, int64_t run, float *columns) {
@@ -246,7 +297,7 @@ static void weight_run(const job *j, int64_t run, float *columns) {
   for (int64_t n = begin; n < end; n++)
     for (int64_t g = 0; g < j->w.groups; g++) {
       const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
-      sli_product_run(call->state, NULL, n > begin, (const float *)call->in[1] + at_y(j, n, g), x,
+      sli_product_run(product_of(j), NULL, n > begin, (const float *)call->in[1] + at_y(j, n, g), x,
                       NULL, sum + at_w(j, g), NULL);
     }
 }
@@ -271,6 +322,11 @@ static void add_runs(void *arg, int i) {
 
 static void conv_w_cpu(const sl_call *call) {
   job j = weight_job(call, sl_team_size(call->team));
+  if (winograd_of(call)) {
+    sli_winograd_run(winograd_of(call), call->team, j.w.images, call->in[0], call->in[1], NULL,
+                     sli_accumulates(call, 0), call->out[0], call->scratch);
+    return;
+  }
   int chunks = sli_chunk_count(sl_type_elements(&call->out_type[0]), SLI_CHUNK_ELEMENTS);
   sl_team_for(call->team, j.workers, weight_worker, &j);
   sl_team_for(call->team, chunks, add_runs, &j);

@@ -34,6 +34,8 @@ typedef struct math_claim {
 /* Window over the images of claims. */
 static const sl_window strided = {.stride = {2, 3}, .pad = {1, 2}, .dilation = {2, 1}};
 static const sl_window grouped = {.pad = {1, 1}, .groups = 2};
+static const sl_window tiled = {.pad = {1, 1}};
+static const sl_window tiled_unevenly = {.pad = {0, 2}};
 static const sl_window along = {.stride = {0, 2}, .pad = {0, 1}, .dilation = {0, 2}};
 static const sl_window pool_of_3 = {.size = {3, 2}, .stride = {2, 1}, .pad = {1, 1}};
 static const sl_window pool_of_2 = {.size = {2, 2}};
@@ -128,6 +130,8 @@ static const math_claim math_claims[] = {
     {&sl_op_conv, ref_conv, {.user = &strided}, 3, {F32(3, 2, 7, 6), F32(5, 2, 3, 3), F32(5)}, 0, 0},
     {&sl_op_conv, ref_conv, {.user = &grouped}, 2, {F32(2, 4, 4, 5), F32(6, 2, 3, 3)}, 0, 0},
     {&sl_op_conv, ref_conv, {0}, 3, {F32(2, 7, 3, 5), F32(4, 7, 1, 1), F32(4)}, 0, 0},
+    {&sl_op_conv, ref_conv, {.user = &tiled}, 3, {F32(3, 16, 7, 5), F32(17, 16, 3, 3), F32(17)}, 0, 0},
+    {&sl_op_conv, ref_conv, {.user = &tiled_unevenly}, 2, {F32(2, 18, 4, 6), F32(16, 18, 3, 3)}, 0, 0},
     {&sl_op_conv, ref_conv, {.user = &along}, 3, {F32(2, 3, 11), F32(4, 3, 3), F32(4)}, 0, 0},
     {&sl_op_max_pool, ref_max_pool, {.user = &pool_of_3}, 1, {F32(2, 3, 7, 5)}, 0, 0},
     {&sl_op_max_pool, ref_max_pool, {.user = &pool_of_2}, 1, {F32(2, 3, 6, 5)}, 0, 0},

@@ -28,14 +28,14 @@ static inline void add_wide_product(dvec *sum, dvec a, dvec b) {
   sum->high += a.high * b.high;
 }
 
-static double channel_sum(const sli_channels *c, int64_t channel, const float *x) {
+static double channel_sum(const sli_channel_norm *c, int64_t channel, const float *x) {
   dvec sums[SUM_VECTORS] = {0};
   EACH_RUN(c, channel, run) EACH_PART(c, run, i, n) add_wide(&sums[v], load(x + i, n));
   return sum_wide_lanes(sums);
 }
 
 /* Returns the sum of squared distances from the mean. */
-static double channel_squares(const sli_channels *c, int64_t channel, split_mean mean) {
+static double channel_squares(const sli_channel_norm *c, int64_t channel, split_mean mean) {
   const float *x = c->call->in[0];
   dvec sums[SUM_VECTORS] = {0};
   dhalf high = (double)mean.high - (dhalf){0};
@@ -52,7 +52,7 @@ typedef struct channel_slope {
   double sum, slope;
 } channel_slope;
 
-static channel_slope slope_of(const sli_channels *c, int64_t channel, const float *x,
+static channel_slope slope_of(const sli_channel_norm *c, int64_t channel, const float *x,
                               const float *dy, split_mean mean) {
   dvec sums[SUM_VECTORS] = {0}, slopes[SUM_VECTORS] = {0};
   dhalf high = (double)mean.high - (dhalf){0};
@@ -72,7 +72,7 @@ static inline void put_channel(const sl_call *call, int output, int64_t at, doub
   if (to) to[at] = (float)(sli_accumulates(call, output) ? (double)to[at] + x : x);
 }
 
-static void batch_norm_channel(const sli_channels *c, int64_t at) {
+static void batch_norm_channel(const sli_channel_norm *c, int64_t at) {
   const sl_call *call = c->call;
   const float *const *in = (const float *const *)call->in;
   bool keep = call->attrs->keep;
@@ -88,23 +88,22 @@ static void batch_norm_channel(const sli_channels *c, int64_t at) {
   vec scale = set((float)gain), shift = set((float)((double)in[2][at] - m.low * gain));
   const float *x = in[0];
   float *y = call->out[0];
-  if (y)
-    EACH_RUN(c, at, run)
-    EACH_PART(c, run, i, n) store(y + i, plus_product(shift, load(x + i, n) - m.high, scale), n);
+  if (y) EACH_RUN(c, at, run)
+  EACH_PART(c, run, i, n) store(y + i, plus_product(shift, load(x + i, n) - m.high, scale), n);
   put_channel(call, 1, at, mean);
   put_channel(call, 2, at, rstd);
   put_channel(call, 3, at, unbiased);
 }
 
 static void batch_norm_chunk(void *arg, int i) {
-  const sli_channels *c = arg;
+  const sli_channel_norm *c = arg;
   sli_range r = sli_chunk_range(c->count, c->block, i);
   for (int64_t at = r.begin; at < r.end; at++) batch_norm_channel(c, at);
 }
 
 /* With d = dy gain and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)). With given
  * statistics, dx = rstd d. */
-static void batch_norm_b_channel(const sli_channels *c, int64_t at) {
+static void batch_norm_b_channel(const sli_channel_norm *c, int64_t at) {
   const float *const *in = (const float *const *)c->call->in;
   const float *x = in[0], *dy = in[4];
   float *dx = c->call->out[0];
@@ -124,13 +123,13 @@ static void batch_norm_b_channel(const sli_channels *c, int64_t at) {
 }
 
 static void batch_norm_b_chunk(void *arg, int i) {
-  const sli_channels *c = arg;
+  const sli_channel_norm *c = arg;
   sli_range r = sli_chunk_range(c->count, c->block, i);
   for (int64_t at = r.begin; at < r.end; at++) batch_norm_b_channel(c, at);
 }
 
 static void batch_norm_w_chunk(void *arg, int i) {
-  const sli_channels *c = arg;
+  const sli_channel_norm *c = arg;
   const float *const *in = (const float *const *)c->call->in;
   sli_range r = sli_chunk_range(c->count, c->block, i);
   for (int64_t at = r.begin; at < r.end; at++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Positions of the largest numbers in the windows of a plane. */
 
-enum { KEY_NAN = INT32_MAX, KEY_NONE = INT32_MIN };
+enum { KEY_NAN = INT32_MAX };
 
 /* Returns integers in the order of the numbers. Zeros are equal, and NaN is the largest. */
 static inline ivec keys_of(vec x) {

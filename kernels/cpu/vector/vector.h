@@ -26,6 +26,7 @@
 #include "kernels/cpu/vector/norm.h"
 #include "kernels/cpu/vector/batch_norm.h"
 #include "kernels/cpu/vector/pool.h"
+#include "kernels/cpu/vector/winograd.h"
 #include "kernels/cpu/vector/rotary.h"
 #include "kernels/cpu/vector/table.h"
 #include "kernels/cpu/vector/storage.h"
