@@ -232,6 +232,7 @@ static sl_status read_maps(reading *r) {
 
 static sl_status read_registers(reading *r) {
   int64_t slots = 0;
+  double bytes = 0;
   for (int32_t i = 0; i < count_of(r, POOLS); i++) {
     struct pool_item p;
     get_item(r, POOLS, (uint64_t)i, &p);
@@ -258,13 +259,13 @@ static sl_status read_registers(reading *r) {
                        .slot_bytes = g.slot_bytes,
                        .activation = g.activation};
     slots += SLI_MAX(g.quota, g.quota_most);
+    bytes += (double)g.slot_bytes * SLI_MAX(g.quota, g.quota_most);
     if (!reg.name || !reg.quota_name || g.quota < 1 || g.quota > SLOTS_MOST || g.initial < 0 ||
         g.quota_most < 0 || g.quota_most > SLOTS_MOST || slots > SLOTS_MOST ||
         g.initial > g.quota || g.kept < 0 || g.kept > SLOTS_MOST ||
         !in_table(g.device, r->plan->ndevices) || g.memory >= SL_MEMORY_COUNT ||
         g.space >= SL_SPACE_COUNT || g.shares < 0 || g.shares > i || g.over < 0 || g.over > i ||
-        g.slot_bytes > SIZE_MAX >> 25 || !none_or_in_table(g.pool, r->plan->npools) ||
-        !(g.activation >= 0))
+        bytes > 0x1p62 || !none_or_in_table(g.pool, r->plan->npools) || !(g.activation >= 0))
       return impossible(r, REGISTERS, (uint64_t)i);
     sl_plan_add_register(r->plan, reg);
   }

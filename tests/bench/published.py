@@ -33,6 +33,10 @@ at no less than half of their peak. Two other sizes follow. No row of this table
 Prompt blocks: prompts of a million tokens, which attend to a tenth of the pages before them, are 3 to 7 times as fast as
 with attention to all (Qwen2.5-1M, arXiv 2501.15383), on modelled H100s. A row of 256 thousand tokens is printed beside.
 
+GPipe: an encoder-decoder of 64 and 64 layers and 6 billion parameters (arXiv 1811.06965), a T5 exported from PyTorch by
+tests/reference/pytorch_t5.py, on 2, 4 and 8 modelled A100s with 32 microbatches and recomputation. Published is how many
+times as many examples a second 4 and 8 devices train as 2 do. Two smaller models follow. Needs torch and transformers.
+
 Exits with 1 if one of the other rows is off by more than the table's limit: 10 per cent, and 20 for Llama 3.
 """
 import csv
@@ -44,7 +48,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"zero-bubble": 10, "vocabulary": 10, "llama3": 20, "optimizer-states": 5.5, "fpdt": 0,
-          "prompt-blocks": 0}  # per cent
+          "prompt-blocks": 0, "gpipe": 5}  # per cent
 
 
 def machine(path, products, memory, **more):
@@ -271,8 +275,39 @@ def prompt_blocks(folder):
     return missed
 
 
+# ---- GPipe ---------------------------------------------------------------------------------------------------
+
+# layers each, width, inner width, heads, width of a head, words
+ENCODER_DECODERS = [(64, 1024, 16384, 32, 64, 64128), (24, 1024, 8192, 16, 64, 32128), (48, 2048, 8192, 32, 64, 32128)]
+GPIPE_TIMES = {4: 3.4 / 1.8, 8: 6.3 / 1.8}
+
+
+def gpipe(folder):
+    module, worst = folder + "/t5.pt2", 0
+    print("| layers, width | devices | examples/s | times 2 devices | published | memory of a device |\n"
+          "| --- | --- | --- | --- | --- | --- |", flush=True)
+    for size in ENCODER_DECODERS:
+        names = ("layers", "width", "inner", "heads", "key-width", "vocab")
+        subprocess.run([sys.executable, HERE + "/../reference/pytorch_t5.py", module,
+                        *(word for name, n in zip(names, size) for word in ("--" + name, str(n)))], check=True,
+                       capture_output=True)
+        rates = {}
+        for stages in (2, 4, 8):
+            hardware = ["--devices", f"timed:{stages}", "--schedule", "gpipe", "--recompute", "full"]
+            rates[stages] = 256 / step_seconds(folder, "a100-sxm-80gb", stages, 32, hardware,
+                                               [module, "--batch", "256", "--rows-in-constants", "no"])
+            with open(folder + "/report.json") as file:
+                used = max(device["peak_bytes"]["total"] for device in json.load(file)["devices"]) / 2**30
+            times, published = rates[stages] / rates[2], GPIPE_TIMES.get(stages)
+            if published:
+                worst = max(worst, off_by(times, published, False)[1])
+            print(f"| {size[0]} + {size[0]}, {size[1]} | {stages} | {rates[stages]:.0f} | {times:.2f} | "
+                  f"{f'{published:.2f}' if published else ''} | {used:.1f} GiB |", flush=True)
+    return worst
+
+
 TABLES = {"zero-bubble": zero_bubble, "vocabulary": vocabulary, "llama3": llama3, "optimizer-states": optimizer_states,
-          "fpdt": fpdt, "prompt-blocks": prompt_blocks}
+          "fpdt": fpdt, "prompt-blocks": prompt_blocks, "gpipe": gpipe}
 
 
 def main():

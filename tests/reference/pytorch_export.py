@@ -136,7 +136,7 @@ def bert():
 
 def t5():
     module, inputs = language(transformers.T5Config(
-        vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0,
+        vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=4, num_heads=4, dropout_rate=0.0,
         relative_attention_num_buckets=8, relative_attention_max_distance=16, use_cache=False, pad_token_id=0,
         decoder_start_token_id=0), transformers.T5ForConditionalGeneration)
     return module, dict(ids=inputs["ids"], labels=tokens(BATCH, 10, low=1))
