@@ -286,6 +286,10 @@ struct sl_graph {
     int64_t vocab;
     sl_tensor *results[SL_FROZEN_MOST];
   } frozen;
+  struct sli_bit_routers { /* of the model's mixtures: bits.c */
+    int count;
+    sl_tensor *expected, *chosen; /* bits of each row, summed over mixtures */
+  } bits;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
     sl_optimizer optimizer; /* with defaults filled in */

@@ -5,23 +5,25 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "ops/ops.h"
 
 /* A group of a row, and where its bits and its number are in each plane. */
 typedef struct group {
   const float *from;
   float *value; /* [n] what the planes so far stand for */
   int64_t n, bit, number;
-  uint32_t *row; /* the row in the first plane */
+  uint32_t *row; /* the row in the first plane; NULL: only the values are wanted */
   int64_t plane; /* words of a plane */
 } group;
 
 static void put_bit(const group *g, int plane, int64_t i, bool set) {
+  if (!g->row) return;
   uint32_t *word = g->row + plane * g->plane + (g->bit + i) / 32, mask = 1U << (g->bit + i) % 32;
   *word = set ? *word | mask : *word & ~mask;
 }
 
 static void put_number(const group *g, int plane, float number) {
-  memcpy(g->row + plane * g->plane + g->number, &number, sizeof number);
+  if (g->row) memcpy(g->row + plane * g->plane + g->number, &number, sizeof number);
 }
 
 static void pack_base(const group *g, int base) {
@@ -71,6 +73,14 @@ void sli_planes_pack(const sl_type *matrix, int base, int width, const float *fr
     }
 }
 
+void sli_planes_values(int64_t k, int base, int width, const float *from, float *out) {
+  for (int64_t at = 0; at < k; at += SLI_PLANE_GROUP) {
+    const group g = {.from = from + at, .value = out + at, .n = SLI_MIN(k - at, SLI_PLANE_GROUP)};
+    pack_base(&g, base);
+    for (int p = base; p < width; p++) pack_plane(&g, p);
+  }
+}
+
 static float number_at(const uint32_t *row, int64_t words, int64_t group) {
   float number;
   memcpy(&number, row + words + group, sizeof number);
@@ -118,3 +128,69 @@ void sli_planes_unpack(const void *const *planes, int base, int width, int64_t k
     for (int p = base; p < width; p++) add_plane(of[p], k, out);
   }
 }
+
+/* ---- ops of training ------------------------------------------------------------------------ */
+
+static sl_status plane_values_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out) {
+  (void)nin;
+  int64_t base = attrs->dims[0], width = attrs->dims[1];
+  SLI_TRY(sli_want_array("w", &in[0], SL_F32, -1));
+  if (attrs->ndims != 2 || base < SLI_PLANES_LEAST || base > width || width > SLI_PLANES_MOST)
+    return sl_fail(
+        SL_E_SHAPE,
+        "attrs.dims must be the bits of the base and of all planes, %d <= base <= all <= "
+        "%d",
+        SLI_PLANES_LEAST, SLI_PLANES_MOST);
+  out[0] = in[0];
+  return SL_OK;
+}
+
+static sl_status bit_choice_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  int64_t all = 0;
+  SLI_TRY(sli_want_array("p", &in[0], SL_F32, -1));
+  sl_type ids = sli_type_without_last(&in[0], SL_I32);
+  SLI_TRY(sli_want("ids", &in[1], &ids));
+  for (int v = 0; v < attrs->ndims; v++) all += attrs->dims[v];
+  bool fits = attrs->ndims == sl_type_last(&in[0]) && attrs->count > 0 && all >= SLI_BITS_ALL;
+  if (attrs->ndims && !fits)
+    return sl_fail(SL_E_SHAPE,
+                   "attrs.dims must be a capacity for each of p's %lld, at least %d in all, and "
+                   "attrs.count experts",
+                   (long long)sl_type_last(&in[0]), SLI_BITS_ALL);
+  out[0] = in[0];
+  return SL_OK;
+}
+
+/* Splits by tokens. */
+static int bit_choice_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                 sl_signature *out) {
+  (void)attrs, (void)nin;
+  for (int d = 0; d + 2 < in[0].ndim; d++)
+    out[d] = (sl_signature){.in = {sli_split(d), sli_split(d)}, .out = {sli_split(d)}};
+  return SLI_MAX(in[0].ndim - 2, 0);
+}
+
+SLI_COST(plane_values_cost, 0, 1, 20)
+
+const sl_op sl_op_plane_values = {
+    .name = "plane_values",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .cut = &sl_cut_rows,
+    .infer = plane_values_infer,
+    .cost = plane_values_cost,
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {0}}},
+};
+
+const sl_op sl_op_bit_choice = {
+    .name = "bit_choice",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES, .along = SL_ALONG_AXIS},
+    .shard = &(const sl_op_shard){.signatures = bit_choice_signatures},
+    .infer = bit_choice_infer,
+};

@@ -19,6 +19,7 @@
 #include <sluice/op.h>
 
 enum { SLI_PLANE_GROUP = 128, SLI_PLANES_LEAST = 2, SLI_PLANES_MOST = 8 };
+enum { SLI_BITS_ALL = 1000000 }; /* capacity of all rows, in bit_choice */
 
 static inline int64_t sli_plane_words(int64_t k) { return (k + 31) / 32; }
 static inline int64_t sli_plane_groups(int64_t k) {
@@ -32,6 +33,8 @@ static inline size_t sli_plane_bytes(const sl_type *matrix) {
 
 /* Packs a matrix into `width` planes, one after another; base: bits of the first code. */
 void sli_planes_pack(const sl_type *matrix, int base, int width, const float *from, void *out);
+/* Computes the numbers [k] that the first `width` planes of a row stand for. */
+void sli_planes_values(int64_t k, int base, int width, const float *from, float *out);
 /* Unpacks rows of a matrix from its first `width` planes, whose addresses are given. */
 void sli_planes_unpack(const void *const *planes, int base, int width, int64_t k, int64_t row,
                        int64_t rows, float *out);

@@ -97,6 +97,14 @@ sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
                          sl_group_settings *out);
 /* Checks that every adapter pattern matched a parameter, and freezes everything but adapters. */
 sl_status sli_lora_settle(sl_graph *g);
+/* Returns the bit routers [experts, widths, k] beside a matrix of experts. NULL: an error. */
+sl_tensor *sli_bits_router(sl_here at, sl_graph *g, const sl_tensor *matrix, int64_t experts,
+                           int64_t widths, int64_t k);
+/* Returns the last product of a mixture of gate, up and down, whose experts are in planes of the
+ * widths that bit routers choose; NULL: no bit routers are trained, or it is no such mixture. */
+sl_tensor *sli_bits_mixture(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids, sl_tensor *w);
+/* Freezes everything but bit routers, if they are trained. */
+sl_status sli_bits_settle(sl_graph *g);
 /* Determines which parameters are trained, and the settings of each. Call it before the gradients
  * pass. */
 sl_status sli_training_settle(sl_graph *g);

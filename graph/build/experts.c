@@ -14,6 +14,8 @@ sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool n
 
 sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids,
                                 sl_tensor *w) {
+  sl_tensor *mixed = sli_bits_mixture(at, g, x, ids, w);
+  if (mixed) return mixed;
   const sl_attrs attrs = {.count = sl_dim(w, 0)};
   return sl_op3_at(at, g, &sl_op_grouped_linear, &attrs, x, ids, w);
 }

@@ -193,6 +193,7 @@ static void mark_nodes(sl_graph *g) {
 sl_status sli_training_settle(sl_graph *g) {
   sl_status status = add_texts(g);
   if (!status) status = sli_lora_settle(g);
+  if (!status) status = sli_bits_settle(g);
   const sl_optimizer *others = g->training.optimizer.rule ? make_others(g) : &g->training.optimizer;
   choose_rules(g, others);
   for (int r = 0; r < g->training.nrules && !status; r++)

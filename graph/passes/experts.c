@@ -222,26 +222,12 @@ static sl_tensor *add_before(sl_graph *g, const mixture *m, const sl_op *op, con
   return n->out[o];
 }
 
-/* Adds the bit routers of a mixture, [experts, levels, width]: "...experts.*.bits.weight". */
-static sl_tensor *add_router(sl_graph *g, const mixture *m, const sli_expert_loads *x) {
-  static const char star[] = ".experts.*.";
-  const char *of = m->gate->in[2]->name, *at = strstr(of, star);
-  if (!at)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "experts in planes: %s names no experts (%s), so bit routers have no name", of,
-                   star),
-           NULL;
-  sl_type type = SL_TYPE(SL_F32, x->experts, x->levels, x->matrix[0].dim[1]);
-  sl_tensor *t = sl_param_at(m->gate->at, g, type, SL_NORMAL(0), "%.*s%sbits.weight",
-                             (int)(at - of), of, star);
-  if (t) t->home = m->down->block, t->rank = m->down->rank;
-  return t;
-}
-
 /* Returns the level of each id. */
 static sl_tensor *add_levels(sl_graph *g, const mixture *m, const sli_expert_loads *x) {
-  sl_tensor *router = add_router(g, m, x);
+  sl_tensor *router =
+      sli_bits_router(m->gate->at, g, m->gate->in[2], x->experts, x->levels, x->matrix[0].dim[1]);
   if (!router) return NULL;
+  router->home = m->down->block, router->rank = m->down->rank;
   sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)m->gate->nin * sizeof *in);
   memcpy(in, m->gate->in, (size_t)m->gate->nin * sizeof *in);
   in[2] = router;

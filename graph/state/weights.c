@@ -401,8 +401,11 @@ static bool is_of_teacher(const sl_param_info *p) {
 /* True for an adapter or a fresh parameter that the file lacks. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
   const char *name = name_in_files(p);
-  bool may = sli_is_adapter(p) || is_fresh(l->lacks.fresh, name);
-  return may && !weights_find(l->from, name, &(int){0});
+  if (!sli_is_adapter(p) && !is_fresh(l->lacks.fresh, name)) return false;
+  char *first = member_name(name, 0);
+  bool found = weights_find(l->from, name, &(int){0}) || weights_find(l->from, first, &(int){0});
+  free(first);
+  return !found;
 }
 
 /* True for a parameter that keeps the file's storage format. */

@@ -35,6 +35,17 @@ extern const sl_op sl_op_combine, sl_op_combine_b;
  * cut, the limit applies to each part separately. */
 extern const sl_op sl_op_expert_limit;
 
+/* plane_values(w f32 [..., K]) -> the numbers that the first attrs.dims[1] bit planes of w stand
+ * for, in groups of 128 along K, with a base of attrs.dims[0] bits (D2MoE, arXiv 2504.15299; see
+ * docs/serving.md). The gradient passes straight through.
+ *
+ * bit_choice(p f32 [..., k, V], ids i32 [..., k]) -> one-hot [..., k, V]: the largest p of each
+ * row, the first on ties. With attrs.ndims = V, at most ceil(attrs.dims[v] n / 1e6) of the n rows
+ * of each of attrs.count experts take v; pairs of row and v are taken in falling order of p, so a
+ * row takes the likeliest v that has room. The limit applies to each part of sharded rows
+ * separately. */
+extern const sl_op sl_op_plane_values, sl_op_bit_choice;
+
 /* Dispatch of rows to the devices of their experts, and their return; --expert-parallel inserts
  * these ops around the ops above. ids i32 [..., k] are numbered in row-major order (places);
  * attrs.user = sl_dispatch. An output has one valid row for each id that it handles

@@ -45,6 +45,7 @@ typedef struct sl_objective {
   /* The teacher; NULL: the frozen model is a reference. It has the model's rows and context. */
   const sl_model *teacher;
   const sl_args *teacher_args;
+  const struct sl_bits *bits; /* trains bit routers of the model's experts; NULL: none */
   void *ctx;
 } sl_objective;
 
@@ -127,6 +128,26 @@ sl_tensor *sl_distill_loss(sl_graph *g, sl_tensor *logits, sl_tensor *const *fro
 sl_objective *sl_distill_create(const sl_model *teacher, const sl_args *args,
                                 const sl_distill *settings);
 void sl_distill_destroy(sl_objective *distill);
+
+/* Bit routers of experts in nested bit planes (D2MoE, arXiv 2504.15299). Each expert has a map [K,
+ * width] named "...experts.*.bits.weight". The softmax of its product with a row gives the row's
+ * probabilities p_k of K = width - base + 1 widths, base to width bits, and the row is multiplied
+ * with the numbers that the planes of its likeliest width stand for. The gradient of that choice is
+ * that of p. Only bit routers are trained. q and q' are the next-token probabilities of the model
+ * as it was loaded and of this one, and alpha weighs the mean bits of rows:
+ *
+ *   loss = CE(q, q') + alpha / layers * sum over layers of mean over rows of sum_k p_k bits_k */
+enum { SL_BITS_WIDTHS = 7 };
+typedef struct sl_bits {
+  int base, width; /* 2 <= base <= width <= 8 */
+  float alpha;     /* [0] */
+  /* Shares of an expert's rows that may take each width, from base on; their sum is at least 1. A
+   * row takes its likeliest width that has room, in the order of p. All 0: no limits. */
+  float capacity[SL_BITS_WIDTHS];
+} sl_bits;
+/* Creates the objective. */
+sl_objective *sl_bits_create(const sl_bits *settings);
+void sl_bits_destroy(sl_objective *bits);
 
 #ifdef __cplusplus
 }

@@ -3,24 +3,20 @@
 rounding, bits by a row's place among its token's experts, and bit routers.
 
     tests/bench/bit_routers.py [--bin build/release/bin] [--steps N] [--router-steps N] [--alphas X,X...]
+                               [--capacity X/X/X] [--folder DIR]
 
-Needs PyTorch and transformers, which train the bit routers (tests/reference/bit_routers.py) and compute the same losses.
-The model learns nine tenths of the pages of docs/ as bytes; the loss is the mean over 24 prompts of 120 bytes from the
-rest, by the server (/v1/completions with echo and logprobs)."""
+The model learns nine tenths of the pages of docs/ as bytes, then actorrun trains its bit routers alone, at several
+weights alpha of the mean bits; their bits are the mean of the last 20 steps. The loss is the mean over 24 prompts of 120
+bytes from the rest, by the server (/v1/completions with echo and logprobs). --folder keeps the model."""
 import argparse
+import csv
 import json
 import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import urllib.request
-
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "reference"))
-import torch
-
-import bit_routers
 
 SHAPE = ["--context", "128", "--layers", "3", "--width", "96", "--heads", "4", "--experts", "8", "--top-k", "2",
          "--expert-ffn", "256"]
@@ -35,7 +31,7 @@ def served(options, folder, how, weights, prompts):
     try:
         url, total, count = server.stdout.readline().split()[-1], 0.0, 0
         for prompt in prompts:
-            body = {"prompt": prompt.tolist(), "max_tokens": 0, "echo": True, "logprobs": 1}
+            body = {"prompt": list(prompt), "max_tokens": 0, "echo": True, "logprobs": 1}
             with urllib.request.urlopen(url + "/completions", json.dumps(body).encode()) as answer:
                 found = json.load(answer)["choices"][0]["logprobs"]["token_logprobs"]
             total -= sum(x for x in found if x is not None)
@@ -48,37 +44,51 @@ def served(options, folder, how, weights, prompts):
     return total / count, int(read.group(1)) if read else 0
 
 
+def learn(options, folder, words, *model):
+    subprocess.run([options.bin / "actorrun", "--quiet", *words, "mixtral", *SHAPE, "--data", f"{folder}/learned.txt",
+                    "--batch", "8", *model], check=True)
+
+
+def train_routers(options, folder, alpha, capacity):
+    """Returns the file, and the mean bits of the last steps' rows."""
+    log, out, steps = f"{folder}/log.csv", f"{folder}/routed.safetensors", str(options.router_steps)
+    keys = f"alpha={alpha},capacity={capacity}" if capacity else f"alpha={alpha}"
+    learn(options, folder, ["--steps", steps, "--log", log, "--planes", f"2..4,routed:{keys}", "--save", out, "--init",
+                            f"{folder}/model/model.safetensors"],
+          *"--aux-loss 0 --lr 0.01 --warmup 0 --min-lr 0 --weight-decay 0 --clip 0 --decay-steps".split(), steps)
+    with open(log, encoding="utf-8") as file:
+        bits = [float(row["bits"]) for row in csv.DictReader(file)][-20:]
+    return out, sum(bits) / len(bits)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/release/bin"))
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--router-steps", type=int, default=60)
     parser.add_argument("--alphas", default="0,0.0003,0.001,0.003")
+    parser.add_argument("--capacity", default=".3/.4/.3")
     parser.add_argument("--folder")
     options = parser.parse_args()
     text = "".join(path.read_text() for path in sorted(pathlib.Path("docs").glob("*.md"))).encode()
-    learned, rest = text[:len(text) * 9 // 10], torch.tensor(list(text[len(text) * 9 // 10:]))
+    learned, rest = text[:len(text) * 9 // 10], text[len(text) * 9 // 10:]
     prompts = [rest[i * len(rest) // 25:][:120] for i in range(24)]
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        pathlib.Path(folder, "learned.txt").write_bytes(learned)
-        subprocess.run([options.bin / "actorrun", "--quiet", "--steps", str(options.steps), "--save", f"{folder}/model/",
-                        "mixtral", *SHAPE, "--data", f"{folder}/learned.txt", "--batch", "8", "--lr", "2e-3"], check=True)
+        folder = options.folder or folder
+        if not os.path.exists(f"{folder}/model"):
+            pathlib.Path(folder, "learned.txt").write_bytes(learned)
+            learn(options, folder, ["--steps", str(options.steps), "--save", f"{folder}/model/"], "--lr", "2e-3")
         weights = f"{folder}/model/model.safetensors"
-        print("experts\tmean bits\tloss\tMB read\tloss in PyTorch", flush=True)
+        print("experts\tmean bits\tloss\tMB read", flush=True)
         for how, bits in [("f32", 32), ("planes:2", 2), ("planes:2..3", 2.5), ("planes:3", 3), ("planes:2..4", 3),
                           ("planes:4", 4), ("planes:8", 8)]:
             loss, read = served(options, folder, how, weights, prompts)
             print(f"{how}\t{bits}\t{loss:.4f}\t{read / 1e6:.2f}", flush=True)
-        for alpha in map(float, options.alphas.split(",")):
-            torch.manual_seed(1)
-            model = bit_routers.Model(f"{folder}/model", 2, 4)
-            model.train(torch.tensor(list(learned)), alpha, options.router_steps)
-            model.save(f"{folder}/routed.safetensors")
-            loss, read = served(options, folder, "planes:2..4,routed", f"{folder}/routed.safetensors", prompts)
-            own = [model.loss(prompt[None], "hard") for prompt in prompts]
-            bits = sum(b for _, b in own) / len(own)
-            print(f"planes:2..4,routed, alpha {alpha:g}\t{bits:.2f}\t{loss:.4f}\t{read / 1e6:.2f}\t"
-                  f"{sum(x for x, _ in own) / len(own):.4f}", flush=True)
+        for alpha, capacity in [(alpha, "") for alpha in options.alphas.split(",")] + [("0", options.capacity)]:
+            file, bits = train_routers(options, folder, alpha, capacity)
+            loss, read = served(options, folder, "planes:2..4,routed", file, prompts)
+            print(f"planes:2..4,routed, alpha {alpha}{capacity and ', capacity '}{capacity}\t{bits:.2f}\t{loss:.4f}\t"
+                  f"{read / 1e6:.2f}", flush=True)
 
 
 main()

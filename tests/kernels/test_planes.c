@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "ops/planes.h"
 #include "ops/storage.h"
+#include "tests/support/kernel_call.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
@@ -108,10 +109,28 @@ static void experts_have_a_format(void) {
   free(packed);
 }
 
+/* The op of training gives the numbers of a server's planes. */
+static void training_computes_the_same(void) {
+  const sl_type values = SL_TYPE(SL_F32, 3, 5, 300), one = SL_TYPE(SL_F32, 15, 300);
+  kernel k =
+      kernel_create(&sl_op_plane_values, (sl_attrs){.ndims = 2, .dims = {2, 4}}, 1, &values, 1);
+  float *w = (float *)k.in[0], *want = sli_calloc(15 * 300, sizeof *want);
+  for (int i = 0; i < 15 * 300; i++) w[i] = sinf((float)(i * i));
+  char *packed = sli_calloc(4, sli_plane_bytes(&one));
+  sli_planes_pack(&one, 2, 4, w, packed);
+  unpack(&one, packed, 2, 4, want);
+  kernel_run(&k, NULL);
+  CHECK(!memcmp(want, k.out[0], 15 * 300 * sizeof *want), "other numbers");
+  kernel_destroy(&k);
+  free(packed);
+  free(want);
+}
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 200);
   RUN(the_example_comes_out);
   RUN(widths_follow_the_definition, s);
   RUN(experts_have_a_format);
+  RUN(training_computes_the_same);
   return 0;
 }

@@ -69,6 +69,13 @@ static const claim claims[] = {
      2,
      {I32(30, 1), F32(30, 1)},
      2},
+    {&sl_op_bit_choice, ref_bit_choice, {0}, 2, {F32(2, 20, 2, 3), I32(2, 20, 2)}, 4},
+    {&sl_op_bit_choice,
+     ref_bit_choice,
+     {.count = 4, .ndims = 3, .dims = {300000, 400000, 300000}},
+     2,
+     {F32(2, 20, 2, 3), I32(2, 20, 2)},
+     4},
     {&sl_op_add, ref_add, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_copy, ref_copy, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_mul, ref_mul, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
@@ -416,6 +423,7 @@ static void check_every_row_with_gradients_is_claimed(void) {
   for (int i = 0; sl_ops[i]; i++) {
     bool claimed =
         !sl_ops[i]->grad[0].nwrt || sl_ops[i] == &sl_op_attention_share || /* in test_ring.c */
+        sl_ops[i] == &sl_op_plane_values ||                                /* in test_planes.c */
         sl_ops[i] == &sl_op_spikes || sl_ops[i] == &sl_op_quantize;        /* in test_spikes.c */
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i] || /* in test_pieces.c and test_sweep.c: */

@@ -135,6 +135,7 @@ static const claim claims[] = {
     {&sl_op_combine, {0}, 2, {F32(5, 7, 3, 33), F32(5, 7, 3)}, .below = 0},
     {&sl_op_expert_limit, {.value = 4, .count = 4}, 2, {I32(5, 8, 2), F32(5, 8, 2)}, .below = 4,
      .exact = true}, /* each part has its own limit: equal if no row is dropped */
+    {&sl_op_bit_choice, {0}, 2, {F32(5, 8, 2, 3), I32(5, 8, 2)}, .below = 4, .exact = true},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
     {&sl_op_log_probability, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},

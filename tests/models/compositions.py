@@ -59,7 +59,7 @@ OPTIONS = {
     **dict.fromkeys(("rl", "rollout-ahead", "prompts", "reward", "reward-seconds", "reward-failed", "max-tokens", "stop", "answers"),
                     "they are tried in test_tools_rl"),
     "logprobs": "it is tried in test_tools_exact_served",
-    "planes": "it changes a file alone; it is tried in test_tools_experts_disk",
+    "planes": "it changes a file alone, or it is tried in test_tools_bit_routers",
     "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",
     # options of models
     "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,
@@ -83,7 +83,7 @@ OPTIONS = {
     "packed": LEARNED, "gate": LEARNED, "scaled-embedding": LEARNED, "query-scalar": LEARNED, "full-every": LEARNED,
     "local-theta": LEARNED, "logit-cap": LEARNED, "aux-loss": LEARNED, "z-loss": LEARNED, "expert-capacity": LEARNED,
     # not drawn
-    "nccl": "between GPUs", "routing": "of modelled devices", "adapter": "values to begin with, as --init",
+    "nccl": "between GPUs", "routing": "of modelled devices", "expert-placement": "as routing", "expert-replicas": "as routing", "adapter": "values to begin with, as --init",
     "cost": "of modelled devices", "profile": "of modelled devices", "dtype": "bf16 rounds otherwise on each grid",
     "auto": "chooses what is learned too, such as microbatches", "patience": "ends a run",
     "epochs": "says how many steps there are", "eval-rows": "how many rows are evaluated",

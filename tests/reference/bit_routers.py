@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bit routers of a Mixtral in planes, in PyTorch: trains them, and computes the loss with the widths that they choose.
+"""Bit routers of a Mixtral in planes, in PyTorch: the losses of their training, and the widths that they choose.
 
 Experts are in nested planes of A to B bits (docs/serving.md). A bit router of each expert, [B - A + 1, width], reads a
 token's row, and the largest of its logits is the width. Only bit routers are trained:
 
-    loss = CE(p, q) + alpha / layers * sum of p_k b_k
+    loss = CE(q, p) + alpha / layers * sum of p_k b_k
 
 p are the next-token probabilities of the quantized model, q those of the original, and p_k that of width b_k, in the
-mean over rows of experts. In training a row's result is the mean of those of all widths, weighted by p_k; a width
-takes at most its capacity of the rows, those with the largest p_k. PyTorch and transformers compute everything else.
+mean over rows of experts. A row's result is that of its width, with the gradient of a mean of all widths weighted by
+p_k. A width takes at most its capacity of an expert's rows; rows and widths are paired in falling order of p_k. PyTorch
+and transformers compute everything else.
 
-    bit_routers.py FOLDER A B OUT.safetensors TEXT [--alpha X] [--steps N] [--capacity .3,.4,.3]
-    bit_routers.py
-
-FOLDER is a Mixtral that actorrun saved. OUT gets its tensors and the bit routers. Without arguments the script writes
-bit_routers.json: the log-probabilities of the model of bit_routers_model.py, which test_bit_routers.py reads."""
-import argparse
+The script writes bit_routers.json, which test_bit_routers.py reads: for the model of bit_routers_model.py its
+log-probabilities, and the losses and mean bits of some steps on text.txt."""
 import json
+import math
 import pathlib
-import sys
 import tempfile
 import types
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 torch.set_num_threads(1)  # the matrices are small
@@ -67,17 +64,17 @@ class Mixture:
         self.router = torch.stack(given) if given[0] is not None else 0.02 * torch.randn(shape)
         self.name, self.mode, self.capacity = name, "whole", None
 
-    def limit(self, p):
-        """Leaves each width only its capacity of rows."""
+    def choose(self, p):
+        """The width of each row of an expert, one-hot."""
         if not self.capacity:
-            return p
-        kept = torch.zeros_like(p)
-        for v, share in enumerate(self.capacity):
-            n = max(1, round(share * len(p)))
-            rows = p[:, v].topk(min(n, len(p))).indices
-            kept[rows, v] = 1
-        left = p * kept
-        return torch.where(left.sum(-1, keepdim=True) > 0, left / left.sum(-1, keepdim=True).clamp_min(1e-30), p)
+            return torch.nn.functional.one_hot(p.argmax(-1), p.shape[-1]).float()
+        room = [math.ceil(round(share * 1e6) * len(p) / 1e6) for share in self.capacity]
+        chosen = torch.zeros_like(p)
+        for _, row, v in sorted((-p[row, v].item(), row, v) for row in range(len(p)) for v in range(p.shape[-1])):
+            if room[v] and not chosen[row].any():
+                room[v] -= 1
+                chosen[row, v] = 1
+        return chosen
 
     def __call__(self, x):
         flat = x.reshape(-1, x.shape[-1])
@@ -96,12 +93,10 @@ class Mixture:
                 logits = h @ self.router[e].T
                 p = torch.softmax(logits, -1)
                 self.expected.append(p @ self.bits)
-                if self.mode == "soft":
-                    p = self.limit(p)
-                else:
-                    best = logits.topk(2, -1).values
-                    self.margin = min(self.margin, (best[:, 0] - best[:, 1]).min().item())
-                    p = torch.nn.functional.one_hot(logits.argmax(-1), len(self.bits)).float()
+                best = logits.topk(2, -1).values
+                self.margin = min(self.margin, (best[:, 0] - best[:, 1]).min().item())
+                hard = self.choose(p.detach())
+                p = p + (hard - p).detach()
                 self.chosen.append(p @ self.bits)
                 y = sum(p[:, v:v + 1] * ffn([w[v] for w in widths]) for v in range(len(self.bits)))
             out = out.index_add(0, rows, y * weights[rows, place, None])
@@ -109,11 +104,11 @@ class Mixture:
 
 
 class Model:
-    def __init__(self, folder, base, width, tensors=None):
+    def __init__(self, folder, base, width):
         self.hf = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
         self.hf.requires_grad_(False)
         files = sorted(pathlib.Path(folder).glob("*.safetensors"))
-        self.tensors = tensors or {name: t for file in files for name, t in load_file(file).items()}
+        self.tensors = {name: t for file in files for name, t in load_file(file).items()}
         c = self.hf.config
         self.mixtures = [Mixture(self.tensors, i, c.num_local_experts, c.num_experts_per_tok, base, width)
                          for i in range(c.num_hidden_layers)]
@@ -129,43 +124,24 @@ class Model:
             mixture.mode = mode
         return self.hf(ids).logits
 
-    def loss(self, ids, mode):
-        """Mean loss of the next tokens, and the mean bits of rows of experts."""
-        with torch.no_grad():
-            logits = self.logits(ids, mode)
-            loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).item()
-            bits = 32.0 if mode == "whole" else torch.cat([torch.cat(m.chosen) for m in self.mixtures]).mean().item()
-        return loss, bits
-
-    def train(self, text, alpha, steps, capacity=None, rows=4, context=96, lr=1e-2, seed=1):
-        random = torch.Generator().manual_seed(seed)
+    def train(self, text, alpha, capacity, steps, rows, context, lr):
+        """Yields the loss and the mean bits of each step."""
         for mixture in self.mixtures:
             mixture.capacity = capacity
             mixture.router.requires_grad_(True)
-        optimizer = torch.optim.Adam([m.router for m in self.mixtures], lr=lr)
+        optimizer = torch.optim.AdamW([m.router for m in self.mixtures], lr=lr, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
         for step in range(steps):
-            at = torch.randint(len(text) - context, (rows,), generator=random)
-            ids = torch.stack([text[i:i + context] for i in at])
+            ids = text[step * rows * context:(step + 1) * rows * context].reshape(rows, context)
             with torch.no_grad():
                 q = torch.softmax(self.logits(ids, "whole"), -1)
-            p = torch.log_softmax(self.logits(ids, "soft"), -1)
+            p = torch.log_softmax(self.logits(ids, "planes"), -1)
             expected = torch.stack([torch.cat(m.expected).mean() for m in self.mixtures]).sum()
+            bits = torch.stack([torch.cat(m.chosen).mean() for m in self.mixtures]).mean().item()
             loss = -(q * p).sum(-1).mean() + alpha / len(self.mixtures) * expected
             optimizer.zero_grad()
             loss.backward()
-            for group in optimizer.param_groups:
-                group["lr"] = lr * (1 - step / steps)
             optimizer.step()
-        for mixture in self.mixtures:
-            mixture.router.requires_grad_(False)
-            mixture.capacity = None
-
-    def save(self, path):
-        tensors = dict(self.tensors)
-        for mixture in self.mixtures:
-            for e, router in enumerate(mixture.router):
-                tensors[f"{mixture.name}experts.{e}.bits.weight"] = router.detach().clone().contiguous()
-        save_file({name: t.contiguous() for name, t in tensors.items()}, path)
+            yield loss.item(), bits
 
 
 def write_reference():
@@ -177,40 +153,21 @@ def write_reference():
         for prompt in bit_routers_model.PROMPTS:
             ids = torch.tensor(list(prompt.encode()))
             with torch.no_grad():
-                p = torch.log_softmax(model.logits(ids[None], "hard")[0, :-1].double(), -1)
+                p = torch.log_softmax(model.logits(ids[None], "planes")[0, :-1].double(), -1)
             answers.append([round(x, 6) for x in p.gather(-1, ids[1:, None])[:, 0].tolist()])
             chosen = torch.cat([torch.cat(m.chosen) for m in model.mixtures])
             print(prompt, torch.bincount(chosen.long() - 2, minlength=3).tolist(), "rows of each width; least margin",
                   min(m.margin for m in model.mixtures))
-    pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps({"logprobs": answers}) + "\n")
-
-
-def bytes_of(path):
-    return torch.tensor(list(pathlib.Path(path).read_bytes()))
-
-
-def main():
-    if len(sys.argv) == 1:
-        write_reference()
-        return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder")
-    parser.add_argument("base", type=int)
-    parser.add_argument("width", type=int)
-    parser.add_argument("out")
-    parser.add_argument("text")
-    parser.add_argument("--alpha", type=float, default=0.0)
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--capacity", default="")
-    options = parser.parse_args()
-    torch.manual_seed(1)
-    model = Model(options.folder, options.base, options.width)
-    text = bytes_of(options.text)
-    capacity = [float(share) for share in options.capacity.split(",")] if options.capacity else None
-    model.train(text, options.alpha, options.steps, capacity)
-    model.save(options.out)
-    print("loss %.4f, %.3f bits" % model.loss(text[:96][None], "hard"))
+        trained = []
+        text = torch.tensor(list(pathlib.Path(__file__).with_name("text.txt").read_bytes()))
+        for run in bit_routers_model.RUNS:
+            model = Model(folder, 2, 4)
+            steps = list(model.train(text, run["alpha"], run["capacity"], **bit_routers_model.STEPS))
+            trained.append([[round(loss, 7), round(bits, 6)] for loss, bits in steps])
+            print(run, trained[-1], "least margin", min(m.margin for m in model.mixtures))
+    found = {"logprobs": answers, "trained": trained}
+    pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    write_reference()

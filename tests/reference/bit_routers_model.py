@@ -9,6 +9,9 @@ import struct
 LAYERS, WIDTH, HEADS, EXPERTS, TOP_K, INNER, CONTEXT, WIDTHS = 2, 24, 2, 4, 2, 40, 32, 3
 OPTIONS = (f"mixtral --context {CONTEXT} --layers {LAYERS} --width {WIDTH} --heads {HEADS} --experts {EXPERTS} "
            f"--top-k {TOP_K} --expert-ffn {INNER}")
+RUNS = [{"alpha": 0.0, "capacity": None}, {"alpha": 0.2, "capacity": None},
+        {"alpha": 0.05, "capacity": [0.3, 0.4, 0.3]}]  # of training, each of so many steps
+STEPS = {"steps": 6, "rows": 2, "context": 32, "lr": 0.03}
 PROMPTS = ["And the king said", "planes of one bit each", "a b c d e f g"]
 
 

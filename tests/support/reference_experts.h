@@ -48,4 +48,31 @@ static inline void ref_expert_limit(const sl_attrs *attrs, const sl_type *type, 
   }
 }
 
+/* Takes the largest p that has room, pair by pair: the row of the largest p left, the first of
+ * equal ones, and its width. */
+static inline void ref_bit_choice(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                  double *const *out) {
+  int64_t widths = sl_type_last(&type[0]), places = sl_type_elements(&type[0]);
+  double room[64], rows[64] = {0};
+  for (int64_t r = 0; r < places / widths; r++)
+    if (in[1][r] >= 0) rows[(int)in[1][r]]++;
+  for (int64_t i = 0; i < attrs->count * widths; i++)
+    room[i] = attrs->ndims ? ceil((double)attrs->dims[i % widths] * rows[i / widths] / 1e6) : 1e9;
+  for (int64_t i = 0; i < places; i++) out[0][i] = 0;
+  for (int64_t best = 0; best >= 0;) {
+    best = -1;
+    for (int64_t i = 0; i < places; i++) {
+      int64_t row = i / widths;
+      bool taken = false, limited = attrs->ndims && in[1][row] >= 0;
+      for (int64_t v = 0; v < widths; v++) taken |= out[0][row * widths + v] > 0;
+      if (taken || (limited && room[(int)in[1][row] * widths + i % widths] < 1)) continue;
+      if (best < 0 || in[0][i] > in[0][best]) best = i;
+    }
+    if (best < 0) return;
+    int expert = (int)in[1][best / widths];
+    if (attrs->ndims && expert >= 0) room[expert * widths + best % widths]--;
+    out[0][best] = 1;
+  }
+}
+
 #endif

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bit routers of experts in planes: a server's log-probabilities are those of PyTorch, where each row reads the bits that
-its expert's router chooses (tests/reference/bit_routers.py), for any number of planes that layers hold, with guesses of
-earlier layers, and with the planes in a file. Without bit routers, or with other widths, files are refused by name.
+"""Bit routers of experts in planes: actorrun trains them with the losses and mean bits of PyTorch
+(tests/reference/bit_routers.py), on any grid, and nothing else. A server's log-probabilities are those of PyTorch, where
+each row reads the bits that its expert's router chooses, for any number of planes that layers hold, with guesses of
+earlier layers, and with the planes in the file that actorrun saved. Without bit routers, or with other widths, files are
+refused by name.
 
 labels: outside
 needs: libevent
 """
+import csv
 import json
 import sys
 
-from tool import BUILD, PLACES, Server, ends, read
+from tool import ACTORRUN, BUILD, PLACES, Server, ends, read, tensors
 
 sys.path.insert(0, PLACES["reference"])
 import bit_routers_model as model
@@ -44,3 +47,54 @@ for options, text in (("4,routed plain", f"no tensor {router}, which the model n
                       ("4 routed", f"tensor {router} would change the results, but the model has no place for it")):
     err = ends(2, BUILD + "/bin/actorserve", SERVE.format(*options.split())).stderr
     assert text in err, err
+
+# ---- training
+
+STEPS = model.STEPS
+TRAIN = (f"--quiet --steps {STEPS['steps']} --log log.csv --save trained.safetensors {{}} --planes 2..4,routed:{{}} --init "
+         f"{{}}/model.safetensors {model.OPTIONS} --aux-loss 0 --data {{reference}}/text.txt --batch {STEPS['rows']} "
+         f"--lr {STEPS['lr']} --warmup 0 --weight-decay 0 --clip 0")
+
+
+def train(keys, how="", init="routed", status=0):
+    """Returns the loss and the mean bits of each step."""
+    err = ends(status, ACTORRUN, TRAIN.format(how, keys, init, **PLACES)).stderr
+    if status:
+        return err
+    with open("log.csv", encoding="utf-8") as file:
+        return [(float(row["loss"]), float(row["bits"])) for row in csv.DictReader(file) if row["loss"]]
+
+
+for run, want in zip(model.RUNS, WANT["trained"]):
+    shares = run["capacity"] and ",capacity=" + "/".join(map(str, run["capacity"])) or ""
+    got = train(f"alpha={run['alpha']}{shares}")
+    far = max(max(abs(loss - other), abs(bits - mean)) for (loss, bits), (other, mean) in zip(got, want))
+    assert len(got) == len(want) and far < 3e-6, f"{run}: {far} from PyTorch"
+
+# Bit routers may be new. Nothing else is trained: the planes are those of the model as it was.
+new = [loss for loss, _ in train("alpha=0.2", init="plain")]
+assert new[-1] < new[0]
+trained = tensors("trained.safetensors")
+ends(0, ACTORRUN, f"--quiet --steps 0 --planes 2..4 --init plain/model.safetensors --save planes.safetensors {model.OPTIONS}")
+planes = tensors("planes.safetensors")
+assert all(trained[name] == planes[name] for name in planes), "a matrix has changed"
+assert sorted(set(trained) - set(planes)) == sorted(
+    f"model.layers.{i}.block_sparse_moe.experts.{e}.bits.weight" for i in range(model.LAYERS) for e in range(model.EXPERTS))
+
+# The grid does not matter.
+want = train("alpha=0.2")
+for how in ("--stages 2 --microbatches 2", "--data-parallel 2 --expert-parallel 2", "--tensor 2", "--pieces 2",
+            "--exact --recompute full"):
+    got = train("alpha=0.2", how)
+    far = max(abs(loss - other) for (loss, _), (other, _) in zip(got, want))
+    assert far < 1e-6, f"{how}: {far}"
+served = logprobs(f"--experts planes:2..4,routed --quota experts=8 --init trained.safetensors {model.OPTIONS}")
+assert served == logprobs(f"--experts planes:2..4,routed --init trained.safetensors {model.OPTIONS}") != first
+
+for keys, text in (("alpha=x", "--planes alpha=x: must be KEY=VALUE,... with the keys alpha, capacity"),
+                   ("capacity=.3/.3/.3", "with the keys alpha, capacity, each in its range")):
+    assert text in train(keys, status=2), keys
+for how, text in (("--lora '*=2'", "lora *: cannot be combined with bit routers"),
+                  ("--steps 0", "bit routers are trained, which takes --steps"),
+                  ("--teacher plain", "cannot be combined with --teacher: a run has one objective")):
+    assert text in train("alpha=0", how, status=2), how

@@ -22,7 +22,7 @@ echo 'seed = 5' >own.toml
 # A value for each option; "-" if it is a flag.
 declare -A value=(
   [devices]=cpu:1 [nccl]=off [stages]=3 [chunks]=2 [placement]=loop [data-parallel]=2 [sequence]=2
-  [sequence-attention]=ring [sequence-states]=exchange [sequence-layout]=zigzag [expert-parallel]=2 [expert-tensor]=1 [routing]=balanced
+  [sequence-attention]=ring [sequence-states]=exchange [sequence-layout]=zigzag [expert-parallel]=2 [expert-tensor]=1 [routing]=balanced [expert-placement]=order [expert-replicas]=0
   [expert-rows]=2 [tensor]=2 [layout]=data,tensor [assign]=1,0 [vocab-parallel]=- [vocab-barriers]=1 [parallel]=2
   [shard]=optimizer [sbp]=h.0.attn.c_attn.weight=B,B [grain]=layer [exchange]=inline [boundary]=scattered [recompute]=full [optimizer]=sgd
   [lr-schedule]=constant [group]='h.*:lr=0.1' [freeze]='wpe*' [frozen]=fp32 [lora]='*c_proj*=2' [adapter]=adapter

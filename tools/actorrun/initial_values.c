@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values of a run. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/state/state.h"
@@ -34,13 +35,22 @@ static sl_status upcycling(const settings *s, float *out) {
   return SL_OK;
 }
 
+/* Returns the patterns of parameters that weights may lack; the caller frees them. */
+static char *lacking(const settings *s) {
+  const char *fresh = settings_text(s, "init-new");
+  if (!objective_routes_bits(s)) return fresh ? sli_strdup(fresh) : NULL;
+  return sli_format("%s%s*.experts.*.bits.weight", fresh ? fresh : "", fresh ? "," : "");
+}
+
 sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
-  sli_weights_lacks lacks = {.fresh = settings_text(s, "init-new")};
+  char *fresh = lacking(s);
+  sli_weights_lacks lacks = {.fresh = fresh};
   bool random = !settings_text(s, "init") || lacks.fresh || s->training.nlora;
   sl_status status = upcycling(s, &lacks.upcycled);
   if (!status && random) status = sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed"));
   const pretrained p = settings_pretrained(s);
   if (!status) status = pretrained_load(&p, &lacks, lowered, rt);
+  free(fresh);
   if (!status) status = objective_load(s, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }

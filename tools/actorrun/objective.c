@@ -10,10 +10,11 @@
 
 #include "graph/state/state.h"
 #include "tools/cli/cli.h"
+#include "tools/formats/formats.h"
 
 /* Objective of a run, and the data that it reads during the run. */
 struct objective_made {
-  sl_objective *dpo, *distill; /* at most one is set; both are NULL with --rl distill */
+  sl_objective *dpo, *distill, *bits; /* at most one is set; none with --rl distill */
   int64_t pairs, dropped;
   sli_chat_found found;
   const settings *settings;
@@ -225,6 +226,50 @@ static sl_status read_distillation(settings *s, struct objective_made *m) {
   return SL_OK;
 }
 
+/* ---- bit routers ---------------------------------------------------------------------------- */
+
+static bool take_alpha(void *to, const char *value) {
+  return take_number(value, 0, 1e6, &((sl_bits *)to)->alpha);
+}
+
+/* Reads a share for each width: ".3/.4/.3". */
+static bool take_capacity(void *to, const char *value) {
+  sl_bits *bits = to;
+  int count = bits->width - bits->base + 1, n = 0;
+  char *copy = sli_strdup(value), *rest = copy, *one;
+  double all = 0;
+  bool good = true;
+  while (good && (one = strsep(&rest, "/"))) {
+    good = n < count && take_number(one, 1e-6, 1, &bits->capacity[n]);
+    if (good) all += (double)bits->capacity[n++];
+  }
+  free(copy);
+  return good && n == count && all > 1 - 1e-6;
+}
+static const word bits_keys[] = {{"alpha", take_alpha}, {"capacity", take_capacity}, {0}};
+
+static sl_status read_bits(settings *s, struct objective_made *m) {
+  const char *text = settings_text(s, "planes"), *keys;
+  sl_bits bits = {0};
+  SLI_TRY(planes_read(text, &bits.base, &bits.width, &keys));
+  if (*keys) SLI_TRY(read_words("planes", keys + 1, bits_keys, &bits));
+  if (!sl_arg_int(s->run, "steps"))
+    return sl_fail(SL_E_USAGE, "--planes %s: bit routers are trained, which takes --steps", text);
+  m->bits = sl_bits_create(&bits);
+  s->objective = m->bits;
+  return SL_OK;
+}
+
+bool objective_routes_bits(const settings *s) {
+  return s->objective_made && s->objective_made->bits;
+}
+
+/* Returns whether --planes asks for bit routers. */
+static bool is_routed(const settings *s) {
+  const char *planes = settings_text(s, "planes"), *routed = NULL;
+  return planes && !planes_read(planes, &(int){0}, &(int){0}, &routed) && routed;
+}
+
 objective_teacher objective_taught(const settings *s) {
   return s->objective_made ? s->objective_made->teacher : (objective_teacher){.model = NULL};
 }
@@ -237,7 +282,8 @@ sl_status objective_load(const settings *s, const sl_lowered *lowered, sl_runtim
 /* ---- all ------------------------------------------------------------------------------------- */
 
 sl_status objective_read(settings *s) {
-  bool pairs = sl_arg_given(s->run, "preferences", 0), teacher = settings_text(s, "teacher");
+  bool pairs = sl_arg_given(s->run, "preferences", 0), teacher = settings_text(s, "teacher"),
+       bits = is_routed(s);
   if (!pairs && sl_arg_given(s->run, "dpo", 0))
     return sl_fail(SL_E_USAGE, "--dpo: needs --preferences FILE");
   if (!teacher && sl_arg_given(s->run, "distill", 0))
@@ -248,10 +294,18 @@ sl_status objective_read(settings *s) {
   if (pairs && teacher)
     return sl_fail(SL_E_USAGE,
                    "--teacher: cannot be combined with --preferences: a run has one objective");
-  if ((!pairs && !teacher) || !s->model) return SL_OK;
+  if (bits && (pairs || teacher || settings_text(s, "rl")))
+    return sl_fail(SL_E_USAGE, "--planes %s: cannot be combined with %s: a run has one objective",
+                   settings_text(s, "planes"),
+                   pairs     ? "--preferences"
+                   : teacher ? "--teacher"
+                             : "--rl");
+  if ((!pairs && !teacher && !bits) || !s->model) return SL_OK;
   s->objective_made = sli_calloc(1, sizeof *s->objective_made);
   s->objective_made->settings = s;
-  return pairs ? read_dpo(s, s->objective_made) : read_distillation(s, s->objective_made);
+  return pairs     ? read_dpo(s, s->objective_made)
+         : teacher ? read_distillation(s, s->objective_made)
+                   : read_bits(s, s->objective_made);
 }
 
 int64_t objective_pairs(const settings *s, int64_t *dropped) {
@@ -264,6 +318,7 @@ void objective_fini(settings *s) {
   if (!m) return;
   sl_dpo_destroy(m->dpo);
   sl_distill_destroy(m->distill);
+  sl_bits_destroy(m->bits);
   sli_chat_found_fini(&m->found);
   sl_args_destroy(m->teacher_args);
   free(m->paths);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --preferences and --dpo, --teacher and --distill: objectives that replace the next-token loss. */
+/* --preferences and --dpo, --teacher and --distill, --planes A..B,routed: objectives that replace
+ * the next-token loss. */
 #ifndef SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
 #define SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
 
@@ -16,6 +17,9 @@ void objective_fini(settings *s);
 /* Returns the number of preference pairs, or 0 if there are none; *dropped counts pairs that are
  * too long. */
 int64_t objective_pairs(const settings *s, int64_t *dropped);
+
+/* Returns whether bit routers are trained, which weights may lack. */
+bool objective_routes_bits(const settings *s);
 
 /* Teacher of --rl distill, and the settings of the distillation. */
 typedef struct objective_teacher {

@@ -81,7 +81,7 @@ static sl_status check_save(const settings *s, const char *path) {
 static sl_status check_planes(const settings *s, const char *save) {
   const char *planes = settings_text(s, "planes");
   if (!planes) return SL_OK;
-  SLI_TRY(planes_read(planes, &(int){0}, &(int){0}));
+  SLI_TRY(planes_read(planes, &(int){0}, &(int){0}, &(const char *){0}));
   if (!save) return sl_fail(SL_E_USAGE, "--planes %s: needs --save FILE", planes);
   if (gguf_is_wanted(save) || huggingface_is_folder(save))
     return sl_fail(SL_E_USAGE,
@@ -147,7 +147,7 @@ static sl_status save_model(const job *j, const char *save) {
   const char *planes = settings_text(j->settings, "planes");
   int base, width;
   if (planes) {
-    SLI_TRY(planes_read(planes, &base, &width));
+    SLI_TRY(planes_read(planes, &base, &width, &(const char *){0}));
     return planes_save(save, base, width, j->lowered, j->rt);
   }
   return sl_weights_save(save, j->lowered, j->rt, j->processes);

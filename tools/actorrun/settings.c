@@ -60,7 +60,9 @@ static const tool_option options[] = {
      "q8_0, q4_0 or q4_k) for the final weights, or a folder (existing, or written with a trailing /) for a "
      "Hugging Face model", 0, 0, GROUP_TRAINING},
     {"planes", SL_OPTION_TEXT, "", "with --save FILE: writes experts in nested bit planes of one bit, from `A..B` "
-     "bits; a server reads them with --experts planes:A..B", 0, 0, GROUP_TRAINING},
+     "bits; a server reads them with --experts planes:A..B. A..B,routed trains bit routers, and nothing else, with "
+     "the keys alpha (weight of the mean bits) and capacity (shares of rows): 2..4,routed:alpha=0.01,capacity=.3/.4/.3",
+     0, 0, GROUP_TRAINING},
     {"save-paths", SL_OPTION_TEXT, "", "`FILE` for the paths that --skip found, for use with --paths", 0, 0, GROUP_SCHEDULE},
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json, or GGUF) with the "
      "tokenizer for text data and --prompt", 0, 0, GROUP_DATA},

@@ -8,16 +8,23 @@
 
 #include "ops/planes.h"
 
-sl_status planes_read(const char *text, int *base, int *width) {
+sl_status planes_read(const char *text, int *base, int *width, const char **routed) {
+  static const char word[] = ",routed";
   int one = -1, two = -1;
   *base = *width = 0;
   sscanf(text, "%d%n..%d%n", base, &one, width, &two);
-  if (one > 0 && !text[one]) *width = *base, two = one;
-  bool fine = two > 0 && !text[two] && isdigit((unsigned char)*text) && *base >= SLI_PLANES_LEAST &&
+  if (one > 0 && strncmp(text + one, "..", 2)) *width = *base, two = one;
+  const char *rest = two > 0 ? text + two : "?";
+  *routed = strncmp(rest, word, strlen(word)) ? NULL : rest + strlen(word);
+  bool ends = *routed ? !**routed || **routed == ':' : !*rest;
+  bool fine = ends && isdigit((unsigned char)*text) && *base >= SLI_PLANES_LEAST &&
               *base <= *width && *width <= SLI_PLANES_MOST;
   if (fine) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--planes %s: must be A..B, or B, with %d <= A <= B <= %d", text,
-                 SLI_PLANES_LEAST, SLI_PLANES_MOST);
+  return sl_fail(
+      SL_E_USAGE,
+      "--planes %s: must be A..B, or B, with %d <= A <= B <= %d, and may end with ,routed "
+      "or ,routed:KEY=VALUE,...",
+      text, SLI_PLANES_LEAST, SLI_PLANES_MOST);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
@@ -32,10 +39,12 @@ typedef struct saving {
   int matrices;
 } saving;
 
-/* Returns whether a tensor is a matrix of one expert: "...experts.3.w1.weight". */
+/* Returns whether a tensor is a matrix of one expert, "...experts.3.w1.weight", and no bit
+ * router. */
 static bool is_expert(const sli_tensor_data *t) {
   const char *at = strstr(t->name, ".experts.");
-  return at && isdigit((unsigned char)at[strlen(".experts.")]) && t->ndim == 2;
+  bool matrix = at && isdigit((unsigned char)at[strlen(".experts.")]) && t->ndim == 2;
+  return matrix && !strstr(at, ".bits.weight");
 }
 
 static sl_type matrix_of(const sli_tensor_data *t) { return SL_TYPE(SL_F32, t->dim[0], t->dim[1]); }

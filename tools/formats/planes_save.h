@@ -5,9 +5,9 @@
 
 #include "tools/formats/pretrained.h"
 
-/* Reads "A..B", or "B" for A = B: bits of the base, and of all planes. SL_E_USAGE says what is
- * understood. */
-sl_status planes_read(const char *text, int *base, int *width);
+/* Reads "A..B", or "B" for A = B: bits of the base, and of all planes. *routed: what follows
+ * ",routed", NULL if that does not follow. SL_E_USAGE says what is understood. */
+sl_status planes_read(const char *text, int *base, int *width, const char **routed);
 /* Writes the weights, adapters merged, to a safetensors file. The matrices of experts are written
  * as graph/state/stored_planes.h says, all others as usual. SL_E_UNSUPPORTED: there are no experts.
  */
