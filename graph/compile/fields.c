@@ -73,6 +73,13 @@ static const sl_lower_field fields[] = {
          "(the same number each; so does learned, which only real devices know), zipf:S (in "
          "proportion to 1/(e+1)^S for expert e) or a FILE with a number per expert for all rows "
          "of a microbatch, one line per layer or one for all"),
+    TEXT("expert-placement", experts.placement, "", WORDS("order", "load"),
+         "with experts.routing on modelled devices, `HOW` experts are placed: order (theirs), or "
+         "load (those with most rows first, each on the device with fewest rows); order if not "
+         "given"),
+    INT("expert-replicas", experts.replicas, "0", 0, 1 << 16,
+         "with experts.placement load, copies of the experts with most rows, which share their "
+         "rows; sums of gradients between copies are left out"),
     FLAG("vocab-parallel", vocabulary.parallel,
          "split the vocabulary's tables over all stages instead of the first and the last alone"),
     INT("vocab-barriers", vocabulary.barriers, "2", 1, 2,

@@ -176,12 +176,38 @@ static sl_status check_experts(const sl_lower_options *o) {
   return SL_OK;
 }
 
+/* Reads how experts are placed on devices, by the rows that are expected for them. */
+static sl_status read_placement(const sli_inputs *in, sli_loads *loads) {
+  const sl_expert_options *o = &in->options->experts;
+  bool placed = o->placement && strcmp(o->placement, "order");
+  if (o->replicas < 0)
+    return sl_fail(SL_E_USAGE, "experts.replicas %d: must be positive", o->replicas);
+  if (placed && strcmp(o->placement, "load"))
+    return sl_fail(SL_E_USAGE, "experts.placement %s: must be order or load", o->placement);
+  if (o->replicas && !placed)
+    return sl_fail(SL_E_USAGE, "experts.replicas %d: needs experts.placement load", o->replicas);
+  if (!placed) return SL_OK;
+  if (!in->kind->modelled)
+    return sl_fail(SL_E_USAGE,
+                   "experts.placement load: %s devices have experts in their order; only timed "
+                   "devices take this option",
+                   in->kind->name);
+  if (!loads)
+    return sl_fail(SL_E_USAGE,
+                   "experts.placement load: needs experts.routing, zipf:S or a file, which says "
+                   "how many rows each expert gets");
+  loads->placed = true;
+  loads->replicas = o->replicas;
+  return SL_OK;
+}
+
 /* Reads the expected routing of rows. It applies to devices that shard the experts and hold no
  * values. */
 static sl_status read_routing(sli_inputs *in) {
   const sl_lower_options *o = in->options;
-  const sli_loads *loads;
+  sli_loads *loads;
   sl_status status = sli_loads_read(o->experts.routing, &in->g->arena, &loads);
+  if (!status) status = read_placement(in, loads);
   if (status || !o->experts.routing || !strcmp(o->experts.routing, "learned")) return status;
   if (!in->kind->modelled)
     return sl_fail(

@@ -56,6 +56,9 @@ static bool offloads(const sli_inputs *in) {
 static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
 static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
 static bool rolls_out(const sli_inputs *in) { return trains(in) && in->options->rollouts.make; }
+static bool has_replicas(const sli_inputs *in) {
+  return trains(in) && in->grid.loads && in->grid.loads->replicas;
+}
 static bool has_spans(const sli_inputs *in) { return trains(in) && sli_has_spans(in->g); }
 static bool is_exact(const sli_inputs *in) { return in->options->numbers.exact; }
 static bool has_groups(const sli_inputs *in) { return is_exact(in) && !serves(in); }
@@ -95,6 +98,10 @@ static sl_status check_options(compilation *c) {
   if (!status) status = sli_lower_check_homes(c->in);
   if (!status) sli_lower_sweeps(c->in);
   return status;
+}
+
+static sl_status add_replicas(compilation *c) {
+  return sli_pass_replicas(c->g, c->in->grid.loads->replicas);
 }
 
 static sl_status split_losses(compilation *c) { return sli_pass_losses(c->g); }
@@ -420,6 +427,8 @@ static const pass passes[] = {
          "refuses options about tensors and homes that the graph does not have"),
     PASS("answering", "training with rollouts", rolls_out, count_rollouts,
          "counts the devices of a stage that answer"),
+    PASS("replicas", "training with --expert-replicas", has_replicas, add_replicas,
+         "gives mixtures further experts, copies of others, whose values nobody computes"),
     PASS("losses", "training in pieces or on a grid", has_parts, split_losses,
          "makes each loss a sum over the parts of a microbatch"),
     PASS("attention", "training", trains, choose_attention,

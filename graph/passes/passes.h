@@ -14,6 +14,8 @@ sl_status sli_pass_gradients(sl_graph *g);
 
 /* Makes each loss a sum over parts, if microbatches are sharded or sequences cut. */
 sl_status sli_pass_losses(sl_graph *g);
+/* Adds so many experts to each mixture, on devices that hold no values. */
+sl_status sli_pass_replicas(sl_graph *g, int replicas);
 /* Returns true if, when a microbatch is computed in parts, each part's tensor is a mean over the
  * rows of that part. */
 bool sli_is_mean(const sl_tensor *t);

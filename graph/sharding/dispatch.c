@@ -54,14 +54,12 @@ static int rank_at(const routing *r, int rank, int member) {
 }
 
 static int64_t first_expert(const routing *r, int member) {
-  return r->experts * member / r->b->members;
+  return sli_first_expert(r->experts, member, r->b->members);
 }
 
 /* Returns how many of `rows` rows are expected to go to a member's experts. */
 static int64_t share_of(const routing *r, int64_t rows, int member) {
-  const sli_loads *loads = r->b->x->grid->loads;
-  return sli_loads_before(loads, &r->layer, rows, first_expert(r, member + 1)) -
-         sli_loads_before(loads, &r->layer, rows, first_expert(r, member));
+  return sli_loads_of_member(r->b->x->grid->loads, &r->layer, rows, member, r->b->members);
 }
 
 static int64_t share_of_all(const routing *r, int rank, int member, int variant) {

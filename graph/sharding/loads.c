@@ -66,11 +66,12 @@ static sl_status read_file(sli_loads *l, sli_arena *arena) {
   return status;
 }
 
-sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out) {
+sl_status sli_loads_read(const char *text, sli_arena *arena, sli_loads **out) {
   *out = NULL;
   if (!text || !strcmp(text, "learned") || !strcmp(text, "balanced")) return SL_OK;
   sli_loads *l = sli_arena_alloc(arena, sizeof *l);
-  *l = (sli_loads){.text = text};
+  *l = (sli_loads){
+      .text = text, .arena = arena, .latest = sli_arena_alloc(arena, sizeof *l->latest)};
   *out = l;
   if (strncmp(text, "zipf:", 5)) return read_file(l, arena);
   char *end;
@@ -79,20 +80,26 @@ sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **o
   return sl_fail(SL_E_USAGE, "routing %s: the S of zipf:S must be from 0 to 100", text);
 }
 
+/* Experts of a layer, without copies. */
+static int64_t experts_of(const sli_loads *l, const sli_layer *layer) {
+  return layer->experts - l->replicas;
+}
+
 static bool is_for_all(const sli_loads *l, const sli_layer *layer) {
-  return l->count == layer->experts;
+  return l->count == experts_of(l, layer);
 }
 
 static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
   if (is_for_all(l, layer)) return SL_OK;
-  if (l->lines > 1 && l->width != layer->experts)
+  int64_t experts = experts_of(l, layer);
+  if (l->lines > 1 && l->width != experts)
     return sl_fail(
         SL_E_INPUT,
         "routing %s: its %d lines must each have %lld numbers, one for each of the model's experts",
-        l->text, l->lines, (long long)layer->experts);
-  if (l->width != layer->experts)
+        l->text, l->lines, (long long)experts);
+  if (l->width != experts)
     return sl_fail(SL_E_INPUT, "routing %s has rows for %d experts, but the model has %lld",
-                   l->text, l->count, (long long)layer->experts);
+                   l->text, l->count, (long long)experts);
   if (l->lines == layer->count) return SL_OK;
   return sl_fail(
       SL_E_INPUT,
@@ -103,14 +110,14 @@ static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
 
 /* Returns the rows [experts] of a layer's experts. */
 static const int64_t *loads_rows_of(const sli_loads *l, const sli_layer *layer) {
-  return is_for_all(l, layer) ? l->rows : l->rows + layer->number * layer->experts;
+  return is_for_all(l, layer) ? l->rows : l->rows + layer->number * experts_of(l, layer);
 }
 
 sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t rows) {
   int64_t sum = 0;
   if (!l || !l->rows) return SL_OK;
   sl_status status = check_tables(l, layer);
-  for (int e = 0; e < layer->experts && !status; e++) sum += loads_rows_of(l, layer)[e];
+  for (int e = 0; e < experts_of(l, layer) && !status; e++) sum += loads_rows_of(l, layer)[e];
   if (status || sum == rows) return status;
   return sl_fail(
       SL_E_INPUT,
@@ -119,18 +126,93 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
       l->text, (long long)sum, layer->number, (long long)rows);
 }
 
-/* Returns the fraction of rows that go to experts before `end`. */
-static double share_before(const sli_loads *l, const sli_layer *layer, int64_t end) {
+/* Returns the weight of an expert among those of its layer. */
+static double weight_of(const sli_loads *l, const sli_layer *layer, int64_t expert) {
+  return l->rows ? (double)loads_rows_of(l, layer)[expert] : pow((double)(expert + 1), -l->zipf);
+}
+
+/* ---- placement by load ---------------------------------------------------------------------- */
+
+/* Gives each copy to the expert that then has most rows per place. Returns the numbers of places
+ * [experts], which the caller frees. */
+static int *count_places(const sli_loads *l, const sli_layer *layer) {
+  int64_t experts = experts_of(l, layer);
+  int *places = sli_calloc((size_t)experts, sizeof *places);
+  for (int64_t e = 0; e < experts; e++) places[e] = 1;
+  for (int i = 0; i < l->replicas; i++) {
+    int64_t most = 0;
+    for (int64_t e = 1; e < experts; e++)
+      if (weight_of(l, layer, e) / places[e] > weight_of(l, layer, most) / places[most]) most = e;
+    places[most]++;
+  }
+  return places;
+}
+
+static int by_weight(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x < y) - (x > y);
+}
+
+/* Adds the places, the heaviest first, each to the device of least weight that has room. */
+static void fill_members(int64_t count, const double *parts, int members, double *weights) {
+  int64_t *room = sli_calloc((size_t)members, sizeof *room);
+  for (int m = 0; m < members; m++)
+    room[m] = sli_first_expert(count, m + 1, members) - sli_first_expert(count, m, members);
+  for (int64_t i = 0; i < count; i++) {
+    int least = -1;
+    for (int m = 0; m < members; m++)
+      if (room[m] && (least < 0 || weights[m] < weights[least])) least = m;
+    weights[least] += parts[i];
+    room[least]--;
+  }
+  free(room);
+}
+
+/* Computes the fractions of rows before each member. */
+static void place(const sli_loads *l, const sli_layer *layer, int members) {
+  int *places = count_places(l, layer);
+  double *parts = sli_calloc((size_t)layer->experts, sizeof *parts), all = 0;
+  int64_t n = 0;
+  for (int64_t e = 0; e < experts_of(l, layer); e++)
+    for (int i = 0; i < places[e]; i++) parts[n++] = weight_of(l, layer, e) / places[e];
+  qsort(parts, (size_t)n, sizeof *parts, by_weight);
+  *l->latest = (struct sli_placed_loads){layer->number, members, NULL};
+  double *before = l->latest->before =
+      sli_arena_alloc(l->arena, (size_t)(members + 1) * sizeof *before);
+  fill_members(n, parts, members, before + 1);
+  for (int m = 0; m < members; m++) before[m + 1] += before[m];
+  all = before[members];
+  for (int m = 1; m <= members && all > 0; m++) before[m] /= all;
+  free(places);
+  free(parts);
+}
+
+/* Returns the fraction of rows that go to members before this one. */
+static double share_before(const sli_loads *l, const sli_layer *layer, int member, int members) {
+  if (l->placed) {
+    const struct sli_placed_loads *latest = l->latest;
+    if (!latest->before || latest->layer != layer->number || latest->members != members)
+      place(l, layer, members);
+    return latest->before[member];
+  }
   double before = 0, all = 0;
+  int64_t end = sli_first_expert(layer->experts, member, members);
   for (int64_t e = 0; e < layer->experts; e++) {
-    double of = l->rows ? (double)loads_rows_of(l, layer)[e] : pow((double)(e + 1), -l->zipf);
-    all += of;
-    before += e < end ? of : 0;
+    double weight = weight_of(l, layer, e);
+    all += weight;
+    before += e < end ? weight : 0;
   }
   return all > 0 ? before / all : 0;
 }
 
-int64_t sli_loads_before(const sli_loads *l, const sli_layer *layer, int64_t rows, int64_t end) {
-  if (!l) return rows * end / layer->experts;
-  return (int64_t)llround((double)rows * share_before(l, layer, end));
+static int64_t rows_before(const sli_loads *l, const sli_layer *layer, int64_t rows, int member,
+                           int members) {
+  if (!l) return rows * sli_first_expert(layer->experts, member, members) / layer->experts;
+  return (int64_t)llround((double)rows * share_before(l, layer, member, members));
+}
+
+int64_t sli_loads_of_member(const sli_loads *l, const sli_layer *layer, int64_t rows, int member,
+                            int members) {
+  return rows_before(l, layer, rows, member + 1, members) -
+         rows_before(l, layer, rows, member, members);
 }

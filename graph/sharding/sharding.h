@@ -82,9 +82,16 @@ typedef struct sli_loads {
   int count;
   int64_t *rows;    /* [count] per microbatch; NULL: not given */
   int lines, width; /* lines of the file, and numbers per line; 0: lines differ in length */
+  bool placed;      /* experts are placed by load, not in their order */
+  int replicas;     /* copies of experts, with `placed`: they are further experts of a layer */
+  sli_arena *arena;
+  struct sli_placed_loads { /* fractions of rows before each member, as computed last */
+    int layer, members;
+    double *before; /* [members + 1] NULL: none yet */
+  } * latest;
 } sli_loads;
 /* Reads the loads into the arena. *out is NULL if all experts have equally many rows. */
-sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out);
+sl_status sli_loads_read(const char *text, sli_arena *arena, sli_loads **out);
 /* Experts of one layer, and its number among the layers with experts. */
 typedef struct sli_layer {
   int number, count;
@@ -92,8 +99,13 @@ typedef struct sli_layer {
 } sli_layer;
 /* Checks that the loads match these experts and add up to `rows` rows. */
 sl_status sli_loads_check(const sli_loads *loads, const sli_layer *layer, int64_t rows);
-/* Returns how many of the rows belong to experts before number `end`. */
-int64_t sli_loads_before(const sli_loads *loads, const sli_layer *layer, int64_t rows, int64_t end);
+/* Returns the first expert of one of the devices that share a layer's experts. */
+static inline int64_t sli_first_expert(int64_t experts, int member, int members) {
+  return experts * member / members;
+}
+/* Returns how many of the rows go to the experts of one of the devices that share them. */
+int64_t sli_loads_of_member(const sli_loads *loads, const sli_layer *layer, int64_t rows,
+                            int member, int members);
 
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 0 or 1: not sharded along this axis */

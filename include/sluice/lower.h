@@ -207,6 +207,11 @@ typedef struct sl_expert_options {
                           also equal, since routing depends on values. "zipf:S". Or a file with a
                           number per expert, summing to a microbatch's rows: one line per layer with
                           experts, or one line for all layers */
+  /* Modelled devices: "order" (NULL), devices have experts in their order; "load", the experts with
+   * most rows go first, each to the device with fewest rows. Copies of experts with most rows, over
+   * which their rows are spread; needs "load" */
+  const char *placement;
+  int replicas;
 } sl_expert_options;
 
 /* The vocabulary's tables: the classifier before the loss, and embeddings of the same
