@@ -7,7 +7,6 @@
 #include "latent.h"
 #include "linear.h"
 #include "mamba.h"
-#include "models.h"
 #include "moe.h"
 
 /* clang-format off */

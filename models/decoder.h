@@ -86,6 +86,13 @@
      "(Gemma)", 0, 1e9}
 /* clang-format on */
 
+/* Options of the model `decoder`; ends with {0}. */
+extern const sl_option sli_decoder_options[];
+/* Builds a decoder from these options, for a model that calls some otherwise: `called` has words
+ * NAME>OPTION. Errors name `model` and what its users call options. */
+sl_status sli_decoder_build(sl_graph *g, const sl_args *args, const char *model,
+                            const char *called);
+
 enum { DECODER_MOST_LAYERS = 1000, DECODER_MOST_AHEAD = 16 };
 
 typedef struct decoder decoder;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models.h"
+#include "decoder.h"
 
 enum { MOST_OPTIONS = 128, MOST_SETTINGS = 8 };
 
