@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops/expert_loads.h"
 
+#include <math.h>
+
 #include "ops/ops.h"
 
 void sli_expert_loads_settle(sli_expert_loads *x) {
@@ -29,13 +31,28 @@ static sl_status load_experts_infer(const sl_attrs *attrs, int nin, const sl_typ
   return SL_OK;
 }
 
-/* Counts the bytes of the experts that rows choose, each evenly, as if a fair share of them were
- * held. */
+/* Returns the experts that the tokens of ids choose, each evenly. */
+static double wanted_experts(const sli_expert_loads *x, const sl_type *ids) {
+  double tokens = (double)sl_type_rows(ids), each = (double)sl_type_last(ids);
+  return x->experts * (1 - pow(1 - SLI_MIN(each / x->experts, 1), tokens));
+}
+
+/* Returns the parts that they read of each: up to the highest level of its rows, which are spread
+ * over the levels. */
+static double parts_of_each(const sli_expert_loads *x, const sl_type *ids, double wanted) {
+  double rows = wanted > 0 ? (double)sl_type_elements(ids) / wanted : 0;
+  return x->base + (x->levels - 1) * rows / (rows + 1);
+}
+
+/* Counts the bytes that are read from disk. */
 static void load_experts_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                               double *flops, double *bytes) {
-  (void)attrs, (void)nin, (void)in;
-  *flops = 0;
-  *bytes = (double)sl_type_bytes(&out[0]);
+  const sli_expert_loads *x = attrs->user;
+  (void)nin, (void)out;
+  *flops = *bytes = 0;
+  if (in[0].ndim < 0) return;
+  double wanted = wanted_experts(x, &in[0]), parts = wanted * parts_of_each(x, &in[0], wanted);
+  *bytes = parts * (1 - x->hits) * (double)x->part_bytes / (double)attrs->count;
 }
 
 const sl_op sl_op_load_experts = {
@@ -64,14 +81,19 @@ static sl_status loaded_experts_infer(const sl_attrs *attrs, int nin, const sl_t
   return SL_OK;
 }
 
+/* Counts the weights of the experts that rows choose. A number in planes takes an operation for
+ * each plane. */
 static void loaded_experts_cost(const sl_attrs *attrs, int nin, const sl_type *in,
                                 const sl_type *out, double *flops, double *bytes) {
   const sli_expert_loads *x = attrs->user;
   (void)nin;
   double rows = (double)sl_type_elements(&in[1]), width = (double)sl_type_last(&in[0]),
-         inner = (double)x->matrix[0].dim[0];
-  *flops = 2 * SLI_MATRICES * rows * width * inner / attrs->count;
-  *bytes = (double)sl_type_bytes(&out[0]) / attrs->count;
+         inner = (double)x->matrix[0].dim[0], wanted = wanted_experts(x, &in[1]),
+         parts = wanted * parts_of_each(x, &in[1], wanted);
+  *flops = 2 * SLI_MATRICES * rows * width * inner;
+  if (x->planes) *flops += parts * SLI_MATRICES * width * inner;
+  *flops /= attrs->count;
+  *bytes = ((double)sl_type_bytes(&out[0]) + parts * (double)x->part_bytes) / attrs->count;
 }
 
 const sl_op sl_op_loaded_experts = {

@@ -31,9 +31,10 @@ typedef struct sli_expert_loads {
   int32_t experts, levels, base; /* parts of an expert: base + levels - 1 */
   int32_t wanted;                /* experts that a tick can have rows for, at most */
   int32_t slots, firings;
-  bool ascending;               /* loads by expert and level instead of by number of rows */
-  bool planes;                  /* experts in planes; otherwise whole */
-  int32_t each;                 /* experts of a token */
+  double hits;    /* on modelled devices, fraction of the parts wanted that are held */
+  bool ascending; /* loads by expert and level instead of by number of rows */
+  bool planes;    /* experts in planes; otherwise whole */
+  int32_t each;   /* experts of a token */
   sl_type matrix[SLI_MATRICES]; /* an expert's matrices: as stored, or for planes as f32 */
   size_t piece_bytes[SLI_MATRICES], part_bytes, slot_bytes;
   sl_expert_reads *reads; /* counters, or NULL */

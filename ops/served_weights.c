@@ -85,13 +85,24 @@ const sl_op sl_op_embedding_served = {
     .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };
 
+/* Counts the bytes of the pages that hold the rows, which begin anywhere in their first page. */
+static void load_rows_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                           double *flops, double *bytes) {
+  enum { PAGE = 4096 };
+  (void)attrs, (void)nin, (void)out;
+  sl_type row = SL_TYPE(in[1].dtype, sl_type_last(&in[1]));
+  size_t all = sl_type_bytes(&row);
+  *flops = 0;
+  *bytes = (double)sl_type_elements(&in[0]) * (double)(all % PAGE ? all + PAGE : all);
+}
+
 const sl_op sl_op_load_rows = {
     .name = "load_rows",
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
     .infer = embedding_served_infer,
-    .cost = embedding_served_cost,
+    .cost = load_rows_cost,
     .traits = SL_OP_REPEATS | SL_OP_LOADS,
     .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
 };

@@ -119,14 +119,23 @@ static double paged_seconds(const sl_session *s, int32_t a, const double *second
   return sum;
 }
 
+/* Returns an actor's firings in a tick, over which its time is spread: several for experts that are
+ * computed as they arrive. */
+static double firings_of(const sl_plan *p, const sl_actor *actor) {
+  const sl_map *ticks = &p->maps[actor->ticks];
+  return SLI_MAX((double)ticks->period / (double)SLI_MAX(ticks->stride, 1), 1);
+}
+
 /* Returns the seconds of an actor in a tick that has all rows and sees all pages, which take
  * paged[count]. */
 static double full_seconds(const sl_session *s, int32_t a, const double *paged) {
-  return s->about.plan->actors[a].seconds + paged_seconds(s, a, paged);
+  const sl_actor *actor = &s->about.plan->actors[a];
+  return actor->seconds * firings_of(s->about.plan, actor) + paged_seconds(s, a, paged);
 }
 
-/* Returns an actor's fraction of its stage's time: the actors of a stage on one device split it in
- * proportion to their times in a full tick. Devices that share a stage compute concurrently. */
+/* Returns the fraction of its stage's time that a firing of an actor takes: the actors of a stage
+ * on one device split it in proportion to their times in a full tick. Devices that share a stage
+ * compute concurrently. */
 static double share_of(const sl_session *s, int32_t a, const double *paged) {
   const sl_plan *p = s->about.plan;
   double all = 0;
@@ -136,7 +145,8 @@ static double share_of(const sl_session *s, int32_t a, const double *paged) {
     all += full_seconds(s, i, paged);
     count++;
   }
-  return all > 0 ? full_seconds(s, a, paged) / all : 1.0 / count;
+  double share = all > 0 ? full_seconds(s, a, paged) / all : 1.0 / count;
+  return share / firings_of(p, &p->actors[a]);
 }
 
 /* ---- firings --------------------------------------------------------------------------------- */
@@ -161,8 +171,10 @@ void sli_price_fini(sl_session *s) {
   free(s->shares);
 }
 
+/* True for a transfer of all weights of a block. Loads of what rows want are priced by rows. */
 static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
-  return actor->nout && p->regs[actor->out[0].reg].memory == SL_MEMORY_PARAMETERS;
+  return !actor->by_rows.count && actor->nout &&
+         p->regs[actor->out[0].reg].memory == SL_MEMORY_PARAMETERS;
 }
 
 /* Returns the seconds of a pass or an exchange on described hardware. */

@@ -151,8 +151,16 @@ double sli_roofline_seconds(const sl_hardware *h, const sl_hardware_row *r, doub
          h->op_seconds;
 }
 
+/* Returns the seconds of an op that reads from disk, on hardware that says how fast that is. */
+static double load_seconds(const sl_hardware *h, const sli_work *w) {
+  double flops, bytes;
+  amount_of(w, &flops, &bytes);
+  return bytes / h->disk_read_bytes_per_second;
+}
+
 double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   if (!h) h = &sli_default_core;
+  if (sli_op_is(w->op, SL_OP_LOADS) && h->disk_read_bytes_per_second > 0) return load_seconds(h, w);
   const sl_hardware_row *r = sli_work_row(h, w);
   if (r && r->curve.seconds) return curve_seconds(h, &r->curve, w);
   double flops, bytes;

@@ -193,9 +193,14 @@ static int32_t update_queue(sli_lowering *l, transfer_queues *x, const sli_task 
 
 static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *task) {
   const sli_queues *q = &l->queues;
-  const sli_transfer_task read = {.kind = task->turns > 1 ? SLI_TRANSFER_LOADS : SLI_TRANSFER_FILL,
-                                  .to = task->device,
-                                  .home = SL_SPACE_DISK};
+  const sli_transfer_task read = {
+      .kind = l->in->kind->loads ? SLI_TRANSFER_LOADS : SLI_TRANSFER_FILL,
+      .to = task->device,
+      .home = SL_SPACE_DISK};
+  /* A layer waits for a read or does not, so the means of reads and of products hardly overlap:
+   * modelled devices load experts in line with their products. */
+  if (sli_reads_homes(task) && l->in->kind->modelled && task->turns > 1)
+    return q->pass[task->device];
   if (sli_reads_homes(task)) return transfer_queue(l, x, task->device, &read);
   if (task->transfer && !sli_lower_is_in_line(l, task))
     return transfer_queue(l, x, task->device, task->transfer);

@@ -95,7 +95,8 @@ static bool is_picks(const sli_node *n) {
 
 /* Attention to pages is priced by the positions of each sequence. */
 static bool reads_pages(const sli_node *n) {
-  return sli_op_memory(n->op)->updates && !sli_op_serve(n->op)->slots;
+  bool loads = sli_op_is(n->op, SL_OP_LOADS); /* which keeps what it has read */
+  return sli_op_memory(n->op)->updates && !loads && !sli_op_serve(n->op)->slots;
 }
 
 static double task_seconds(const sli_lowering *l, const sli_task *task, const amount *a,
@@ -154,7 +155,8 @@ void sli_lower_rows_seconds(const sli_lowering *l, const sli_task *task, sl_rows
                             sl_rows_seconds *by_picks) {
   const sl_lower_options *o = l->in->options;
   bool priced = l->in->g->options.serve && l->in->kind->modelled &&
-                !sli_cost_is_given(&o->simulation.cost) && task->rate == SLI_PER_TICK;
+                !sli_cost_is_given(&o->simulation.cost) &&
+                (task->rate == SLI_PER_TICK || task->rate == SLI_PER_TURN);
   if (!priced || task->host || task->transfer) return;
   *by_rows = make_ladder(l, task, false);
   if (has_picks(task)) *by_picks = make_ladder(l, task, true);

@@ -86,6 +86,8 @@ typedef struct sl_serving_experts {
   int32_t least, most; /* for experts in planes: bits that rows may have; 0: no limit */
   bool routed;         /* bit routers choose a row's bits, instead of its place among the token's */
   int32_t prefetch;    /* layers ahead at which the experts of a layer are guessed; 0: none */
+  /* on modelled devices, fraction of the parts wanted that are in memory; 0: of all parts */
+  double hits;
   sl_expert_reads *reads; /* counters, updated atomically while ticks run; NULL: not counted */
   /* Set by sl_lower: parts of a layer, and how many of them it holds; 0: all experts are in memory.
    * The bytes of a part. */

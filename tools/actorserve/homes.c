@@ -61,6 +61,10 @@ sl_status homes_check(const settings *s) {
   if (!status && sl_arg_int(s->run, "prefetch") && !weights_move(s))
     status = sl_fail(SL_E_USAGE, "--prefetch %lld: needs --weights experts or --weights disk",
                      (long long)sl_arg_int(s->run, "prefetch"));
+  if (!status && sl_arg_float(s->run, "experts-held") > 0 && s->clock != SL_CLOCK_VIRTUAL)
+    status = sl_fail(SL_E_USAGE,
+                     "--experts-held %g: needs --clock virtual; a real server counts what it holds",
+                     sl_arg_float(s->run, "experts-held"));
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   static const char *const homes[] = {"weights", "experts", "tables"};
@@ -90,6 +94,7 @@ sl_serving_experts homes_experts(const settings *s) {
   for (int i = 0; i < s->lower.memory.nquotas; i++)
     if (is_experts(&s->lower.memory.quotas[i])) experts.slots = s->lower.memory.quotas[i].slots;
   read_planes(s, &experts);
+  experts.hits = sl_arg_float(s->run, "experts-held");
   experts.prefetch = (int32_t)sl_arg_int(s->run, "prefetch");
   return experts;
 }
