@@ -25,6 +25,7 @@
 #include "io/atomic.h"
 #include "io/file.h"
 #include "io/half.h"
+#include "io/small.h"
 
 enum { HEADER_LIMIT = 100000000 }; /* limit in the format's reference library */
 
@@ -247,15 +248,6 @@ int sli_safetensors_from(const sli_safetensors *file, const char *name) {
   return low;
 }
 
-/* Returns the value of an 8-bit float: a sign, 4 bits of exponent, 3 of fraction; no infinity. */
-static float e4m3(unsigned char v) {
-  int exponent = v >> 3 & 15, fraction = v & 7;
-  float size =
-      exponent ? ldexpf((float)(8 + fraction), exponent - 10) : ldexpf((float)fraction, -9);
-  if ((v & 127) == 127) size = NAN;
-  return v & 128 ? -size : size;
-}
-
 sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_tensor *tensor,
                                float *out) {
   const unsigned char *from = file->data + tensor->offset;
@@ -268,7 +260,7 @@ sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_ten
       out[i] = half ? sli_half_to_float(v) : sli_bfloat_to_float(v);
     }
   } else if (!strcmp(tensor->dtype, "F8_E4M3")) {
-    for (size_t i = 0; i < tensor->elements; i++) out[i] = e4m3(from[i]);
+    for (size_t i = 0; i < tensor->elements; i++) out[i] = sli_e4m3_to_float(from[i]);
   } else {
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; F32, F16 and BF16 can be read", file->path,
                    tensor->name, tensor->dtype);

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "io/gguf/gguf.h"
 #include "io/half.h"
+#include "io/small.h"
 #include "ops/planes.h"
 #include "ops/spikes.h"
 #include "ops/stored_products.h"
@@ -27,29 +28,48 @@ static const struct {
   sl_storage storage;
   int bytes;
   void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
-} forms[] = {{"F32", SL_STORAGE_F32, 4, NULL},          {"BF16", SL_STORAGE_BF16, 2, NULL},
-             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same},  {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
-             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1},  {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0},
-             {"F16", SL_STORAGE_F16, 2, NULL},          {"Q5_1", SL_STORAGE_Q5_1, 24, NULL},
-             {"Q2_K", SL_STORAGE_Q2_K, 84, NULL},       {"Q3_K", SL_STORAGE_Q3_K, 110, NULL},
-             {"Q4_K", SL_STORAGE_Q4_K, 144, NULL},      {"Q5_K", SL_STORAGE_Q5_K, 176, NULL},
-             {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},      {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
-             {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL},  {"MXFP4", SL_STORAGE_MXFP4, 17, NULL},
-             {"MXFP4", SL_STORAGE_Q8_0, 17, take_mxfp4}};
+} forms[] = {{"F32", SL_STORAGE_F32, 4, NULL},
+             {"BF16", SL_STORAGE_BF16, 2, NULL},
+             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same},
+             {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
+             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1},
+             {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0},
+             {"F16", SL_STORAGE_F16, 2, NULL},
+             {"Q5_1", SL_STORAGE_Q5_1, 24, NULL},
+             {"Q2_K", SL_STORAGE_Q2_K, 84, NULL},
+             {"Q3_K", SL_STORAGE_Q3_K, 110, NULL},
+             {"Q4_K", SL_STORAGE_Q4_K, 144, NULL},
+             {"Q5_K", SL_STORAGE_Q5_K, 176, NULL},
+             {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},
+             {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
+             {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL},
+             {"MXFP4", SL_STORAGE_MXFP4, 17, NULL},
+             {"MXFP4", SL_STORAGE_Q8_0, 17, take_mxfp4},
+             {"FP8", SL_STORAGE_SCALED, SLI_FP8_BYTES, NULL},
+             {"NVFP4", SL_STORAGE_NVFP4, SLI_NVFP4_BYTES, NULL}};
 
 /* Names, and numbers and bytes of a block in memory. */
 static const struct {
   const char *name;
   int numbers, bytes;
-} blocks_of[] = {
-    [SL_STORAGE_F32] = {"f32", 1, 4},         [SL_STORAGE_BF16] = {"bf16", 1, 2},
-    [SL_STORAGE_Q8_0] = {"Q8_0", 32, 34},     [SL_STORAGE_Q4_1] = {"Q4_1", 32, 20},
-    [SL_STORAGE_INT8] = {"int8", 1, 4},       [SL_STORAGE_F16] = {"f16", 1, 2},
-    [SL_STORAGE_Q5_1] = {"Q5_1", 32, 24},     [SL_STORAGE_Q2_K] = {"Q2_K", 256, 84},
-    [SL_STORAGE_Q3_K] = {"Q3_K", 256, 110},   [SL_STORAGE_Q4_K] = {"Q4_K", 256, 144},
-    [SL_STORAGE_Q5_K] = {"Q5_K", 256, 176},   [SL_STORAGE_Q6_K] = {"Q6_K", 256, 210},
-    [SL_STORAGE_IQ4_NL] = {"IQ4_NL", 32, 18}, [SL_STORAGE_IQ4_XS] = {"IQ4_XS", 256, 136},
-    [SL_STORAGE_MXFP4] = {"MXFP4", 32, 17},   [SL_STORAGE_FP8] = {"fp8", 1, 1}};
+} blocks_of[] = {[SL_STORAGE_F32] = {"f32", 1, 4},
+                 [SL_STORAGE_BF16] = {"bf16", 1, 2},
+                 [SL_STORAGE_Q8_0] = {"Q8_0", 32, 34},
+                 [SL_STORAGE_Q4_1] = {"Q4_1", 32, 20},
+                 [SL_STORAGE_INT8] = {"int8", 1, 4},
+                 [SL_STORAGE_F16] = {"f16", 1, 2},
+                 [SL_STORAGE_Q5_1] = {"Q5_1", 32, 24},
+                 [SL_STORAGE_Q2_K] = {"Q2_K", 256, 84},
+                 [SL_STORAGE_Q3_K] = {"Q3_K", 256, 110},
+                 [SL_STORAGE_Q4_K] = {"Q4_K", 256, 144},
+                 [SL_STORAGE_Q5_K] = {"Q5_K", 256, 176},
+                 [SL_STORAGE_Q6_K] = {"Q6_K", 256, 210},
+                 [SL_STORAGE_IQ4_NL] = {"IQ4_NL", 32, 18},
+                 [SL_STORAGE_IQ4_XS] = {"IQ4_XS", 256, 136},
+                 [SL_STORAGE_MXFP4] = {"MXFP4", 32, 17},
+                 [SL_STORAGE_FP8] = {"fp8", 1, 1},
+                 [SL_STORAGE_SCALED] = {"FP8", SLI_SMALL_BLOCK, SLI_FP8_BYTES},
+                 [SL_STORAGE_NVFP4] = {"NVFP4", SLI_SMALL_BLOCK, SLI_NVFP4_BYTES}};
 
 const char *sli_storage_name(sl_storage storage) {
   return (size_t)storage < SLI_COUNT(blocks_of) ? blocks_of[storage].name : "an unknown format";
@@ -80,7 +100,7 @@ bool sli_storage_in_groups(sl_storage storage) {
 
 bool sli_storage_served(sl_storage storage) {
   return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_F16 || storage == SL_STORAGE_FP8 ||
-         sli_storage_in_groups(storage);
+         sli_storage_small(storage) || sli_storage_in_groups(storage);
 }
 
 /* Halves after the quads of a block. */
@@ -257,8 +277,18 @@ void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *f
   }
 }
 
+static void unpack_small(sl_storage storage, const uint8_t *block, int64_t numbers, float *out) {
+  bool eight = storage == SL_STORAGE_SCALED;
+  for (int64_t i = 0; i < numbers; i++) {
+    int n = (int)(i % SLI_SMALL_BLOCK);
+    out[i] = eight ? sli_fp8_number(block, n) : sli_nvfp4_number(block, n);
+    if (n == SLI_SMALL_BLOCK - 1) block += eight ? SLI_FP8_BYTES : SLI_NVFP4_BYTES;
+  }
+}
+
 void sli_storage_unpack_file(sl_storage storage, const void *blocks, int64_t numbers, float *out) {
   size_t f = 0;
+  if (sli_storage_small(storage)) return unpack_small(storage, blocks, numbers, out);
   while (forms[f].storage != storage) f++;
   sli_gguf_unpack(forms[f].type, blocks, (size_t)numbers, out);
 }

@@ -23,7 +23,7 @@
  *   Q3_K, Q4_K, Q5_K, Q6_K  quads [wide][4] of the file's bytes | the last half [wide], if any
  *
  * A quad holds, for each row, four adjacent bytes of that row. The formats not named here have no
- * groups. */
+ * groups. FP8 and NVFP4 have blocks of 128 numbers (io/small.h). */
 #ifndef SLUICE_OPS_STORAGE_H
 #define SLUICE_OPS_STORAGE_H
 
@@ -121,6 +121,10 @@ static inline int64_t sli_storage_bytes(sl_storage storage) {
   case SL_STORAGE_Q6_K: return 210;
   default: return 20; /* Q4_1 */
   }
+}
+/* True for floats of 8 and 4 bits with scales. Products sum them as they sum f32. */
+static inline bool sli_storage_small(sl_storage storage) {
+  return storage == SL_STORAGE_SCALED || storage == SL_STORAGE_NVFP4;
 }
 /* True for formats whose blocks are the file's, 256 numbers in eight parts. */
 static inline bool sli_storage_in_parts(sl_storage storage) {

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "io/small.h"
+#include "ops/storage.h"
 
 enum { BLOCK = 128 };
 
@@ -163,17 +165,11 @@ sl_status sli_scaled_check(const sli_shards *from, const sli_scaled *s, const sl
 /* ---- numbers ----------------------------------------------------------------------------------
  */
 
-/* Returns a number of four bits: a sign, two bits of exponent, one of fraction. */
-static float e2m1(unsigned v) {
-  static const float sizes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  return v & 8 ? -sizes[v & 7] : sizes[v & 7];
-}
-
 /* Returns number i of words of integers, which are stored with an offset, or of bytes. */
 static float small_at(const layout *l, const unsigned char *bytes, bool words, int64_t i) {
   if (l->bits == 8 && !words) return (float)(int8_t)bytes[i];
   unsigned v = l->bits == 8 ? bytes[i] : bytes[i / 2] >> i % 2 * 4 & 15;
-  return l->floats ? e2m1(v) : (float)v - (float)(1 << (l->bits - 1));
+  return l->floats ? sli_e2m1_to_float(v) : (float)v - (float)(1 << (l->bits - 1));
 }
 
 static sl_status read_numbers(const sli_shards *from, const sli_scaled *s, const layout *l,
@@ -204,5 +200,94 @@ sl_status sli_scaled_read(const sli_shards *from, const sli_scaled *s, const sl_
     for (int64_t c = 0; c < l.columns; c++) out[row * l.columns + c] *= of[c / l.across];
   }
   free(scales);
+  return status;
+}
+
+/* ---- at rest ----------------------------------------------------------------------------------
+ */
+
+/* Returns the type of the matrices that the numbers are. */
+static sl_type values_of(const sli_stored_tensor *t) {
+  sl_type type = {.dtype = SL_F32, .ndim = t->ndim <= SL_MAX_DIMS ? t->ndim : 0};
+  for (int d = 0; d < type.ndim; d++) type.dim[d] = t->dim[d];
+  if (type.ndim && !strcmp(t->dtype, "U8")) type.dim[type.ndim - 1] *= 2;
+  return type;
+}
+
+sl_storage sli_scaled_storage(const sli_scaled *s) {
+  if (!s->numbers || !s->scales) return SL_STORAGE_F32;
+  sl_type type = values_of(s->numbers);
+  layout l = layout_of(s, &type);
+  bool fits = type.ndim > 1 && l.bits && l.high && l.floats && l.columns % SLI_SMALL_BLOCK == 0;
+  if (fits && l.bits == 8 && l.across % SLI_SMALL_BLOCK == 0) return SL_STORAGE_SCALED;
+  bool small = !strcmp(s->scales->dtype, "F8_E4M3") && l.across % SLI_NVFP4_RUN == 0;
+  return fits && l.bits == 4 && small ? SL_STORAGE_NVFP4 : SL_STORAGE_F32;
+}
+
+/* What the blocks are made of: bytes of numbers and of scales, or scales as floats. */
+typedef struct parts {
+  const layout *l;
+  unsigned char *numbers, *small;
+  float *scales, second;
+} parts;
+
+/* Returns the place of the scale of a number. */
+static int64_t scale_at(const layout *l, int64_t row, int64_t column) {
+  int64_t matrix = l->each ? row / l->rows * l->high * l->wide : 0;
+  return matrix + row % l->rows / l->down * l->wide + column / l->across;
+}
+
+static void put_block(const parts *p, int64_t row, int64_t column, unsigned char *block) {
+  const layout *l = p->l;
+  int64_t first = row * l->columns + column;
+  if (l->bits == 8) {
+    memcpy(block, p->numbers + first, SLI_SMALL_BLOCK);
+    memcpy(block + SLI_SMALL_BLOCK, &p->scales[scale_at(l, row, column)], sizeof(float));
+    return;
+  }
+  memcpy(block, p->numbers + first / 2, SLI_SMALL_BLOCK / 2);
+  for (int i = 0; i < SLI_SMALL_BLOCK / SLI_NVFP4_RUN; i++)
+    block[SLI_NVFP4_SCALES + i] = p->small[scale_at(l, row, column + i * SLI_NVFP4_RUN)];
+  memcpy(block + SLI_NVFP4_FACTOR, &p->second, sizeof p->second);
+}
+
+static bool has_nan(const unsigned char *bytes, size_t n) {
+  bool any = false;
+  for (size_t i = 0; i < n; i++) any |= (bytes[i] & 127) == 127;
+  return any;
+}
+
+static sl_status read_parts(const sli_shards *from, const sli_scaled *s, parts *p) {
+  const sli_stored_tensor *numbers = s->numbers, *scales = s->scales;
+  SLI_TRY(sli_shards_blocks(from, s->file[0], numbers, p->numbers));
+  if (s->second) SLI_TRY(sli_shards_read(from, s->file[2], s->second, &p->second));
+  if (p->l->bits == 8) SLI_TRY(sli_shards_read(from, s->file[1], scales, p->scales));
+  else SLI_TRY(sli_shards_blocks(from, s->file[1], scales, p->small));
+  bool wrong = p->l->bits == 8 ? has_nan(p->numbers, numbers->bytes)
+                               : has_nan(p->small, scales->bytes) || !(p->second > 0);
+  if (wrong)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s: a number or a scale is NaN, or a scale not positive",
+                   sli_shards_path(from, s->file[0]), numbers->name);
+  for (size_t i = 0; i < scales->elements && p->l->bits == 8; i++)
+    p->scales[i] = s->divides ? p->scales[i] / p->second : p->scales[i] * p->second;
+  if (s->divides) p->second = -p->second;
+  return SL_OK;
+}
+
+sl_status sli_scaled_blocks(const sli_shards *from, const sli_scaled *s, const sl_type *type,
+                            void *blocks) {
+  layout l = layout_of(s, type);
+  parts p = {&l, sli_calloc(1, s->numbers->bytes + 1), sli_calloc(1, s->scales->bytes + 1),
+             sli_calloc(s->scales->elements + 1, sizeof(float)), 1};
+  sl_status status = read_parts(from, s, &p);
+  unsigned char *block = blocks;
+  for (int64_t row = 0; row < l.outer * l.rows && !status; row++)
+    for (int64_t c = 0; c < l.columns; c += SLI_SMALL_BLOCK) {
+      put_block(&p, row, c, block);
+      block += l.bits == 8 ? SLI_FP8_BYTES : SLI_NVFP4_BYTES;
+    }
+  free(p.numbers);
+  free(p.small);
+  free(p.scales);
   return status;
 }

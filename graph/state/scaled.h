@@ -12,6 +12,7 @@
 #ifndef SLUICE_GRAPH_STATE_SCALED_H
 #define SLUICE_GRAPH_STATE_SCALED_H
 
+#include <sluice/batch.h>
 #include <sluice/op.h>
 
 #include "io/shards/shards.h"
@@ -32,6 +33,13 @@ sl_status sli_scaled_check(const sli_shards *from, const sli_scaled *s, const sl
 /* Computes the matrix, which was checked, in f32. */
 sl_status sli_scaled_read(const sli_shards *from, const sli_scaled *s, const sl_type *type,
                           float *out);
+/* Returns the format in which servers keep such matrices, or f32: floats of 8 bits, or of 4 bits
+ * with scales of 8, in rows of whole blocks (io/small.h). */
+sl_storage sli_scaled_storage(const sli_scaled *s);
+/* Makes the blocks of a matrix, which was checked, in that format. SL_E_INPUT names a tensor with
+ * numbers that are none. */
+sl_status sli_scaled_blocks(const sli_shards *from, const sli_scaled *s, const sl_type *type,
+                            void *blocks);
 /* Returns whether a tensor holds scales of activations or of a cache, or a shape: with numbers that
  * are not rounded, nothing depends on it. */
 bool sli_scaled_beside(const char *name);

@@ -330,12 +330,16 @@ static sli_scaled find_scaled(const sli_shards *from, const char *name) {
   return sli_scaled_find(from, t, file);
 }
 
-/* Loads small numbers with scales. values NULL: another process loads them. */
-static sl_status load_scaled(loading *l, const sli_scaled *s, const sl_type *type, float *values) {
-  SLI_TRY(sli_scaled_check(l->from, s, type));
+static void mark_scaled(loading *l, const sli_scaled *s) {
   const sli_stored_tensor *const all[] = {s->numbers, s->scales, s->second};
   for (int i = 0; i < 3; i++)
     if (all[i]) mark_found(l, s->file[i], all[i]);
+}
+
+/* Loads small numbers with scales. values NULL: another process loads them. */
+static sl_status load_scaled(loading *l, const sli_scaled *s, const sl_type *type, float *values) {
+  SLI_TRY(sli_scaled_check(l->from, s, type));
+  mark_scaled(l, s);
   if (!l->scaled++) l->format = sli_scaled_format(s, type);
   return values ? sli_scaled_read(l->from, s, type, values) : SL_OK;
 }
@@ -416,9 +420,39 @@ static bool stays(const loading *l, const sl_param_info *p) {
   return t && sli_storage_named(t->dtype) == p->storage;
 }
 
+/* Loads a parameter whose matrices stay small numbers with scales. */
+static sl_status load_small(loading *l, int index, const sl_param_info *p) {
+  bool whole = find_scaled(l->from, name_in_files(p)).numbers,
+       here = sl_param_here(l->lowered, l->rt, index);
+  sl_type type = whole ? p->type : member_type(p);
+  int members = whole ? 1 : members_of(p);
+  size_t bytes = (size_t)(sl_type_elements(&type) / sli_storage_block(p->storage) *
+                          sli_storage_block_bytes(p->storage));
+  char *blocks = here ? sli_calloc((size_t)members, bytes) : NULL;
+  sl_status status = SL_OK;
+  for (int m = 0; m < members && !status; m++) {
+    char *name = member_name(name_in_files(p), m);
+    const sli_scaled s = find_scaled(l->from, name);
+    if (sli_scaled_storage(&s) != p->storage)
+      status =
+          sl_fail(SL_E_INPUT, "%s: tensor %s is not in the format it had when the plan was made",
+                  l->path, name);
+    if (!status) status = sli_scaled_check(l->from, &s, &type);
+    if (!status) mark_scaled(l, &s);
+    if (!status && here) status = sli_scaled_blocks(l->from, &s, &type, blocks + (size_t)m * bytes);
+    free(name);
+  }
+  const sli_file_blocks from = {sli_storage_name(p->storage),
+                                (size_t)sli_storage_block_bytes(p->storage), blocks};
+  if (!status && here) status = sli_param_set_blocks(l->lowered, l->rt, index, &from);
+  free(blocks);
+  return status;
+}
+
 /* Loads a parameter that keeps the file's format. */
 static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
+  if (sli_storage_small(p->storage)) return load_small(l, index, p);
   sl_status status = load_member(l, name_in_files(p), &p->type, NULL);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &file);
@@ -442,22 +476,35 @@ static bool is_packed(const sli_shards *from, const char *param) {
   return packed;
 }
 
+/* Returns the storage format of a tensor, or of a matrix of small numbers with scales. */
+static sl_storage storage_in_file(const sli_shards *from, const char *name, bool *there) {
+  const sli_stored_tensor *t = weights_find(from, name, &(int){0});
+  const sli_scaled scaled = find_scaled(from, name);
+  *there = t || scaled.numbers;
+  return scaled.numbers ? sli_scaled_storage(&scaled)
+         : t            ? sli_storage_named(t->dtype)
+                        : SL_STORAGE_F32;
+}
+
 /* Returns f32 if the members of a parameter differ in format. MXFP4 values fit in bf16. */
 sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
   sl_storage storage = SL_STORAGE_F32;
   bool star = strchr(param, '*'), more = true, same = true;
-  const sli_stored_tensor *whole = weights_find(from, param, &(int){0});
-  if (whole) return sli_storage_named(whole->dtype);
+  sl_storage whole = storage_in_file(from, param, &more);
+  if (more) return is_turned(param) && sli_storage_small(whole) ? SL_STORAGE_F32 : whole;
   if (is_packed(from, param)) return SL_STORAGE_BF16;
+  more = true;
   for (int m = 0; more && same; m++) {
     char *name = member_name(param, m);
-    const sli_stored_tensor *t = weights_find(from, name, &(int){0});
-    if (t && !m) storage = sli_storage_named(t->dtype);
-    same = !t || sli_storage_named(t->dtype) == storage;
-    more = star && t;
+    bool there;
+    sl_storage of = storage_in_file(from, name, &there);
+    if (there && !m) storage = of;
+    same = !there || of == storage;
+    more = star && there;
     free(name);
   }
-  return same ? storage : SL_STORAGE_F32;
+  bool turned = is_turned(param) && sli_storage_small(storage);
+  return same && !turned ? storage : SL_STORAGE_F32;
 }
 
 /* ---- experts in one tensor ------------------------------------------------------------------- */

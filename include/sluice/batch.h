@@ -126,6 +126,8 @@ typedef enum sl_storage {
   SL_STORAGE_IQ4_NL,
   SL_STORAGE_IQ4_XS,
   SL_STORAGE_MXFP4,
+  SL_STORAGE_SCALED, /* floats of 8 bits with scales ("FP8"), as Hugging Face folders have them */
+  SL_STORAGE_NVFP4,
   SL_STORAGE_FP8 /* floating point of 8 bits: known to devices that compute nothing, read by none */
 } sl_storage;
 

@@ -5,6 +5,7 @@
 #include "kernels/cuda/served.cuh"
 #include "kernels/cuda/stored_blocks.cuh"
 #include "kernels/cuda/tensor_parts.cuh"
+#include "kernels/cuda/tensor_small.cuh"
 
 namespace {
 
@@ -57,6 +58,8 @@ void multiply(sl_storage storage, product p, void *scratch, void *stream) {
   case SL_STORAGE_Q4_K: return multiply_on_tensor_cores<tensor_q4_k>(p, scratch, stream);
   case SL_STORAGE_Q5_K: return multiply_on_tensor_cores<tensor_q5_k>(p, scratch, stream);
   case SL_STORAGE_Q6_K: return multiply_on_tensor_cores<tensor_q6_k>(p, scratch, stream);
+  case SL_STORAGE_SCALED: return multiply_on_tensor_cores<tensor_fp8>(p, scratch, stream);
+  case SL_STORAGE_NVFP4: return multiply_on_tensor_cores<tensor_nvfp4>(p, scratch, stream);
   default: break;
   }
   const auto plain = [&](auto element) {

@@ -4,6 +4,7 @@
 #ifndef SLUICE_CUDA_STORED_BLOCKS_CUH
 #define SLUICE_CUDA_STORED_BLOCKS_CUH
 
+#include "io/small.h"
 #include "kernels/cuda/stored.cuh"
 
 namespace sli {
@@ -115,6 +116,8 @@ FILE_BLOCK(SL_STORAGE_Q6_K, 256, 208, 210, q6_k_number(b, n))
 FILE_BLOCK(SL_STORAGE_IQ4_NL, 32, 0, 18, half_at(b) * uneven_number(four_bits(b + 2, n)))
 FILE_BLOCK(SL_STORAGE_IQ4_XS, 256, 0, 136, iq4_xs_number(b, n))
 FILE_BLOCK(SL_STORAGE_MXFP4, 32, 0, 17, mxfp4_number(b, n))
+FILE_BLOCK(SL_STORAGE_SCALED, SLI_SMALL_BLOCK, 0, SLI_FP8_BYTES, sli_fp8_number(b, n))
+FILE_BLOCK(SL_STORAGE_NVFP4, SLI_SMALL_BLOCK, 0, SLI_NVFP4_BYTES, sli_nvfp4_number(b, n))
 #undef FILE_BLOCK
 
 /* Rows of such blocks; each row or group begins at a multiple of four bytes. */
@@ -154,6 +157,8 @@ __device__ inline float served_number(sl_storage storage, const stored &w, int64
   case SL_STORAGE_Q4_K: return stored_file<SL_STORAGE_Q4_K>::number(w, row, c);
   case SL_STORAGE_Q5_K: return stored_file<SL_STORAGE_Q5_K>::number(w, row, c);
   case SL_STORAGE_Q6_K: return stored_file<SL_STORAGE_Q6_K>::number(w, row, c);
+  case SL_STORAGE_SCALED: return stored_file<SL_STORAGE_SCALED>::number(w, row, c);
+  case SL_STORAGE_NVFP4: return stored_file<SL_STORAGE_NVFP4>::number(w, row, c);
   default: return stored_number(storage, w, row, c);
   }
 }
@@ -171,6 +176,8 @@ template <typename F> void with_any_stored(sl_storage storage, F f) {
   case SL_STORAGE_IQ4_NL: return f(stored_file<SL_STORAGE_IQ4_NL>());
   case SL_STORAGE_IQ4_XS: return f(stored_file<SL_STORAGE_IQ4_XS>());
   case SL_STORAGE_MXFP4: return f(stored_file<SL_STORAGE_MXFP4>());
+  case SL_STORAGE_SCALED: return f(stored_file<SL_STORAGE_SCALED>());
+  case SL_STORAGE_NVFP4: return f(stored_file<SL_STORAGE_NVFP4>());
   default: return with_stored(storage, f);
   }
 }

@@ -9,6 +9,7 @@
 #include <sluice/attention.h>
 #include <sluice/batch.h>
 
+#include "io/small.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
@@ -124,6 +125,21 @@ static void fill_scales(sl_storage storage, int64_t k, size_t bytes, unsigned ch
       row[b * f->bytes + f->halves[h] + 1] = (unsigned char)(0x08 + random_below(4));
 }
 
+/* Fills blocks of floats of 8 or 4 bits. A negative factor is a divisor. */
+static void fill_small(sl_storage storage, int64_t numbers, unsigned char *to) {
+  size_t bytes = (size_t)sli_storage_block_bytes(storage);
+  for (int64_t b = 0; b < numbers / sli_storage_block(storage); b++, to += bytes) {
+    float factor = (float)(1 + random_below(8)) * 1e-3f;
+    for (size_t i = 0; i < bytes - sizeof factor; i++) {
+      to[i] = (unsigned char)random_below(256);
+      to[i] ^= (to[i] & 127) == 127;
+      if (storage == SL_STORAGE_NVFP4 && i >= SLI_NVFP4_SCALES) to[i] = 0x30 + to[i] % 16;
+    }
+    if (storage == SL_STORAGE_NVFP4 && b % 2) factor = -1 / factor;
+    memcpy(to + bytes - sizeof factor, &factor, sizeof factor);
+  }
+}
+
 /* Fills weights of a storage format, grouped as on a device. */
 static void fill_weights(sl_storage storage, const sl_type *values, void *to) {
   sl_type lies = sli_storage_type(storage, values);
@@ -135,6 +151,7 @@ static void fill_weights(sl_storage storage, const sl_type *values, void *to) {
     return;
   }
   unsigned char *bytes = to;
+  if (sli_storage_small(storage)) return fill_small(storage, sl_type_elements(values), to);
   int64_t rows = sl_type_rows(&lies), k = sl_type_last(values);
   size_t row = sl_type_bytes(&lies) / (size_t)rows;
   for (size_t i = 0; i < sl_type_bytes(&lies); i++) bytes[i] = (unsigned char)random_below(256);
@@ -195,6 +212,18 @@ static void check_products_of_parts(void) {
     check_product(parts[s], 67, 1280, 21, false, true);
   }
   check_product(SL_STORAGE_Q6_K, 65, 256, 12300, false, false);
+}
+
+/* Floats of 8 and 4 bits. */
+static const sl_storage small[] = {SL_STORAGE_SCALED, SL_STORAGE_NVFP4};
+
+static void check_products_of_small(void) {
+  for (size_t s = 0; s < SLI_COUNT(small); s++) {
+    check_product(small[s], 1, 128, 3, false, false);
+    check_product(small[s], 5, 640, 37, false, true);
+    check_product(small[s], 67, 1152, 21, false, true);
+  }
+  check_product(SL_STORAGE_SCALED, 65, 128, 12300, false, false);
 }
 
 static void check_products(void) {
@@ -523,6 +552,11 @@ int main(int argc, char **argv) {
     seed_random(seed);
     RUN(check_products);
     RUN(check_products_of_parts);
+    RUN(check_products_of_small);
+    for (int i = 0; i < 2; i++) {
+      RUN(check_experts, i, small[i]);
+      RUN(check_table, small[i], 5, i);
+    }
     RUN(check_table, SL_STORAGE_F32, 0, false);
     RUN(check_table, SL_STORAGE_BF16, 0, false);
     RUN(check_table, SL_STORAGE_F16, 0, false);

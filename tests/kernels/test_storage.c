@@ -2,6 +2,7 @@
 /* Products and tables with weights in their stored format: bf16 gives the bits of the same weights
  * in f32. Blocks give the same bits on every CPU level, about as accurate as f32 sums. A row's
  * result does not depend on other rows.
+ * Floats of 8 and 4 bits are numbers that a plain reference decodes alike.
  * labels: random */
 #include <math.h>
 #include <string.h>
@@ -33,9 +34,19 @@ static const struct form {
     {"Q4_1", SL_STORAGE_Q4_1, 32, 20, 2, {0, 2}},   {"Q4_0", SL_STORAGE_Q4_1, 32, 18, 1, {0}},
     {"Q5_0", SL_STORAGE_Q8_0, 32, 22, 1, {0}},      {"Q3_K", SL_STORAGE_Q3_K, 256, 110, 1, {108}},
     {"Q4_K", SL_STORAGE_Q4_K, 256, 144, 2, {0, 2}}, {"Q5_K", SL_STORAGE_Q5_K, 256, 176, 2, {0, 2}},
-    {"Q6_K", SL_STORAGE_Q6_K, 256, 210, 1, {208}}};
+    {"Q6_K", SL_STORAGE_Q6_K, 256, 210, 1, {208}},  {"FP8", SL_STORAGE_SCALED, 128, 132, 0, {0}},
+    {"NVFP4", SL_STORAGE_NVFP4, 128, 76, 0, {0}}};
 
 static float number(rng *d) { return (float)rng_below(d, 2000) / 1000 - 1; }
+
+/* Replaces what is no number, and scales of a block of floats of 8 or 4 bits. A negative factor is
+ * a divisor. */
+static void make_small(const struct form *f, unsigned char *block, rng *d) {
+  float factor = (float)(1 + rng_below(d, 1000)) * 1e-5f;
+  if (f->storage == SL_STORAGE_NVFP4 && rng_below(d, 2)) factor = -1 / factor;
+  for (int i = 0; i < f->bytes - 4; i++) block[i] ^= (block[i] & 127) == 127;
+  memcpy(block + f->bytes - 4, &factor, sizeof factor);
+}
 
 /* Fills blocks with small scales, including subnormal and negative ones. */
 static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
@@ -44,6 +55,7 @@ static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
     for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)rng_below(d, 256);
     for (int i = 0; i < f->nhalves; i++)
       block[f->halves[i] + 1] = (unsigned char)(rng_below(d, 2) << 7 | rng_below(d, 0x28));
+    if (sli_storage_small(f->storage)) make_small(f, block, d);
   }
 }
 
@@ -107,7 +119,7 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
     }
 }
 
-/* Compares blocks with level 0, and bf16 with f32. */
+/* Compares blocks with level 0, and floats with f32. */
 static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
   const sli_cpu_chunks *cpu = level_chunks(level);
   bool blocks = sli_storage_in_groups(f->storage);
@@ -206,7 +218,7 @@ static void check_numbers(rng *d) {
     int top, spread;
   } sizes[] = {{0, 0}, {4, 8}, {20, 40}, {-120, 8}, {-126, 22}, {100, 60}};
   for (size_t f = 2; f < SLI_COUNT(forms); f++) {
-    for (size_t i = 0; i < SLI_COUNT(sizes); i++)
+    for (size_t i = 0; i < SLI_COUNT(sizes) && sli_storage_in_groups(forms[f].storage); i++)
       check_accuracy(&forms[f], sizes[i].top, sizes[i].spread, d);
     check_not_finite(&forms[f], INFINITY, d);
     check_not_finite(&forms[f], NAN, d);

@@ -6,6 +6,7 @@
 
 #include "base/json_text.h"
 #include "io/atomic.h"
+#include "ops/storage.h"
 #include "tools/actorserve/counts.h"
 #include "tools/actorserve/workload.h"
 
@@ -73,6 +74,24 @@ static void add_outcome(cJSON *root, const workload *p) {
   if (p->run.notes) cJSON_AddStringToObject(root, "notes", p->run.notes);
 }
 
+/* Adds the bytes of the weights on all devices, by the format in which they are stored. */
+static void add_weights(cJSON *root, const sl_lowered *lowered) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  cJSON *to = cJSON_AddObjectToObject(root, "weights");
+  for (int i = 0; i < n; i++)
+    for (int p = 0; p < params[i].nplaces; p++) {
+      const sl_type *type = &params[i].places[p].type;
+      const char *name = sli_storage_in_planes(params[i].storage) ? "planes"
+                         : params[i].storage ? sli_storage_name(params[i].storage)
+                                             : sl_dtype_name(type->dtype);
+      cJSON *have = cJSON_GetObjectItemCaseSensitive(to, name);
+      double bytes = (double)sl_type_bytes(type);
+      if (have) cJSON_SetNumberValue(have, have->valuedouble + bytes);
+      else add_number(to, name, bytes);
+    }
+}
+
 static sl_status write_report(const char *path, cJSON *root) {
   char *text = sli_json_mend(cJSON_Print(root));
   sl_status status = sli_atomic_text(path, text);
@@ -98,6 +117,7 @@ sl_status report_write(const char *path, const served *served) {
   cJSON_AddStringToObject(root, "model", served->chat_format.name);
   add_number(root, "context", (double)about.context);
   add_devices(root, about.plan);
+  add_weights(root, about.lowered);
   counts_add(root, &done);
   add_draft(root, served);
   return write_report(path, root);

@@ -17,6 +17,7 @@
 
 #include "base/base.h"
 #include "io/half.h"
+#include "io/small.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"

@@ -24,7 +24,7 @@ enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 64 };
 
 /* Rows of x and columns of w. Missing rows and columns repeat the last one. */
 typedef struct served_tile {
-  sl_storage storage; /* f32, bf16 or f16 */
+  sl_storage storage; /* f32, bf16, f16, or floats of 8 or 4 bits */
   int64_t k, n, rows, columns;
   const float *x[HEIGHT + TILE_ROWS];
   const uint8_t *w[LANES];
@@ -94,6 +94,26 @@ static inline __attribute__((always_inline)) void dot_shorts(sl_storage storage,
   dot_step(tall, x, i, k - i, wv, acc);
 }
 
+/* Multiplies by floats of 8 or 4 bits, block by block. */
+static inline __attribute__((always_inline)) void dot_small(sl_storage storage, int tall,
+                                                            const float *const *x,
+                                                            const uint8_t *const *w, int64_t k,
+                                                            vec *acc) {
+  const int64_t bytes = sli_storage_block_bytes(storage);
+  small_scales scales[TILE_COLUMNS];
+  vec wv[TILE_COLUMNS];
+  for (int64_t b = 0; b < k / SLI_SMALL_BLOCK; b++) {
+    for (int c = 0; c < TILE_COLUMNS; c++) scales[c] = scales_of_small(storage, w[c] + b * bytes);
+    fetch(w[0] + b * bytes * TILE_COLUMNS, TILE_COLUMNS * SLI_NVFP4_BYTES);
+    for (int i = 0; i < SLI_SMALL_BLOCK; i += LANES) {
+#pragma GCC unroll 4
+      for (int c = 0; c < TILE_COLUMNS; c++)
+        wv[c] = load_small(storage, w[c] + b * bytes, &scales[c], i);
+      dot_step(tall, x, b * SLI_SMALL_BLOCK + i, LANES, wv, acc);
+    }
+  }
+}
+
 static inline __attribute__((always_inline)) void copy_sums(int n, const vec *from, vec *to) {
 #pragma GCC unroll 16
   for (int a = 0; a < n; a++) to[a] = from[a];
@@ -109,6 +129,8 @@ static inline __attribute__((always_inline)) void dot_few(int tall, const served
   for (int c = 0; c < TILE_COLUMNS; c++) floats[c] = (const float *)(const void *)w[c];
   if (t->storage == SL_STORAGE_F32) dot_floats(tall, t->x, floats, 0, t->k, true, acc);
   else if (t->storage == SL_STORAGE_BF16) dot_shorts(SL_STORAGE_BF16, tall, t->x, w, t->k, acc);
+  else if (t->storage == SL_STORAGE_SCALED) dot_small(SL_STORAGE_SCALED, tall, t->x, w, t->k, acc);
+  else if (t->storage == SL_STORAGE_NVFP4) dot_small(SL_STORAGE_NVFP4, tall, t->x, w, t->k, acc);
   else dot_shorts(SL_STORAGE_F16, tall, t->x, w, t->k, acc);
   copy_sums(tall * TILE_COLUMNS, acc, to);
 }
@@ -169,13 +191,24 @@ static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
 
 /* Multiplies up to HEIGHT rows by one stretch of the columns at a time. */
 enum { STRETCH = 768 };
+
+/* Unpacks numbers of a row from number i on; i is that of a block. */
+static void unpack_stretch(sl_storage storage, const uint8_t *row, int64_t i, int64_t count,
+                           float *to) {
+  const uint16_t *shorts = (const uint16_t *)(const void *)row + i;
+  if (sli_storage_small(storage))
+    unpack_small(storage, row + i / SLI_SMALL_BLOCK * sli_storage_block_bytes(storage), count, to);
+  else (storage == SL_STORAGE_BF16 ? unpack_bf16 : unpack_f16)(shorts, count, to);
+}
+
 static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
   vec kept[(HEIGHT + TILE_ROWS) * TILE_COLUMNS];
   const float *w[TILE_COLUMNS];
   const bool is_short = t->storage != SL_STORAGE_F32;
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
-  int64_t even = ((t->k + stretches - 1) / stretches + LANES - 1) / LANES * LANES;
+  int64_t multiple = SLI_MAX(sli_storage_block(t->storage), LANES);
+  int64_t even = ((t->k + stretches - 1) / stretches + multiple - 1) / multiple * multiple;
   if (!is_short) even = t->k;
   for (int c = 0; c < TILE_COLUMNS; c++)
     w[c] = is_short ? unpacked[c] : (const float *)(const void *)t->w[c];
@@ -183,8 +216,7 @@ static void dot_many(const served_tile *t) {
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
     for (int c = 0; c < TILE_COLUMNS && is_short; c++)
-      (t->storage == SL_STORAGE_BF16 ? unpack_bf16 : unpack_f16)(
-          (const uint16_t *)(const void *)t->w[c] + i, count, unpacked[c]);
+      unpack_stretch(t->storage, t->w[c], i, count, unpacked[c]);
     for (int64_t r = 0; r < t->rows; r += TILE_ROWS) {
       fetch_next(t, i * t->rows + r * count, TILE_ROWS * count);
       if (count == t->k) dot_whole(t, r, w);

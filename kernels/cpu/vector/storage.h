@@ -138,6 +138,62 @@ static void unpack_f16(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += LANES) store(to + i, load_f16(from + i, n - i), n - i);
 }
 
+/* ---- floats of 8 and 4 bits ----------------------------------------------------------------- */
+
+/* Converts LANES floats of 8 bits. Those without an exponent are multiples of 2^-9: with that of
+ * 2^-6, less 2^-6. NaNs do not occur. */
+static inline __attribute__((always_inline)) vec load_e4m3(const uint8_t *p) {
+  const uvec least = (uvec){0} + (121u << 23);
+  uvec v = (uvec)widen_u8(p), small = (uvec)((v & 0x78) == 0);
+  uvec bits = ((v & 0x7f) << 20) + (120 << 23) + (small & (1 << 23));
+  vec size = (vec)bits - (vec)(small & least);
+  return (vec)((uvec)size | (v & 0x80) << 24);
+}
+
+/* Converts LANES floats of 4 bits, two to a byte. Twice their size is whole. */
+static inline __attribute__((always_inline)) vec load_e2m1(const uint8_t *p) {
+  enum { EACH = 8 }; /* numbers of a word */
+  uint32_t words[2] = {0};
+  memcpy(words, p, LANES / 2);
+  uvec later = (uvec)(lanes() >= EACH);
+  uvec v = (words[0] & ~later) | (words[1] & later);
+  v = v >> ((uvec)lanes() % EACH * 4);
+  uvec exponent = v >> 1 & 3, normal = (uvec)(exponent != 0), doubled = (v & 1) + (normal & 2);
+  vec size = __builtin_convertvector((ivec)(doubled << (exponent + normal)), vec) * 0.5f;
+  return (vec)((uvec)size | (v & 8) << 28);
+}
+
+/* Scales of a block: one, or one of each run of NVFP4. */
+typedef struct small_scales {
+  float of[SLI_SMALL_BLOCK / SLI_NVFP4_RUN];
+} small_scales;
+
+static inline __attribute__((always_inline)) small_scales scales_of_small(sl_storage storage,
+                                                                          const uint8_t *block) {
+  small_scales s;
+  if (storage == SL_STORAGE_SCALED) s.of[0] = sli_small_float(block + SLI_SMALL_BLOCK);
+  else
+    for (int i = 0; i < SLI_SMALL_BLOCK / SLI_NVFP4_RUN; i++) s.of[i] = sli_nvfp4_scale(block, i);
+  return s;
+}
+
+/* Returns LANES numbers of a block, from number i on. */
+static inline __attribute__((always_inline)) vec load_small(sl_storage storage,
+                                                            const uint8_t *block,
+                                                            const small_scales *s, int i) {
+  return storage == SL_STORAGE_SCALED ? load_e4m3(block + i) * s->of[0]
+                                      : load_e2m1(block + i / 2) * s->of[i / SLI_NVFP4_RUN];
+}
+
+/* Unpacks n numbers of a row, from a block on. */
+static void unpack_small(sl_storage storage, const uint8_t *block, int64_t n, float *to) {
+  for (; n > 0; n -= SLI_SMALL_BLOCK, block += sli_storage_block_bytes(storage)) {
+    small_scales s = scales_of_small(storage, block);
+    for (int i = 0; i < SLI_SMALL_BLOCK && i < n; i += LANES, to += LANES)
+      storeu(to, load_small(storage, block, &s, i));
+  }
+}
+
 /* Unpacks `columns` numbers of row `row` of weights [n, k], starting at a block. */
 static void unpack_columns(sl_storage storage, const sl_type *lies, const void *weights, int64_t k,
                            int64_t row, int64_t column, int64_t columns, float *to) {
@@ -151,6 +207,10 @@ static void unpack_columns(sl_storage storage, const sl_type *lies, const void *
     unpack_bf16((const uint16_t *)weights + row * k + column, columns, to);
   else if (storage == SL_STORAGE_F16)
     unpack_f16((const uint16_t *)(const void *)bytes + column, columns, to);
+  else if (sli_storage_small(storage))
+    unpack_small(storage,
+                 (const uint8_t *)bytes + column / block * sli_storage_block_bytes(storage),
+                 columns, to);
   else if (sli_storage_blocks(storage))
     sli_storage_unpack_file(storage, bytes + column / block * sli_storage_block_bytes(storage),
                             columns, to);
