@@ -11,7 +11,7 @@ static sl_status want_stored(const char *what, const sl_attrs *attrs, const sl_t
                              int64_t *rows) {
   sl_storage storage = (sl_storage)attrs->dims[1];
   sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, attrs->dims[0]);
-  if (attrs->ndims != 2 || attrs->dims[1] < 0 || attrs->dims[1] > SL_STORAGE_MXFP4)
+  if (attrs->ndims != 2 || attrs->dims[1] < 0 || attrs->dims[1] >= SL_STORAGE_FP8)
     return sl_fail(SL_E_SHAPE, "attrs.dims must be the width of a row and its storage format");
   if (!sli_storage_fits(storage, &values))
     return sli_misfit(in, "%s must have rows of %lld numbers in whole blocks", what,

@@ -17,7 +17,7 @@ static const struct form {
     {"Q4_0", 32, 18, 1, {0}},     {"Q4_1", 32, 20, 2, {0, 2}},   {"Q2_K", 256, 84, 2, {80, 82}},
     {"Q3_K", 256, 110, 1, {108}}, {"Q4_K", 256, 144, 2, {0, 2}}, {"Q5_K", 256, 176, 2, {0, 2}},
     {"Q6_K", 256, 210, 1, {208}}, {"IQ4_NL", 32, 18, 1, {0}},    {"IQ4_XS", 256, 136, 1, {0}},
-    {"MXFP4", 32, 17, 0, {0}}};
+    {"MXFP4", 32, 17, 0, {0}},    {"FP8", 128, 132, 0, {0}},     {"NVFP4", 128, 76, 0, {0}}};
 
 /* A weight [n, k]: as in the file, as stored in memory, and its values. */
 typedef struct weight {
@@ -32,6 +32,8 @@ static inline void fill_block(const struct form *f, unsigned char *block) {
   for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)random_below(256);
   for (int h = 0; h < f->nhalves; h++)
     block[f->halves[h] + 1] = (unsigned char)(random_below(2) << 7 | random_below(0x2c));
+  for (int i = 0; i < f->bytes - 4 && f->numbers == 128; i++) block[i] ^= (block[i] & 127) == 127;
+  if (f->numbers == 128) memcpy(block + f->bytes - 4, &(float){1e-3f}, sizeof(float));
   if (f->numbers == 32 && !f->nhalves) block[0] = (unsigned char)(118 + random_below(8));
 }
 
@@ -44,7 +46,8 @@ static inline weight make_weight(const struct form *f, int64_t n, int64_t k) {
   w.unpacked = array_create(&w.values);
   for (int64_t b = 0; b < blocks; b++) fill_block(f, w.file + b * f->bytes);
   if (w.storage == SL_STORAGE_F32) array_random(w.file, &w.values, 0);
-  sli_gguf_unpack(f->type, w.file, (size_t)(n * k), w.unpacked);
+  if (sli_storage_small(w.storage)) sli_storage_unpack_file(w.storage, w.file, n * k, w.unpacked);
+  else sli_gguf_unpack(f->type, w.file, (size_t)(n * k), w.unpacked);
   if (w.storage == SL_STORAGE_F32) sli_storage_pack(w.storage, &w.values, w.unpacked, w.stored);
   else sli_storage_take(w.storage, f->type, &w.values, w.file, w.stored);
   sli_storage_group(w.storage, &w.lies, w.stored);

@@ -99,12 +99,13 @@ static inline __attribute__((always_inline)) void dot_small(sl_storage storage, 
                                                             const float *const *x,
                                                             const uint8_t *const *w, int64_t k,
                                                             vec *acc) {
-  const int64_t bytes = sli_storage_block_bytes(storage);
+  const int bytes = storage == SL_STORAGE_SCALED ? SLI_FP8_BYTES : SLI_NVFP4_BYTES;
   small_scales scales[TILE_COLUMNS];
   vec wv[TILE_COLUMNS];
   for (int64_t b = 0; b < k / SLI_SMALL_BLOCK; b++) {
-    for (int c = 0; c < TILE_COLUMNS; c++) scales[c] = scales_of_small(storage, w[c] + b * bytes);
-    fetch(w[0] + b * bytes * TILE_COLUMNS, TILE_COLUMNS * SLI_NVFP4_BYTES);
+    for (int c = 0; c < TILE_COLUMNS; c++) find_scales(storage, w[c] + b * bytes, &scales[c]);
+    fetch(w[0] + b * bytes * TILE_COLUMNS, TILE_COLUMNS * bytes);
+#pragma GCC unroll 2
     for (int i = 0; i < SLI_SMALL_BLOCK; i += LANES) {
 #pragma GCC unroll 4
       for (int c = 0; c < TILE_COLUMNS; c++)

@@ -140,55 +140,91 @@ static void unpack_f16(const uint16_t *from, int64_t n, float *to) {
 
 /* ---- floats of 8 and 4 bits ----------------------------------------------------------------- */
 
-/* Converts LANES floats of 8 bits. Those without an exponent are multiples of 2^-9: with that of
- * 2^-6, less 2^-6. NaNs do not occur. */
-static inline __attribute__((always_inline)) vec load_e4m3(const uint8_t *p) {
-  const uvec least = (uvec){0} + (121u << 23);
-  uvec v = (uvec)widen_u8(p), small = (uvec)((v & 0x78) == 0);
-  uvec bits = ((v & 0x7f) << 20) + (120 << 23) + (small & (1 << 23));
-  vec size = (vec)bits - (vec)(small & least);
-  return (vec)((uvec)size | (v & 0x80) << 24);
+/* Converts LANES floats of 8 bits, none of them NaN, and divides them by 256: halves have the same
+ * bits of exponent and fraction, one place further down, and a bias that is 8 more. */
+#if defined(__AVX512F__)
+static inline vec load_e4m3(const uint8_t *p) {
+  __m256i bytes = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p)), 8);
+  return (vec)_mm512_cvtph_ps(
+      _mm256_and_si256(_mm256_srai_epi16(bytes, 1), _mm256_set1_epi16((short)0xbfff)));
 }
-
-/* Converts LANES floats of 4 bits, two to a byte. Twice their size is whole. */
-static inline __attribute__((always_inline)) vec load_e2m1(const uint8_t *p) {
-  enum { EACH = 8 }; /* numbers of a word */
-  uint32_t words[2] = {0};
-  memcpy(words, p, LANES / 2);
-  uvec later = (uvec)(lanes() >= EACH);
-  uvec v = (words[0] & ~later) | (words[1] & later);
-  v = v >> ((uvec)lanes() % EACH * 4);
-  uvec exponent = v >> 1 & 3, normal = (uvec)(exponent != 0), doubled = (v & 1) + (normal & 2);
-  vec size = __builtin_convertvector((ivec)(doubled << (exponent + normal)), vec) * 0.5f;
-  return (vec)((uvec)size | (v & 8) << 28);
+#elif defined(__F16C__)
+static inline vec load_e4m3(const uint8_t *p) {
+  __m128i bytes = _mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)p)), 8);
+  return (vec)_mm256_cvtph_ps(
+      _mm_and_si128(_mm_srai_epi16(bytes, 1), _mm_set1_epi16((short)0xbfff)));
 }
+#else
+static inline vec load_e4m3(const uint8_t *p) {
+  uvec v = (uvec)widen_u8(p);
+  return halves_to_floats((v & 0x80) << 8 | (v & 0x7f) << 7);
+}
+#endif
 
-/* Scales of a block: one, or one of each run of NVFP4. */
+/* Converts LANES floats of 4 bits, two to a byte. */
+#if defined(__AVX512F__)
+static inline vec load_e2m1(const uint8_t *p) {
+  const __m512i word = {0, 0, 0, 0, 0x100000001, 0x100000001, 0x100000001, 0x100000001};
+  const vec values = {0, .5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -.5f, -1, -1.5f, -2, -3, -4, -6};
+  __m512i words = _mm512_castsi128_si512(_mm_loadl_epi64((const void *)p));
+  uvec four = (uvec)_mm512_permutexvar_epi32(word, words) >> ((uvec)lanes() % 8 * 4);
+  return (vec)_mm512_permutexvar_ps((__m512i)four, (__m512)values);
+}
+#elif defined(__AVX2__)
+static inline vec load_e2m1(const uint8_t *p) {
+  const vec values = {0, .5f, 1, 1.5f, 2, 3, 4, 6};
+  uint32_t word;
+  memcpy(&word, p, sizeof word);
+  uvec four = ((uvec){0} + word) >> ((uvec)lanes() * 4);
+  vec size = (vec)_mm256_permutevar8x32_ps((__m256)values, (__m256i)four);
+  return (vec)((uvec)size | (four & 8) << 28);
+}
+#else
+/* Twice the sizes are whole. */
+static inline vec load_e2m1(const uint8_t *p) {
+  uvec four = (uvec){p[0], p[0], p[1], p[1]} >> (uvec){0, 4, 0, 4};
+  uvec exponent = four >> 1 & 3, normal = (uvec)(exponent != 0),
+       doubled = ((four & 1) + (normal & 2)) << (exponent + normal);
+  vec size = __builtin_convertvector((ivec)doubled, vec) * 0.5f;
+  return (vec)((uvec)size | (four & 8) << 28);
+}
+#endif
+
+/* Scales of a block: one, times 256, or from SCALES_FROM on one of each run of NVFP4. A vector of
+ * scales begins so far ahead of them that it ends with the block. */
+enum { RUNS = SLI_SMALL_BLOCK / SLI_NVFP4_RUN, SCALES_FROM = LANES > RUNS ? 4 : 0 };
 typedef struct small_scales {
-  float of[SLI_SMALL_BLOCK / SLI_NVFP4_RUN];
+  _Alignas(64) float of[16];
 } small_scales;
 
-static inline __attribute__((always_inline)) small_scales scales_of_small(sl_storage storage,
-                                                                          const uint8_t *block) {
-  small_scales s;
-  if (storage == SL_STORAGE_SCALED) s.of[0] = sli_small_float(block + SLI_SMALL_BLOCK);
-  else
-    for (int i = 0; i < SLI_SMALL_BLOCK / SLI_NVFP4_RUN; i++) s.of[i] = sli_nvfp4_scale(block, i);
-  return s;
+static inline __attribute__((always_inline)) void find_scales(sl_storage storage,
+                                                              const uint8_t *block,
+                                                              small_scales *s) {
+  if (storage == SL_STORAGE_SCALED) {
+    s->of[0] = sli_small_float(block + SLI_SMALL_BLOCK) * 256;
+    return;
+  }
+  float factor = sli_small_float(block + SLI_NVFP4_FACTOR);
+  for (int i = 0; i < RUNS; i += LANES) {
+    vec v = load_e4m3(block + SLI_NVFP4_SCALES - SCALES_FROM + i) * 256;
+    storeu(s->of + i, factor < 0 ? v / set(-factor) : v * set(factor));
+  }
 }
 
 /* Returns LANES numbers of a block, from number i on. */
 static inline __attribute__((always_inline)) vec load_small(sl_storage storage,
                                                             const uint8_t *block,
                                                             const small_scales *s, int i) {
-  return storage == SL_STORAGE_SCALED ? load_e4m3(block + i) * s->of[0]
-                                      : load_e2m1(block + i / 2) * s->of[i / SLI_NVFP4_RUN];
+  return storage == SL_STORAGE_SCALED
+             ? load_e4m3(block + i) * s->of[0]
+             : load_e2m1(block + i / 2) * s->of[SCALES_FROM + i / SLI_NVFP4_RUN];
 }
 
 /* Unpacks n numbers of a row, from a block on. */
 static void unpack_small(sl_storage storage, const uint8_t *block, int64_t n, float *to) {
   for (; n > 0; n -= SLI_SMALL_BLOCK, block += sli_storage_block_bytes(storage)) {
-    small_scales s = scales_of_small(storage, block);
+    small_scales s;
+    find_scales(storage, block, &s);
     for (int i = 0; i < SLI_SMALL_BLOCK && i < n; i += LANES, to += LANES)
       storeu(to, load_small(storage, block, &s, i));
   }
