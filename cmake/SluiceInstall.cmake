@@ -20,7 +20,7 @@ install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPO
 install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines" COMPONENT tools
         FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models" COMPONENT tools
-        FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE)
+        FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE PATTERN "presets.c" EXCLUDE)
 if(SKBUILD)
   return() # the rest is for C programs that use the library
 endif()

@@ -1,88 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A decoder whose every part is an option: per block a mixer and a feed-forward half, and for all
  * blocks the places of norms, functions, factors and names. A row of tools/formats/families.json
- * turns the config.json of a model family into these options. Qwen3-Next is the same with other
- * defaults. */
+ * turns the config.json of a model family into these options; presets.c has models that are this
+ * one with other defaults. */
 #include "kda.h"
 #include "latent.h"
+#include "linear.h"
 #include "mamba.h"
 #include "moe.h"
 
-/* Options; `next`: Qwen3-Next's norms, gates and products. */
 /* clang-format off */
-#define OPTIONS(next, mixed, fed, experts) \
-    DECODER_OPTIONS, \
-    DECODER_FAMILY_OPTIONS_OF(next), \
-    {"mixers", SL_OPTION_TEXT, mixed, "`LIST` of what mixes the positions of each block, repeated over " \
-     "the blocks: full (attention), window, both also followed by -unplaced (without rotary positions), " \
-     "-keyed (keys are values) or -shared (keys and values are those of the last such block before), " \
-     "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, " \
-     "indexed (latent attention to tokens that an indexer chooses), reused (to those of the last indexer), " \
-     "mamba, conv (gated convolution), none", 0, 0}, \
-    {"feeds", SL_OPTION_TEXT, fed, "`LIST` of the feed-forward half of each block, repeated over the " \
-     "blocks: mlp, experts, both, none; -wide: twice --ffn", 0, 0}, \
-    {"block-head-dims", SL_OPTION_TEXT, "0", "`LIST` of --head-dim by block, repeated over the blocks; 0: " \
-     "--head-dim", 0, 0}, \
-    {"block-kv-heads", SL_OPTION_TEXT, "0", "`LIST` of --kv-heads by block, likewise", 0, 0}, \
-    {"block-inputs", SL_OPTION_INT, "0", "numbers of an embedding that enters each block; 0: none", 0, \
-     1 << 20}, \
-    {"block-inputs-vocab", SL_OPTION_INT, "0", "tokens that have such embeddings; 0: as many as --vocab", \
-     0, 1 << 24}, \
-    {"block-factors", SL_OPTION_FLAG, "0", "a number that files hold and training keeps scales the output " \
-     "of each block", 0, 0}, \
-    {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0}, \
-    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after, " \
-     "both, or parallel (one norm, and both halves read its output)", 0, 0}, \
-    {"norm", SL_OPTION_TEXT, "rms", "`KIND` of norms: rms, layer (with a bias), " \
-     "layer-gain (without), or layer-plain (without parameters)", 0, 0}, \
-    {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0}, \
-    {"value-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's values, without a parameter", 0, 0}, \
-    {"gated-heads", SL_OPTION_FLAG, next, "the output of attention is scaled by the sigmoid of gates " \
-     "that come with the queries", 0, 0}, \
-    {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a " \
-     "head", 0, 0}, \
-    {"packed-qkv", SL_OPTION_FLAG, "0", "one product computes q, k and v", 0, 0}, \
-    {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as " \
-     "--query-scalar says", 0, 1e9}, \
-    {"score-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on attention scores, C tanh(x / C); 0: none", \
-     0, 1e9}, \
-    {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0}, \
-    {"function", SL_OPTION_TEXT, "silu", "`NAME` of the function of feed-forward halves: silu, gelu (in " \
-     "its tanh form), gelu-erf, or relu2 (the square of relu)", 0, 0}, \
-    {"ungated", SL_OPTION_FLAG, "0", "feed-forward halves and experts have no gates", 0, 0}, \
-    {"packed-gates", SL_OPTION_FLAG, "0", "one product computes gate and up of feed-forward halves", 0, 0}, \
-    {"mlp-bias", SL_OPTION_FLAG, "0", "products of feed-forward halves have biases", 0, 0}, \
-    {"embedding-factor", SL_OPTION_FLOAT, "1", "factor of the embeddings", 0, 1e9}, \
-    {"residual-factor", SL_OPTION_FLOAT, "1", "factor of what each half of a block adds", 0, 1e9}, \
-    {"logit-factor", SL_OPTION_FLOAT, "1", "factor of the logits", 0, 1e9}, \
-    {"logit-divisor", SL_OPTION_FLOAT, "1", "divisor of the logits", 1e-9, 1e9}, \
-    {"experts", SL_OPTION_INT, experts, "experts per block that has them", 0, 1 << 16}, \
-    MOE_ROUTING_OPTIONS("1"), \
-    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, corrected " \
-     "(sigmoid, with a correction per expert), or softmax-corrected", 0, 0}, \
-    MOE_SIGMOID_OPTIONS, \
-    {"weight-eps", SL_OPTION_FLOAT, "1e-20", "added to the sum that the weights of a token's experts " \
-     "are divided by, if sigmoids choose them", 0, 1}, \
-    {"packed-experts", SL_OPTION_FLAG, "0", "one product computes gate and up of an expert", 0, 0}, \
-    {"shared-gate", SL_OPTION_FLAG, next, "the shared expert is scaled by the sigmoid of a gate", 0, 0}, \
-    {"expert-latent", SL_OPTION_INT, "0", "experts read and write so many numbers, between two " \
-     "products; 0: the width", 0, 1 << 20}, \
-    DELTA_OPTIONS, \
-    {"packed-delta", SL_OPTION_FLAG, next, "two products compute all that states of delta read, by key " \
-     "heads", 0, 0}, \
-    LATENT_OPTIONS("latent-value-dim"), \
-    LATENT_INDEX_OPTIONS, \
-    {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16}, \
-    {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256}, \
-    {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16}, \
-    {"state", SL_OPTION_INT, "64", "numbers of B and of C of Mamba-2", 1, 256}, \
-    {"conv-bias", SL_OPTION_FLAG, "0", "the convolutions of Mamba-2 have biases", 0, 0}, \
-    {"state-bias", SL_OPTION_FLAG, "0", "the products of Mamba-2, or of gated convolutions and the " \
-     "convolutions, have biases", 0, 0}, \
-    DECODER_AHEAD_OPTIONS
-static const sl_option options[] = {OPTIONS("0", "full", "mlp", "0"), SL_OPTIMIZER_OPTIONS, {0}};
-static const sl_option next_options[] = {
-    OPTIONS("1", "delta,delta,delta,full", "experts", "8"), SL_OPTIMIZER_OPTIONS, {0}};
+const sl_option sli_decoder_options[] = {
+    DECODER_OPTIONS,
+    DECODER_FAMILY_OPTIONS,
+    {"mixers", SL_OPTION_TEXT, "full", "`LIST` of what mixes the positions of each block, repeated over "
+     "the blocks: full (attention), window, both also followed by -unplaced (without rotary positions), "
+     "-keyed (keys are values) or -shared (keys and values are those of the last such block before), "
+     "delta (gated delta rule), kda (with a gate per channel), latent (attention) and latent-unplaced, "
+     "indexed (latent attention to tokens that an indexer chooses), reused (to those of the last indexer), "
+     "mamba, conv (gated convolution), linear (gated linear attention), beside (linear beside softmax "
+     "attention), none", 0, 0},
+    {"feeds", SL_OPTION_TEXT, "mlp", "`LIST` of the feed-forward half of each block, repeated over the "
+     "blocks: mlp, experts, both, none; -wide: twice --ffn", 0, 0},
+    {"block-head-dims", SL_OPTION_TEXT, "0", "`LIST` of --head-dim by block, repeated over the blocks; 0: "
+     "--head-dim", 0, 0},
+    {"block-kv-heads", SL_OPTION_TEXT, "0", "`LIST` of --kv-heads by block, likewise", 0, 0},
+    {"block-inputs", SL_OPTION_INT, "0", "numbers of an embedding that enters each block; 0: none", 0,
+     1 << 20},
+    {"block-inputs-vocab", SL_OPTION_INT, "0", "tokens that have such embeddings; 0: as many as --vocab",
+     0, 1 << 24},
+    {"block-factors", SL_OPTION_FLAG, "0", "a number that files hold and training keeps scales the output "
+     "of each block", 0, 0},
+    {"names", SL_OPTION_TEXT, "", "`LIST` of OLD=NEW: parts of parameters' names to replace", 0, 0},
+    {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block have norms: before, after, "
+     "both, or parallel (one norm, and both halves read its output)", 0, 0},
+    {"norm", SL_OPTION_TEXT, "rms", "`KIND` of norms: rms, layer (with a bias), "
+     "layer-gain (without), or layer-plain (without parameters)", 0, 0},
+    {"qk-norm-late", SL_OPTION_FLAG, "0", "norms of queries and keys come after rotary positions", 0, 0},
+    {"value-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's values, without a parameter", 0, 0},
+    {"gated-heads", SL_OPTION_FLAG, "0", "the output of attention is scaled by the sigmoid of gates "
+     "that come with the queries", 0, 0},
+    {"rope-pairs", SL_OPTION_FLAG, "0", "rotate adjacent numbers together instead of the halves of a "
+     "head", 0, 0},
+    {"packed-qkv", SL_OPTION_FLAG, "0", "one product computes q, k and v", 0, 0},
+    {"attention-factor", SL_OPTION_FLOAT, "0", "attention scores are multiplied by it; 0: as "
+     "--query-scalar says", 0, 1e9},
+    {"score-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on attention scores, C tanh(x / C); 0: none",
+     0, 1e9},
+    {"sinks", SL_OPTION_FLAG, "0", "each head's softmax sum includes a learned logit", 0, 0},
+    {"function", SL_OPTION_TEXT, "silu", "`NAME` of the function of feed-forward halves: silu, gelu (in "
+     "its tanh form), gelu-erf, relu2 (the square of relu), or clamped (gpt-oss: (up + 1) gate "
+     "sigmoid(1.702 gate))", 0, 0},
+    {"swiglu-limit", SL_OPTION_FLOAT, "7", "limit on the gate, and on the magnitude of what it "
+     "multiplies, of clamped functions", 0, 1e30},
+    {"ungated", SL_OPTION_FLAG, "0", "feed-forward halves and experts have no gates", 0, 0},
+    {"packed-gates", SL_OPTION_FLAG, "0", "one product computes gate and up of feed-forward halves", 0, 0},
+    {"mlp-bias", SL_OPTION_FLAG, "0", "products of feed-forward halves have biases", 0, 0},
+    {"embedding-factor", SL_OPTION_FLOAT, "1", "factor of the embeddings", 0, 1e9},
+    {"residual-factor", SL_OPTION_FLOAT, "1", "factor of what each half of a block adds", 0, 1e9},
+    {"logit-factor", SL_OPTION_FLOAT, "1", "factor of the logits", 0, 1e9},
+    {"logit-divisor", SL_OPTION_FLOAT, "1", "divisor of the logits", 1e-9, 1e9},
+    {"experts", SL_OPTION_INT, "0", "experts per block that has them", 0, 1 << 16},
+    MOE_ROUTING_OPTIONS,
+    {"router", SL_OPTION_TEXT, "softmax", "`HOW` experts are chosen: softmax, sigmoid, corrected "
+     "(sigmoid, with a correction per expert), or softmax-corrected", 0, 0},
+    MOE_SIGMOID_OPTIONS,
+    {"weight-eps", SL_OPTION_FLOAT, "1e-20", "added to the sum that the weights of a token's experts "
+     "are divided by, if sigmoids choose them", 0, 1},
+    {"packed-experts", SL_OPTION_FLAG, "0", "one product computes gate and up of an expert", 0, 0},
+    {"paired-experts", SL_OPTION_FLAG, "0", "likewise, with the numbers of gate and up in turns; files "
+     "hold the weights transposed (gpt-oss)", 0, 0},
+    {"expert-bias", SL_OPTION_FLAG, "0", "the router and the experts have biases", 0, 0},
+    {"shared-gate", SL_OPTION_FLAG, "0", "the shared expert is scaled by the sigmoid of a gate", 0, 0},
+    {"expert-latent", SL_OPTION_INT, "0", "experts read and write so many numbers, between two "
+     "products; 0: the width", 0, 1 << 20},
+    DELTA_OPTIONS,
+    {"packed-delta", SL_OPTION_FLAG, "0", "two products compute all that states of delta read, by key "
+     "heads", 0, 0},
+    LATENT_OPTIONS,
+    LATENT_INDEX_OPTIONS,
+    {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim", 0, 1 << 16},
+    {"state-head-dim", SL_OPTION_INT, "64", "numbers per head of Mamba-2", 1, 256},
+    {"state-groups", SL_OPTION_INT, "1", "groups of heads of Mamba-2 with the same B and C", 1, 1 << 16},
+    {"state", SL_OPTION_INT, "64", "numbers of B and of C of Mamba-2", 1, 256},
+    {"conv-bias", SL_OPTION_FLAG, "0", "the convolutions of Mamba-2 have biases", 0, 0},
+    {"state-bias", SL_OPTION_FLAG, "0", "the products of Mamba-2, or of gated convolutions and the "
+     "convolutions, have biases", 0, 0},
+    {"gates", SL_OPTION_TEXT, "own", "`WHENCE` the gates of linear attention come: own (their own "
+     "projection), or keys (1 - k, with q and k through a sigmoid: SpikingBrain-76B)", 0, 0},
+    {"gate-rank", SL_OPTION_INT, "16", "rank of the projection that makes the gates of linear attention",
+     1, 1 << 16},
+    {"spikes", SL_OPTION_FLOAT, "0", "`K`: spiking linear layers in the blocks: a row becomes multiples "
+     "of its mean size / K, weights int8; 0: plain linear layers (SpikingBrain: 3)", 0, 1e4},
+    {"sink-tokens", SL_OPTION_INT, "0", "`N` learned tokens in front of each sequence, visible to all "
+     "positions whatever the window (SpikingBrain-76B: 128)", 0, 1 << 16},
+    DECODER_AHEAD_OPTIONS,
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
 /* clang-format on */
 
 typedef struct general {
@@ -117,17 +131,20 @@ typedef struct half_kind {
   bool windowed, state;
 } half_kind;
 
-static const half_kind mixers[] = {{.name = "full", .half = decoder_attention},
-                                   {.name = "window", .half = decoder_attention, .windowed = true},
-                                   {.name = "delta", .half = delta_rule, .state = true},
-                                   {.name = "kda", .half = kda, .state = true},
-                                   {.name = "latent", .half = latent_attention},
-                                   {.name = "indexed", .half = latent_indexed},
-                                   {.name = "reused", .half = latent_reused},
-                                   {.name = "mamba", .half = mamba_mixer, .state = true},
-                                   {.name = "conv", .half = gated_conv},
-                                   {.name = "none"},
-                                   {0}};
+static const half_kind mixers[] = {
+    {.name = "full", .half = decoder_attention},
+    {.name = "window", .half = decoder_attention, .windowed = true},
+    {.name = "delta", .half = delta_rule, .state = true},
+    {.name = "kda", .half = kda, .state = true},
+    {.name = "latent", .half = latent_attention},
+    {.name = "indexed", .half = latent_indexed},
+    {.name = "reused", .half = latent_reused},
+    {.name = "mamba", .half = mamba_mixer, .state = true},
+    {.name = "conv", .half = gated_conv},
+    {.name = "linear", .half = linear_attention, .state = true},
+    {.name = "beside", .half = linear_beside, .windowed = true, .state = true},
+    {.name = "none"},
+    {0}};
 static const half_kind feeds[] = {{.name = "mlp", .half = decoder_mlp},
                                   {.name = "experts", .half = moe_half},
                                   {.name = "both", .half = moe_beside},
@@ -203,7 +220,7 @@ static void check_block(sl_graph *g, const sl_args *args, const decoder *d, int 
   if (!l->mixer && !l->feed)
     sl_graph_fail(g, SL_E_USAGE, "%s: block %d has neither a mixer nor a feed-forward half",
                   d->model, i);
-  if (l->windowed && sl_arg_int(args, "window") < 1)
+  if (l->windowed && l->mixer != linear_beside && sl_arg_int(args, "window") < 1)
     sl_graph_fail(g, SL_E_USAGE, "%s: --mixers window needs --window", d->model);
   if (experts && sl_arg_int(args, "experts") < 1)
     sl_graph_fail(g, SL_E_USAGE, "%s: --feeds experts needs --experts", d->model);
@@ -258,12 +275,17 @@ typedef struct word {
 } word;
 
 /* Returns the value of an option's word, from a table that ends with {0}. */
-static int word_of(sl_graph *g, const sl_args *args, const char *option, const word *words) {
+static int word_of(sl_graph *g, const sl_args *args, const decoder *d, const char *option,
+                   const word *words) {
   const char *name = sl_arg_text(args, option);
-  for (; words->name; words++)
-    if (!strcmp(words->name, name)) return words->value;
-  sl_graph_fail(g, SL_E_USAGE, "--%s %.40s: unknown; actorrun --help decoder lists the words",
-                option, name);
+  char list[160] = "";
+  for (const word *w = words; w->name; w++) {
+    if (!strcmp(w->name, name)) return w->value;
+    size_t n = strlen(list);
+    snprintf(list + n, sizeof list - n, "%s%s", !n ? "" : w[1].name ? ", " : " or ", w->name);
+  }
+  sl_graph_fail(g, SL_E_USAGE, "%s: --%s %.40s: must be %s", d->model, decoder_called(d, option),
+                name, list);
   return 0;
 }
 
@@ -279,10 +301,10 @@ static void choose_norms(sl_graph *g, const sl_args *args, decoder *d) {
                                {"layer-gain", DECODER_NORM_LAYER_GAIN},
                                {"layer-plain", DECODER_NORM_LAYER_PLAIN},
                                {0}};
-  int place = word_of(g, args, "norms", places);
+  int place = word_of(g, args, d, "norms", places);
   d->parallel = place == PARALLEL;
   d->norms = d->parallel ? DECODER_NORMS_BEFORE : (decoder_norms)place;
-  d->norm_kind = (decoder_norm_kind)word_of(g, args, "norm", kinds);
+  d->norm_kind = (decoder_norm_kind)word_of(g, args, d, "norm", kinds);
   d->qk_norm_late = sl_arg_flag(args, "qk-norm-late");
 }
 
@@ -309,13 +331,12 @@ static void choose_attention(sl_graph *g, const sl_args *args, decoder *d) {
 static float factor_of(double factor) { return factor == 1 ? 0 : (float)factor; }
 
 static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
-  static const word functions[] = {{"silu", DECODER_SILU},
-                                   {"gelu", DECODER_GELU},
-                                   {"gelu-erf", DECODER_GELU_ERF},
-                                   {"relu2", DECODER_RELU2},
-                                   {0}};
+  static const word functions[] = {{"silu", DECODER_SILU},         {"gelu", DECODER_GELU},
+                                   {"gelu-erf", DECODER_GELU_ERF}, {"relu2", DECODER_RELU2},
+                                   {"clamped", DECODER_CLAMPED},   {0}};
   double logits = sl_arg_float(args, "logit-factor") / sl_arg_float(args, "logit-divisor");
-  d->function = (decoder_function)word_of(g, args, "function", functions);
+  d->function = (decoder_function)word_of(g, args, d, "function", functions);
+  d->limit = (float)sl_arg_float(args, "swiglu-limit");
   d->ungated = sl_arg_flag(args, "ungated");
   d->packed_gates = sl_arg_flag(args, "packed-gates");
   d->mlp_bias = sl_arg_flag(args, "mlp-bias");
@@ -323,8 +344,12 @@ static void choose_feeds(sl_graph *g, const sl_args *args, decoder *d) {
   d->inputs.width = sl_arg_int(args, "block-inputs");
   d->inputs.vocab = sl_arg_int(args, "block-inputs-vocab");
   if (!d->inputs.vocab) d->inputs.vocab = d->vocab;
-  if (d->ungated && (d->packed_gates || sl_arg_flag(args, "packed-experts")))
+  if (d->ungated && (d->packed_gates || sl_arg_flag(args, "packed-experts") ||
+                     sl_arg_flag(args, "paired-experts")))
     sl_graph_fail(g, SL_E_USAGE, "%s: --ungated: there are no gates to pack", d->model);
+  if (d->function == DECODER_CLAMPED && (d->ungated || d->inputs.width))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --function clamped: not supported with %s", d->model,
+                  d->ungated ? "--ungated" : "--block-inputs");
   d->factors = (decoder_factors){
       .embedding = factor_of(sl_arg_float(args, "embedding-factor") *
                              (d->factors.embedding != 0 ? (double)d->factors.embedding : 1)),
@@ -339,13 +364,20 @@ static moe moe_read(sl_graph *g, const sl_args *args, const decoder *d) {
                                  {"corrected", CORRECTED},
                                  {"softmax-corrected", SOFTMAX_CORRECTED},
                                  {0}};
-  int router = word_of(g, args, "router", routers);
+  int router = word_of(g, args, d, "router", routers);
   moe_names names = moe_qwen;
-  names.both = sl_arg_flag(args, "packed-experts") ? "mlp.experts.gate_up_proj" : NULL;
-  if (names.both) names.down = "mlp.experts.down_proj";
+  names.paired = sl_arg_flag(args, "paired-experts");
+  if (names.paired) names.both = "mlp.experts.gate_up_proj'", names.down = "mlp.experts.down_proj'";
+  else if (sl_arg_flag(args, "packed-experts"))
+    names.both = "mlp.experts.gate_up_proj", names.down = "mlp.experts.down_proj";
   names.plain = !sl_arg_flag(args, "shared-gate");
   moe m = moe_of(g, args, d, names);
   m.latent = sl_arg_int(args, "expert-latent");
+  m.bias = sl_arg_flag(args, "expert-bias");
+  if (m.bias && m.capacity > 0)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "%s: --expert-capacity: not supported; experts take all tokens routed to them",
+                  d->model);
   if (router != SOFTMAX) {
     m.sigmoid = moe_sigmoid_read(args);
     m.sigmoid.uncorrected = router == SIGMOID;
@@ -368,11 +400,37 @@ static mamba mamba_read(sl_graph *g, const sl_args *args, const decoder *d) {
              .conv = sl_arg_int(args, "conv"),
              .conv_bias = sl_arg_flag(args, "conv-bias"),
              .bias = sl_arg_flag(args, "state-bias")};
+  if (!m.heads && 2 * d->width % m.head_dim)
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "%s: twice --width %lld is not a multiple of --%s %lld, and there is no number of "
+        "heads",
+        d->model, (long long)d->width, decoder_called(d, "state-head-dim"), (long long)m.head_dim);
   if (!m.heads) m.heads = (int)(2 * d->width / m.head_dim);
   if (m.heads < 1 || m.heads % m.groups)
-    sl_graph_fail(g, SL_E_USAGE, "%s: --state-groups %d does not divide the %d heads", d->model,
-                  m.groups, m.heads);
+    sl_graph_fail(g, SL_E_USAGE, "%s: --%s %d does not divide the %d heads", d->model,
+                  decoder_called(d, "state-groups"), m.groups, m.heads);
   return m;
+}
+
+static linear linear_read(sl_graph *g, const sl_args *args, const decoder *d) {
+  static const word gates[] = {{"own", false}, {"keys", true}, {0}};
+  return (linear){.by_keys = word_of(g, args, d, "gates", gates),
+                  .rank = sl_arg_int(args, "gate-rank")};
+}
+
+/* Sets spiking linear layers and sink tokens. */
+static void choose_spikes(sl_graph *g, const sl_args *args, decoder *d) {
+  d->spiking.k = (float)sl_arg_float(args, "spikes");
+  d->sink_tokens = sl_arg_int(args, "sink-tokens");
+  if (d->spiking.k > 0 && sl_arg_int(args, "experts"))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --spikes: not supported with --experts", d->model);
+  if (d->sink_tokens && sl_arg_int(args, "document-end") >= 0)
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "%s: --sink-tokens: not supported with --document-end, since sink tokens stand in "
+        "front of a row",
+        d->model);
 }
 
 static bool has_mixer(const decoder *d, decoder_half *half) {
@@ -389,13 +447,15 @@ static int last_softmax(const decoder *d) {
   return i ? i : d->layers - 1;
 }
 
-static sl_status build_named(sl_graph *g, const sl_args *args, const char *model) {
-  decoder d = decoder_of(g, args, model);
+sl_status sli_decoder_build(sl_graph *g, const sl_args *args, const char *model,
+                            const char *called) {
+  decoder d = decoder_of(g, args, model, called);
   d.names = sl_arg_text(args, "names");
   decoder_family(g, args, &d);
   choose_norms(g, args, &d);
   choose_attention(g, args, &d);
   choose_feeds(g, args, &d);
+  choose_spikes(g, args, &d);
   choose_halves(g, args, &d);
   decoder_ahead(g, args, &d, last_softmax(&d));
   general own = {.conv = sl_arg_int(args, "conv"), .conv_bias = sl_arg_flag(args, "state-bias")};
@@ -403,12 +463,13 @@ static sl_status build_named(sl_graph *g, const sl_args *args, const char *model
   delta n = {0};
   mamba m = {0};
   latent s = {0};
+  linear l = linear_read(g, args, &d);
   if (has_mixer(&d, delta_rule))
     n = delta_read(g, args, &d), n.packed = sl_arg_flag(args, "packed-delta");
   if (has_mixer(&d, kda)) n = kda_read(g, args, &d);
-  if (has_mixer(&d, latent_attention)) s = latent_read(g, args, &d, "latent-value-dim");
+  if (has_mixer(&d, latent_attention)) s = latent_read(g, args, &d);
   if (has_mixer(&d, latent_indexed) || has_mixer(&d, latent_reused)) {
-    s = latent_read(g, args, &d, "latent-value-dim");
+    s = latent_read(g, args, &d);
     latent_index_read(g, args, &d, &s);
     d.alone = true;
   }
@@ -417,18 +478,14 @@ static sl_status build_named(sl_graph *g, const sl_args *args, const char *model
   d.delta = &n;
   d.mamba = &m;
   d.latent = &s;
+  d.linear = &l;
   if (sl_graph_status(g)) return sl_graph_status(g);
   return decoder_build(g, args, &d);
 }
 
-static sl_status build(sl_graph *g, const sl_args *args) { return build_named(g, args, "decoder"); }
-
-static sl_status build_next(sl_graph *g, const sl_args *args) {
-  return build_named(g, args, "qwen3-next");
+static sl_status build(sl_graph *g, const sl_args *args) {
+  return sli_decoder_build(g, args, "decoder", "");
 }
 
 SL_MODEL(decoder, "a decoder whose every part is an option: mixers, experts, norms, factors",
-         options, build);
-
-SL_MODEL_NAMED(qwen3_next, "qwen3-next", "Qwen3-Next: gated delta rule, softmax attention, experts",
-               next_options, build_next);
+         sli_decoder_options, build);

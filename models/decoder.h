@@ -58,15 +58,9 @@
 #define DECODER_FFN \
     {"ffn", SL_OPTION_INT, "0", "inner width of feed-forward halves without experts; 0: 8/3 of the " \
      "width, rounded up to a multiple of 64", 0, 1 << 24}
-#define DECODER_QK_NORM DECODER_QK_NORM_OF("0")
-#define DECODER_QK_NORM_OF(usual) \
-    {"qk-norm", SL_OPTION_FLAG, usual, "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}
 #define DECODER_QUERY_SCALAR \
     {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: " \
      "the numbers of a key", 0, 1e9}
-#define DECODER_FULL_EVERY(usual) \
-    {"full-every", SL_OPTION_INT, usual, "`N`: every N-th block attends to all earlier tokens, the " \
-     "rest within the window; 0: all use the window", 0, 1000}
 /* Options of decoder_ahead(): multi-token prediction (DeepSeek-V3, arXiv 2412.19437). */
 #define DECODER_AHEAD_OPTIONS \
     {"ahead", SL_OPTION_INT, "0", "`N` more blocks, each of which predicts a token further ahead from " \
@@ -76,14 +70,14 @@
      "whole model: drafts of a server (actorserve --speculate ahead)", 0, 0}, \
     {"ahead-names", SL_OPTION_TEXT, "layers", "`STYLE` of their parameters' names: layers (they follow " \
      "the model's layers), or mtp (mtp.layers.N)", 0, 0}
-/* Options of decoder_family(), in which dense families differ; `usual`: whether queries and keys of
- * heads have norms, and norms multiply by 1 plus their parameter. */
-#define DECODER_FAMILY_OPTIONS DECODER_FAMILY_OPTIONS_OF("0")
-#define DECODER_FAMILY_OPTIONS_OF(usual) \
-    DECODER_FFN, DECODER_QK_NORM_OF(usual), DECODER_QUERY_SCALAR, \
+/* Options of decoder_family(), in which dense families differ. */
+#define DECODER_FAMILY_OPTIONS \
+    DECODER_FFN, \
+    {"qk-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}, \
+    DECODER_QUERY_SCALAR, \
     {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over " \
      "all keys (OLMo 2)", 0, 0}, \
-    {"plus-one", SL_OPTION_FLAG, usual, "norms multiply by 1 plus their parameter (Gemma)", 0, 0}, \
+    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter (Gemma)", 0, 0}, \
     {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the " \
      "width (Gemma)", 0, 0}, \
     {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks " \
@@ -91,6 +85,13 @@
     {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on the logits, C tanh(x / C); 0: none " \
      "(Gemma)", 0, 1e9}
 /* clang-format on */
+
+/* Options of the model `decoder`; ends with {0}. */
+extern const sl_option sli_decoder_options[];
+/* Builds a decoder from these options, for a model that calls some otherwise: `called` has words
+ * NAME>OPTION. Errors name `model` and what its users call options. */
+sl_status sli_decoder_build(sl_graph *g, const sl_args *args, const char *model,
+                            const char *called);
 
 enum { DECODER_MOST_LAYERS = 1000, DECODER_MOST_AHEAD = 16 };
 
@@ -153,7 +154,8 @@ typedef enum decoder_function {
   DECODER_SILU,
   DECODER_GELU, /* in its tanh form */
   DECODER_GELU_ERF,
-  DECODER_RELU2
+  DECODER_RELU2,
+  DECODER_CLAMPED /* silu at 1.702 times the gate, with limits; what it multiplies is 1 more */
 } decoder_function;
 
 /* Factors of the embeddings, the halves of blocks and the logits; 0: none. */
@@ -163,7 +165,8 @@ typedef struct decoder_factors {
 
 struct decoder {
   const char *model;
-  const char *names; /* parts of parameters' names to replace, "OLD=NEW,..."; NULL: none */
+  const char *called; /* words NAME>OPTION: what users call options, if otherwise */
+  const char *names;  /* parts of parameters' names to replace, "OLD=NEW,..."; NULL: none */
   int layers, heads, kv_heads;
   int ahead; /* blocks that predict further ahead, after the layers */
   float ahead_weight;
@@ -191,6 +194,7 @@ struct decoder {
   bool gated_heads; /* outputs of heads are scaled by the sigmoid of gates beside the queries */
   bool pairs;       /* adjacent numbers rotate together, not the halves of a head */
   decoder_function function;
+  float limit; /* of clamped functions */
   decoder_factors factors;
   float cap;         /* soft limit of the logits; 0: none */
   bool sinks;        /* each head's softmax sum includes a learned logit */
@@ -208,6 +212,7 @@ struct decoder {
   const struct delta *delta;   /* sizes of delta rule states; NULL: none */
   const struct mamba *mamba;   /* sizes of Mamba-2 states; NULL: none */
   const struct latent *latent; /* sizes of latent attention; NULL: none */
+  const struct linear *linear; /* gates of linear attention; NULL: none */
   sl_tensor *seen;             /* [B, T, K] tokens that the last indexer chose; NULL: none so far */
   sl_tensor *recall; /* [B, H] recall of block selection, summed over layers; NULL: no selection */
   int chosen;        /* layers summed in recall */
@@ -314,12 +319,6 @@ static inline sl_tensor *decoder_normed(sl_graph *g, const decoder *d, sl_tensor
   if (d->qk_norm == DECODER_QK_PLAIN) return x;
   if (d->qk_norm == DECODER_QK_HEADS) return decoder_head_norm(g, d, x, heads, layer, name);
   return decoder_norm(g, d, x, heads * d->head_dim, layer, name);
-}
-
-/* Puts the window on all blocks but every N-th; N 0: on all. */
-static inline void decoder_windows(decoder *d, bool window, int every) {
-  for (int i = 0; i < d->layers; i++)
-    d->each[i].windowed = window && !(every && (i + 1) % every == 0);
 }
 
 static inline bool decoder_is_local(const decoder *d, int layer) { return d->each[layer].windowed; }
@@ -593,6 +592,7 @@ static inline sl_tensor *decoder_apply(sl_graph *g, const decoder *d, sl_tensor 
   case DECODER_GELU: return sl_gelu(g, x);
   case DECODER_GELU_ERF: return sl_gelu_erf(g, x);
   case DECODER_RELU2: x = sl_relu(g, x); return sl_mul(g, x, x);
+  case DECODER_CLAMPED: return sl_mul(g, x, sl_sigmoid(g, sl_scale(g, x, 1.702f)));
   default: return sl_silu(g, x);
   }
 }
@@ -601,6 +601,11 @@ static inline sl_tensor *decoder_apply(sl_graph *g, const decoder *d, sl_tensor 
 static inline sl_tensor *decoder_gate(sl_graph *g, const decoder *d, sl_tensor *gate,
                                       sl_tensor *up) {
   if (d->function == DECODER_SILU) return sl_swiglu(g, gate, up);
+  if (d->function == DECODER_CLAMPED) {
+    gate = sl_clamp(g, gate, -INFINITY, d->limit);
+    up = sl_add_constant(g, sl_clamp(g, up, -d->limit, d->limit), 1);
+    return sl_mul(g, up, decoder_apply(g, d, gate));
+  }
   return sl_mul(g, decoder_apply(g, d, gate), up);
 }
 
@@ -629,13 +634,21 @@ static inline sl_tensor *decoder_mlp(sl_graph *g, decoder *d, sl_tensor *x, floa
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-static inline void decoder_check_data(sl_graph *g, const sl_args *args, const decoder *d) {
-  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
+/* Returns what users call an option, in a buffer that the next call overwrites. */
+static inline const char *decoder_called(const decoder *d, const char *option) {
+  static _Thread_local char name[32];
+  char end[40];
+  snprintf(end, sizeof end, ">%s", option);
+  const char *found = strstr(d->called, end), *begin = found;
+  if (!found || !strchr(" =", found[strlen(end)])) return option;
+  while (begin > d->called && begin[-1] != ' ') begin--;
+  snprintf(name, sizeof name, "%.*s", (int)(found - begin), begin);
+  return name;
 }
 
 static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
-  decoder_check_data(g, args, d);
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
+    sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
   if (!d->head_dim)
     sl_graph_fail(g, SL_E_USAGE, "%s: --width %lld is not a multiple of --heads %d", d->model,
                   (long long)d->width, d->heads);
@@ -664,8 +677,10 @@ static inline void decoder_words(sl_graph *g, const sl_args *args, decoder *d) {
   d->rope.context = (double)d->context;
 }
 
-static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *model) {
+static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *model,
+                                 const char *called) {
   decoder d = {.model = model,
+               .called = called,
                .layers = (int)sl_arg_int(args, "layers"),
                .heads = (int)sl_arg_int(args, "heads"),
                .kv_heads = (int)sl_arg_int(args, "kv-heads"),
@@ -682,7 +697,6 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   d.attention = (sl_attrs){
       .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
   d.attention.value = (float)sl_arg_float(args, "attend-blocks");
-  decoder_windows(&d, window > 0, 0);
   d.alone = d.attention.value != 0;
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
@@ -830,23 +844,6 @@ static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   if (d->states) d->shut = states_shut(g, d->positions, d->rows);
 }
 
-/* Gives all blocks the same halves. */
-static inline void decoder_halves(decoder *d, decoder_half *mixer, decoder_half *feed) {
-  for (int i = 0; i < d->layers; i++) d->each[i].mixer = mixer, d->each[i].feed = feed;
-}
-
-/* Returns the inner width of feed-forward halves. */
-static inline int64_t decoder_ffn(const sl_args *args, const decoder *d) {
-  int64_t ffn = sl_arg_int(args, "ffn");
-  return ffn ? ffn : (d->width * 8 / 3 + 63) / 64 * 64;
-}
-
-/* Divides attention scores by the square root of --query-scalar. */
-static inline void decoder_query_scalar(const sl_args *args, decoder *d) {
-  double scalar = sl_arg_float(args, "query-scalar");
-  if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
-}
-
 /* Reads DECODER_FAMILY_OPTIONS. */
 static inline void decoder_family(sl_graph *g, const sl_args *args, decoder *d) {
   bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
@@ -857,8 +854,10 @@ static inline void decoder_family(sl_graph *g, const sl_args *args, decoder *d) 
   if (sl_arg_flag(args, "scaled-embedding")) d->factors.embedding = sqrtf((float)d->width);
   d->local_theta = (float)sl_arg_float(args, "local-theta");
   d->cap = (float)sl_arg_float(args, "logit-cap");
-  d->ffn = decoder_ffn(args, d);
-  decoder_query_scalar(args, d);
+  d->ffn = sl_arg_int(args, "ffn");
+  if (!d->ffn) d->ffn = (d->width * 8 / 3 + 63) / 64 * 64;
+  double scalar = sl_arg_float(args, "query-scalar");
+  if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
 }
 
 static inline sl_tensor *decoder_project(sl_graph *g, const decoder *d, sl_tensor *x,

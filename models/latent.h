@@ -23,9 +23,8 @@
     {"index-halves", SL_OPTION_FLAG, "0", "the indexer rotates halves together", 0, 0}
 /* clang-format on */
 
-/* Options; `values` is the name of the width of values. */
 /* clang-format off */
-#define LATENT_OPTIONS(values) \
+#define LATENT_OPTIONS \
     {"query-rank", SL_OPTION_INT, "0", "rank of the queries' projection in latent attention; 0: " \
      "queries come from the whole input", 0, 1 << 20}, \
     {"latent", SL_OPTION_INT, "64", "rank of the latent from which a position's keys and values " \
@@ -34,7 +33,7 @@
      "attention", 1, 256}, \
     {"rope-dim", SL_OPTION_INT, "16", "numbers of a key with rotary positions in latent attention, " \
      "shared by all heads", 2, 256}, \
-    {values, SL_OPTION_INT, "32", "numbers of a head's value in latent attention", 1, 256}, \
+    {"latent-value-dim", SL_OPTION_INT, "32", "numbers of a head's value in latent attention", 1, 256}, \
     {"rope-halves", SL_OPTION_FLAG, "0", "rotate a key's halves together instead of adjacent " \
      "numbers in latent attention", 0, 0}
 /* clang-format on */
@@ -194,19 +193,19 @@ static inline sl_tensor *latent_reused(sl_graph *g, decoder *d, sl_tensor *x, fl
 }
 
 /* Reads LATENT_OPTIONS. */
-static inline latent latent_read(sl_graph *g, const sl_args *args, const decoder *d,
-                                 const char *values) {
+static inline latent latent_read(sl_graph *g, const sl_args *args, const decoder *d) {
   latent s = {.query_rank = sl_arg_int(args, "query-rank"),
               .width = sl_arg_int(args, "latent"),
               .nope = sl_arg_int(args, "nope-dim"),
               .rope = sl_arg_int(args, "rope-dim"),
-              .values = sl_arg_int(args, values),
+              .values = sl_arg_int(args, "latent-value-dim"),
               .halves = sl_arg_flag(args, "rope-halves")};
   if (s.rope % 2)
     sl_graph_fail(g, SL_E_USAGE, "%s: --rope-dim %lld: must be even", d->model, (long long)s.rope);
   if (s.values > s.nope + s.rope)
     sl_graph_fail(g, SL_E_USAGE, "%s: --%s %lld: must not exceed the size of a key, %lld", d->model,
-                  values, (long long)s.values, (long long)(s.nope + s.rope));
+                  decoder_called(d, "latent-value-dim"), (long long)s.values,
+                  (long long)(s.nope + s.rope));
   if (d->score_cap > 0 || d->sinks)
     sl_graph_fail(g, SL_E_USAGE, "%s: latent attention: not supported with %s", d->model,
                   d->sinks ? "--sinks" : "--score-cap");

@@ -12,19 +12,14 @@
 
 #include "decoder.h"
 
-/* Options; `normed` is the default of norm-topk. Models differ in this default and in the names
- * used in files. */
 /* clang-format off */
-#define MOE_OPTIONS(normed) \
-    {"experts", SL_OPTION_INT, "8", "experts per block", 1, 1 << 16}, \
-    DECODER_QK_NORM, MOE_ROUTING_OPTIONS(normed)
-#define MOE_ROUTING_OPTIONS(normed) \
+#define MOE_ROUTING_OPTIONS \
     {"top-k", SL_OPTION_INT, "2", "experts per token", 0, 1 << 16}, \
     {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, rounded " \
      "up to a multiple of 64", 0, 1 << 24}, \
     {"shared-ffn", SL_OPTION_INT, "0", "inner width of the shared expert, which all tokens " \
      "visit; 0: no shared expert", 0, 1 << 24}, \
-    {"norm-topk", SL_OPTION_INT, normed, "1: divide the probabilities of a token's experts by " \
+    {"norm-topk", SL_OPTION_INT, "1", "1: divide the probabilities of a token's experts by " \
      "their sum", 0, 1}, \
     {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the load-balancing loss, which is 1 per " \
      "block with an even load", 0, 1e30}, \
@@ -47,6 +42,7 @@ typedef struct moe_names {
   const char *router, *gate, *up, *down, *shared;
   const char *both; /* gate and up of all experts, in one parameter [E, 2F, C]; NULL: apart */
   bool plain;       /* the shared expert has no gate */
+  bool paired;      /* the numbers of gate and up alternate in `both` */
 } moe_names;
 
 static const moe_names moe_qwen = {.router = "mlp.gate",
@@ -71,8 +67,8 @@ typedef struct moe {
   moe_names names;
   int experts, k;
   int64_t inner, shared;
-  int64_t latent; /* experts read and write so many numbers between two products; 0: the width */
-  bool normed;
+  int64_t latent;    /* experts read and write so many numbers between two products; 0: the width */
+  bool normed, bias; /* the router and the experts have biases */
   float balance, z, capacity;
   moe_sigmoid sigmoid;
 } moe;
@@ -84,12 +80,19 @@ static inline moe_sigmoid moe_sigmoid_read(const sl_args *args) {
                        .rate = (float)sl_arg_float(args, "correction-rate")};
 }
 
-/* Linear layer of the experts. */
+/* Linear layer of the experts, each with a bias [out] if they have any. A quote at the end of the
+ * weight's name, by which files hold it transposed, is not part of the bias's name. */
 static inline sl_tensor *moe_linear(sl_graph *g, const decoder *d, const moe *m, sl_tensor *x,
                                     sl_tensor *ids, int64_t in, int64_t out, float std, int layer,
                                     const char *name) {
+  char bias[96];
   sl_type type = SL_TYPE(SL_F32, m->experts, out, in);
-  return sl_grouped_linear(g, x, ids, decoder_param(g, d, type, SL_NORMAL(std), layer, name));
+  sl_tensor *w = decoder_param(g, d, type, SL_NORMAL(std), layer, name);
+  sl_tensor *y = sl_grouped_linear(g, x, ids, w);
+  if (!m->bias) return y;
+  snprintf(bias, sizeof bias, "%.*s_bias", (int)strcspn(name, "'"), name);
+  type = SL_TYPE(SL_F32, m->experts, out);
+  return sl_add(g, y, sl_embedding(g, ids, decoder_param(g, d, type, SL_CONSTANT(0), layer, bias)));
 }
 
 static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float weight) {
@@ -130,7 +133,10 @@ static inline sl_tensor *moe_inner(sl_graph *g, const decoder *d, const moe *m, 
   sl_tensor *y[2];
   if (m->names.both) {
     y[0] = moe_linear(g, d, m, x, ids, in, 2 * F, 0.02f, layer, m->names.both);
-    sl_split(g, y[0], 3, 2, NULL, y);
+    if (m->names.paired) {
+      sl_split(g, sl_reshape(g, y[0], d->rows, -1, m->k, F, 2), 4, 2, NULL, y);
+      for (int i = 0; i < 2; i++) y[i] = sl_reshape(g, y[i], d->rows, -1, m->k, F);
+    } else sl_split(g, y[0], 3, 2, NULL, y);
     return decoder_gate(g, d, y[0], y[1]);
   }
   if (!d->ungated) y[0] = moe_linear(g, d, m, x, ids, in, F, 0.02f, layer, m->names.gate);
@@ -243,7 +249,8 @@ static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_te
 static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                   int layer) {
   const moe *m = d->own;
-  sl_tensor *logits = decoder_linear(g, d, x, d->width, m->experts, 0.02f, layer, m->names.router);
+  sl_tensor *logits =
+      decoder_biased(g, d, m->bias, x, d->width, m->experts, 0.02f, layer, m->names.router);
   sl_routing r = m->sigmoid.groups ? moe_route(g, d, m, logits, layer)
                                    : sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
   moe_losses(g, d, m, logits, &r);
@@ -283,45 +290,8 @@ static inline sl_tensor *moe_beside(sl_graph *g, decoder *d, sl_tensor *x, float
   return sl_add(g, x, decoder_norm(g, d, y, C, layer, "post_feedforward_layernorm_2"));
 }
 
-/* ---- blocks without experts ---------------------------------------------------------------- */
-
-/* clang-format off */
-#define MOE_DENSE_OPTIONS \
-    {"dense-blocks", SL_OPTION_TEXT, "none", "`LIST` of blocks with SwiGLU instead of experts: " \
-     "numbers from 0, separated by commas", 0, 0}
-/* clang-format on */
-
-static inline bool moe_is_listed(const char *list, int layer) {
-  for (char *end; *list; list = end + (*end == ',')) {
-    if (strtol(list, &end, 10) == layer) return true;
-    if (end == list) return false;
-  }
-  return false;
-}
-
-static inline void moe_check_list(sl_graph *g, const decoder *d, const char *list) {
-  for (const char *at = list; *at;) {
-    char *end;
-    long layer = strtol(at, &end, 10);
-    bool good = end > at && (!*end || (*end == ',' && end[1])) && layer >= 0 && layer < d->layers;
-    if (!good) {
-      sl_graph_fail(
-          g, SL_E_USAGE,
-          "%s: --dense-blocks %s: must be none, or block numbers from 0 to %d separated by commas",
-          d->model, list, d->layers - 1);
-      return;
-    }
-    at = end + (*end == ',');
-  }
-}
-
-/* Reads the list of blocks without experts. */
-static inline const char *moe_dense_of(sl_graph *g, const sl_args *args, const decoder *d) {
-  const char *list = sl_arg_text(args, "dense-blocks");
-  if (!strcmp(list, "none")) list = "";
-  moe_check_list(g, d, list);
-  return list;
-}
+/* ---- options -----------------------------------------------------------------------------------
+ */
 
 static inline moe moe_of(sl_graph *g, const sl_args *args, const decoder *d, moe_names names) {
   moe m = {.names = names,
@@ -338,22 +308,7 @@ static inline moe moe_of(sl_graph *g, const sl_args *args, const decoder *d, moe
     sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", d->model, m.k,
                   m.experts);
   if (m.k < 1) sl_graph_fail(g, SL_E_USAGE, "%s: --top-k 0: must be at least 1", d->model);
-  if (m.shared && !names.shared)
-    sl_graph_fail(
-        g, SL_E_USAGE,
-        "%s: --shared-ffn: not supported, this model has no shared expert; qwen-moe has one",
-        d->model);
   return m;
-}
-
-static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *model,
-                                  moe_names names) {
-  decoder d = decoder_of(g, args, model);
-  moe m = moe_of(g, args, &d, names);
-  if (sl_arg_flag(args, "qk-norm")) d.qk_norm = DECODER_QK_HEADS;
-  d.own = &m;
-  decoder_halves(&d, decoder_attention, moe_half);
-  return decoder_build(g, args, &d);
 }
 
 #endif

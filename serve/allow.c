@@ -17,10 +17,11 @@ static const tick *next_allowed(sl_session *s) {
 static void allow_part(const sl_session *s, const part *p, uint32_t *row) {
   request *r = p->request;
   const sl_constraint *c = &r->how.constraint;
-  r->stuck = -1;
+  r->progress.stuck = -1;
   for (int i = 0; i <= p->drafted; i++, row += s->serving.words) {
     memset(row, 0, (size_t)s->serving.words * sizeof *row);
-    if (!c->allow(c->ctx, i, r->drafted, row) && r->stuck < 0) r->stuck = r->count + i;
+    if (!c->allow(c->ctx, i, r->draft.tokens, row) && r->progress.stuck < 0)
+      r->progress.stuck = r->text.count + i;
   }
 }
 

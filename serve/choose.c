@@ -19,29 +19,29 @@ typedef struct choice {
 
 /* Counts the leading rows, of those that follow, whose next tokens are still to be reported. */
 static int64_t count_scored(const request *r, int64_t rows) {
-  if (!r->how.scored || r->reported >= r->nprompt) return 0;
-  return SLI_MAX(SLI_MIN(r->fed + rows, r->nprompt - 1) - r->fed, 0);
+  if (!r->how.scored || r->progress.reported >= r->text.prompt) return 0;
+  return SLI_MAX(SLI_MIN(r->progress.fed + rows, r->text.prompt - 1) - r->progress.fed, 0);
 }
 
 static void take_rows(choice *c, request *r, int64_t rows) {
   sli_log_part(c->s, r, rows);
   part *p = &c->tick->parts[c->tick->count++];
   *p = (part){.request = r,
-              .from = r->fed,
+              .from = r->progress.fed,
               .rows = rows,
-              .picked = r->fed + rows == r->count,
+              .picked = r->progress.fed + rows == r->text.count,
               .scored = (int)count_scored(r, rows)};
   load *l = &c->tick->load;
   l->rows += rows;
   l->picks += p->picked + p->scored;
   l->sequences++;
   if (r->edits) l->edits += sli_edits_count(r->edits);
-  l->positions += (double)r->fed;
-  l->pairs += sli_chunk_work(c->s, r->fed, rows);
+  l->positions += (double)r->progress.fed;
+  l->pairs += sli_chunk_work(c->s, r->progress.fed, rows);
   c->rows -= rows;
-  r->fed += rows;
-  r->ticks++;
-  r->last_tick = c->s->ticks.begun + 1;
+  r->progress.fed += rows;
+  r->progress.ticks++;
+  r->progress.last_tick = c->s->ticks.begun + 1;
   sli_states_place(c->s, p, sli_prefixes_note(c->s, r));
 }
 
@@ -64,9 +64,9 @@ static void yield(sl_session *s, request *r) {
   s->stats.preemptions++;
   s->stats.running--;
   s->stats.queued++;
-  r->standing = r->ticks ? YIELDING : QUEUED;
-  r->fed = r->brought = 0;
-  if (!r->ticks) sli_pages_free(s, r);
+  r->standing = r->progress.ticks ? YIELDING : QUEUED;
+  r->progress.fed = r->cache.brought = 0;
+  if (!r->progress.ticks) sli_pages_free(s, r);
 }
 
 static request *youngest(const sl_session *s) {
@@ -85,7 +85,7 @@ static bool is_in(const tick *t, const request *r) {
 /* Allocates pages for the request's rows. Returns false if the request gets no rows in this tick.
  * Preempts younger requests first, then the request itself, so the oldest always makes progress. */
 static bool find_pages(choice *c, request *r, int64_t rows) {
-  while (!sli_pages_take(c->s, r, r->fed + rows)) {
+  while (!sli_pages_take(c->s, r, r->progress.fed + rows)) {
     request *last = youngest(c->s);
     if (is_in(c->tick, last)) return false;
     yield(c->s, last);
@@ -96,23 +96,25 @@ static bool find_pages(choice *c, request *r, int64_t rows) {
 
 /* ---- running requests ------------------------------------------------------------------------ */
 
-static bool rests(const request *r) { return r->count >= r->goal; }
+static bool rests(const request *r) { return r->text.count >= r->cache.goal; }
 
 static bool is_ready(const request *r) {
-  return r->standing == RUNNING && !r->cancelled && !rests(r) && r->fed < r->count;
+  return r->standing == RUNNING && !r->cancelled && !rests(r) && r->progress.fed < r->text.count;
 }
 
 /* Returns whether the prompt has been fed and the last token is known. */
-static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
+static bool decodes(const request *r) {
+  return r->progress.fed + 1 == r->text.count && r->progress.fed >= r->text.prompt;
+}
 
 /* Returns the rows that a request gets in the tick; 0 if its next chunk does not fit. */
 static int64_t next_rows(const choice *c, request *r) {
-  int64_t whole = sli_chunk_whole(c->s, r, r->fed);
+  int64_t whole = sli_chunk_whole(c->s, r, r->progress.fed);
   if (whole) {
     int64_t picks = c->s->serving.picks - c->tick->load.picks;
     return whole <= c->rows && count_scored(r, whole) <= picks ? whole : 0;
   }
-  int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
+  int64_t rows = SLI_MIN(r->text.count - r->progress.fed, sli_chunk_rows(c->s, r, c->rows));
   if (count_scored(r, rows)) rows = SLI_MIN(rows, c->s->serving.picks - c->tick->load.picks);
   return sli_states_rows(c->s, r, rows);
 }
@@ -129,16 +131,17 @@ static void take_running(choice *c, bool decoding) {
  * tokens plus one. In the second case a preempted request is readmitted when another request
  * ends. */
 static int64_t positions_let_in(const sl_session *s, const request *r) {
-  return s->options.admit == SL_ADMIT_RESERVE ? r->most : SLI_MIN(r->count + 1, r->most);
+  return s->options.admit == SL_ADMIT_RESERVE ? r->text.most
+                                              : SLI_MIN(r->text.count + 1, r->text.most);
 }
 
 /* Skips the tokens held by the first `shared` pages, or brought from another server. */
 static void begin_behind(sl_session *s, request *r, int64_t shared) {
-  r->fed = SLI_MAX(shared * SL_PAGE, r->brought);
+  r->progress.fed = SLI_MAX(shared * SL_PAGE, r->cache.brought);
   s->stats.pages_shared += (uint64_t)shared;
-  s->stats.rows_shared += (uint64_t)SLI_MAX(r->fed - r->computed, 0);
-  r->computed = SLI_MAX(r->computed, r->fed);
-  if (!r->begun) r->cached = r->fed;
+  s->stats.rows_shared += (uint64_t)SLI_MAX(r->progress.fed - r->progress.computed, 0);
+  r->progress.computed = SLI_MAX(r->progress.computed, r->progress.fed);
+  if (!r->begun) r->cache.cached = r->progress.fed;
 }
 
 /* Admits a request; `shared` is the number of pages that sli_prefixes_find found. */
@@ -174,7 +177,7 @@ static void admit(choice *c) {
 static int64_t draft_room(const choice *c, const part *p) {
   const sl_serving *v = &c->s->serving;
   const load *l = &c->tick->load;
-  if (!p->picked || p->rows > 1 || p->from < p->request->nprompt) return 0;
+  if (!p->picked || p->rows > 1 || p->from < p->request->text.prompt) return 0;
   int64_t most = SLI_MIN(c->rows, v->picks - l->picks);
   most = sli_states_rows(c->s, p->request, most + 1) - 1;
   return p->request->edits ? SLI_MIN(most, v->edits - l->edits) : most;
@@ -183,12 +186,12 @@ static int64_t draft_room(const choice *c, const part *p) {
 /* Appends n drafted rows to an answer's row. Returns false if no pages are free. */
 static bool add_draft(choice *c, part *p, int n) {
   request *r = p->request;
-  if (!n || !sli_pages_take(c->s, r, r->fed + n)) return !n;
+  if (!n || !sli_pages_take(c->s, r, r->progress.fed + n)) return !n;
   load *l = &c->tick->load;
   sli_log_draft(c->s, r, n);
   p->rows += n;
-  r->ndrafted = p->drafted = n;
-  r->fed += n;
+  r->draft.count = p->drafted = n;
+  r->progress.fed += n;
   c->rows -= n;
   l->rows += n;
   l->picks += n;
@@ -249,7 +252,8 @@ static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char 
 static bool is_possible(const choice *c, const request *r, const sli_log_entry *e) {
   bool runs = r->standing == RUNNING, behind = e->from >= 0 && e->from % SL_PAGE == 0;
   return has_room(c) && has_edits(c, r) && e->rows > 0 && e->rows <= c->rows &&
-         (runs ? e->from == r->fed : behind) && e->from + e->rows <= r->count + (e->rows == 1) &&
+         (runs ? e->from == r->progress.fed : behind) &&
+         e->from + e->rows <= r->text.count + (e->rows == 1) &&
          sli_chunk_may_be(c->s, r, e->from, e->rows);
 }
 
@@ -263,9 +267,9 @@ static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
 }
 
 static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
-  if (r->ndrafted) return false;
+  if (r->draft.count) return false;
   if (!is_possible(c, r, e)) return refuse_line(c->s, e, "which the request does not have");
-  if (r->standing == YIELDING || e->from + e->rows > r->count) return false;
+  if (r->standing == YIELDING || e->from + e->rows > r->text.count) return false;
   bool queued = r->standing == QUEUED;
   if (queued ? !let_in_again(c->s, r, e) : !sli_pages_take(c->s, r, e->from + e->rows))
     return false;
@@ -286,7 +290,7 @@ static bool follow_draft(choice *c, request *r, const sli_log_entry *e) {
 
 /* Cancels a request. Returns false if it does not have all of its logged tokens yet. */
 static bool follow_cancel(sl_session *s, request *r) {
-  if (r->count < r->until) return false;
+  if (r->text.count < r->text.until) return false;
   sli_session_hang_up(s, r);
   return true;
 }
@@ -365,7 +369,7 @@ static void write_pick(const writer *w, int32_t row, int32_t given) {
 /* Writes the picks of the part whose rows begin at `first` and were just added. */
 static void write_picks(const writer *w, const part *p, int32_t first) {
   for (int i = 0; i < p->scored; i++)
-    write_pick(w, first + i, p->request->tokens[p->from + i + 1] + 1);
+    write_pick(w, first + i, p->request->text.tokens[p->from + i + 1] + 1);
   for (int i = p->drafted; i >= 0 && p->picked; i--) write_pick(w, w->batch->rows - 1 - i, 0);
 }
 
@@ -376,15 +380,16 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
   int32_t sequence = b->sequences++;
   for (int64_t i = 0; i < p->rows; i++, b->rows++) {
     int64_t at = p->from + i;
-    w->tokens[b->rows] = at < r->count ? r->tokens[at] : r->drafted[at - r->count];
+    w->tokens[b->rows] =
+        at < r->text.count ? r->text.tokens[at] : r->draft.tokens[at - r->text.count];
     w->position[b->rows] = (int32_t)at;
     w->sequence[b->rows] = sequence;
   }
   write_picks(w, p, b->rows - (int32_t)p->rows);
   int32_t edit = b->edits, edits = 0;
   if (p->picked && r->edits)
-    edits = (int32_t)sli_edits_write(r->edits, r->count - r->nprompt, p->drafted, r->drafted,
-                                     (sl_batch_edit *)sl_batch_edits(b) + edit);
+    edits = (int32_t)sli_edits_write(r->edits, r->text.count - r->text.prompt, p->drafted,
+                                     r->draft.tokens, (sl_batch_edit *)sl_batch_edits(b) + edit);
   b->edits += edits + (r->edits ? p->drafted : 0);
   w->settings[sequence] =
       (sl_batch_sequence){.seed = {(uint32_t)r->how.seed, (uint32_t)(r->how.seed >> 32)},
@@ -392,19 +397,20 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .top_p = r->how.top_p,
                           .top_k = r->how.top_k,
                           .logprobs = r->how.logprobs,
-                          .place = (int32_t)(r->count - p->scored),
+                          .place = (int32_t)(r->text.count - p->scored),
                           .hash = s->options.hash,
                           .min_p = r->how.min_p,
                           .edit = edit,
                           .edits = edits,
                           .more = r->edits && !p->scored,
                           .constrained = p->picked && r->how.constraint.allow,
-                          .slot = r->slot * sli_states_slots(s),
+                          .slot = r->cache.slot * sli_states_slots(s),
                           .slots = sli_states_slots(s),
                           .drafted = p->drafted,
                           .from = p->reads,
                           .kept = p->keeps};
-  memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
+  memcpy((int32_t *)sl_batch_table(b, sequence), r->cache.pages,
+         (size_t)r->cache.npages * sizeof *r->cache.pages);
 }
 
 /* ---- source callbacks ------------------------------------------------------------------------ */

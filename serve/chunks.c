@@ -39,8 +39,8 @@ static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, i
 static double whole(const sl_session *s, const request *r, double pace) {
   const sl_tick_cost *c = s->options.cost;
   double sum = 0, longest = 0;
-  for (int64_t fed = r->fed, rows; fed < r->count; fed += rows) {
-    rows = SLI_MIN(rows_within(c, fed, pace, s->about.rows), r->count - fed);
+  for (int64_t fed = r->progress.fed, rows; fed < r->text.count; fed += rows) {
+    rows = SLI_MIN(rows_within(c, fed, pace, s->about.rows), r->text.count - fed);
     double seconds = seconds_of(c, fed, rows);
     sum += seconds;
     longest = SLI_MAX(longest, seconds);
@@ -53,7 +53,7 @@ static double whole(const sl_session *s, const request *r, double pace) {
 static double best_pace(const sl_session *s, const request *r) {
   enum { STEPS = 48 };
   const sl_tick_cost *c = s->options.cost;
-  double most = seconds_of(c, SLI_MAX(r->count - s->about.rows, 0), s->about.rows);
+  double most = seconds_of(c, SLI_MAX(r->text.count - s->about.rows, 0), s->about.rows);
   double least = SLI_MAX(most / 100, 4 * seconds_of(c, 0, 1)), best = most,
          fewest = whole(s, r, most);
   for (int i = 1; i <= STEPS && least < most; i++) {
@@ -73,7 +73,7 @@ static bool is_alone(const sl_session *s, const request *r) { return s->requests
 
 int64_t sli_chunk_end(const sl_session *s, const request *r) {
   int64_t chunk = s->serving.prompt_blocks.chunk;
-  return chunk ? (r->nprompt - 1) / chunk * chunk : 0;
+  return chunk ? (r->text.prompt - 1) / chunk * chunk : 0;
 }
 
 int64_t sli_chunk_whole(const sl_session *s, const request *r, int64_t fed) {
@@ -124,8 +124,9 @@ sl_status sli_chunk_check(const sl_session *s) {
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most) {
   const sl_session_options *o = &s->options;
   if (s->serving.prompt_blocks.chunk) return SLI_MIN(most, s->serving.prompt_blocks.chunk - 1);
-  bool cut = o->cost && o->chunks == SL_CHUNKS_TIMES && stages_of(s) > 1 && r->fed + 1 < r->count;
+  bool cut = o->cost && o->chunks == SL_CHUNKS_TIMES && stages_of(s) > 1 &&
+             r->progress.fed + 1 < r->text.count;
   if (!cut || !is_alone(s, r)) return most;
-  if (r->pace <= 0) r->pace = best_pace(s, r);
-  return rows_within(o->cost, r->fed, r->pace, most);
+  if (r->progress.pace <= 0) r->progress.pace = best_pace(s, r);
+  return rows_within(o->cost, r->progress.fed, r->progress.pace, most);
 }

@@ -31,7 +31,7 @@ static void note_seconds(sli_draft_time *of, int64_t rows, double seconds) {
  * and the last token of an answer is never computed. All of them must lie on the same side of
  * min_tokens, so that the same stop tokens are banned after each. */
 static int64_t most_drafted(const request *r) {
-  int64_t place = r->count - r->nprompt, most = r->most - r->count - 1;
+  int64_t place = r->text.count - r->text.prompt, most = r->text.most - r->text.count - 1;
   return place < r->how.min_tokens ? SLI_MIN(most, r->how.min_tokens - place - 1) : most;
 }
 
@@ -39,7 +39,7 @@ static int64_t most_drafted(const request *r) {
 static int count_unstopped(const request *r, int n) {
   for (int i = 0; i < n; i++)
     for (int k = 0; k < r->how.nstop; k++)
-      if (r->stop[k] == r->drafted[i]) return i;
+      if (r->stop[k] == r->draft.tokens[i]) return i;
   return n;
 }
 
@@ -67,7 +67,7 @@ void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
 
 static struct draft_class *class_of(drafts *d, const request *r) {
   int class = 0;
-  for (int n = r->match / SLI_LOOKUP_SHORTEST; n > 1 && class + 1 < SLI_DRAFT_CLASSES; n /= 2)
+  for (int n = r->draft.match / SLI_LOOKUP_SHORTEST; n > 1 && class + 1 < SLI_DRAFT_CLASSES; n /= 2)
     class ++;
   return &d->classes[class];
 }
@@ -88,11 +88,11 @@ static void forget(struct draft_class *c) {
 
 void sli_drafts_note(sl_session *s, const request *r, int right) {
   struct draft_class *c = class_of(&s->drafts, r);
-  c->checked += SLI_MIN(right + 1, r->ndrafted);
+  c->checked += SLI_MIN(right + 1, r->draft.count);
   c->right += right;
   s->stats.rounds++;
-  s->stats.checked += (uint64_t)SLI_MIN(right + 1, r->ndrafted);
-  s->stats.drafted += (uint64_t)r->ndrafted;
+  s->stats.checked += (uint64_t)SLI_MIN(right + 1, r->draft.count);
+  s->stats.drafted += (uint64_t)r->draft.count;
 }
 
 void sli_drafts_time(drafts *d, int64_t rows, double seconds) {

@@ -67,12 +67,13 @@ void sli_log_yield(sl_session *s, const request *r) {
 }
 
 void sli_log_cancel(sl_session *s, const request *r) {
-  if (s->log.to) fprintf(word(s), "x%llu:%lld", (unsigned long long)r->id, (long long)r->count);
+  if (s->log.to)
+    fprintf(word(s), "x%llu:%lld", (unsigned long long)r->id, (long long)r->text.count);
 }
 
 void sli_log_part(sl_session *s, const request *r, int64_t rows) {
   if (s->log.to)
-    fprintf(word(s), "%llu:%lld+%lld", (unsigned long long)r->id, (long long)r->fed,
+    fprintf(word(s), "%llu:%lld+%lld", (unsigned long long)r->id, (long long)r->progress.fed,
             (long long)rows);
 }
 

@@ -29,12 +29,14 @@ static bool mirror_allow(void *ctx, int n, const int32_t *drafted, uint32_t *all
   const request *m = ctx, *r = m->user;
   const sl_constraint *c = &r->how.constraint;
   (void)n, (void)drafted;
-  if (!c->allow(c->ctx, (int)(m->count - m->known), m->tokens + m->known, allowed)) allowed[0] |= 1;
+  if (!c->allow(c->ctx, (int)(m->text.count - m->cache.known), m->text.tokens + m->cache.known,
+                allowed))
+    allowed[0] |= 1;
   return true;
 }
 
 static bool mirror_fits(const sl_session *d, const request *r) {
-  return !r->unmirrored && r->count + 1 < d->about.context;
+  return !r->draft.unmirrored && r->text.count + 1 < d->about.context;
 }
 
 /* The tokens of a request that its mirror has. */
@@ -45,7 +47,8 @@ typedef struct text {
 
 static text text_of(const sl_session *d, const request *r) {
   int64_t without = d->target->options.speculation.hidden;
-  return (text){r->tokens + without, r->count - without, SLI_MAX(r->nprompt - without, 1)};
+  return (text){r->text.tokens + without, r->text.count - without,
+                SLI_MAX(r->text.prompt - without, 1)};
 }
 
 /* ---- hidden states -----------------------------------------------------------------------------
@@ -53,19 +56,20 @@ static text text_of(const sl_session *d, const request *r) {
 
 static float *hidden_at(const sl_session *s, request *r, int64_t at) {
   size_t width = (size_t)s->about.width, need = (size_t)(at + 1) * width;
-  if (need > r->hidden_capacity) {
-    size_t more = SLI_MAX(2 * r->hidden_capacity, need);
-    r->hidden = sli_realloc(r->hidden, more, sizeof *r->hidden);
-    memset(r->hidden + r->hidden_capacity, 0, (more - r->hidden_capacity) * sizeof *r->hidden);
-    r->hidden_capacity = more;
+  if (need > r->draft.hidden_capacity) {
+    size_t more = SLI_MAX(2 * r->draft.hidden_capacity, need);
+    r->draft.hidden = sli_realloc(r->draft.hidden, more, sizeof *r->draft.hidden);
+    memset(r->draft.hidden + r->draft.hidden_capacity, 0,
+           (more - r->draft.hidden_capacity) * sizeof *r->draft.hidden);
+    r->draft.hidden_capacity = more;
   }
-  return r->hidden + (size_t)at * width;
+  return r->draft.hidden + (size_t)at * width;
 }
 
 void sli_mirror_hidden(const sl_session *s, request *r, int64_t at, const float *row) {
   bool mirror = s->target && s->target->options.speculation.hidden;
   if (!mirror && !s->options.speculation.hidden) return;
-  if (mirror && at + 1 < r->nhidden) return;
+  if (mirror && at + 1 < r->draft.nhidden) return;
   memcpy(hidden_at(s, r, at + mirror), row, (size_t)s->about.width * sizeof *row);
 }
 
@@ -73,16 +77,16 @@ void sli_mirror_hidden(const sl_session *s, request *r, int64_t at, const float 
  * shared pages are zeros. */
 static void copy_hidden(const sl_session *d, request *m, request *r, int64_t count) {
   if (!d->target->options.speculation.hidden) return;
-  for (; m->nhidden < count; m->nhidden++)
-    memcpy(hidden_at(d, m, m->nhidden), hidden_at(d->target, r, m->nhidden),
-           (size_t)d->about.width * sizeof *m->hidden);
+  for (; m->draft.nhidden < count; m->draft.nhidden++)
+    memcpy(hidden_at(d, m, m->draft.nhidden), hidden_at(d->target, r, m->draft.nhidden),
+           (size_t)d->about.width * sizeof *m->draft.hidden);
 }
 
 static request *mirror_make(const sl_session *d, request *r) {
   text own = text_of(d, r);
   sl_request how = {.prompt = own.tokens,
                     .nprompt = own.nprompt,
-                    .max_tokens = r->most,
+                    .max_tokens = r->text.most,
                     .temperature = r->how.temperature,
                     .top_k = r->how.top_k,
                     .top_p = r->how.top_p,
@@ -92,14 +96,15 @@ static request *mirror_make(const sl_session *d, request *r) {
                     .logprobs = -1,
                     .user = r};
   request *m = sli_session_make(d, &how);
-  m->known = 0;
+  m->cache.known = 0;
   if (r->how.constraint.allow) m->how.constraint = (sl_constraint){.allow = mirror_allow, .ctx = m};
   return m;
 }
 
 static int64_t count_same(const request *m, const text *own) {
-  int64_t same = m->known;
-  while (same < SLI_MIN(m->count, own->count) && m->tokens[same] == own->tokens[same]) same++;
+  int64_t same = m->cache.known;
+  while (same < SLI_MIN(m->text.count, own->count) && m->text.tokens[same] == own->tokens[same])
+    same++;
   return same;
 }
 
@@ -107,22 +112,22 @@ static int64_t count_same(const request *m, const text *own) {
 static void copy_edits(request *m, const request *r, const text *own) {
   sli_edits_free(m->edits);
   m->edits = sli_edits_copy(r->edits);
-  for (int64_t i = own->count; i < m->count && m->edits; i++)
-    sli_edits_note(m->edits, m->tokens[i]);
+  for (int64_t i = own->count; i < m->text.count && m->edits; i++)
+    sli_edits_note(m->edits, m->text.tokens[i]);
 }
 
 /* Gives a mirror the tokens of its request. If all earlier drafted tokens were right, tokens
  * drafted beyond them stay. */
 static void copy_tokens(request *m, const text *own) {
   int64_t same = count_same(m, own);
-  m->known = own->count;
+  m->cache.known = own->count;
   if (same == own->count) return;
-  m->fed = SLI_MIN(m->fed, same);
-  m->computed = SLI_MIN(m->computed, same);
-  m->count = same;
-  for (; m->count < own->count; m->count++) {
-    SLI_GROW(m->tokens, (size_t)m->count, m->capacity);
-    m->tokens[m->count] = own->tokens[m->count];
+  m->progress.fed = SLI_MIN(m->progress.fed, same);
+  m->progress.computed = SLI_MIN(m->progress.computed, same);
+  m->text.count = same;
+  for (; m->text.count < own->count; m->text.count++) {
+    SLI_GROW(m->text.tokens, (size_t)m->text.count, m->text.capacity);
+    m->text.tokens[m->text.count] = own->tokens[m->text.count];
   }
 }
 
@@ -133,11 +138,14 @@ static void mirror_follow(const sl_session *d, request *m, request *r, int wante
   copy_tokens(m, &own);
   copy_edits(m, r, &own);
   copy_hidden(d, m, r, own.count);
-  int64_t read = m->standing == RUNNING ? m->fed : sli_prefixes_find(d, m, INT64_MAX) * SL_PAGE;
-  bool whole = m->count - read <= *left;
-  if (!whole) m->count = m->known = read + *left;
-  m->goal = !*left ? 0 : whole ? SLI_MIN(own.count + wanted, m->most - 1) : m->count + 1;
-  *left -= m->count - read;
+  int64_t read =
+      m->standing == RUNNING ? m->progress.fed : sli_prefixes_find(d, m, INT64_MAX) * SL_PAGE;
+  bool whole = m->text.count - read <= *left;
+  if (!whole) m->text.count = m->cache.known = read + *left;
+  m->cache.goal = !*left  ? 0
+                  : whole ? SLI_MIN(own.count + wanted, m->text.most - 1)
+                          : m->text.count + 1;
+  *left -= m->text.count - read;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------
@@ -151,9 +159,9 @@ static int64_t begin_round(sl_session *d, int n, const draft *of) {
   for (int i = 0; i < n; i++) {
     request *r = of[i].part->request;
     if (!of[i].most || !mirror_fits(d, r)) continue;
-    if (!r->mirror) sli_session_queue(d, r->mirror = mirror_make(d, r));
-    mirror_follow(d, r->mirror, r, of[i].most, &left);
-    rows += SLI_MAX(r->mirror->goal - 1 - r->mirror->fed, 0);
+    if (!r->draft.mirror) sli_session_queue(d, r->draft.mirror = mirror_make(d, r));
+    mirror_follow(d, r->draft.mirror, r, of[i].most, &left);
+    rows += SLI_MAX(r->draft.mirror->cache.goal - 1 - r->draft.mirror->progress.fed, 0);
   }
   d->resting = false;
   pthread_cond_signal(&d->work);
@@ -164,11 +172,12 @@ static int64_t begin_round(sl_session *d, int n, const draft *of) {
 static int end_round(const sl_session *d, int n, draft *of) {
   int longest = 0;
   for (int i = 0; i < n; i++) {
-    request *r = of[i].part->request, *m = r->mirror;
-    if (m) m->goal = 0;
-    if (!of[i].most || !m || m->known != text_of(d, r).count) continue;
-    of[i].n = (int)SLI_MAX(SLI_MIN(m->count - m->known, of[i].most), 0);
-    memcpy(r->drafted, m->tokens + m->known, (size_t)of[i].n * sizeof *r->drafted);
+    request *r = of[i].part->request, *m = r->draft.mirror;
+    if (m) m->cache.goal = 0;
+    if (!of[i].most || !m || m->cache.known != text_of(d, r).count) continue;
+    of[i].n = (int)SLI_MAX(SLI_MIN(m->text.count - m->cache.known, of[i].most), 0);
+    memcpy(r->draft.tokens, m->text.tokens + m->cache.known,
+           (size_t)of[i].n * sizeof *r->draft.tokens);
     longest = SLI_MAX(longest, of[i].n);
   }
   return longest;
@@ -211,11 +220,11 @@ static void model_leave(const sl_session *s, request *r) {
   sl_session *d = s->draft;
   if (!d) return;
   pthread_mutex_lock(&d->lock);
-  if (r->mirror) {
-    r->mirror->user = NULL;
-    sli_session_hang_up(d, r->mirror);
+  if (r->draft.mirror) {
+    r->draft.mirror->user = NULL;
+    sli_session_hang_up(d, r->draft.mirror);
   }
-  r->mirror = NULL;
+  r->draft.mirror = NULL;
   pthread_mutex_unlock(&d->lock);
 }
 
@@ -225,8 +234,8 @@ void sli_mirror_note(void *ctx, const sl_session_event *e) {
   (void)ctx;
   request *r = e->kind == SL_EVENT_END ? e->user : NULL;
   if (!r) return;
-  r->mirror = NULL;
-  r->unmirrored = true;
+  r->draft.mirror = NULL;
+  r->draft.unmirrored = true;
 }
 
 /* ---- the session -------------------------------------------------------------------------------

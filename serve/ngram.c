@@ -8,17 +8,17 @@ static double ngram_find(sl_session *s, int n, draft *of) {
   for (int i = 0; i < n; i++) {
     request *r = of[i].part->request;
     if (!of[i].most) continue;
-    if (!r->lookup) r->lookup = sli_lookup_create();
-    of[i].n =
-        sli_lookup_find(r->lookup, r->tokens, r->count, least, of[i].most, r->drafted, &r->match);
+    if (!r->draft.lookup) r->draft.lookup = sli_lookup_create();
+    of[i].n = sli_lookup_find(r->draft.lookup, r->text.tokens, r->text.count, least, of[i].most,
+                              r->draft.tokens, &r->draft.match);
   }
   return 0;
 }
 
 static void ngram_leave(const sl_session *s, request *r) {
   (void)s;
-  sli_lookup_destroy(r->lookup);
-  r->lookup = NULL;
+  sli_lookup_destroy(r->draft.lookup);
+  r->draft.lookup = NULL;
 }
 
 const sli_drafter sli_drafter_ngram = {.find = ngram_find, .leave = ngram_leave};

@@ -89,12 +89,12 @@ static void add_page(sl_session *s, request *r) {
   if (x->name) sli_kept_write(s, i, x->name, x->before, sli_prefixes_tokens(p, i));
   sli_prefixes_drop(p, i);
   p->pages[i].holders = 1;
-  p->pages[i].place = (int32_t)r->npages;
-  r->pages[r->npages++] = i;
+  p->pages[i].place = (int32_t)r->cache.npages;
+  r->cache.pages[r->cache.npages++] = i;
 }
 
 bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
-  int64_t more = sli_pages_of(positions) - r->npages;
+  int64_t more = sli_pages_of(positions) - r->cache.npages;
   if (more > 0 && more > free_now(s)) return false;
   while (more-- > 0) add_page(s, r);
   count_used(s);
@@ -105,12 +105,13 @@ bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
  * is lost. */
 static bool fetch(sl_session *s, request *r) {
   sli_pages *p = s->pages;
-  int64_t n = r->npages;
-  int32_t kept = ~r->pages[n];
-  uint64_t before = n ? p->pages[r->pages[n - 1]].name : sli_prefixes_root(r);
+  int64_t n = r->cache.npages;
+  int32_t kept = ~r->cache.pages[n];
+  uint64_t before = n ? p->pages[r->cache.pages[n - 1]].name : sli_prefixes_root(r);
   add_page(s, r);
-  if (!sli_kept_read(s, kept, r->pages[n])) return false;
-  sli_prefixes_restore(p, r->pages[n], sli_kept_name(s, kept), before, r->tokens + n * SL_PAGE);
+  if (!sli_kept_read(s, kept, r->cache.pages[n])) return false;
+  sli_prefixes_restore(p, r->cache.pages[n], sli_kept_name(s, kept), before,
+                       r->text.tokens + n * SL_PAGE);
   return true;
 }
 
@@ -119,33 +120,34 @@ static bool fetch(sl_session *s, request *r) {
  * are shared: from a lost one on, they are computed again. */
 static int64_t share(sl_session *s, request *r, int64_t n) {
   sli_pages *p = s->pages;
-  for (; r->npages < n && r->pages[r->npages] >= 0; r->npages++) {
-    int32_t i = r->pages[r->npages];
+  for (; r->cache.npages < n && r->cache.pages[r->cache.npages] >= 0; r->cache.npages++) {
+    int32_t i = r->cache.pages[r->cache.npages];
     if (!p->pages[i].holders++) unlink_free(p, i);
   }
-  for (int64_t i = n; i-- > r->npages;) sli_kept_touch(s, ~r->pages[i]);
+  for (int64_t i = n; i-- > r->cache.npages;) sli_kept_touch(s, ~r->cache.pages[i]);
   sli_kept_hold(s, true);
-  while (r->npages < n)
-    if (!fetch(s, r)) n = r->npages - 1;
+  while (r->cache.npages < n)
+    if (!fetch(s, r)) n = r->cache.npages - 1;
   sli_kept_hold(s, false);
-  r->named = n;
-  r->name = n ? p->pages[r->pages[n - 1]].name : sli_prefixes_root(r);
+  r->cache.named = n;
+  r->cache.name = n ? p->pages[r->cache.pages[n - 1]].name : sli_prefixes_root(r);
   return n;
 }
 
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t *shared) {
   int64_t more = sli_pages_of(positions) - *shared;
   for (int64_t i = 0; i < *shared; i++)
-    more += r->pages[i] < 0 || !s->pages->pages[r->pages[i]].holders;
+    more += r->cache.pages[i] < 0 || !s->pages->pages[r->cache.pages[i]].holders;
   if (more > free_now(s) || !s->pages->nslots) return false;
-  r->slot = s->pages->slots[--s->pages->nslots];
+  r->cache.slot = s->pages->slots[--s->pages->nslots];
   *shared = share(s, r, *shared);
   return sli_pages_take(s, r, positions);
 }
 
 void sli_pages_free(sl_session *s, request *r) {
-  while (r->npages) release(s->pages, r->pages[--r->npages], r->last_tick);
-  if (r->slot >= 0) s->pages->slots[s->pages->nslots++] = r->slot;
-  r->slot = -1;
+  while (r->cache.npages)
+    release(s->pages, r->cache.pages[--r->cache.npages], r->progress.last_tick);
+  if (r->cache.slot >= 0) s->pages->slots[s->pages->nslots++] = r->cache.slot;
+  r->cache.slot = -1;
   count_used(s);
 }

@@ -89,22 +89,24 @@ static bool are_apart(const sl_session *s) {
 
 int32_t sli_prefixes_note(sl_session *s, request *r) {
   int32_t page = -1;
-  int64_t known = SLI_MIN(r->fed, SLI_MIN(r->count, r->known)); /* drafted tokens follow */
+  int64_t known =
+      SLI_MIN(r->progress.fed, SLI_MIN(r->text.count, r->cache.known)); /* drafted tokens follow */
   if (are_apart(s)) return page;
   if (s->serving.prompt_blocks.chunk) known = SLI_MIN(known, sli_chunk_end(s, r));
-  for (; (r->named + 1) * SL_PAGE <= known; r->named++) {
-    page = give_name(s, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
-    r->name = s->pages->pages[page].name;
+  for (; (r->cache.named + 1) * SL_PAGE <= known; r->cache.named++) {
+    page = give_name(s, r->cache.pages[r->cache.named], r->cache.name,
+                     r->text.tokens + r->cache.named * SL_PAGE);
+    r->cache.name = s->pages->pages[page].name;
   }
   return known % SL_PAGE ? -1 : page;
 }
 
 /* Drops pages after the last one that has a kept state. */
 static int64_t find_state(const sl_session *s, request *r, int64_t n) {
-  r->resumes = -1;
+  r->cache.resumes = -1;
   if (!s->serving.stateful) return n;
-  while (n && !sli_states_has(s, r->pages[n - 1])) n--;
-  if (n) r->resumes = s->pages->pages[r->pages[n - 1]].state;
+  while (n && !sli_states_has(s, r->cache.pages[n - 1])) n--;
+  if (n) r->cache.resumes = s->pages->pages[r->cache.pages[n - 1]].state;
   return n;
 }
 
@@ -113,15 +115,15 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   int64_t n = 0;
   most = are_apart(s) || r->sums || r->how.scored
              ? 0
-             : SLI_MIN(most, (SLI_MIN(r->count, r->known) - 1) / SL_PAGE);
+             : SLI_MIN(most, (SLI_MIN(r->text.count, r->cache.known) - 1) / SL_PAGE);
   if (s->serving.prompt_blocks.chunk) most = SLI_MIN(most, sli_chunk_end(s, r) / SL_PAGE);
   uint64_t name = sli_prefixes_root(r);
-  for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
+  for (int32_t i; n < most && (i = prefixes_find(p, name, r->text.tokens + n * SL_PAGE)) >= 0;
        name = p->pages[i].name)
-    r->pages[n++] = i;
+    r->cache.pages[n++] = i;
   if (s->serving.stateful) return find_state(s, r, n); /* kept pages have no states */
-  for (int32_t i; n < most && (i = sli_kept_find(s, name, r->tokens + n * SL_PAGE)) >= 0;
+  for (int32_t i; n < most && (i = sli_kept_find(s, name, r->text.tokens + n * SL_PAGE)) >= 0;
        name = sli_kept_name(s, i))
-    r->pages[n++] = ~i;
+    r->cache.pages[n++] = ~i;
   return n - n % SLI_MAX(s->serving.prompt_blocks.chunk / SL_PAGE, 1); /* whole chunks */
 }

@@ -73,13 +73,13 @@ int sl_session_fd(const sl_session *s) { return s->wake; }
 /* ---- end of a request ------------------------------------------------------------------- */
 
 static void forget(request *r) {
-  free(r->pages);
-  free(r->tokens);
+  free(r->cache.pages);
+  free(r->text.tokens);
   free(r->stop);
   free(r->sums);
-  free(r->splice);
-  free(r->rows);
-  free(r->hidden);
+  free(r->text.splice);
+  free(r->text.rows);
+  free(r->draft.hidden);
   sli_edits_free(r->edits);
   free(r);
 }
@@ -100,12 +100,13 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   sli_pages_free(s, r);
   sli_adapters_leave(s, r);
   if (s->drafter) s->drafter->leave(s, r);
-  sli_session_pass(s, &(sl_session_event){.id = r->id,
-                                          .user = r->user,
-                                          .kind = SL_EVENT_END,
-                                          .end = end,
-                                          .place = r->count - r->nprompt,
-                                          .cached = SLI_MAX(r->cached - s->serving.sinks, 0)});
+  sli_session_pass(s,
+                   &(sl_session_event){.id = r->id,
+                                       .user = r->user,
+                                       .kind = SL_EVENT_END,
+                                       .end = end,
+                                       .place = r->text.count - r->text.prompt,
+                                       .cached = SLI_MAX(r->cache.cached - s->serving.sinks, 0)});
   count_end(s, r, end);
   forget(r);
 }
@@ -127,13 +128,13 @@ static bool is_complete(const request *r, int32_t token) {
 }
 
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
-  SLI_GROW(r->tokens, (size_t)r->count, r->capacity);
-  r->tokens[r->count++] = event.token;
+  SLI_GROW(r->text.tokens, (size_t)r->text.count, r->text.capacity);
+  r->text.tokens[r->text.count++] = event.token;
   if (r->edits) sli_edits_note(r->edits, event.token);
   s->stats.tokens++;
   sli_session_pass(s, &event);
   bool stops = is_stop(r, event.token) || is_complete(r, event.token),
-       ends = stops || r->count >= r->most;
+       ends = stops || r->text.count >= r->text.most;
   if (ends) sli_session_finish(s, r, stops ? SL_END_STOP : SL_END_LENGTH);
   return ends;
 }
@@ -221,22 +222,22 @@ int64_t sli_session_positions(const sl_session *s) { return s->serving.sinks + s
 request *sli_session_make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
   int64_t sinks = s->serving.sinks, prompt = sinks + q->nprompt, most = sli_session_positions(s);
-  *r = (request){.slot = -1,
-                 .resumes = -1,
-                 .stuck = -1,
-                 .known = INT64_MAX,
-                 .goal = INT64_MAX,
+  *r = (request){.cache.slot = -1,
+                 .cache.resumes = -1,
+                 .progress.stuck = -1,
+                 .cache.known = INT64_MAX,
+                 .cache.goal = INT64_MAX,
                  .user = q->user,
-                 .nprompt = prompt,
-                 .reported = sinks + 1,
+                 .text.prompt = prompt,
+                 .progress.reported = sinks + 1,
                  .how = *q,
-                 .count = prompt,
-                 .capacity = (size_t)prompt,
-                 .most = q->max_tokens > most - prompt ? most : prompt + q->max_tokens};
-  r->pages = sli_calloc((size_t)sli_pages_of(r->most), sizeof *r->pages);
-  r->tokens = sli_calloc(r->capacity, sizeof *r->tokens);
-  for (int64_t i = 0; i < sinks; i++) r->tokens[i] = s->serving.sink + (int32_t)i;
-  memcpy(r->tokens + sinks, q->prompt, (size_t)q->nprompt * sizeof *r->tokens);
+                 .text.count = prompt,
+                 .text.capacity = (size_t)prompt,
+                 .text.most = q->max_tokens > most - prompt ? most : prompt + q->max_tokens};
+  r->cache.pages = sli_calloc((size_t)sli_pages_of(r->text.most), sizeof *r->cache.pages);
+  r->text.tokens = sli_calloc(r->text.capacity, sizeof *r->text.tokens);
+  for (int64_t i = 0; i < sinks; i++) r->text.tokens[i] = s->serving.sink + (int32_t)i;
+  memcpy(r->text.tokens + sinks, q->prompt, (size_t)q->nprompt * sizeof *r->text.tokens);
   r->stop = sli_calloc((size_t)SLI_MAX(q->nstop, 1), sizeof *r->stop);
   if (q->nstop) memcpy(r->stop, q->stop, (size_t)q->nstop * sizeof *r->stop);
   r->edits = sli_edits_create(q);
@@ -260,7 +261,7 @@ static sl_status check_now(const sl_session *s, const sl_request *request) {
 static double find_turn(const sl_session *s, const request *r) {
   double turn = s->turn;
   for (const request *x = s->requests; x; x = x->next)
-    if (x->how.client == r->how.client) turn = SLI_MAX(turn, x->turn + (double)x->most);
+    if (x->how.client == r->how.client) turn = SLI_MAX(turn, x->turn + (double)x->text.most);
   return turn;
 }
 
@@ -276,7 +277,7 @@ uint64_t sli_session_queue(sl_session *s, request *r) {
   r->id = ++s->last_id;
   r->step = s->ticks.step;
   r->how.salt = sli_adapters_use(s, r);
-  r->until = sli_log_until(s, r->id);
+  r->text.until = sli_log_until(s, r->id);
   return r->id;
 }
 
@@ -305,7 +306,7 @@ sl_status sli_session_enter(sl_session *s, const sl_request *request, int64_t br
   sl_status status = check_now(s, request);
   if (status) return status;
   struct request *r = sli_session_make(s, request);
-  if (brought) r->brought = s->serving.sinks + brought;
+  if (brought) r->cache.brought = s->serving.sinks + brought;
   *id = sli_session_queue(s, r);
   return SL_OK;
 }
@@ -334,7 +335,7 @@ void sli_session_hang_up(sl_session *s, request *r) {
   if (r->cancelled) return;
   sli_log_cancel(s, r);
   r->cancelled = true;
-  if (!r->ticks) sli_session_finish(s, r, SL_END_CANCELLED);
+  if (!r->progress.ticks) sli_session_finish(s, r, SL_END_CANCELLED);
 }
 
 void sli_session_end_step(sl_session *s, int64_t step) {

@@ -29,6 +29,55 @@ typedef enum standing {
   YIELDING /* preempted: gives up its pages once its ticks have completed */
 } standing;
 
+/* Tokens of a request: the prompt, then the answer so far. */
+typedef struct request_text {
+  int64_t prompt, most; /* prompt tokens; maximum tokens of prompt and answer together */
+  int64_t count, until; /* tokens so far; tokens at which the replayed log cancels the request, else
+                           INT64_MAX */
+  size_t capacity;
+  int32_t *tokens; /* [count] */
+  int32_t *splice; /* [prompt] row that replaces each embedding, -1: none; NULL: no rows */
+  float *rows;     /* the rows; NULL: the plan's encoder computes them */
+} request_text;
+
+/* Pages and states that a request holds, and what they share with other requests. */
+typedef struct request_cache {
+  int64_t npages;
+  int32_t *pages;  /* [pages needed for text.most tokens] */
+  int32_t slot;    /* index of its slots for states; -1: none */
+  int32_t resumes; /* kept state that it resumes from; -1: none */
+  int64_t named;   /* number of named full pages */
+  uint64_t name;   /* name of the last named page (prefixes.c) */
+  int64_t known;   /* tokens that are final; INT64_MAX: all */
+  int64_t goal;    /* token count at which it pauses; INT64_MAX: never */
+  int64_t cached;  /* prompt tokens found in other requests' pages at first admission */
+  int64_t brought; /* leading tokens whose pages come from another server, until it yields */
+} request_cache;
+
+/* How far ticks have come with a request. */
+typedef struct advance {
+  int64_t fed;        /* tokens fed to ticks so far, or found in pages that other requests filled */
+  int64_t computed;   /* highest token count ever computed, or found in shared pages */
+  int ticks;          /* ticks in flight that contain rows of this request */
+  uint64_t last_tick; /* number of the last tick with rows of this request, counted from 1 */
+  int64_t reported;   /* tokens of a scored prompt that were reported; they come in order */
+  int64_t stuck;      /* text length after which its constraint allows no token; -1: none */
+  double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
+} advance;
+
+/* Tokens drafted for a request. */
+typedef struct drafting {
+  sli_lookup *lookup; /* NULL: nothing drafted yet */
+  request *mirror;    /* its request in the draft session, under that session's lock; NULL: none */
+  bool unmirrored;    /* the mirror has failed */
+  float *hidden;      /* [nhidden] hidden states by position, for a draft model that reads them */
+  int64_t nhidden;    /* of a mirror: how many of them are its target's */
+  size_t hidden_capacity; /* in floats */
+  int count;              /* drafted tokens in flight after its last token */
+  int match;              /* length of the match that the draft came from */
+  int32_t tokens[SL_SESSION_DRAFTED];
+} drafting;
+
 struct request {
   request *next; /* next request in turn */
   uint64_t id;
@@ -38,46 +87,16 @@ struct request {
   bool cancelled; /* cancelled while some of its ticks are in flight */
   /* cancelled during a replay: ends where the log says, or when the log is exhausted */
   bool unwanted;
-  bool begun;            /* admitted before */
-  int64_t nprompt, most; /* prompt tokens; maximum tokens of prompt and answer together */
-  /* current token count; token count at which the replayed log cancels the request, else
-   * INT64_MAX */
-  int64_t count, until;
-  size_t capacity;
-  int32_t *tokens; /* [count] the prompt, then the answer so far */
-  int32_t *splice; /* [nprompt] row that replaces each embedding, -1: none; NULL: no rows */
-  float *rows;     /* the rows; NULL: the plan's encoder computes them */
-  float *hidden;   /* [nhidden] hidden states by position, for a draft model that reads them */
-  int64_t nhidden; /* of a mirror: how many of them are its target's */
-  size_t hidden_capacity; /* in floats */
-  int64_t fed;        /* tokens fed to ticks so far, or found in pages that other requests filled */
-  int64_t computed;   /* highest token count ever computed, or found in shared pages */
-  int64_t cached;     /* prompt tokens found in other requests' pages at first admission */
-  int ticks;          /* ticks in flight that contain rows of this request */
-  uint64_t last_tick; /* number of the last tick with rows of this request, counted from 1 */
-  int64_t npages;
-  int32_t *pages;     /* [pages needed for `most` tokens] */
-  int32_t slot;       /* index of its slots for states; -1: none */
-  int32_t resumes;    /* kept state that it resumes from; -1: none */
-  int64_t named;      /* number of named full pages */
-  int64_t known;      /* tokens that are final; INT64_MAX: all */
-  int64_t goal;       /* token count at which it pauses; INT64_MAX: never */
-  uint64_t name;      /* name of the last named page (prefixes.c) */
-  double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
-  int64_t stuck;      /* text length after which its constraint allows no token; -1: none */
-  int64_t reported;   /* tokens of a scored prompt that were reported; they come in order */
-  int64_t brought;    /* leading tokens whose pages come from another server, until it yields */
-  double *sums;       /* [width] sum of its hidden states; NULL: no embedding was requested */
-  sl_request how;     /* temperature and other request parameters; its arrays are not used */
-  int32_t *stop;      /* [how.nstop] */
-  sli_edits *edits;   /* edits of its logits; NULL: none */
-  int64_t step;       /* training step, in a session embedded in training */
-  sli_lookup *lookup; /* NULL: nothing drafted yet */
-  request *mirror;    /* its request in the draft session, under that session's lock; NULL: none */
-  bool unmirrored;    /* the mirror has failed */
-  int ndrafted;       /* drafted tokens in flight after its last token */
-  int match;          /* length of the match that the draft came from */
-  int32_t drafted[SL_SESSION_DRAFTED];
+  bool begun; /* admitted before */
+  request_text text;
+  request_cache cache;
+  advance progress;
+  drafting draft;
+  sl_request how;   /* temperature and other request parameters; its arrays are not used */
+  int32_t *stop;    /* [how.nstop] */
+  sli_edits *edits; /* edits of its logits; NULL: none */
+  double *sums;     /* [width] sum of its hidden states; NULL: no embedding was requested */
+  int64_t step;     /* training step, in a session embedded in training */
 };
 
 typedef struct events {

@@ -29,13 +29,13 @@ static sl_status check_rows(const sl_session *s, const sl_request *request, cons
 /* Copies the rows and adds them to the salt, since prompts with different rows must not share
  * pages. */
 static void copy_rows(const sl_session *s, const sl_spliced *x, request *r) {
-  size_t places = (size_t)r->nprompt * sizeof *r->splice;
-  r->splice = memcpy(sli_calloc(places, 1), x->at, places);
+  size_t places = (size_t)r->text.prompt * sizeof *r->text.splice;
+  r->text.splice = memcpy(sli_calloc(places, 1), x->at, places);
   r->how.salt = sli_hash(sli_hash(SLI_HASH_SEED, &r->how.salt, sizeof r->how.salt), x->at, places);
   if (s->steps.ticks) return;
-  size_t bytes = (size_t)(x->count * sl_session_width(s)) * sizeof *r->rows;
-  r->rows = memcpy(sli_calloc(bytes, 1), x->rows, bytes);
-  r->how.salt = sli_hash(r->how.salt, r->rows, bytes);
+  size_t bytes = (size_t)(x->count * sl_session_width(s)) * sizeof *r->text.rows;
+  r->text.rows = memcpy(sli_calloc(bytes, 1), x->rows, bytes);
+  r->how.salt = sli_hash(r->how.salt, r->text.rows, bytes);
 }
 
 sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl_spliced *x,
@@ -53,8 +53,10 @@ sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl
  * batch. */
 static void splice(const request *r, const float *rows, int64_t at, int64_t width, sl_batch *batch,
                    int32_t row) {
-  bool all = rows && rows == r->hidden;
-  int32_t from = all ? (int32_t)at : r->splice && at < r->nprompt ? r->splice[at] : -1;
+  bool all = rows && rows == r->draft.hidden;
+  int32_t from = all                                     ? (int32_t)at
+                 : r->text.splice && at < r->text.prompt ? r->text.splice[at]
+                                                         : -1;
   int32_t *to = (int32_t *)sl_batch_spliced(batch) + row;
   *to = from;
   if (from < 0 || !rows) return;
@@ -65,7 +67,7 @@ static void splice(const request *r, const float *rows, int64_t at, int64_t widt
 
 void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row) {
   int64_t width = sl_session_width(s);
-  const float *rows = s->target ? p->request->hidden : p->request->rows;
+  const float *rows = s->target ? p->request->draft.hidden : p->request->text.rows;
   for (int32_t i = 0; i < p->rows && width; i++)
     splice(p->request, rows, p->from + i, width, batch, row + i);
 }

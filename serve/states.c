@@ -42,7 +42,7 @@ bool sli_states_has(const sl_session *s, int32_t page) {
 
 /* Returns the positions up to the end of the last full page of a prompt from which other requests
  * can resume. */
-static int64_t last_of_prompt(const request *r) { return (r->nprompt - 1) / SL_PAGE * SL_PAGE; }
+static int64_t last_of_prompt(const request *r) { return (r->text.prompt - 1) / SL_PAGE * SL_PAGE; }
 
 /* Returns the positions up to the end of the last full page of sink tokens. */
 static int64_t last_of_sinks(const sl_session *s) { return s->serving.sinks / SL_PAGE * SL_PAGE; }
@@ -54,10 +54,10 @@ static bool is_wanted(const sl_session *s, const request *r, int64_t positions) 
 
 int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows) {
   if (!s->pages->nkept || !s->serving.stateful) return rows;
-  int64_t step = s->options.state_every * SL_PAGE, next = (r->fed / step + 1) * step;
-  if (r->fed < last_of_sinks(s)) next = SLI_MIN(next, last_of_sinks(s));
-  if (r->fed < last_of_prompt(r)) next = SLI_MIN(next, last_of_prompt(r));
-  return SLI_MIN(rows, next - r->fed);
+  int64_t step = s->options.state_every * SL_PAGE, next = (r->progress.fed / step + 1) * step;
+  if (r->progress.fed < last_of_sinks(s)) next = SLI_MIN(next, last_of_sinks(s));
+  if (r->progress.fed < last_of_prompt(r)) next = SLI_MIN(next, last_of_prompt(r));
+  return SLI_MIN(rows, next - r->progress.fed);
 }
 
 /* ---- slots ------------------------------------------------------------------------------------
@@ -91,12 +91,12 @@ static int32_t keep(sl_session *s, int32_t page) {
 void sli_states_place(sl_session *s, part *p, int32_t page) {
   request *r = p->request;
   const int32_t slots = sli_states_slots(s), first = s->about.sequences * slots;
-  p->reads = p->from ? r->slot * slots + (int32_t)((p->from - 1) % slots) : -1;
+  p->reads = p->from ? r->cache.slot * slots + (int32_t)((p->from - 1) % slots) : -1;
   p->keeps = -1;
-  if (r->resumes >= 0) {
-    s->pages->kept[r->resumes].used = this_tick(s);
-    p->reads = first + r->resumes;
-    r->resumes = -1;
+  if (r->cache.resumes >= 0) {
+    s->pages->kept[r->cache.resumes].used = this_tick(s);
+    p->reads = first + r->cache.resumes;
+    r->cache.resumes = -1;
   }
   if (!s->serving.stateful || page < 0 || s->pages->pages[page].state >= 0) return;
   if (!is_wanted(s, r, p->from + p->rows)) return;

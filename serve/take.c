@@ -8,8 +8,8 @@ static sl_session_event event_of(const sl_session *s, const request *r, const sl
   sl_session_event e = {.id = r->id,
                         .user = r->user,
                         .kind = SL_EVENT_TOKEN,
-                        .place = r->count - r->nprompt,
-                        .cached = SLI_MAX(r->cached - s->serving.sinks, 0),
+                        .place = r->text.count - r->text.prompt,
+                        .cached = SLI_MAX(r->cache.cached - s->serving.sinks, 0),
                         .token = x->token,
                         .logprob = x->logprob,
                         .ntop = x->ntop,
@@ -20,26 +20,27 @@ static sl_session_event event_of(const sl_session *s, const request *r, const sl
 
 static void count_rows(sl_session *s, const part *p) {
   request *r = p->request;
-  int64_t end = p->from + p->rows - p->drafted, again = SLI_MIN(end, r->computed) - p->from;
+  int64_t end = p->from + p->rows - p->drafted,
+          again = SLI_MIN(end, r->progress.computed) - p->from;
   s->stats.rows += (uint64_t)p->rows;
-  s->stats.rows_prompt += (uint64_t)SLI_MAX(SLI_MIN(end, r->nprompt) - p->from, 0);
+  s->stats.rows_prompt += (uint64_t)SLI_MAX(SLI_MIN(end, r->text.prompt) - p->from, 0);
   s->stats.rows_again += (uint64_t)SLI_MAX(again, 0);
-  r->computed = SLI_MAX(r->computed, end);
+  r->progress.computed = SLI_MAX(r->progress.computed, end);
 }
 
 /* Counts the leading drafted tokens of a part that match the model's choice. */
 static int count_right(const part *p, const sl_sampled *x) {
   int n = 0;
-  while (n < p->drafted && x[n].finite && x[n].token == p->request->drafted[n]) n++;
+  while (n < p->drafted && x[n].finite && x[n].token == p->request->draft.tokens[n]) n++;
   return n;
 }
 
 /* Counts drafted rows that were right as computed; the next tick recomputes the rest. */
 static void keep_right(sl_session *s, request *r, int right) {
   sli_drafts_note(s, r, right);
-  r->ndrafted = 0;
-  r->computed += right;
-  r->fed = SLI_MIN(r->fed, r->count + right);
+  r->draft.count = 0;
+  r->progress.computed += right;
+  r->progress.fed = SLI_MIN(r->progress.fed, r->text.count + right);
 }
 
 /* Delivers the tokens of a part: the one after its last known token, and one after each drafted
@@ -48,8 +49,8 @@ static bool take_tokens(sl_session *s, const part *p, const sl_sampled *x) {
   request *r = p->request;
   int right = count_right(p, x);
   if (p->drafted) keep_right(s, r, right);
-  for (int i = 0; i <= right && r->count < r->until; i++) {
-    bool fails = !x[i].finite || r->stuck == r->count;
+  for (int i = 0; i <= right && r->text.count < r->text.until; i++) {
+    bool fails = !x[i].finite || r->progress.stuck == r->text.count;
     if (fails) sli_session_finish(s, r, SL_END_FAILED);
     s->stats.accepted += i > 0;
     if (fails || sli_session_answer(s, r, event_of(s, r, &x[i]))) return true;
@@ -72,10 +73,10 @@ static void settle(sl_session *s, request *r) {
 static bool take_scored(sl_session *s, const part *p, const sl_sampled *x) {
   request *r = p->request;
   for (int i = 0; i < p->scored; i++) {
-    if (p->from + i + 1 != r->reported) continue; /* recomputed */
+    if (p->from + i + 1 != r->progress.reported) continue; /* recomputed */
     sl_session_event e = event_of(s, r, &x[i]);
     e.kind = SL_EVENT_PROMPT;
-    e.place = r->reported++ - s->serving.sinks;
+    e.place = r->progress.reported++ - s->serving.sinks;
     if (!x[i].finite) {
       sli_session_finish(s, r, SL_END_FAILED);
       return true;
@@ -87,11 +88,11 @@ static bool take_scored(sl_session *s, const part *p, const sl_sampled *x) {
 
 static void take_part(sl_session *s, const part *p, const sl_sampled *x, bool modelled) {
   request *r = p->request;
-  r->ticks--;
+  r->progress.ticks--;
   count_rows(s, p);
   bool ended = !modelled && !r->cancelled && take_scored(s, p, x);
   ended = ended || (p->picked && !r->cancelled && take_tokens(s, p, modelled ? x : x + p->scored));
-  if (!ended && !r->ticks) settle(s, r);
+  if (!ended && !r->progress.ticks) settle(s, r);
 }
 
 /* Returns the seconds of a tick that ran alone, measured from when work arrived; includes
@@ -127,12 +128,13 @@ static void add_states(const sl_session *s, const part *p, const float *rows) {
   const request *r = p->request;
   int64_t width = s->about.width, sinks = s->serving.sinks;
   if (!p->from) memset(r->sums, 0, (size_t)width * sizeof *r->sums); /* also when recomputed */
-  for (int64_t i = 0; i < SLI_MIN(p->rows, r->nprompt - p->from); i++, rows += width) {
-    bool last = p->from + i == r->nprompt - 1;
+  for (int64_t i = 0; i < SLI_MIN(p->rows, r->text.prompt - p->from); i++, rows += width) {
+    bool last = p->from + i == r->text.prompt - 1;
     if (p->from + i < sinks) continue;
     for (int64_t k = 0; k < width && (last || !r->how.last); k++) r->sums[k] += (double)rows[k];
     for (int64_t k = 0; k < width && last; k++)
-      r->how.embedding[k] = (float)(r->sums[k] / (r->how.last ? 1 : (double)(r->nprompt - sinks)));
+      r->how.embedding[k] =
+          (float)(r->sums[k] / (r->how.last ? 1 : (double)(r->text.prompt - sinks)));
   }
 }
 

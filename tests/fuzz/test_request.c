@@ -97,19 +97,22 @@ static void check_chat(const sli_chat_json *c) {
 
 /* Checks that every parsed field has a valid value. */
 static void check(const request_params *a) {
-  if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES || a->max_tokens < 0 ||
-      a->top_k < 0)
+  if (a->answers.n < 1 || a->answers.n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES ||
+      a->end.max_tokens < 0 || a->sampling.top_k < 0)
     abort();
-  if (!(a->temperature >= 0 && isfinite(a->temperature)) || !(a->top_p >= 0 && a->top_p <= 1))
+  if (!(a->sampling.temperature >= 0 && isfinite(a->sampling.temperature)) ||
+      !(a->sampling.top_p >= 0 && a->sampling.top_p <= 1))
     abort();
-  if (a->nstop < 0 || a->nstop > PARAMS_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20)
+  if (a->end.nstop < 0 || a->end.nstop > PARAMS_MOST_STOPS || a->answers.top_logprobs < 0 ||
+      a->answers.top_logprobs > 20)
     abort();
   if (a->chat ? !a->nmessages : !a->nprompts) abort();
-  if (!(a->min_p >= 0 && a->min_p <= 1) || !(a->repetition_penalty > 0) || a->min_tokens < 0 ||
-      a->nstop_tokens < 0 || a->nstop_tokens > PARAMS_MOST_STOP_TOKENS ||
-      !(fabs(a->presence_penalty) <= 2) || !(fabs(a->frequency_penalty) <= 2))
+  if (!(a->sampling.min_p >= 0 && a->sampling.min_p <= 1) ||
+      !(a->sampling.repetition_penalty > 0) || a->end.min_tokens < 0 || a->end.ntokens < 0 ||
+      a->end.ntokens > PARAMS_MOST_STOP_TOKENS || !(fabs(a->sampling.presence_penalty) <= 2) ||
+      !(fabs(a->sampling.frequency_penalty) <= 2))
     abort();
-  for (int i = 0; i < a->nstop; i++) check_text(a->stop[i]);
+  for (int i = 0; i < a->end.nstop; i++) check_text(a->end.stop[i]);
   if (a->chat) check_chat(&a->chat_texts);
   for (int i = 0; i < a->nprompts; i++) {
     if (a->prompts[i].text) check_text(a->prompts[i].text);

@@ -75,7 +75,7 @@ OPTIONS = {
                      "top-groups", "routed-scale", "correction-rate", "through", "mixers", "feeds"), LEARNED),
     **dict.fromkeys(("names", "norm", "qk-norm-late", "gated-heads", "rope-pairs", "packed-qkv", "attention-factor", "score-cap", "sinks",
                      "function", "ungated", "packed-gates", "mlp-bias", "embedding-factor", "residual-factor", "logit-factor",
-                     "logit-divisor", "router", "weight-eps", "packed-experts", "shared-gate", "expert-latent", "packed-delta",
+                     "logit-divisor", "router", "weight-eps", "packed-experts", "paired-experts", "expert-bias", "shared-gate", "expert-latent", "packed-delta",
                      "latent-value-dim", "index-heads", "index-dim", "index-tokens", "index-halves", "value-norm", "block-head-dims", "block-kv-heads", "block-inputs", "block-inputs-vocab", "block-factors", "state-heads", "state-head-dim", "state-groups", "conv-bias", "state-bias"),
                     "it is tried in test_tools_models"),
     "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,

@@ -6,7 +6,7 @@ in place of its RoPE (step, loss, gradient norm).
     python3 make_dual_chunk_losses.py > dual_chunk_losses.txt
 
 Attention rotates the product of a query and a key by their chunked distance (make_dual_chunk.py), with pairs as complex
-numbers. test_huggingface.sh uses the same config.json.
+numbers. test_huggingface.py uses the same config.json.
 """
 import os
 

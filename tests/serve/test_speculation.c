@@ -70,14 +70,14 @@ static int worth(sl_session *s, const request *r, int n) {
 
 static void note(sl_session *s, request *r, int drafted, int right, int times) {
   for (int i = 0; i < times; i++) {
-    r->ndrafted = drafted;
+    r->draft.count = drafted;
     sli_drafts_note(s, r, right);
   }
 }
 
 static void drafts_are_made_as_long_as_they_pay(void) {
   static sl_session s;
-  request r = {.match = 2}, far = {.match = 40};
+  request r = {.draft.match = 2}, far = {.draft.match = 40};
   CHECK(!worth(&s, &r, 4), "no tick is measured");
   for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 1, 1);
   CHECK(worth(&s, &r, 4) == 4, "one is, so that longer ones are tried");
@@ -98,7 +98,7 @@ static void drafts_are_made_as_long_as_they_pay(void) {
 /* Asking a draft model costs time as well. */
 static void drafting_pays_too(void) {
   static sl_session s = {.drafter = &sli_drafter_model, .options.speculation.tokens = 4};
-  request r = {.how.max_tokens = 100, .most = 100};
+  request r = {.how.max_tokens = 100, .text.most = 100};
   part p = {.request = &r};
   draft d = {.part = &p, .most = 4};
   const load l = {.rows = 1, .picks = 1};

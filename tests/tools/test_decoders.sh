@@ -117,7 +117,7 @@ edited gpt_oss '"swiglu_limit": 1.5' '"swiglu_alpha": 2' swiglu_alpha
 edited gpt_oss '"model_type"' '"quantization_config": {"quant_method": "awq"}, "model_type"' 'quant_method is "awq"'
 edited gpt_oss '"sliding_attention",' '"chunked_attention",' 'layer_types must have full_attention in every N-th layer and windows in all others'
 edited deepseek_v3 '"model_type"' '"scoring_func": "softmax", "model_type"' scoring_func
-edited deepseek_v3 '"n_shared_experts": 1' '"n_shared_experts": 0' n_shared_experts
+edited deepseek_v3 '"n_shared_experts": 1' '"n_shared_experts": 0' mlp.shared_experts
 edited deepseek_v3 '"topk_group": 2' '"topk_group": 9' '--top-groups 9'
 refused "attention_sinks" --steps 1 --pieces 2 gpt-oss "${train[@]}" "${small[@]}"
 refused "experts take all tokens routed to them" --steps 1 gpt-oss "${train[@]}" "${small[@]}" --expert-capacity 2

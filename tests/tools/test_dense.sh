@@ -56,7 +56,7 @@ edited() {
 refused "--qk-norm 1 contradicts $reference/hf_llama/config.json, which says 0 (model_type)" --init "$reference/hf_llama" llama \
   "${train[@]}" --qk-norm
 refused "llama: --qk-norm and --qk-norm-whole exclude each other" --steps 1 llama "${train[@]}" --qk-norm --qk-norm-whole
-refused "llama: --norms here: must be before, after or both" --steps 1 llama "${train[@]}" --norms here
+refused "llama: --norms here: must be before, after, both or parallel" --steps 1 llama "${train[@]}" --norms here
 refused "no config.json is possible: no Hugging Face model matches llama with these options; save the weights alone (--save FILE.safetensors)" --steps 1 --save x/ llama "${train[@]}" --qk-norm --norms after
 # With --exact the bits are the same on any grid.
 exact=("$actorrun" --quiet --exact --steps 2)
@@ -97,8 +97,9 @@ made qwen3 --qk-norm --tied --bias attention
 made mistral --window 9
 made llama --theta 500
 refused "no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" --window 8 --qk-norm
-refused "no config.json is possible: no Hugging Face model matches llama with these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2
-refused "llama: --gate relu: must be silu or gelu" --steps 1 llama "${train[@]}" --gate relu
+refused "no config.json is possible: with --window only" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2 --window 8
+made gemma3_text "${gemma[@]}" --rope linear:factor=2
+refused "llama: --gate relu: must be silu, gelu, gelu-erf, relu2 or clamped" --steps 1 llama "${train[@]}" --gate relu
 edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'text_config is not a JSON object'
 edited gemma3 '"attn_logit_softcapping": null' '"attn_logit_softcapping": 50' attn_logit_softcapping
 edited gemma3 '"use_bidirectional_attention": false' '"use_bidirectional_attention": true' use_bidirectional_attention

@@ -166,7 +166,6 @@ refused() {
   grep -qF -- "$named" err || fail "the message names $named"
 }
 refused "--top-k 8 is more than --experts 7" --steps 1 "${model[@]}" --top-k 8
-refused "--shared-ffn: not supported" --steps 1 "${model[@]}" --shared-ffn 8
 refused "expert-capacity" --steps 1 "${model[@]}" --expert-capacity -1
 refused "which says 4 (num_local_experts)" --init "$reference/hf_mixtral" mixtral "${data[@]}" --experts 8
 refused "should be mixtral, not llama" --init "$reference/hf_mixtral" llama "${data[@]}"

@@ -221,11 +221,11 @@ static void a_request_is_read(void) {
   const char *param;
   CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, NULL, &a, &param), "%s",
         sl_detail());
-  CHECK(a.n == 2 && a.max_tokens == 7 && a.temperature == .5 && a.top_p == .9 && a.top_k == 5 &&
-            a.seed == -3,
+  CHECK(a.answers.n == 2 && a.end.max_tokens == 7 && a.sampling.temperature == .5 &&
+            a.sampling.top_p == .9 && a.sampling.top_k == 5 && a.sampling.seed == -3,
         "numbers");
-  CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 &&
-            a.stream && a.usage,
+  CHECK(a.end.nstop == 2 && !strcmp(a.end.stop[1], "yy") && a.answers.wants_logprobs &&
+            a.answers.top_logprobs == 3 && a.answers.stream && a.answers.usage,
         "the rest");
   char *text = rendered(&a, "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}");
   CHECK(a.nmessages == 2 && a.content_bytes == 11 &&
@@ -239,12 +239,13 @@ static void a_request_is_read(void) {
       "\"logit_bias\":{\"7\":-100,\"0\":2},\"min_tokens\":3,\"ignore_eos\":true,\"stop_token_ids\":[5,6],"
       "\"store\":true,\"service_tier\":\"auto\",\"skip_special_tokens\":true}";
   CHECK(!request_params_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
-  CHECK(
-      a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs,
-      "prompts");
-  CHECK(a.best_of == 5 && a.min_p == .25 && a.presence_penalty == -1 && a.frequency_penalty == 2 &&
-            a.repetition_penalty == 1.5 && a.min_tokens == 3 && a.ignore_eos &&
-            a.nstop_tokens == 2 && a.stop_tokens[1] == 6 && cJSON_GetArraySize(a.logit_bias) == 2,
+  CHECK(a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 &&
+            a.answers.wants_logprobs,
+        "prompts");
+  CHECK(a.answers.best_of == 5 && a.sampling.min_p == .25 && a.sampling.presence_penalty == -1 &&
+            a.sampling.frequency_penalty == 2 && a.sampling.repetition_penalty == 1.5 &&
+            a.end.min_tokens == 3 && a.end.ignore_eos && a.end.ntokens == 2 &&
+            a.end.tokens[1] == 6 && cJSON_GetArraySize(a.sampling.logit_bias) == 2,
         "sampling");
   request_params_fini(&a);
 }
@@ -776,9 +777,9 @@ static void answers_have_all_of_their_bytes(void) {
   static const chat_format format = {.name = "m"};
   static char text[] = "a\0b\"\\\n\x01\0\0c";
   serving s = {.chat_format = &format};
-  request r = {.serving = &s, .nchoices = 1, .shown = 1};
+  request r = {.serving = &s, .answers.count = 1, .answers.shown = 1};
   choice c = {.request = &r, .content = {text, sizeof text - 1, 0}, .finish = "stop"};
-  r.choices = &c;
+  r.answers.items = &c;
   struct evbuffer *out = evbuffer_new();
   CHECK(reply_whole(&r, out) && !evbuffer_add(out, "", 1), "an answer");
   static const char want[] = "\"text\":\"a\\u0000b\\\"\\\\\\n\\u0001\\u0000\\u0000c\",";

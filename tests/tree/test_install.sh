@@ -114,7 +114,7 @@ cmake --install "$scratch/user/build" --prefix "$scratch/theirs" >/dev/null
 for tool in actorrun actortrace; do
   "$prefix/bin/$tool" --help >/dev/null || fail "the installed $tool does not run"
 done
-for model in gpt llama; do
+for model in gpt decoder; do
   [[ -s $prefix/share/sluice/models/$model.c ]] || fail "the model $model is not installed"
 done
 cp "$prefix/share/sluice/models/gpt.c" "$scratch/mine.c"

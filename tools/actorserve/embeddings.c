@@ -11,7 +11,7 @@
 /* ---- vectors --------------------------------------------------------------------------------- */
 
 static int64_t width_of(const request *r) {
-  int64_t all = r->serving->engine->width, wanted = r->params.dimensions;
+  int64_t all = r->serving->engine->width, wanted = r->params.embedding.dimensions;
   return wanted ? SLI_MIN(wanted, all) : all;
 }
 
@@ -26,7 +26,7 @@ static void normalize(float *of, int64_t width) {
 static double likeness(const request *r, int i, int j) {
   double sum = 0;
   for (int64_t k = 0, n = width_of(r); k < n; k++)
-    sum += (double)r->choices[i].embedding[k] * (double)r->choices[j].embedding[k];
+    sum += (double)r->answers.items[i].embedding[k] * (double)r->answers.items[j].embedding[k];
   return sum;
 }
 
@@ -36,7 +36,7 @@ static bool put_usage(const request *r, struct evbuffer *out) {
   return evbuffer_add_printf(out, "],\"model\":") > 0 &&
          reply_put_string(out, reply_model_name(r)) &&
          evbuffer_add_printf(out, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}",
-                             (long long)r->prompt_tokens, (long long)r->prompt_tokens) > 0;
+                             (long long)r->used.prompt, (long long)r->used.prompt) > 0;
 }
 
 /* Appends bytes in base64 (RFC 4648). */
@@ -57,7 +57,7 @@ static bool put_base64(struct evbuffer *out, const void *from, size_t bytes) {
 
 static bool put_vector(const request *r, const float *of, struct evbuffer *out) {
   int64_t n = width_of(r);
-  if (r->params.base64) return put_base64(out, of, (size_t)n * sizeof *of);
+  if (r->params.embedding.base64) return put_base64(out, of, (size_t)n * sizeof *of);
   bool good = reply_put(out, "[");
   for (int64_t k = 0; k < n && good; k++)
     good = evbuffer_add_printf(out, k ? ",%.9g" : "%.9g", (double)of[k]) > 0;
@@ -66,21 +66,21 @@ static bool put_vector(const request *r, const float *of, struct evbuffer *out) 
 
 static bool reply_vectors(const request *r, struct evbuffer *out) {
   bool good = reply_put(out, "{\"object\":\"list\",\"data\":[");
-  for (int i = 0; i < r->nchoices && good; i++)
+  for (int i = 0; i < r->answers.count && good; i++)
     good =
         evbuffer_add_printf(
             out, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i ? "," : "", i) > 0 &&
-        put_vector(r, r->choices[i].embedding, out) && reply_put(out, "}");
+        put_vector(r, r->answers.items[i].embedding, out) && reply_put(out, "}");
   return good && put_usage(r, out);
 }
 
 /* Appends scores of pairs: a single first text is paired with each second text, otherwise texts are
  * paired by index. */
 static bool reply_scores(const request *r, struct evbuffer *out) {
-  int first = r->params.nfirst, pairs = r->nchoices - first;
+  int first = r->params.compared.nfirst, pairs = r->answers.count - first;
   bool good =
       evbuffer_add_printf(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"data\":[",
-                          r->id, (long long)r->created) > 0;
+                          r->id, (long long)r->times.created) > 0;
   for (int i = 0; i < pairs && good; i++)
     good = evbuffer_add_printf(out, "%s{\"index\":%d,\"object\":\"score\",\"score\":%.9g}",
                                i ? "," : "", i, likeness(r, first == 1 ? 0 : i, first + i)) > 0;
@@ -100,7 +100,7 @@ static int by_score(const void *a, const void *b) {
 }
 
 static bool put_ranked(const request *r, const ranked *x, struct evbuffer *out) {
-  const char *text = r->prompts[x->document + 1].text;
+  const char *text = r->prompts.items[x->document + 1].text;
   bool good =
       evbuffer_add_printf(out, "{\"index\":%d,\"relevance_score\":%.9g", x->document, x->score) > 0;
   if (good && text)
@@ -110,7 +110,8 @@ static bool put_ranked(const request *r, const ranked *x, struct evbuffer *out) 
 }
 
 static bool reply_ranks(const request *r, struct evbuffer *out) {
-  int n = r->nchoices - 1, most = r->params.top_n ? (int)SLI_MIN(r->params.top_n, n) : n;
+  int n = r->answers.count - 1,
+      most = r->params.compared.top_n ? (int)SLI_MIN(r->params.compared.top_n, n) : n;
   ranked *all = sli_calloc((size_t)n, sizeof *all);
   for (int i = 0; i < n; i++) all[i] = (ranked){i, likeness(r, 0, i + 1)};
   qsort(all, (size_t)n, sizeof *all, by_score);
@@ -122,7 +123,7 @@ static bool reply_ranks(const request *r, struct evbuffer *out) {
 }
 
 bool embeddings_reply(request *r, struct evbuffer *out) {
-  for (int i = 0; i < r->nchoices; i++) normalize(r->choices[i].embedding, width_of(r));
+  for (int i = 0; i < r->answers.count; i++) normalize(r->answers.items[i].embedding, width_of(r));
   if (r->params.kind == PARAMS_EMBED) return reply_vectors(r, out);
   return r->params.kind == PARAMS_RERANK ? reply_ranks(r, out) : reply_scores(r, out);
 }

@@ -86,9 +86,8 @@ static bool put_usage(const request *r, bool open, struct evbuffer *out) {
   return evbuffer_add_printf(out,
                              "\"usage\":{\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,"
                              "\"cache_read_input_tokens\":%lld,\"output_tokens\":%lld}",
-                             (long long)(r->prompt_tokens - r->cached_tokens),
-                             (long long)r->cached_tokens,
-                             (long long)(open ? 0 : r->answer_tokens)) > 0;
+                             (long long)(r->used.prompt - r->used.cached),
+                             (long long)r->used.cached, (long long)(open ? 0 : r->used.answer)) > 0;
 }
 
 static bool put_stop(const choice *c, bool open, struct evbuffer *out) {
@@ -117,11 +116,11 @@ static bool put_message(const choice *c, bool open, struct evbuffer *out) {
 }
 
 bool messages_whole(request *r, struct evbuffer *out) {
-  return put_message(&r->choices[0], false, out);
+  return put_message(&r->answers.items[0], false, out);
 }
 
 bool messages_count(const request *r, struct evbuffer *out) {
-  return evbuffer_add_printf(out, "{\"input_tokens\":%zu}", r->prompts[0].out.count) > 0;
+  return evbuffer_add_printf(out, "{\"input_tokens\":%zu}", r->prompts.items[0].out.count) > 0;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

@@ -112,7 +112,7 @@ char *reply_models(const serving *s, const char *model) {
 /* ---- answers --------------------------------------------------------------------------------- */
 
 const char *reply_model_name(const request *r) {
-  return *r->adapter_name ? r->adapter_name : r->serving->chat_format->name;
+  return *r->adapter.name ? r->adapter.name : r->serving->chat_format->name;
 }
 
 static cJSON *head_json(const request *r, bool piece) {
@@ -122,18 +122,18 @@ static cJSON *head_json(const request *r, bool piece) {
                                        : "chat.completion";
   cJSON_AddStringToObject(root, "id", r->id);
   cJSON_AddStringToObject(root, "object", object);
-  cJSON_AddNumberToObject(root, "created", (double)r->created);
+  cJSON_AddNumberToObject(root, "created", (double)r->times.created);
   cJSON_AddStringToObject(root, "model", reply_model_name(r));
   return root;
 }
 
 static bool put_usage(struct evbuffer *out, const request *r) {
   cJSON *usage = cJSON_CreateObject();
-  cJSON_AddNumberToObject(usage, "prompt_tokens", (double)r->prompt_tokens);
-  cJSON_AddNumberToObject(usage, "completion_tokens", (double)r->answer_tokens);
-  cJSON_AddNumberToObject(usage, "total_tokens", (double)(r->prompt_tokens + r->answer_tokens));
+  cJSON_AddNumberToObject(usage, "prompt_tokens", (double)r->used.prompt);
+  cJSON_AddNumberToObject(usage, "completion_tokens", (double)r->used.answer);
+  cJSON_AddNumberToObject(usage, "total_tokens", (double)(r->used.prompt + r->used.answer));
   cJSON *details = cJSON_AddObjectToObject(usage, "prompt_tokens_details");
-  cJSON_AddNumberToObject(details, "cached_tokens", (double)r->cached_tokens);
+  cJSON_AddNumberToObject(details, "cached_tokens", (double)r->used.cached);
   return reply_put(out, ",\"usage\":") && put_json(out, usage);
 }
 
@@ -145,7 +145,7 @@ static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   if (c->words) end += c->words->base;
   if (last && !c->streamed.stopped) end = SIZE_MAX;
   bool good = c->words ? logprobs_print(c->words, end, out, &bytes) : reply_put(out, "null");
-  c->request->freed += bytes;
+  c->request->memory.freed += bytes;
   return good;
 }
 
@@ -230,14 +230,14 @@ static bool whole_choice(choice *c, struct evbuffer *out) {
 
 /* Returns the answer that the client receives with number `index`. */
 static choice *choice_of(request *r, int index) {
-  choice *c = r->choices;
+  choice *c = r->answers.items;
   while (c->index != index) c++;
   return c;
 }
 
 bool reply_whole(request *r, struct evbuffer *out) {
   bool good = put_open(out, head_json(r, false)) && reply_put(out, ",\"choices\":[");
-  for (int i = 0; i < r->shown && good; i++)
+  for (int i = 0; i < r->answers.shown && good; i++)
     good = (!i || reply_put(out, ",")) && whole_choice(choice_of(r, i), out);
   return good && reply_put(out, "]") && put_usage(out, r) && reply_put(out, "}");
 }
@@ -290,19 +290,19 @@ static bool put_token_texts(struct evbuffer *out, const encoding *x) {
 }
 
 bool reply_tokens(const request *r, struct evbuffer *out) {
-  const encoding *x = r->prompts;
+  const encoding *x = r->prompts.items;
   bool good = evbuffer_add_printf(out, "{\"count\":%zu,\"max_model_len\":%lld,\"tokens\":[",
                                   x->out.count, (long long)r->serving->engine->context) > 0;
   for (size_t i = 0; i < x->out.count && good; i++)
     good = evbuffer_add_printf(out, i ? ",%d" : "%d", x->out.items[i]) > 0;
-  if (good && r->params.wants_texts)
+  if (good && r->params.tokenize.wants_texts)
     good = reply_put(out, "],\"token_strs\":") && put_token_texts(out, x) && reply_put(out, "}");
   else good = good && reply_put(out, "],\"token_strs\":null}");
   return good;
 }
 
 bool reply_text(const request *r, struct evbuffer *out) {
-  const encoding *x = r->prompts;
+  const encoding *x = r->prompts.items;
   size_t bytes;
   char *text = codec_decode(x->codec, x->out.items, x->out.count, true, &bytes);
   bool good =

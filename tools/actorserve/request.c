@@ -60,10 +60,10 @@ static void fini_choice(choice *c) {
   response_destroy(c->response);
 }
 
-static void let_go(request *r, size_t bytes) { account_give(&r->account, bytes); }
+static void let_go(request *r, size_t bytes) { account_give(&r->memory.account, bytes); }
 
 /* Reserves memory for a request. Returns false if there is not enough. */
-static bool hold(request *r, size_t bytes) { return account_take(&r->account, bytes); }
+static bool hold(request *r, size_t bytes) { return account_take(&r->memory.account, bytes); }
 
 static void free_text(encoding *x) {
   if (x->text) let_go(x->work.user, x->work.bytes + 1);
@@ -72,21 +72,21 @@ static void free_text(encoding *x) {
 }
 
 void request_destroy(request *r) {
-  for (int i = 0; i < r->nchoices; i++) fini_choice(&r->choices[i]);
-  for (int i = 0; i < r->nprompts; i++) {
-    free(r->prompts[i].text);
-    free(r->prompts[i].out.items);
-    free(r->prompts[i].failure);
+  for (int i = 0; i < r->answers.count; i++) fini_choice(&r->answers.items[i]);
+  for (int i = 0; i < r->prompts.count; i++) {
+    free(r->prompts.items[i].text);
+    free(r->prompts.items[i].out.items);
+    free(r->prompts.items[i].failure);
   }
-  sli_grammar_destroy(r->grammar);
-  stops_fini(&r->stops);
-  free(r->body);
-  free(r->failure);
+  sli_grammar_destroy(r->limits.grammar);
+  stops_fini(&r->limits.stops);
+  free(r->reading.body);
+  free(r->reading.failure);
   request_params_fini(&r->params);
-  sli_bounded_fini(&r->lasting);
-  account_give_all(&r->account);
-  free(r->choices);
-  free(r->prompts);
+  sli_bounded_fini(&r->memory.lasting);
+  account_give_all(&r->memory.account);
+  free(r->answers.items);
+  free(r->prompts.items);
   *r->link = r->next;
   if (r->next) r->next->link = r->link;
   free(r);
@@ -94,7 +94,7 @@ void request_destroy(request *r) {
 
 /* Frees a request once client, reader, encoder and engine no longer use it. */
 static void end_if_over(request *r) {
-  if (!r->x && !r->reading && !r->encoding && !r->under_way) request_destroy(r);
+  if (!r->x && !r->reading.busy && !r->prompts.encoding && !r->answers.running) request_destroy(r);
 }
 
 static void cancel(choice *c) {
@@ -105,10 +105,10 @@ static void cancel(choice *c) {
 /* Detaches the client: nobody reads further output. */
 static void request_leave(request *r) {
   r->x = NULL;
-  for (int i = 0; i < r->nprompts && r->encoding; i++)
-    if (r->prompts[i].text) worker_stop(r->serving->encoder, &r->prompts[i].work);
-  if (r->reading) worker_stop(r->serving->reader, &r->work);
-  for (int i = 0; i < r->nchoices; i++) cancel(&r->choices[i]);
+  for (int i = 0; i < r->prompts.count && r->prompts.encoding; i++)
+    if (r->prompts.items[i].text) worker_stop(r->serving->encoder, &r->prompts.items[i].work);
+  if (r->reading.busy) worker_stop(r->serving->reader, &r->reading.work);
+  for (int i = 0; i < r->answers.count; i++) cancel(&r->answers.items[i]);
   end_if_over(r);
 }
 
@@ -137,8 +137,8 @@ static void refuse_memory(request *r, const char *param) {
   snprintf(
       text, sizeof text,
       "the request takes more memory than the %s that one request may have (--request-memory): make it shorter",
-      sli_format_bytes(most, (double)r->account.most));
-  if (r->account.over) request_refuse(r, 413, param, "too_large", text);
+      sli_format_bytes(most, (double)r->memory.account.most));
+  if (r->memory.account.over) request_refuse(r, 413, param, "too_large", text);
   else
     request_refuse(r, 503, param, "busy",
                    "there is no memory for this request beside the others: try again later");
@@ -158,7 +158,9 @@ static void refuse_status(request *r, sl_status status, const char *param) {
 }
 
 /* Returns how many answers are generated for each prompt. */
-static int candidates(const request *r) { return (int)SLI_MAX(r->params.n, r->params.best_of); }
+static int candidates(const request *r) {
+  return (int)SLI_MAX(r->params.answers.n, r->params.answers.best_of);
+}
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -170,8 +172,8 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
   bool sent = text && http_send(r->x, text, bytes);
   if (good && !text) good = false;
   evbuffer_drain(out, bytes);
-  let_go(r, r->freed);
-  r->freed = 0;
+  let_go(r, r->memory.freed);
+  r->memory.freed = 0;
   if (sent) return true;
   http_exchange *x = good ? NULL : r->x; /* otherwise the exchange no longer exists */
   r->serving->metrics.cut_off++;
@@ -187,7 +189,7 @@ static void finish_stream(request *r) {
     request_leave(r);
     return;
   }
-  if (r->params.usage && !send_event(r, out, reply_usage(r, out))) return;
+  if (r->params.answers.usage && !send_event(r, out, reply_usage(r, out))) return;
   if (!send_event(r, out, !evbuffer_add(out, "data: [DONE]\n\n", 14))) return;
   http_end(r->x);
   request_leave(r);
@@ -198,9 +200,9 @@ static double mean_logprob(const choice *c) { return c->logprob / (double)SLI_MA
 
 /* Numbers the n best answers to each prompt, which the client receives. Other answers get -1. */
 static void choose_best(request *r) {
-  int all = candidates(r), n = (int)r->params.n;
-  for (int i = 0; i < r->nchoices; i++) {
-    choice *c = &r->choices[i], *first = &r->choices[i / all * all];
+  int all = candidates(r), n = (int)r->params.answers.n;
+  for (int i = 0; i < r->answers.count; i++) {
+    choice *c = &r->answers.items[i], *first = &r->answers.items[i / all * all];
     int better = 0;
     for (const choice *other = first; other < first + all; other++) {
       double more = mean_logprob(other) - mean_logprob(c);
@@ -218,9 +220,9 @@ static bool write_whole(request *r, struct evbuffer *out) {
 static void finish_whole(request *r) {
   http_exchange *x = r->x;
   struct evbuffer *out = evbuffer_new();
-  if (candidates(r) > r->params.n) choose_best(r);
+  if (candidates(r) > r->params.answers.n) choose_best(r);
   bool good = out && write_whole(r, out);
-  account_give_all(&r->account);
+  account_give_all(&r->memory.account);
   request_leave(r);
   if (good) http_answer_buffer(x, 200, "application/json", out);
   else http_break_off(x);
@@ -231,16 +233,16 @@ static void finish_whole(request *r) {
 static void finish(request *r) {
   metrics *m = &r->serving->metrics;
   m->answers[2]++;
-  m->answer_tokens += (uint64_t)r->answer_tokens;
-  histogram_add(&m->whole, (double)(sli_now_ns() - r->start_ns) * 1e-9);
-  r->params.stream ? finish_stream(r) : finish_whole(r);
+  m->answer_tokens += (uint64_t)r->used.answer;
+  histogram_add(&m->whole, (double)(sli_now_ns() - r->times.start_ns) * 1e-9);
+  r->params.answers.stream ? finish_stream(r) : finish_whole(r);
 }
 
 /* Fails a request whose answer cannot be completed. */
 static void fail(request *r, int status, const char *text) {
   http_exchange *x = r->x;
   struct evbuffer *out = r->serving->out;
-  if (!r->params.stream) {
+  if (!r->params.answers.stream) {
     request_refuse(r, status, NULL, NULL, text);
     return;
   }
@@ -292,12 +294,13 @@ static bool keep_piece(choice *c, const answer_piece *piece) {
 static bool deliver(choice *c, const answer_piece *piece) {
   request *r = c->request;
   struct evbuffer *out = r->serving->out;
-  if (r->params.stream && !c->response) return send_event(r, out, reply_piece(c, piece, NULL, out));
+  if (r->params.answers.stream && !c->response)
+    return send_event(r, out, reply_piece(c, piece, NULL, out));
   if (!keep_piece(c, piece)) {
     fail_for_memory(r);
     return false;
   }
-  if (r->params.stream) return send_event(r, out, format_of(r)->piece(c, piece, out));
+  if (r->params.answers.stream) return send_event(r, out, format_of(r)->piece(c, piece, out));
   if (c->response) response_note(c, piece);
   return true;
 }
@@ -340,22 +343,23 @@ static void end_choice(choice *c, const char *why) {
   request *r = c->request;
   c->finish = why;
   if (c->embedding) {
-    if (!--r->open) finish(r);
+    if (!--r->answers.open) finish(r);
     return;
   }
   if (!give(c)) return;
   if (c->parser && answer_parser_calls(c->parser) && !strcmp(why, "stop")) c->finish = "tool_calls";
-  if (r->params.stream && !end_stream(c)) return;
-  if (!--r->open) finish(r);
+  if (r->params.answers.stream && !end_stream(c)) return;
+  if (!--r->answers.open) finish(r);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void note_time(request *r) {
   uint64_t now = sli_now_ns();
-  histogram *h = r->token_ns ? &r->serving->metrics.next : &r->serving->metrics.first;
-  histogram_add(h, (double)(now - (r->token_ns ? r->token_ns : r->start_ns)) * 1e-9);
-  r->token_ns = now;
+  histogram *h = r->times.token_ns ? &r->serving->metrics.next : &r->serving->metrics.first;
+  histogram_add(h,
+                (double)(now - (r->times.token_ns ? r->times.token_ns : r->times.start_ns)) * 1e-9);
+  r->times.token_ns = now;
 }
 
 /* Memory estimates. TOKEN_BYTES: a token in the engine's array, which doubles as it grows.
@@ -374,7 +378,7 @@ static bool add_word(choice *c, const sl_session_event *event) {
 
 /* Returns the prompt of an answer. */
 static const encoding *prompt_of(const choice *c) {
-  return &c->request->prompts[(c - c->request->choices) / candidates(c->request)];
+  return &c->request->prompts.items[(c - c->request->answers.items) / candidates(c->request)];
 }
 
 /* Begins an answer with its prompt. Returns false if the request is over. */
@@ -430,23 +434,23 @@ static bool end_prompt(choice *c) {
 }
 
 static bool ends(const choice *c, int32_t token) {
-  for (int i = 0; i < c->request->nends; i++)
-    if (c->request->ends[i] == token) return true;
+  for (int i = 0; i < c->request->limits.nends; i++)
+    if (c->request->limits.ends[i] == token) return true;
   return false;
 }
 
 /* Records cached prompt tokens. Of several answers to a prompt only the first one counts. */
 static void note_cached(const choice *c, const sl_session_event *event) {
   if (!event->place && c->index % candidates(c->request) == 0)
-    c->request->cached_tokens += event->cached;
+    c->request->used.cached += event->cached;
 }
 
 static void take_token(choice *c, const sl_session_event *event) {
   request *r = c->request;
   note_time(r);
   note_cached(c, event);
-  if (!end_prompt(c) || r->params.no_answer) return;
-  r->answer_tokens++;
+  if (!end_prompt(c) || r->params.answers.none) return;
+  r->used.answer++;
   c->tokens++;
   c->logprob += (double)event->logprob;
   if (ends(c, event->token) && c->prompt.codec && !add_word(c, event)) return;
@@ -506,11 +510,11 @@ static void fail_model(const choice *c) {
 static void take_end(choice *c, const sl_session_event *event) {
   request *r = c->request;
   c->under_way = false;
-  r->under_way--;
+  r->answers.running--;
   bool known = event->end == SL_END_STOP || event->end == SL_END_LENGTH;
   if (!r->x) end_if_over(r);
   else if (!c->finish && known)
-    end_choice(c, r->params.no_answer ? "length" : sl_end_name(event->end));
+    end_choice(c, r->params.answers.none ? "length" : sl_end_name(event->end));
   else if (!c->finish && event->end == SL_END_CANCELLED) hang_up(r);
   else if (!c->finish) fail_model(c);
 }
@@ -527,9 +531,9 @@ void request_event(const sl_session_event *event) {
 static bool are_guided(serving *s, bool stop) {
   bool any = false;
   for (request *r = s->first; r; r = r->next)
-    for (int i = 0; i < r->nchoices && r->grammar; i++) {
-      if (stop) cancel(&r->choices[i]);
-      any |= r->choices[i].under_way;
+    for (int i = 0; i < r->answers.count && r->limits.grammar; i++) {
+      if (stop) cancel(&r->answers.items[i]);
+      any |= r->answers.items[i].under_way;
     }
   return any;
 }
@@ -548,17 +552,17 @@ void request_end_guided(serving *s) {
 
 static uint64_t first_seed(const request_params *params) {
   uint64_t seed = 0;
-  if (isfinite(params->seed)) return (uint64_t)(int64_t)params->seed;
+  if (isfinite(params->sampling.seed)) return (uint64_t)(int64_t)params->sampling.seed;
   if (getrandom(&seed, sizeof seed, 0) < 0) seed = sli_now_ns();
   return seed;
 }
 
 static sl_status check_room(const request *r, const encoding *prompt) {
-  int64_t context = r->serving->engine->context, most = r->params.max_tokens,
+  int64_t context = r->serving->engine->context, most = r->params.end.max_tokens,
           tokens = (int64_t)prompt->out.count;
   if (!tokens) return sl_fail(SL_E_USAGE, "the prompt has no tokens");
   if (params_embeds(r->params.kind)) return SL_OK;
-  if (tokens >= context + r->params.no_answer)
+  if (tokens >= context + r->params.answers.none)
     return sl_fail(
         SL_E_USAGE,
         "the prompt has %lld tokens, which leave no room for an answer in the context of %lld",
@@ -589,31 +593,31 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   const request_params *a = &r->params;
   const engine *e = r->serving->engine;
   int64_t room = e->context - (int64_t)prompt->out.count,
-          usual = a->chat ? room : SLI_MIN(SLI_MAX(USUAL_TOKENS, a->min_tokens), room);
+          usual = a->chat ? room : SLI_MIN(SLI_MAX(USUAL_TOKENS, a->end.min_tokens), room);
   const sl_request wanted = {.prompt = prompt->out.items,
                              .nprompt = (int64_t)prompt->out.count,
-                             .max_tokens = c->embedding || a->no_answer ? 1
-                                           : a->max_tokens              ? a->max_tokens
-                                                                        : usual,
-                             .adapter = r->adapter,
+                             .max_tokens = c->embedding || a->answers.none ? 1
+                                           : a->end.max_tokens             ? a->end.max_tokens
+                                                                           : usual,
+                             .adapter = r->adapter.number,
                              .embedding = c->embedding,
                              .last = e->last,
-                             .temperature = (float)a->temperature,
-                             .top_p = (float)a->top_p,
-                             .top_k = a->top_p > 0 ? (int)a->top_k : 1,
+                             .temperature = (float)a->sampling.temperature,
+                             .top_p = (float)a->sampling.top_p,
+                             .top_k = a->sampling.top_p > 0 ? (int)a->sampling.top_k : 1,
                              .seed = seed,
-                             .min_p = (float)a->min_p,
-                             .bias = r->bias,
-                             .nbias = r->nbias,
-                             .repetition_penalty = (float)a->repetition_penalty,
-                             .presence_penalty = (float)a->presence_penalty,
-                             .frequency_penalty = (float)a->frequency_penalty,
-                             .min_tokens = a->min_tokens,
-                             .stop = r->ends,
-                             .nstop = r->nends,
-                             .logprobs = a->wants_logprobs      ? (int)a->top_logprobs
-                                         : candidates(r) > a->n ? 0
-                                                                : -1,
+                             .min_p = (float)a->sampling.min_p,
+                             .bias = r->limits.bias,
+                             .nbias = r->limits.nbias,
+                             .repetition_penalty = (float)a->sampling.repetition_penalty,
+                             .presence_penalty = (float)a->sampling.presence_penalty,
+                             .frequency_penalty = (float)a->sampling.frequency_penalty,
+                             .min_tokens = a->end.min_tokens,
+                             .stop = r->limits.ends,
+                             .nstop = r->limits.nends,
+                             .logprobs = a->answers.wants_logprobs ? (int)a->answers.top_logprobs
+                                         : candidates(r) > a->answers.n ? 0
+                                                                        : -1,
                              .scored = c->prompt.codec,
                              .salt = r->salt,
                              .constraint = constraint_of(c),
@@ -621,52 +625,53 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
                              .client = r->client};
   sl_status status = e->submit(e->self, &wanted, &c->id);
   c->under_way = !status;
-  r->under_way += !status;
+  r->answers.running += !status;
   return status;
 }
 
 static answer_parser *make_parser(const request *r) {
   const chat_format *v = r->serving->chat_format;
-  if (!r->calls && !(r->params.chat && v->thinks)) return NULL;
-  return answer_parser_create(&(answer_settings){.format = r->calls ? v->answers : NULL,
-                                                 .functions = &r->functions,
+  if (!r->parts.calls && !(r->params.chat && v->thinks)) return NULL;
+  return answer_parser_create(&(answer_settings){.format = r->parts.calls ? v->answers : NULL,
+                                                 .functions = &r->parts.functions,
                                                  .thinks = v->thinks,
-                                                 .within = r->within,
-                                                 .most_calls = r->params.one_call});
+                                                 .within = r->parts.within,
+                                                 .most_calls = r->params.tools.one_call});
 }
 
 static void init_choice(request *r, int index) {
-  choice *c = &r->choices[index];
+  choice *c = &r->answers.items[index];
   *c = (choice){.request = r,
                 .index = index,
                 .parser = make_parser(r),
-                .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
+                .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->limits.stops}};
   c->streamed.special = c->parser;
-  c->waits = r->params.echo && r->params.wants_logprobs;
+  c->waits = r->params.answers.echo && r->params.answers.wants_logprobs;
   if (c->waits) c->prompt.codec = c->streamed.codec;
   if (format_of(r)) c->response = response_create();
   if (params_embeds(r->params.kind))
     c->embedding = sli_calloc((size_t)r->serving->engine->width, sizeof *c->embedding);
-  if (r->grammar) c->guide = sli_guide_create(r->grammar, r->ends, r->nends);
-  if (!r->params.wants_logprobs) return;
+  if (r->limits.grammar)
+    c->guide = sli_guide_create(r->limits.grammar, r->limits.ends, r->limits.nends);
+  if (!r->params.answers.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
-  *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
+  *c->words = (logprobs){.chat = r->params.chat, .top = r->params.answers.top_logprobs};
 }
 
 /* Returns whether the engine keeps a table of logit edits for an answer. */
 static bool has_edits(const request *r) {
   const request_params *a = &r->params;
-  return r->nbias || a->min_tokens || a->presence_penalty != 0 || a->frequency_penalty != 0 ||
-         a->repetition_penalty != 1;
+  return r->limits.nbias || a->end.min_tokens || a->sampling.presence_penalty != 0 ||
+         a->sampling.frequency_penalty != 0 || a->sampling.repetition_penalty != 1;
 }
 
 /* Reserves memory for answers. Each has its prompt's tokens, a list of all pages that it may use,
  * and its state. */
 static sl_status hold_answers(request *r) {
   size_t context = (size_t)r->serving->engine->context, bytes = 0;
-  for (int i = 0; i < r->nprompts; i++) {
-    size_t prompt = r->prompts[i].out.count,
-           answer = r->params.max_tokens ? (size_t)r->params.max_tokens : context - prompt;
+  for (int i = 0; i < r->prompts.count; i++) {
+    size_t prompt = r->prompts.items[i].out.count,
+           answer = r->params.end.max_tokens ? (size_t)r->params.end.max_tokens : context - prompt;
     if (params_embeds(r->params.kind))
       answer = 1, bytes += (size_t)r->serving->engine->width * (sizeof(float) + sizeof(double));
     if (has_edits(r)) bytes += (prompt + answer) * EDIT_BYTES;
@@ -682,10 +687,11 @@ static sl_status submit_all(request *r) {
   uint64_t seed = first_seed(&r->params);
   int n = candidates(r);
   sl_status status = SL_OK;
-  for (int i = 0; i < r->nprompts && !status; i++) status = check_room(r, &r->prompts[i]);
+  for (int i = 0; i < r->prompts.count && !status; i++)
+    status = check_room(r, &r->prompts.items[i]);
   if (!status) status = hold_answers(r);
-  for (int i = 0; i < r->nchoices && !status; i++)
-    status = submit(&r->choices[i], &r->prompts[i / n], seed + (uint64_t)(i % n));
+  for (int i = 0; i < r->answers.count && !status; i++)
+    status = submit(&r->answers.items[i], &r->prompts.items[i / n], seed + (uint64_t)(i % n));
   return status;
 }
 
@@ -693,8 +699,8 @@ static sl_status submit_all(request *r) {
 static bool begin_stream(request *r) {
   struct evbuffer *out = r->serving->out;
   http_begin(r->x, 200, "text/event-stream", ":\n\n");
-  for (int i = 0; i < r->nchoices && r->params.chat; i++) {
-    choice *c = &r->choices[i];
+  for (int i = 0; i < r->answers.count && r->params.chat; i++) {
+    choice *c = &r->answers.items[i];
     if (!send_event(r, out, c->response ? format_of(r)->begin(c, out) : reply_role(c, out)))
       return false;
   }
@@ -725,20 +731,22 @@ static void answer(request *r) {
     answer_tokens(r);
     return;
   }
-  r->open = r->nchoices = r->nprompts * candidates(r);
-  r->shown = r->nprompts * (int)r->params.n;
-  r->choices = sli_calloc((size_t)r->nchoices, sizeof *r->choices);
-  for (int i = 0; i < r->nchoices; i++) init_choice(r, i);
+  r->answers.open = r->answers.count = r->prompts.count * candidates(r);
+  r->answers.shown = r->prompts.count * (int)r->params.answers.n;
+  r->answers.items = sli_calloc((size_t)r->answers.count, sizeof *r->answers.items);
+  for (int i = 0; i < r->answers.count; i++) init_choice(r, i);
   sl_status status = submit_all(r);
   if (status) {
     refuse_status(r, status, status == SL_E_USAGE ? "prompt" : NULL);
     return;
   }
-  for (int i = 0; i < r->nprompts; i++) r->prompt_tokens += (int64_t)r->prompts[i].out.count;
-  r->serving->metrics.prompt_tokens += (uint64_t)r->prompt_tokens;
-  if (r->params.stream && !begin_stream(r)) return;
-  for (int i = 0; i < r->nchoices && r->params.echo && !params_embeds(r->params.kind); i++)
-    if (!r->choices[i].waits && !echo(&r->choices[i])) return;
+  for (int i = 0; i < r->prompts.count; i++)
+    r->used.prompt += (int64_t)r->prompts.items[i].out.count;
+  r->serving->metrics.prompt_tokens += (uint64_t)r->used.prompt;
+  if (r->params.answers.stream && !begin_stream(r)) return;
+  for (int i = 0; i < r->answers.count && r->params.answers.echo && !params_embeds(r->params.kind);
+       i++)
+    if (!r->answers.items[i].waits && !echo(&r->answers.items[i])) return;
 }
 
 static void refuse_encoding(request *r, const encoding *x) {
@@ -749,20 +757,21 @@ static void refuse_encoding(request *r, const encoding *x) {
 void request_encoded(work *w) {
   encoding *x = (encoding *)w;
   request *r = w->user;
-  r->encoding--;
-  if (!r->params.echo) free_text(x);
+  r->prompts.encoding--;
+  if (!r->params.answers.echo) free_text(x);
   if (!r->x) end_if_over(r);
   else if (x->status) refuse_encoding(r, x);
-  else if (!r->encoding) answer(r);
+  else if (!r->prompts.encoding) answer(r);
 }
 
 /* ---- beginning a request --------------------------------------------------------------------- */
 
 static void encode(request *r) {
-  for (int i = 0; i < r->nprompts; i++) r->encoding += r->prompts[i].text != NULL;
-  for (int i = 0; i < r->nprompts; i++)
-    if (r->prompts[i].text) worker_put(r->serving->encoder, &r->prompts[i].work);
-  if (!r->encoding) answer(r);
+  for (int i = 0; i < r->prompts.count; i++)
+    r->prompts.encoding += r->prompts.items[i].text != NULL;
+  for (int i = 0; i < r->prompts.count; i++)
+    if (r->prompts.items[i].text) worker_put(r->serving->encoder, &r->prompts.items[i].work);
+  if (!r->prompts.encoding) answer(r);
 }
 
 static request *create(serving *s, http_exchange *x, params_kind kind) {
@@ -771,22 +780,22 @@ static request *create(serving *s, http_exchange *x, params_kind kind) {
   *r = (request){.serving = s,
                  .x = x,
                  .client = http_client(x),
-                 .created = time(NULL),
-                 .start_ns = sli_now_ns(),
+                 .times.created = time(NULL),
+                 .times.start_ns = sli_now_ns(),
                  .number = ++s->requests,
                  .next = s->first,
                  .link = &s->first};
   if (s->first) s->first->link = &r->next;
   s->first = r;
-  r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
-  r->allowance = account_allowance(&r->account);
+  r->memory.account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
+  r->memory.allowance = account_allowance(&r->memory.account);
   static const char *const prefixes[] = {
       [PARAMS_TEXTS] = "cmpl",   [PARAMS_CHAT] = "chatcmpl", [PARAMS_RESPONSES] = "resp",
       [PARAMS_MESSAGES] = "msg", [PARAMS_EMBED] = "embd",    [PARAMS_RERANK] = "rerank",
       [PARAMS_SCORE] = "score"};
   bool has = kind < SLI_COUNT(prefixes);
   snprintf(r->id, sizeof r->id, "%s-%llx%08llx", has ? prefixes[kind] : "cmpl",
-           (unsigned long long)r->created, (unsigned long long)r->number);
+           (unsigned long long)r->times.created, (unsigned long long)r->number);
   http_set_user(x, r);
   return r;
 }
@@ -794,41 +803,42 @@ static request *create(serving *s, http_exchange *x, params_kind kind) {
 /* Continues once the body is read. */
 static void request_continue(request *r, sl_status status) {
   if (!status) encode(r);
-  else if (r->unknown_model) request_refuse(r, 404, r->param, "model_not_found", sl_detail());
-  else refuse_status(r, status, r->param);
+  else if (r->reading.unknown_model)
+    request_refuse(r, 404, r->reading.param, "model_not_found", sl_detail());
+  else refuse_status(r, status, r->reading.param);
 }
 
 static void read_body(work *w) {
   request *r = w->user;
-  r->status = request_prepare(r, r->body, w->bytes);
-  if (r->status) r->failure = sli_strdup(sl_detail());
+  r->reading.status = request_prepare(r, r->reading.body, w->bytes);
+  if (r->reading.status) r->reading.failure = sli_strdup(sl_detail());
 }
 
 void request_read(request *r) {
-  r->reading = false;
-  let_go(r, r->work.bytes + 1);
-  free(r->body);
-  r->body = NULL;
+  r->reading.busy = false;
+  let_go(r, r->reading.work.bytes + 1);
+  free(r->reading.body);
+  r->reading.body = NULL;
   if (!r->x) {
     end_if_over(r);
     return;
   }
-  if (r->status) sl_fail(r->status, "%s", r->failure);
-  request_continue(r, r->status);
+  if (r->reading.status) sl_fail(r->reading.status, "%s", r->reading.failure);
+  request_continue(r, r->reading.status);
 }
 
 /* Passes a long body, or one with a chat to render, to the reader's thread, so that other requests
  * need not wait. */
 static void read_apart(request *r, const http_request *from) {
-  r->body = hold(r, from->bytes + 1) ? malloc(from->bytes + 1) : NULL;
-  if (!r->body) {
+  r->reading.body = hold(r, from->bytes + 1) ? malloc(from->bytes + 1) : NULL;
+  if (!r->reading.body) {
     refuse_memory(r, NULL);
     return;
   }
-  memcpy(r->body, from->body, from->bytes + 1);
-  r->work = (work){.run = read_body, .user = r, .bytes = from->bytes};
-  r->reading = true;
-  worker_put(r->serving->reader, &r->work);
+  memcpy(r->reading.body, from->body, from->bytes + 1);
+  r->reading.work = (work){.run = read_body, .user = r, .bytes = from->bytes};
+  r->reading.busy = true;
+  worker_put(r->serving->reader, &r->reading.work);
 }
 
 /* Returns whether a body may ask for a grammar, which takes long to build. With an escape, a

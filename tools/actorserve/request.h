@@ -61,46 +61,71 @@ typedef struct encoding {
   char *failure; /* text of the error */
 } encoding;
 
-typedef struct request {
-  serving *serving;
-  http_exchange *x; /* NULL once nobody waits for the answer */
-  uint64_t client;  /* number of the client's address */
-  work work;        /* work of reading a long body */
-  bool reading;     /* true until the body is read */
+/* Reading and checking of a body. */
+typedef struct reading {
+  work work; /* work of reading a long body */
+  bool busy; /* true until the body is read */
   char *body;
   char *chat;       /* body of /v1/responses translated to a chat body, while it is read */
   sl_status status; /* result of reading it */
   char *failure;
-  const char *param;               /* the wrong field; NULL if none */
-  char wrong[80];                  /* copy of its name */
-  bool unknown_model;              /* the wrong field names an unknown model */
-  char adapter_name[ADAPTER_NAME]; /* empty if none */
-  int adapter;                     /* the engine's number; 0 if none */
-  request_params params;           /* texts exist only while it is read */
+  const char *param;  /* the wrong field; NULL if none */
+  char wrong[80];     /* copy of its name */
+  bool unknown_model; /* the wrong field names an unknown model */
+} reading;
+
+/* Limits on the answers of a request. */
+typedef struct answer_limits {
   stops stops;
-  sli_grammar *grammar; /* grammar of its answers; NULL if unconstrained */
-  char id[40];
-  time_t created;
-  uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0 if none yet */
-  encoding *prompts;           /* [nprompts] */
-  account account;             /* memory that the request holds */
-  sli_allowance allowance;     /* the account, for functions it calls */
-  size_t freed;                /* bytes that reply.c has freed */
-  uint64_t salt;
-  uint64_t number;            /* number of the request, from which ids are derived */
-  bool within;                /* the prompt ends inside reasoning */
-  bool calls;                 /* answers are searched for tool calls */
-  answer_functions functions; /* the tools */
-  sl_bias *bias;              /* [nbias] */
+  sli_grammar *grammar; /* NULL if unconstrained */
+  sl_bias *bias;        /* [nbias] */
   int nbias;
   int32_t *ends; /* [nends] tokens that end an answer */
   int nends;
-  sli_bounded lasting;           /* memory of the above */
-  int nprompts, encoding;        /* encoding: prompts still at the encoder */
-  choice *choices;               /* [nchoices] */
-  int nchoices, open, under_way; /* open: unfinished answers; under_way: answers in the engine */
-  int shown;                     /* number of answers that the client receives */
-  int64_t prompt_tokens, cached_tokens, answer_tokens;
+} answer_limits;
+
+typedef struct request {
+  serving *serving;
+  http_exchange *x; /* NULL once nobody waits for the answer */
+  uint64_t client;  /* number of the client's address */
+  reading reading;
+  request_params params; /* texts exist only while it is read */
+  struct {
+    char name[ADAPTER_NAME]; /* empty if none */
+    int number;              /* the engine's; 0 if none */
+  } adapter;
+  char id[40];
+  uint64_t number; /* number of the request, from which ids are derived */
+  uint64_t salt;
+  struct {
+    time_t created;
+    uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0 if none yet */
+  } times;
+  struct {
+    encoding *items;     /* [count] */
+    int count, encoding; /* encoding: prompts still at the encoder */
+  } prompts;
+  answer_limits limits;
+  /* Parts of an answer's text. */
+  struct {
+    bool within;                /* the prompt ends inside reasoning */
+    bool calls;                 /* answers are searched for tool calls */
+    answer_functions functions; /* the tools */
+  } parts;
+  struct {
+    choice *items;            /* [count] */
+    int count, open, running; /* open: unfinished answers; running: answers in the engine */
+    int shown;                /* number of answers that the client receives */
+  } answers;
+  struct {
+    int64_t prompt, cached, answer; /* tokens */
+  } used;
+  struct {
+    account account;         /* memory that the request holds */
+    sli_allowance allowance; /* the account, for functions it calls */
+    size_t freed;            /* bytes that reply.c has freed */
+    sli_bounded lasting;     /* memory of prompts, limits and parts */
+  } memory;
   struct request *next, **link; /* links of the server's list of requests */
 } request;
 

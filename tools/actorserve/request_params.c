@@ -89,13 +89,13 @@ static sl_status read_text(const field *f, const cJSON *item, request_params *ou
 /* Reads max_tokens of completions, which may be 0 if the prompt is echoed. */
 static sl_status read_most(const field *f, const cJSON *item, request_params *out) {
   sl_status status = read_whole(f, item, out);
-  out->no_answer = !status && !out->max_tokens;
+  out->answers.none = !status && !out->end.max_tokens;
   return status;
 }
 
 /* Reads logprobs of completions: the number of alternatives. */
 static sl_status read_logprobs(const field *f, const cJSON *item, request_params *out) {
-  out->wants_logprobs = true;
+  out->answers.wants_logprobs = true;
   return read_whole(f, item, out);
 }
 
@@ -104,11 +104,11 @@ static sl_status read_logprobs(const field *f, const cJSON *item, request_params
 static sl_status add_stop(const field *f, const cJSON *item, request_params *out) {
   if (!cJSON_IsString(item) || !*item->valuestring)
     return wrong(f, "a text, or several, none of them empty");
-  if (out->nstop == PARAMS_MOST_STOPS)
+  if (out->end.nstop == PARAMS_MOST_STOPS)
     return sl_fail(SL_E_USAGE, "%s has more than %d texts", f->name, PARAMS_MOST_STOPS);
   if (strlen(item->valuestring) > PARAMS_LONGEST_STOP)
     return sl_fail(SL_E_USAGE, "%s has a text of more than %d bytes", f->name, PARAMS_LONGEST_STOP);
-  out->stop[out->nstop++] = item->valuestring;
+  out->end.stop[out->end.nstop++] = item->valuestring;
   return SL_OK;
 }
 
@@ -131,9 +131,9 @@ static sl_status read_stop_tokens(const field *f, const cJSON *item, request_par
   if (!cJSON_IsArray(item)) return wrong(f, "an array of tokens");
   cJSON_ArrayForEach(each, item) {
     if (!is_token(each)) return wrong(f, "an array of tokens");
-    if (out->nstop_tokens == PARAMS_MOST_STOP_TOKENS)
+    if (out->end.ntokens == PARAMS_MOST_STOP_TOKENS)
       return sl_fail(SL_E_USAGE, "%s has more than %d tokens", f->name, PARAMS_MOST_STOP_TOKENS);
-    out->stop_tokens[out->nstop_tokens++] = (int32_t)each->valuedouble;
+    out->end.tokens[out->end.ntokens++] = (int32_t)each->valuedouble;
   }
   return SL_OK;
 }
@@ -160,7 +160,7 @@ static sl_status read_bias(const field *f, const cJSON *item, request_params *ou
     sl_status status = check_bias(f, each);
     if (status) return status;
   }
-  if (count) out->logit_bias = item;
+  if (count) out->sampling.logit_bias = item;
   return SL_OK;
 }
 
@@ -174,7 +174,7 @@ static sl_status read_stream_options(const field *f, const cJSON *item, request_
     if (!cJSON_IsBool(each) || (!usage && cJSON_IsTrue(each)))
       return sl_fail(SL_E_USAGE, "%s.%s must be %s", f->name, each->string,
                      usage ? "true or false" : "false");
-    if (usage) out->usage = cJSON_IsTrue(each);
+    if (usage) out->answers.usage = cJSON_IsTrue(each);
   }
   return SL_OK;
 }
@@ -231,7 +231,7 @@ static sl_status read_token_list(const field *f, const cJSON *item, request_para
 
 static sl_status read_special(const field *f, const cJSON *item, request_params *out) {
   sl_status status = read_flag(f, item, out);
-  out->no_special = !status && cJSON_IsFalse(item);
+  out->tokenize.no_special = !status && cJSON_IsFalse(item);
   return status;
 }
 
@@ -239,8 +239,9 @@ static sl_status read_special(const field *f, const cJSON *item, request_params 
 
 static sl_status read_encoding(const field *f, const cJSON *item, request_params *out) {
   const char *word = cJSON_IsString(item) ? item->valuestring : "";
-  out->base64 = !strcmp(word, "base64");
-  return out->base64 || !strcmp(word, "float") ? SL_OK : wrong(f, "\"float\" or \"base64\"");
+  out->embedding.base64 = !strcmp(word, "base64");
+  return out->embedding.base64 || !strcmp(word, "float") ? SL_OK
+                                                         : wrong(f, "\"float\" or \"base64\"");
 }
 
 /* Returns a document's text: the document itself, or its "text". Returns NULL if it has none. */
@@ -270,9 +271,10 @@ static void add_texts(const cJSON *item, request_params *out) {
 /* Makes prompts of the texts to be compared. */
 static sl_status list_compared(request_params *out, const char **param) {
   bool ranks = out->kind == PARAMS_RERANK;
-  *param = out->first ? ranks ? "documents" : "text_2" : ranks ? "query" : "text_1";
-  if (!out->first || !out->second) return sl_fail(SL_E_USAGE, "%s is missing", *param);
-  int first = count_texts(out->first), second = count_texts(out->second);
+  *param = out->compared.first ? ranks ? "documents" : "text_2" : ranks ? "query" : "text_1";
+  if (!out->compared.first || !out->compared.second)
+    return sl_fail(SL_E_USAGE, "%s is missing", *param);
+  int first = count_texts(out->compared.first), second = count_texts(out->compared.second);
   if (first != 1 && (ranks || first != second))
     return sl_fail(SL_E_USAGE, ranks ? "query must be a text"
                                      : "text_1 must be a text, or as many as text_2 has");
@@ -282,10 +284,10 @@ static sl_status list_compared(request_params *out, const char **param) {
   out->prompts = sli_bounded_alloc(&out->memory, (size_t)(first + second) * sizeof *out->prompts);
   if (!out->prompts) return sl_fail(SL_E_MEMORY, "there is no memory for %s", *param);
   memset(out->prompts, 0, (size_t)(first + second) * sizeof *out->prompts);
-  add_texts(out->first, out);
-  add_texts(out->second, out);
-  out->nfirst = first;
-  out->echo = out->returns_documents; /* texts are kept */
+  add_texts(out->compared.first, out);
+  add_texts(out->compared.second, out);
+  out->compared.nfirst = first;
+  out->answers.echo = out->compared.returns_documents; /* texts are kept */
   return SL_OK;
 }
 
@@ -406,27 +408,27 @@ static sl_status check_functions(const char *what, const cJSON *all) {
 
 static sl_status read_tools(const field *f, const cJSON *item, request_params *out) {
   if (item->child) out->chat_texts.tools = item->string; /* replaced by its JSON text later */
-  if (item->child) out->tools = item;
+  if (item->child) out->tools.list = item;
   return check_functions(f->name, item);
 }
 
 static sl_status read_tool_choice(const field *f, const cJSON *item, request_params *out) {
   const char *word = cJSON_IsString(item) ? item->valuestring : "";
   bool named = cJSON_IsObject(item);
-  out->no_tools = !strcmp(word, "none");
-  out->must_call = named || !strcmp(word, "required");
-  if (!out->no_tools && !out->must_call && strcmp(word, "auto") != 0)
+  out->tools.none = !strcmp(word, "none");
+  out->tools.must_call = named || !strcmp(word, "required");
+  if (!out->tools.none && !out->tools.must_call && strcmp(word, "auto") != 0)
     return wrong(f, "\"auto\", \"none\", \"required\", or an object that names a function");
   sl_status status = named ? check_function(f->name, item) : SL_OK;
   if (status || !named) return status;
   const cJSON *function = cJSON_GetObjectItemCaseSensitive(item, "function");
-  out->only_tool = cJSON_GetObjectItemCaseSensitive(function, "name")->valuestring;
+  out->tools.only = cJSON_GetObjectItemCaseSensitive(function, "name")->valuestring;
   return SL_OK;
 }
 
 static sl_status read_parallel(const field *f, const cJSON *item, request_params *out) {
   if (!cJSON_IsBool(item)) return wrong(f, "true or false");
-  out->one_call = cJSON_IsFalse(item);
+  out->tools.one_call = cJSON_IsFalse(item);
   return SL_OK;
 }
 
@@ -507,7 +509,7 @@ static void find_texts(const char *body, const cJSON *root, request_params *out)
                            &c->variables_bytes};
   const cJSON *item;
   int i = 0;
-  if (out->no_tools) c->tools = NULL;
+  if (out->tools.none) c->tools = NULL;
   cJSON_ArrayForEach(item, root) {
     for (size_t k = 0; k < SLI_COUNT(places); k++)
       if (*places[k] == item->string) *places[k] = json_member(body, i, bytes[k]);
@@ -519,12 +521,12 @@ static void find_texts(const char *body, const cJSON *root, request_params *out)
 
 static sl_status guide_by(const field *f, params_guided kind, const cJSON *value,
                           request_params *out) {
-  if (out->guided)
-    return sl_fail(SL_E_USAGE, "%s and %s: an answer can be guided by one of them", out->guided_by,
-                   f->name);
-  out->guided = kind;
-  out->guided_by = f->name;
-  out->guided_value = value;
+  if (out->guided.kind)
+    return sl_fail(SL_E_USAGE, "%s and %s: an answer can be guided by one of them",
+                   out->guided.field, f->name);
+  out->guided.kind = kind;
+  out->guided.field = f->name;
+  out->guided.value = value;
   return SL_OK;
 }
 
@@ -588,21 +590,21 @@ static sl_status read_response_format(const field *f, const cJSON *item, request
 static const field fields[] = {
     {"model", read_text, IN_BOTH | IN_DETOKENIZE | IN_EMBED | IN_RERANK | IN_SCORE, AT(model), 0,
      0},
-    {"lora_name", read_text, IN_LOAD | IN_UNLOAD, AT(lora_name), 0, 0},
-    {"lora_path", read_text, IN_LOAD, AT(lora_path), 0, 0},
-    {"lora_int_id", read_whole, IN_LOAD | IN_UNLOAD, AT(top_n), 0, 1e9},
+    {"lora_name", read_text, IN_LOAD | IN_UNLOAD, AT(adapter.name), 0, 0},
+    {"lora_path", read_text, IN_LOAD, AT(adapter.path), 0, 0},
+    {"lora_int_id", read_whole, IN_LOAD | IN_UNLOAD, AT(compared.top_n), 0, 1e9},
     {"input", read_prompt, IN_EMBED, 0, 0, 0},
-    {"dimensions", read_whole, IN_EMBED, AT(dimensions), 1, 1e9},
+    {"dimensions", read_whole, IN_EMBED, AT(embedding.dimensions), 1, 1e9},
     {"encoding_format", read_encoding, IN_EMBED, 0, 0, 0},
-    {"query", read_compared, IN_RERANK, AT(first), 0, 0},
-    {"documents", read_compared, IN_RERANK, AT(second), 0, 0},
-    {"top_n", read_whole, IN_RERANK, AT(top_n), 0, 1e9},
-    {"return_documents", read_flag, IN_RERANK, AT(returns_documents), 0, 0},
-    {"text_1", read_compared, IN_SCORE, AT(first), 0, 0},
-    {"text_2", read_compared, IN_SCORE, AT(second), 0, 0},
+    {"query", read_compared, IN_RERANK, AT(compared.first), 0, 0},
+    {"documents", read_compared, IN_RERANK, AT(compared.second), 0, 0},
+    {"top_n", read_whole, IN_RERANK, AT(compared.top_n), 0, 1e9},
+    {"return_documents", read_flag, IN_RERANK, AT(compared.returns_documents), 0, 0},
+    {"text_1", read_compared, IN_SCORE, AT(compared.first), 0, 0},
+    {"text_2", read_compared, IN_SCORE, AT(compared.second), 0, 0},
     {"tokens", read_token_list, IN_DETOKENIZE, 0, 0, 0},
-    {"add_special_tokens", read_special, IN_TOKENIZE, AT(no_special), 0, 0},
-    {"return_token_strs", read_flag, IN_TOKENIZE, AT(wants_texts), 0, 0},
+    {"add_special_tokens", read_special, IN_TOKENIZE, AT(tokenize.no_special), 0, 0},
+    {"return_token_strs", read_flag, IN_TOKENIZE, AT(tokenize.wants_texts), 0, 0},
     {"prompt", read_prompt, IN_TEXTS, 0, 0, 0},
     {"messages", read_messages, IN_CHATS, 0, 0, 0},
     {"tools", read_tools, IN_CHATS, 0, 0, 0},
@@ -611,26 +613,26 @@ static const field fields[] = {
     {"documents", read_documents, IN_CHATS, 0, 0, 0},
     {"chat_template_kwargs", read_variables, IN_CHATS, 0, 0, 0},
     {"reasoning_effort", read_text, IN_CHATS, AT(chat_texts.effort), 0, 0},
-    {"stream", read_flag, IN_BOTH, AT(stream), 0, 0},
+    {"stream", read_flag, IN_BOTH, AT(answers.stream), 0, 0},
     {"stream_options", read_stream_options, IN_BOTH, 0, 0, 0},
-    {"n", read_whole, IN_BOTH, AT(n), 1, PARAMS_MOST_CHOICES},
-    {"max_tokens", read_most, IN_TEXTS, AT(max_tokens), 0, 1e9},
-    {"max_tokens", read_whole, IN_CHATS, AT(max_tokens), 1, 1e9},
-    {"max_completion_tokens", read_whole, IN_CHATS, AT(max_tokens), 1, 1e9},
-    {"temperature", read_real, IN_BOTH, AT(temperature), 0, 100},
-    {"top_p", read_real, IN_BOTH, AT(top_p), 0, 1},
-    {"top_k", read_whole, IN_BOTH, AT(top_k), 0, 1e9},
-    {"min_p", read_real, IN_BOTH, AT(min_p), 0, 1},
-    {"presence_penalty", read_real, IN_BOTH, AT(presence_penalty), -2, 2},
-    {"frequency_penalty", read_real, IN_BOTH, AT(frequency_penalty), -2, 2},
-    {"repetition_penalty", read_real, IN_BOTH, AT(repetition_penalty), 0.01, 100},
+    {"n", read_whole, IN_BOTH, AT(answers.n), 1, PARAMS_MOST_CHOICES},
+    {"max_tokens", read_most, IN_TEXTS, AT(end.max_tokens), 0, 1e9},
+    {"max_tokens", read_whole, IN_CHATS, AT(end.max_tokens), 1, 1e9},
+    {"max_completion_tokens", read_whole, IN_CHATS, AT(end.max_tokens), 1, 1e9},
+    {"temperature", read_real, IN_BOTH, AT(sampling.temperature), 0, 100},
+    {"top_p", read_real, IN_BOTH, AT(sampling.top_p), 0, 1},
+    {"top_k", read_whole, IN_BOTH, AT(sampling.top_k), 0, 1e9},
+    {"min_p", read_real, IN_BOTH, AT(sampling.min_p), 0, 1},
+    {"presence_penalty", read_real, IN_BOTH, AT(sampling.presence_penalty), -2, 2},
+    {"frequency_penalty", read_real, IN_BOTH, AT(sampling.frequency_penalty), -2, 2},
+    {"repetition_penalty", read_real, IN_BOTH, AT(sampling.repetition_penalty), 0.01, 100},
     {"logit_bias", read_bias, IN_BOTH, 0, 0, 0},
-    {"min_tokens", read_whole, IN_BOTH, AT(min_tokens), 0, 1e9},
-    {"ignore_eos", read_flag, IN_BOTH, AT(ignore_eos), 0, 0},
+    {"min_tokens", read_whole, IN_BOTH, AT(end.min_tokens), 0, 1e9},
+    {"ignore_eos", read_flag, IN_BOTH, AT(end.ignore_eos), 0, 0},
     {"stop_token_ids", read_stop_tokens, IN_BOTH, 0, 0, 0},
-    {"best_of", read_whole, IN_TEXTS, AT(best_of), 1, PARAMS_MOST_CHOICES},
-    {"echo", read_flag, IN_TEXTS, AT(echo), 0, 0},
-    {"seed", read_seed, IN_BOTH, AT(seed), -0x1p63, 0x1p62},
+    {"best_of", read_whole, IN_TEXTS, AT(answers.best_of), 1, PARAMS_MOST_CHOICES},
+    {"echo", read_flag, IN_TEXTS, AT(answers.echo), 0, 0},
+    {"seed", read_seed, IN_BOTH, AT(sampling.seed), -0x1p63, 0x1p62},
     {"stop", read_stop, IN_BOTH, 0, 0, 0},
     {"response_format", read_response_format, IN_BOTH, 0, 0, 0},
     {"guided_regex", read_guided_regex, IN_BOTH, 0, 0, 0},
@@ -638,9 +640,9 @@ static const field fields[] = {
     {"guided_grammar", read_guided_grammar, IN_BOTH, 0, 0, 0},
     {"guided_json", read_guided_json, IN_BOTH, 0, 0, 0},
     {"cache_salt", read_text, IN_BOTH, AT(cache_salt), 0, 0},
-    {"logprobs", read_logprobs, IN_TEXTS, AT(top_logprobs), 0, 20},
-    {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
-    {"top_logprobs", read_whole, IN_CHATS, AT(top_logprobs), 0, 20}};
+    {"logprobs", read_logprobs, IN_TEXTS, AT(answers.top_logprobs), 0, 20},
+    {"logprobs", read_flag, IN_CHATS, AT(answers.wants_logprobs), 0, 0},
+    {"top_logprobs", read_whole, IN_CHATS, AT(answers.top_logprobs), 0, 20}};
 
 /* OpenAI's fields that are not supported, and the only JSON value that is accepted. NULL accepts
  * any value, because the field does not affect the answer. */
@@ -706,27 +708,27 @@ static sl_status check_once(const cJSON *item) {
 
 static sl_status check_best(const request_params *params, const char **param) {
   *param = "best_of";
-  if (params->best_of && params->best_of < params->n)
+  if (params->answers.best_of && params->answers.best_of < params->answers.n)
     return sl_fail(SL_E_USAGE, "best_of is %lld: fewer than the %lld of n",
-                   (long long)params->best_of, (long long)params->n);
-  if (params->best_of * SLI_MAX(params->nprompts, 1) > PARAMS_MOST_CHOICES)
+                   (long long)params->answers.best_of, (long long)params->answers.n);
+  if (params->answers.best_of * SLI_MAX(params->nprompts, 1) > PARAMS_MOST_CHOICES)
     return sl_fail(SL_E_USAGE, "best_of for each of %d prompts makes more than %d answers",
                    params->nprompts, PARAMS_MOST_CHOICES);
-  if (params->best_of > params->n && params->stream)
+  if (params->answers.best_of > params->answers.n && params->answers.stream)
     return sl_fail(SL_E_USAGE, "best_of is not possible in a stream: the best is known at the end");
   *param = "max_tokens";
-  if (params->no_answer && !params->echo && params->kind == PARAMS_TEXTS)
+  if (params->answers.none && !params->answers.echo && params->kind == PARAMS_TEXTS)
     return sl_fail(SL_E_USAGE, "max_tokens is 0: it must be positive, unless echo is true");
   *param = "echo";
-  if (params->echo && params->wants_logprobs && params->guided)
+  if (params->answers.echo && params->answers.wants_logprobs && params->guided.kind)
     return sl_fail(SL_E_USAGE, "echo with logprobs and %s: they cannot be combined",
-                   params->guided_by);
+                   params->guided.field);
   return SL_OK;
 }
 
 static bool has_tool(const request_params *params, const char *name) {
   const cJSON *each;
-  cJSON_ArrayForEach(each, params->tools) {
+  cJSON_ArrayForEach(each, params->tools.list) {
     const cJSON *function = cJSON_GetObjectItemCaseSensitive(each, "function");
     if (!strcmp(cJSON_GetObjectItemCaseSensitive(function, "name")->valuestring, name)) return true;
   }
@@ -734,19 +736,19 @@ static bool has_tool(const request_params *params, const char *name) {
 }
 
 static sl_status check_tools(const request_params *params) {
-  if (!params->must_call) return SL_OK;
-  if (!params->tools) return sl_fail(SL_E_USAGE, "tool_choice needs tools");
-  if (params->guided)
+  if (!params->tools.must_call) return SL_OK;
+  if (!params->tools.list) return sl_fail(SL_E_USAGE, "tool_choice needs tools");
+  if (params->guided.kind)
     return sl_fail(SL_E_USAGE, "tool_choice and %s: an answer can be guided by one of them",
-                   params->guided_by);
-  if (!params->only_tool || has_tool(params, params->only_tool)) return SL_OK;
+                   params->guided.field);
+  if (!params->tools.only || has_tool(params, params->tools.only)) return SL_OK;
   return sl_fail(SL_E_USAGE, "tool_choice names %.80s, which is none of the tools",
-                 params->only_tool);
+                 params->tools.only);
 }
 
 static sl_status check_adapter(const request_params *params, const char **param) {
-  *param = params->lora_name ? "lora_path" : "lora_name";
-  if (params->lora_name && (params->lora_path || params->kind == PARAMS_UNLOAD)) return SL_OK;
+  *param = params->adapter.name ? "lora_path" : "lora_name";
+  if (params->adapter.name && (params->adapter.path || params->kind == PARAMS_UNLOAD)) return SL_OK;
   return sl_fail(SL_E_USAGE, "%s is missing", *param);
 }
 
@@ -762,7 +764,7 @@ static sl_status check_together(const request_params *params, const char **param
       (params->nprompts > 1 || !params->prompts->text))
     return sl_fail(SL_E_USAGE, "prompt must be a text");
   *param = "n";
-  if (params->n * SLI_MAX(params->nprompts, 1) > PARAMS_MOST_CHOICES)
+  if (params->answers.n * SLI_MAX(params->nprompts, 1) > PARAMS_MOST_CHOICES)
     return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers",
                    params->nprompts, PARAMS_MOST_CHOICES);
   sl_status status = check_best(params, param);
@@ -771,14 +773,14 @@ static sl_status check_together(const request_params *params, const char **param
   status = check_tools(params);
   if (status) return status;
   *param = "min_tokens";
-  if (params->max_tokens && params->min_tokens > params->max_tokens)
+  if (params->end.max_tokens && params->end.min_tokens > params->end.max_tokens)
     return sl_fail(SL_E_USAGE, "min_tokens is %lld: more than the %lld of max_tokens",
-                   (long long)params->min_tokens, (long long)params->max_tokens);
+                   (long long)params->end.min_tokens, (long long)params->end.max_tokens);
   *param = "top_logprobs";
-  if (params->chat && params->top_logprobs && !params->wants_logprobs)
+  if (params->chat && params->answers.top_logprobs && !params->answers.wants_logprobs)
     return sl_fail(SL_E_USAGE, "top_logprobs needs logprobs to be true");
   *param = "stream_options";
-  if (params->usage && !params->stream)
+  if (params->answers.usage && !params->answers.stream)
     return sl_fail(SL_E_USAGE, "stream_options needs stream to be true");
   *param = NULL;
   return SL_OK;
@@ -793,11 +795,11 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
   *out = (request_params){.kind = kind,
                           .chat = kind == PARAMS_CHAT || kind == PARAMS_RESPONSES ||
                                   kind == PARAMS_MESSAGES || kind == PARAMS_COUNT,
-                          .n = 1,
-                          .temperature = 1,
-                          .top_p = 1,
-                          .repetition_penalty = 1,
-                          .seed = NAN,
+                          .answers.n = 1,
+                          .sampling.temperature = 1,
+                          .sampling.top_p = 1,
+                          .sampling.repetition_penalty = 1,
+                          .sampling.seed = NAN,
                           .memory.allowance = allowance};
   *param = NULL;
   sl_status status = json_read(body, bytes, &out->memory, &root);
@@ -821,11 +823,11 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
 void request_params_fini(request_params *params) {
   sli_bounded_fini(&params->memory);
   params->prompts = NULL;
-  params->tools = params->logit_bias = NULL;
+  params->tools.list = params->sampling.logit_bias = NULL;
   params->chat_texts = (sli_chat_json){NULL};
-  params->guided_value = NULL;
-  params->model = params->cache_salt = params->only_tool = params->lora_name = params->lora_path =
-      NULL;
-  params->first = params->second = NULL;
-  params->nprompts = params->nmessages = params->nstop = 0;
+  params->guided.value = NULL;
+  params->model = params->cache_salt = params->tools.only = params->adapter.name =
+      params->adapter.path = NULL;
+  params->compared.first = params->compared.second = NULL;
+  params->nprompts = params->nmessages = params->end.nstop = 0;
 }

@@ -58,49 +58,75 @@ typedef enum params_guided {
   GUIDED_BY_SCHEMA   /* JSON that a schema accepts */
 } params_guided;
 
-typedef struct request_params {
-  params_kind kind;
-  bool chat;                    /* the body has messages instead of prompts */
-  bool no_special, wants_texts; /* /tokenize: add no special tokens; return texts of tokens */
-  const char *model;            /* NULL if not given */
-  params_prompt *prompts;       /* prompts of a completion */
-  int nprompts;
-  int nmessages;                /* messages of a chat */
-  sli_chat_json chat_texts;     /* the chat as input of its template: parts of the body */
-  size_t content_bytes;         /* bytes of the messages' contents */
-  bool no_tools;                /* the template gets no tools */
-  bool must_call;               /* the answer must consist of tool calls */
-  const char *only_tool;        /* the function to call; NULL: any of them */
-  bool one_call;                /* an answer has at most one tool call */
-  const cJSON *tools;           /* the tools, checked; NULL if none */
-  bool stream, usage;           /* usage: send token counts at the end of the stream */
-  int64_t n, max_tokens, top_k; /* max_tokens: 0 if not given */
-  int64_t best_of;              /* 0 if not given */
+/* How tokens are drawn. */
+typedef struct params_sampling {
+  int64_t top_k;
   double temperature, top_p, min_p;
   double presence_penalty, frequency_penalty, repetition_penalty; /* repetition_penalty 1: none */
   const cJSON *logit_bias; /* an object of numbers, with tokens as names; NULL if none */
-  bool ignore_eos;         /* the model's end tokens do not end an answer */
-  bool no_answer;          /* max_tokens is 0: only the prompt is wanted */
-  bool echo;               /* an answer begins with its prompt */
+  double seed;             /* a whole number; NAN if not given */
+} params_sampling;
+
+/* Where an answer ends. */
+typedef struct params_end {
+  int64_t max_tokens; /* 0 if not given */
   int64_t min_tokens;
-  int nstop_tokens;
-  int32_t stop_tokens[PARAMS_MOST_STOP_TOKENS]; /* additional tokens that end an answer */
-  double seed;                                  /* a whole number; NAN if not given */
-  bool wants_logprobs;
-  int64_t top_logprobs;
+  bool ignore_eos; /* the model's end tokens do not end an answer */
+  int ntokens;
+  int32_t tokens[PARAMS_MOST_STOP_TOKENS]; /* additional tokens that end an answer */
   int nstop;
   const char *stop[PARAMS_MOST_STOPS];
-  params_guided guided;
-  const char *guided_by;             /* the field that sets the constraint */
-  const cJSON *guided_value;         /* expression, choices or schema */
-  const char *cache_salt;            /* NULL if not given */
-  const char *lora_name, *lora_path; /* an adapter to load or unload */
-  int64_t dimensions, top_n;         /* 0 if not given */
-  bool base64;                       /* embeddings are sent as base64 */
-  bool returns_documents;
-  const cJSON *first, *second; /* texts to compare: one, or an array */
-  int nfirst;                  /* number of prompts from the first */
-  sli_bounded memory;          /* memory of the texts and arrays above */
+} params_end;
+
+typedef struct request_params {
+  params_kind kind;
+  bool chat;              /* the body has messages instead of prompts */
+  const char *model;      /* NULL if not given */
+  const char *cache_salt; /* NULL if not given */
+  params_prompt *prompts; /* prompts of a completion */
+  int nprompts;
+  int nmessages;            /* messages of a chat */
+  sli_chat_json chat_texts; /* the chat as input of its template: parts of the body */
+  size_t content_bytes;     /* bytes of the messages' contents */
+  struct {
+    const cJSON *list; /* the tools, checked; NULL if none */
+    bool none;         /* the template gets no tools */
+    bool must_call;    /* the answer must consist of tool calls */
+    const char *only;  /* the function to call; NULL: any of them */
+    bool one_call;     /* an answer has at most one tool call */
+  } tools;
+  struct {
+    int64_t n, best_of; /* best_of: 0 if not given */
+    bool none;          /* max_tokens is 0: only the prompt is wanted */
+    bool echo;          /* an answer begins with its prompt */
+    bool stream, usage; /* usage: send token counts at the end of the stream */
+    bool wants_logprobs;
+    int64_t top_logprobs;
+  } answers;
+  params_sampling sampling;
+  params_end end;
+  struct {
+    params_guided kind;
+    const char *field;  /* the field that sets the constraint */
+    const cJSON *value; /* expression, choices or schema */
+  } guided;
+  struct {
+    const char *name, *path; /* an adapter to load or unload */
+  } adapter;
+  struct {
+    int64_t dimensions; /* 0 if not given */
+    bool base64;        /* sent as base64 */
+  } embedding;
+  struct {
+    const cJSON *first, *second; /* texts to compare: one, or an array */
+    int nfirst;                  /* number of prompts from the first */
+    int64_t top_n;               /* 0 if not given */
+    bool returns_documents;
+  } compared;
+  struct {
+    bool no_special, wants_texts; /* add no special tokens; return texts of tokens */
+  } tokenize;
+  sli_bounded memory; /* memory of the texts and arrays above */
 } request_params;
 
 /* Parses a body, which must outlive `out`, as must the allowance. SL_E_USAGE, SL_E_INPUT: the body

@@ -67,8 +67,8 @@ static bool put_usage(const request *r, struct evbuffer *out) {
              ",\"usage\":{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld},"
              "\"output_tokens\":%lld,\"output_tokens_details\":{\"reasoning_tokens\":0},"
              "\"total_tokens\":%lld}",
-             (long long)r->prompt_tokens, (long long)r->cached_tokens, (long long)r->answer_tokens,
-             (long long)(r->prompt_tokens + r->answer_tokens)) > 0;
+             (long long)r->used.prompt, (long long)r->used.cached, (long long)r->used.answer,
+             (long long)(r->used.prompt + r->used.answer)) > 0;
 }
 
 static bool put_settings(const request *r, struct evbuffer *out) {
@@ -79,10 +79,10 @@ static bool put_settings(const request *r, struct evbuffer *out) {
              "\"temperature\":%.9g,\"top_p\":%.9g,\"tool_choice\":\"%s\",\"tools\":[],"
              "\"previous_response_id\":null,\"store\":false,\"truncation\":\"disabled\","
              "\"text\":{\"format\":{\"type\":\"text\"}}",
-             a->one_call ? "false" : "true", a->temperature, a->top_p,
-             a->no_tools    ? "none"
-             : a->must_call ? "required"
-                            : "auto") > 0;
+             a->tools.one_call ? "false" : "true", a->sampling.temperature, a->sampling.top_p,
+             a->tools.none        ? "none"
+             : a->tools.must_call ? "required"
+                                  : "auto") > 0;
 }
 
 /* Appends the response in its current state. If `open`, it has only begun. */
@@ -93,7 +93,7 @@ static bool put_response(const choice *c, bool open, struct evbuffer *out) {
                   out,
                   "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\","
                   "\"incomplete_details\":%s,\"model\":",
-                  r->id, (long long)r->created,
+                  r->id, (long long)r->times.created,
                   open  ? "in_progress"
                   : cut ? "incomplete"
                         : "completed",
@@ -107,7 +107,7 @@ static bool put_response(const choice *c, bool open, struct evbuffer *out) {
 }
 
 bool responses_whole(request *r, struct evbuffer *out) {
-  return put_response(&r->choices[0], false, out);
+  return put_response(&r->answers.items[0], false, out);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

@@ -37,14 +37,25 @@ char *config_option_text(const cJSON *item) {
   return cJSON_IsBool(item) ? sli_strdup(cJSON_IsTrue(item) ? "1" : "0") : NULL;
 }
 
-static bool same_rope(const sl_rope *a, const sl_rope *b) {
-  return a->kind == b->kind && a->factor == b->factor && a->original == b->original &&
-         a->low == b->low && a->high == b->high && a->scale == b->scale && a->part == b->part &&
-         a->turning == b->turning && !memcmp(a->shorter, b->shorter, sizeof a->shorter) &&
-         !memcmp(a->longer, b->longer, sizeof a->longer);
+bool config_near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(a); }
+
+static bool same_factors(const float *a, const float *b, int pairs) {
+  int i = 0;
+  while (i < pairs && config_near((double)a[i], (double)b[i])) i++;
+  return i == pairs;
 }
 
-static bool same_value(const char *option, const char *a, const char *b) {
+static bool same_rope(const sl_rope *a, const sl_rope *b) {
+  return a->kind == b->kind && config_near(a->factor, b->factor) &&
+         config_near(a->original, b->original) && config_near(a->low, b->low) &&
+         config_near(a->high, b->high) && config_near(a->scale, b->scale) &&
+         config_near(a->part, b->part) && config_near(a->turning, b->turning) &&
+         a->chunk == b->chunk && a->local == b->local && a->pairs == b->pairs &&
+         same_factors(a->shorter, b->shorter, a->pairs) &&
+         same_factors(a->longer, b->longer, a->pairs);
+}
+
+bool config_same(const char *option, const char *a, const char *b) {
   sl_rope x, y;
   if (!strcmp(option, "rope"))
     return !sl_rope_parse(a, &x) && !sl_rope_parse(b, &y) && same_rope(&x, &y);
@@ -67,7 +78,7 @@ sl_status config_set(const config *c, const char *key, const char *option, const
   for (int i = 0; sl_arg_given(c->target->args, option, i); i++)
     given = sl_arg_given(c->target->args, option, i);
   if (!given) return blame(c, sl_args_set(c->target->args, option, value));
-  if (same_value(option, given, value)) return SL_OK;
+  if (config_same(option, given, value)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path,
                  value, name_of(c, key));
 }

@@ -39,6 +39,9 @@ sl_status config_check_keys(const config *c, const config_field *fields,
 /* Formats a number or a flag as an option's text; returns NULL for any other item. The caller frees
  * it. */
 char *config_option_text(const cJSON *item);
+/* Returns whether two texts give an option the same value, as far as f32 shows. */
+bool config_same(const char *option, const char *a, const char *b);
+bool config_near(double a, double b);
 /* Checks that a text is a valid --rope. SL_E_INPUT names the file. */
 sl_status config_check_rope(const config *c, const char *text);
 

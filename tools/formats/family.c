@@ -120,7 +120,7 @@ static void read_common(void) {
   int n = 0;
   table.common = cJSON_DetachItemFromArray(all, 0);
   cJSON_ArrayForEach(item, table.common) {
-    if (!cJSON_IsObject(item)) continue;
+    if (!cJSON_IsObject(item) || !cJSON_IsArray(item->child)) continue;
     SLI_CHECK(n < MOST_TABLES, "more tables of keys");
     table.keys[n].name = item->string;
     table.keys[n++].keys = read_keys(item);
@@ -156,9 +156,9 @@ const sli_key *family_keys(const char *name) {
   return table.keys[i].keys;
 }
 
-const cJSON *family_choices(void) {
+const cJSON *family_common(const char *key) {
   pthread_once(&table.once, read_table);
-  return config_at(table.common, "choices");
+  return config_at(table.common, key);
 }
 
 const family *family_find(const char *type) {

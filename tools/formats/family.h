@@ -37,9 +37,8 @@ typedef struct family {
 
 /* Returns the i-th family, or NULL after the last. */
 const family *family_at(int i);
-/* Returns the options in which families of one model differ. Each family has the defaults, except
- * for options that it fixes or reads. */
-const cJSON *family_choices(void);
+/* Returns a member of the first row, which holds what all families share. */
+const cJSON *family_common(const char *key);
 /* Returns a table of keys that are known in all families. */
 const sli_key *family_keys(const char *name);
 /* Returns the family of a model_type, or NULL. */

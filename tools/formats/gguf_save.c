@@ -15,6 +15,7 @@
 #include "tools/formats/config.h"
 #include "tools/formats/gguf_config.h"
 #include "tools/formats/huggingface.h"
+#include "tools/formats/writing.h"
 
 /* ---- "FILE.gguf:TYPE" -------------------------------------------------------------------- */
 
@@ -446,67 +447,9 @@ static void put_derived(const saving *saving) {
   cJSON_Delete(numbers);
 }
 
-/* Returns whether two values of an option are equal, as far as f32 shows. */
-static bool same_value(const char *a, const char *b) {
-  char *end, *other;
-  double x = strtod(a, &end), y = strtod(b, &other);
-  return !strcmp(a, b) || (*a && *b && !*end && !*other && fabs(x - y) <= 1e-6 * fabs(x));
-}
-
-/* Returns whether a text with settings, "KIND:a=1,b=2", has all of another, in any order. */
-static bool has_settings(const char *a, const char *b) {
-  const char *colon = strchr(a, ':');
-  size_t kind = strcspn(a, ":");
-  bool all = !strncmp(a, b, kind) && (!b[kind] || b[kind] == ':') && !colon == !strchr(b, ':');
-  for (const char *x = colon; x && all; x = strchr(x + 1, ',')) {
-    size_t n = strcspn(x + 1, ",");
-    bool found = false;
-    for (const char *y = strchr(b, ':'); y && !found; y = strchr(y + 1, ',')) {
-      char *one = sli_format("%.*s", (int)strcspn(x + 1, "="), x + 1),
-           *two = sli_format("%.*s", (int)strcspn(y + 1, "="), y + 1);
-      char *value = sli_format("%.*s", (int)(n - strlen(one)), x + 1 + strlen(one)),
-           *other =
-               sli_format("%.*s", (int)(strcspn(y + 1, ",") - strlen(two)), y + 1 + strlen(two));
-      found = !strcmp(one, two) && same_value(value + (*value == '='), other + (*other == '='));
-      free(one), free(two), free(value), free(other);
-    }
-    all = found;
-  }
-  return all;
-}
-
-/* Returns the width of heads, which is 0 in options where it follows from others. */
-static double head_dim(const sl_args *args) {
-  int64_t dim = sl_arg_int(args, "head-dim");
-  return dim ? (double)dim : (double)sl_arg_int(args, "width") / (double)sl_arg_int(args, "heads");
-}
-
-static bool same_option(const char *name, const sl_args *folder, const sl_args *file,
-                        const char *one, const char *two) {
-  if (same_value(one, two)) return true;
-  if (!strcmp(name, "head-dim")) return head_dim(folder) == head_dim(file);
-  return !strcmp(name, "rope") && has_settings(one, two) && has_settings(two, one);
-}
-
-/* Returns whether an option is about experts of a model that has none. */
-static bool is_idle(const sl_option *o, const sl_args *folder) {
-  const char *feeds = sl_arg_given(folder, "feeds", 0);
-  return feeds && !strstr(feeds, "experts") && o->help && strstr(o->help, "expert");
-}
-
-/* Compares the options that two config.json give. */
-static sl_status compare_options(const saving *saving, const sl_args *folder, const sl_args *file) {
-  for (const sl_option *o = saving->target->model->options; o->name; o++) {
-    const char *one = sl_arg_given(folder, o->name, 0), *two = sl_arg_given(file, o->name, 0);
-    if (!one) one = o->value ? o->value : "";
-    if (!two) two = o->value ? o->value : "";
-    if (!is_idle(o, folder) && !same_option(o->name, folder, file, one, two))
-      return sl_fail(SL_E_UNSUPPORTED,
-                     "--save %s: --%s is %s, but readers of a GGUF file of %s use %s; save to a "
-                     "folder or FILE.safetensors",
-                     saving->path, o->name, one, text_at(saving->row, "name"), two);
-  }
-  return SL_OK;
+static const char *text_of(const sl_model *model, const sl_args *args, const char *option) {
+  const char *given = sl_arg_given(args, option, 0);
+  return given ? given : sl_options_find(model->options, option)->value;
 }
 
 /* Checks that readers of the file get the options of config.json. */
@@ -521,7 +464,13 @@ static sl_status check_options(const saving *saving) {
   sl_status status = gguf_config_again(saving->path, saving->row, saving->own, root, &again);
   if (!status) status = huggingface_read_config(saving->path, root, NULL, &folder);
   if (!status) status = huggingface_read_config(saving->path, again, NULL, &file);
-  if (!status) status = compare_options(saving, folder.args, file.args);
+  const char *option = status ? NULL : family_differs(p->model, folder.args, file.args);
+  if (option)
+    status = sl_fail(SL_E_UNSUPPORTED,
+                     "--save %s: --%s is %s, but readers of a GGUF file of %s use %s; save to a "
+                     "folder or FILE.safetensors",
+                     saving->path, option, text_of(p->model, folder.args, option),
+                     text_at(saving->row, "name"), text_of(p->model, file.args, option));
   sl_args_destroy(folder.args);
   sl_args_destroy(file.args);
   cJSON_Delete(root);
@@ -555,11 +504,9 @@ static const cJSON *row_of(const char *type) {
   return NULL;
 }
 
-/* Makes config.json, and finds the row of its architecture. *whole: config.json is complete. */
-static sl_status find_row(saving *saving, const sl_lowered *lowered, bool *whole) {
-  SLI_TRY(huggingface_described(saving->target, lowered, &saving->root));
-  *whole = saving->root;
-  if (!saving->root) saving->root = huggingface_config(saving->target, NULL);
+/* Makes config.json, and finds the row of its architecture. */
+static sl_status find_row(saving *saving) {
+  SLI_TRY(huggingface_described(saving->target, &saving->root));
   saving->row = row_of(text_at(saving->root, "model_type"));
   return saving->row
              ? SL_OK
@@ -614,7 +561,6 @@ sl_status gguf_check(const char *path, const pretrained *p, int processes) {
   char *type = type_of(path);
   saving v = begin(p, path, type);
   sl_status status = SL_OK;
-  bool whole = false;
   v.checks = true;
   if (!sli_gguf_writes(type))
     status =
@@ -623,8 +569,8 @@ sl_status gguf_check(const char *path, const pretrained *p, int processes) {
     status = sl_fail(SL_E_USAGE,
                      "--save %s: only a run of one process can write a GGUF file; save to a folder",
                      path);
-  else status = find_row(&v, NULL, &whole);
-  if (!status && whole) status = put_keys(&v);
+  else status = find_row(&v);
+  if (!status) status = put_keys(&v);
   end(&v);
   free(type);
   return status;
@@ -634,8 +580,7 @@ sl_status gguf_save(const char *path, const pretrained *p, const sl_lowered *low
                     sl_runtime *rt) {
   char *file = gguf_file_of(path), *type = type_of(path);
   saving v = begin(p, file, type);
-  bool whole;
-  sl_status status = find_row(&v, lowered, &whole);
+  sl_status status = find_row(&v);
   if (!status) status = put_keys(&v);
   if (!status) status = sli_weights_write(file, lowered, rt, true, write_tensors, &v);
   end(&v);

@@ -181,7 +181,10 @@ static bool has_config(const pretrained *p) {
   cJSON_Delete(root);
   if (gguf) return true;
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
-  bool has = family_written(p) || (path && !access(path, F_OK) && !begins_other(init, p));
+  bool has = path && !access(path, F_OK) && !begins_other(init, p);
+  root = has ? NULL : family_config(p);
+  has |= root != NULL;
+  cJSON_Delete(root);
   free(path);
   return has;
 }
@@ -276,32 +279,26 @@ static sl_status copy_rest(const char *folder, const char *from) {
   return status ? status : copy_tool_template(folder, from);
 }
 
-cJSON *huggingface_config(const pretrained *p, const sl_lowered *lowered) {
-  const family *f = family_written(p);
-  return f ? family_write(f, p, lowered) : NULL;
-}
-
-sl_status huggingface_described(const pretrained *p, const sl_lowered *lowered, cJSON **out) {
+sl_status huggingface_described(const pretrained *p, cJSON **out) {
   const char *from = p->init && huggingface_is_folder(p->init) ? p->init : NULL;
   char *path = from ? huggingface_file(from, "config.json") : NULL;
   sl_status status = SL_OK;
-  *out = NULL;
-  if (family_written(p)) *out = lowered ? huggingface_config(p, lowered) : NULL;
+  *out = family_config(p);
+  if (*out) status = SL_OK;
   else if (path && !access(path, F_OK) && !begins_other(from, p)) status = edit_config(path, out);
   else if (!from) status = of_gguf(p, out);
   free(path);
   return status;
 }
 
-sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
-                           const sl_lowered *lowered) {
+sl_status huggingface_save(const char *folder, const char *from, const pretrained *p) {
   char *path = huggingface_file(folder, "config.json");
   char *old = from ? huggingface_file(from, "config.json") : NULL;
   cJSON *root = NULL;
   sl_status status = SL_OK;
   if (old && !access(old, F_OK)) status = edit_config(old, &root);
   else if (!from) status = of_gguf(p, &root);
-  if (!root) root = huggingface_config(p, lowered);
+  if (!root) root = family_config(p);
   if (root && !status) status = config_write(path, root);
   cJSON_Delete(root);
   if (!status && from) status = copy_rest(folder, from);

@@ -33,16 +33,12 @@ sl_status huggingface_model_of(const char *path, const cJSON *root, const char *
 /* Checks that huggingface_save() can write config.json. SL_E_USAGE: no config.json can express the
  * model's options. */
 sl_status huggingface_check(const char *folder, const pretrained *p);
-/* Makes config.json from the model's options and the shapes of its parameters (without shapes if
- * `lowered` is NULL). Returns NULL if no family has these options. The caller frees it. */
-cJSON *huggingface_config(const pretrained *p, const sl_lowered *lowered);
-/* Makes config.json as huggingface_config() does, or, for a family without a form of its own,
- * copies that of the weights the model was loaded from. *out: NULL without `lowered` if the model's
- * shapes are needed, and if there is none. */
-sl_status huggingface_described(const pretrained *p, const sl_lowered *lowered, cJSON **out);
+/* Makes config.json from the model's options, or, for a family without a form of its own, copies
+ * that of the weights the model was loaded from. *out: NULL if there is none. The caller frees it.
+ */
+sl_status huggingface_described(const pretrained *p, cJSON **out);
 /* Writes config.json beside saved weights: the one of `from`, or if `from` is NULL a new one.
  * Copies the other files of `from` except weights. SL_E_IO names the file. */
-sl_status huggingface_save(const char *folder, const char *from, const pretrained *p,
-                           const sl_lowered *lowered);
+sl_status huggingface_save(const char *folder, const char *from, const pretrained *p);
 
 #endif

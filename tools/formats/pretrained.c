@@ -54,6 +54,6 @@ sl_status pretrained_save(const pretrained *p, const char *folder, const sl_lowe
   sl_status status = sl_weights_save(path, lowered, rt, job);
   free(path);
   if (status || sl_job_process(job)) return status;
-  status = huggingface_save(folder, init && huggingface_is_folder(init) ? init : NULL, p, lowered);
+  status = huggingface_save(folder, init && huggingface_is_folder(init) ? init : NULL, p);
   return !status && init && sli_gguf_is(init) ? gguf_save_tokenizer(init, folder) : status;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/formats/deepseek.h"
 #include "tools/formats/layers.h"
 #include "tools/formats/rope.h"
 
@@ -34,26 +33,14 @@ static const char *choice_of(const sl_model *model, const family *f, const char 
   return o && !value ? o->value : value;
 }
 
-bool family_has_choices(const family *f, const sl_model *model,
-                        bool (*has)(const pretrained *p, const char *option, const char *value),
-                        const pretrained *p) {
-  const cJSON *item;
-  for (const fixed_option *o = f->fixed; o->option; o++)
-    if (!has(p, o->option, o->value)) return false;
-  cJSON_ArrayForEach(item, family_choices()) {
-    const char *value = choice_of(model, f, item->valuestring);
-    if (value && !has(p, item->valuestring, value)) return false;
-  }
-  return true;
-}
-
-/* Sets the options that distinguish the family. */
-sl_status family_choose(const config *c, const family *f, const char *key) {
+/* Sets the options that distinguish the family from others of its model. `key` is the key that
+ * names the family in the file. */
+static sl_status family_choose(const config *c, const family *f, const char *key) {
   const cJSON *item;
   sl_status status = SL_OK;
   for (const fixed_option *o = f->fixed; o->option && !status; o++)
     status = config_set(c, key, o->option, o->value);
-  cJSON_ArrayForEach(item, family_choices()) {
+  cJSON_ArrayForEach(item, family_common("choices")) {
     const char *value = choice_of(c->target->model, f, item->valuestring);
     if (value && !status) status = config_set(c, key, item->valuestring, value);
   }
@@ -181,13 +168,6 @@ static sl_status read_stretched(const config *c, const family *f) {
   if (!config_at(c->root, "rope_parameters") && !config_at(c->root, "rope_scaling"))
     return sl_fail(SL_E_INPUT, "%s has no rope_scaling", c->path);
   return rope_read(c, f);
-}
-
-static sl_status read_deepseek(const config *c, const family *f) {
-  const cJSON *rope = NULL;
-  sl_status status = rope_find(c, &rope);
-  if (!status) status = rope_set(c, f, rope);
-  return status ? status : deepseek_derive(c, rope);
 }
 
 static sl_status read_gpt2(const config *c, const family *f) {
@@ -364,7 +344,7 @@ static const struct reader {
                {"every", read_layers},
                {"layers", layers_read},
                {"quantized", read_nothing},
-               {"deepseek", read_deepseek},
+               {"mscale", rope_read_mscale},
                {"gpt2", read_gpt2},
                {"time-limit", read_time_limit},
                {"scaled-queries", read_scaled_queries},

@@ -258,9 +258,32 @@ sl_status rope_read_kinds(const config *c, const family *f) {
   return status ? status : read_local_rope(c, f, config_at(both, "sliding_attention"));
 }
 
+/* Returns how much YaRN scales by a setting: 0.1 mscale ln(factor) + 1. */
+static double scale_of(double factor, double mscale) {
+  return factor > 1 ? 0.1 * mscale * log(factor) + 1 : 1;
+}
+
+/* Returns the numbers of a key of latent attention. */
+static double key_numbers(const sl_args *args) {
+  return (double)(sl_arg_int(args, "nope-dim") + sl_arg_int(args, "rope-dim"));
+}
+
+sl_status rope_read_mscale(const config *c, const family *f) {
+  const cJSON *rope = NULL;
+  SLI_TRY(rope_find(c, &rope));
+  SLI_TRY(rope_set(c, f, rope));
+  const cJSON *all = config_at(rope, "mscale_all_dim"), *factor = config_at(rope, "factor");
+  double by = all && factor ? scale_of(factor->valuedouble, all->valuedouble) : 1;
+  if (by == 1) return SL_OK;
+  char *text = sli_format("%.9g", key_numbers(c->target->args) / pow(by, 4));
+  sl_status status = config_set(c, "mscale_all_dim", "query-scalar", text);
+  free(text);
+  return status;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
-bool rope_is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
+static bool rope_is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
 
 /* Returns the numbers of a text that slashes join. */
 static cJSON *list_json(const char *text) {
@@ -271,7 +294,8 @@ static cJSON *list_json(const char *text) {
   return out;
 }
 
-cJSON *rope_json(const char *text) {
+/* Returns a text of --rope as an object, or as null if nothing is stretched. */
+static cJSON *rope_json(const char *text) {
   size_t n = strcspn(text, ":");
   if (!n || !strncmp(text, "none", n)) return cJSON_CreateNull();
   cJSON *out = cJSON_CreateObject();
@@ -295,33 +319,36 @@ cJSON *rope_json(const char *text) {
   return out;
 }
 
-/* Writes the rope, or dual chunk attention, under its key. */
-void rope_put(cJSON *root, const char *text) {
+/* Writes rope_scaling, or dual chunk attention. */
+static void put_scaling(cJSON *root, const char *text) {
   cJSON *rope = rope_json(text);
   bool chunks = rope_is_chunked(text);
   if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(rope, "rope_type");
   config_put(root, chunks ? rope_chunks_key : "rope_scaling", rope);
-  if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
-  else cJSON_DeleteItemFromObjectCaseSensitive(root, rope_chunks_key);
 }
 
-void rope_put_above(cJSON *root, const char *text) {
+/* Returns the mscale_all_dim that yields the query scalar, or 0; the inverse of reading. */
+static double mscale_all(const sl_args *args) {
   sl_rope rope;
-  if (sl_rope_parse(text, &rope)) return;
-  if (rope.original > 0)
-    config_put(root, "original_max_position_embeddings", cJSON_CreateNumber(rope.original));
-  if (rope.part < 1) config_put(root, "partial_rotary_factor", config_real(rope.part));
+  double scalar = sl_arg_float(args, "query-scalar");
+  if (scalar <= 0 || sl_rope_parse(sl_arg_text(args, "rope"), &rope) || rope.factor <= 1) return 0;
+  return (pow(key_numbers(args) / scalar, 0.25) - 1) / (0.1 * log(rope.factor));
 }
 
-/* Writes rope_parameters explicitly, for a family whose default rope is another one. */
-void rope_put_parameters(cJSON *root, const sl_args *args) {
-  cJSON *rope = rope_json(sl_arg_text(args, "rope"));
+void rope_put(cJSON *root, const char *key, const pretrained *p) {
+  const char *text = sl_arg_text(p->args, "rope");
+  if (!strcmp(key, "rope_scaling")) {
+    put_scaling(root, text);
+    return;
+  }
+  cJSON *rope = rope_json(text);
   if (!cJSON_IsObject(rope)) {
     cJSON_Delete(rope);
     rope = cJSON_CreateObject();
     cJSON_AddStringToObject(rope, "rope_type", "default");
   }
-  config_put(rope, "rope_theta", config_real(sl_arg_float(args, "theta")));
-  cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
-  config_put(root, "rope_parameters", rope);
+  config_put(rope, "rope_theta", config_real(sl_arg_float(p->args, "theta")));
+  if (sl_options_find(p->model->options, "nope-dim") && mscale_all(p->args) != 0)
+    config_put(rope, "mscale_all_dim", config_real(mscale_all(p->args)));
+  config_put(root, key, rope);
 }

@@ -18,16 +18,12 @@ sl_status rope_read_kinds(const config *c, const family *f);
 /* Sets dual chunk attention, which excludes any other stretching of angles. */
 sl_status rope_read_chunks(const config *c, const family *f, const cJSON *chunks);
 
-/* Returns whether a text of --rope is dual chunk attention. */
-bool rope_is_chunked(const char *rope);
-/* Returns a text of --rope as an object, or as null if nothing is stretched. */
-cJSON *rope_json(const char *text);
-/* Writes the rope, or dual chunk attention, under its key. */
-void rope_put(cJSON *root, const char *text);
-/* Writes what families with such keys say beside the rope: the original context, and the part of a
- * head that is rotated. */
-void rope_put_above(cJSON *root, const char *text);
-/* Writes rope_parameters explicitly, for a family whose default rope is another one. */
-void rope_put_parameters(cJSON *root, const sl_args *args);
+/* Likewise, and sets the query scalar of latent attention: a key's numbers, divided by the fourth
+ * power of what mscale_all_dim scales by. */
+sl_status rope_read_mscale(const config *c, const family *f);
+
+/* Writes --rope under a key: as rope_scaling, which names only what stretches angles and may be
+ * dual chunk attention instead, or as rope_parameters with their base. */
+void rope_put(cJSON *root, const char *key, const pretrained *p);
 
 #endif

@@ -1,292 +1,258 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options as config.json of the family that has them. */
+/* Options as config.json of the family that has them: the keys of a row in the other direction, and
+ * what the row says of others. */
 #include "tools/formats/writing.h"
 
-#include <fnmatch.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/formats/deepseek.h"
+#include "io/rows.h"
+#include "models/models.h"
 #include "tools/formats/reading.h"
 #include "tools/formats/rope.h"
 
-/* ---- the family --------------------------------------------------------------------------------
- */
+/* ---- values of options ----------------------------------------------------------------------- */
 
-static double number_of(const pretrained *p, const char *name) {
-  const sl_option *o = sl_options_find(p->model->options, name);
-  if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(p->args, name);
-  return o->kind == SL_OPTION_INT ? (double)sl_arg_int(p->args, name) : sl_arg_float(p->args, name);
+static bool evaluate(const cJSON *values, const char *formula, double *out) {
+  return !sli_formula(&(sli_formula_keys){"options", values, ""}, formula, out);
 }
 
-static bool has_window(const pretrained *p) {
-  return sl_options_find(p->model->options, "window") && sl_arg_int(p->args, "window") > 0;
-}
-
-static bool has_value(const pretrained *p, const char *name, const char *value) {
-  return sl_options_find(p->model->options, name)->kind == SL_OPTION_TEXT
-             ? !strcmp(sl_arg_text(p->args, name), value)
-             : number_of(p, name) == strtod(value, NULL);
-}
-
-/* Returns whether the family's config.json can express the rope. */
-static bool has_rope(const pretrained *p, const family *f) {
-  sl_rope rope;
-  if (!sl_options_find(p->model->options, "rope")) return true;
-  const char *text = sl_arg_text(p->args, "rope");
-  return (!rope_is_chunked(text) || family_says(f, "read", "chunks")) &&
-         (f->part || sl_rope_parse(text, &rope) || rope.part == 1);
-}
-
-static bool is_family(const family *f, const pretrained *p) {
-  const sl_args *args = p->args;
-  if (strcmp(f->model, p->model->name) || (has_window(p) && !f->window)) return false;
-  if (!f->theta) return true; /* gpt2 and mamba2: every option is a field */
-  if (!family_has_choices(f, p->model, has_value, p) || !has_rope(p, f)) return false;
-  if (family_says(f, "read", "deepseek") && !deepseek_fits(args)) return false;
-  /* Angles of windowed layers would not be stretched. */
-  if (f->local_theta && sl_arg_float(args, "local-theta") == 0 &&
-      strncmp(sl_arg_text(args, "rope"), "none", 4) != 0)
-    return false;
-  const char *bias = sl_arg_text(args, "bias");
-  return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
-}
-
-/* ---- config.json --------------------------------------------------------------------------------
- */
-
-/* Returns dim 0 of a parameter. */
-static double rows_of(const sl_lowered *lowered, const char *name) {
-  const sl_param_info *params;
-  int n = sl_lowered_params(lowered, &params);
-  for (int i = 0; i < n; i++)
-    if (!strcmp(params[i].name, name)) return (double)params[i].type.dim[0];
-  return 0;
-}
-
-static void put_number(cJSON *root, const char *key, double value) {
-  config_put(root, key, cJSON_CreateNumber(value));
-}
-
-static void put_real(cJSON *root, const char *key, double value) {
-  config_put(root, key, config_real(value));
-}
-
-static void describe_gpt2(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  (void)p;
-  static const char *const no_dropout[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
-  put_number(root, "n_positions", rows_of(lowered, "transformer.wpe.weight"));
-  config_put(root, "activation_function", cJSON_CreateString("gelu_new"));
-  for (size_t i = 0; i < SLI_COUNT(no_dropout); i++) put_real(root, no_dropout[i], 0);
-}
-
-static double head_dim_of(const sl_args *args) {
-  int64_t dim = sl_arg_int(args, "head-dim");
-  return (double)(dim ? dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
-}
-
-static void describe_llama(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  double heads = (double)sl_arg_int(args, "heads"), kv = (double)sl_arg_int(args, "kv-heads"),
-         positions = (double)sl_arg_int(args, "positions");
-  double gate = rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"),
-         both = rows_of(lowered, "model.layers.0.mlp.gate_up_proj.weight");
-  put_number(root, "head_dim", head_dim_of(args));
-  put_number(root, "num_key_value_heads", kv > 0 ? kv : heads);
-  put_number(root, "intermediate_size", gate > 0 ? gate : both / 2);
-  put_number(root, "max_position_embeddings",
-             positions > 0 ? positions : (double)sl_arg_int(args, "context"));
-  put_real(root, "rope_theta", sl_arg_float(args, "theta"));
-  rope_put(root, sl_arg_text(args, "rope"));
-  config_put(root, "hidden_act", cJSON_CreateString("silu"));
-  if (sl_arg_int(args, "window") > 0)
-    put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
-  config_put(root, "attention_bias",
-             cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
-}
-
-static cJSON *layer_types_json(const sl_args *args) {
+/* Returns the words of a list that is repeated over the blocks, one per block. */
+static cJSON *words_of(const char *list, int64_t blocks) {
   cJSON *out = cJSON_CreateArray();
-  int64_t every = sl_arg_int(args, "window") > 0 ? sl_arg_int(args, "full-every") : 1;
-  for (int64_t i = 0; i < sl_arg_int(args, "layers"); i++) {
-    bool full = every && (i + 1) % every == 0;
-    cJSON_AddItemToArray(out, cJSON_CreateString(full ? "full_attention" : "sliding_attention"));
+  const char *at = list;
+  for (int64_t i = 0; i < blocks; i++) {
+    size_t n = strcspn(at, ",");
+    char *word = sli_format("%.*s", (int)n, at);
+    cJSON_AddItemToArray(out, cJSON_CreateString(word));
+    free(word);
+    at = at[n] ? at + n + 1 : list;
   }
   return out;
 }
 
-static void describe_gemma(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  double scalar = sl_arg_float(args, "query-scalar");
-  describe_llama(root, p, lowered);
-  cJSON_DeleteItemFromObjectCaseSensitive(root, "hidden_act");
-  config_put(root, "hidden_activation", cJSON_CreateString("gelu_pytorch_tanh"));
-  put_number(root, "query_pre_attn_scalar", scalar > 0 ? scalar : head_dim_of(args));
-  config_put(root, "layer_types", layer_types_json(args));
-  put_number(root, "sliding_window_pattern",
-             sl_arg_int(args, "window") > 0 ? (double)sl_arg_int(args, "full-every") : 1);
-  if (sl_arg_float(args, "logit-cap") == 0)
-    config_put(root, "final_logit_softcapping", cJSON_CreateNull());
+static bool is_of_blocks(const char *option) {
+  const cJSON *item;
+  cJSON_ArrayForEach(item,
+                     family_common("by_block")) if (!strcmp(item->valuestring, option)) return true;
+  return false;
 }
 
-static void describe_gemma3(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  double local = sl_arg_float(args, "local-theta");
-  describe_gemma(root, p, lowered);
-  put_real(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
+static cJSON *value_of(const sl_option *o, const sl_args *args) {
+  switch (o->kind) {
+  case SL_OPTION_INT: return cJSON_CreateNumber((double)sl_arg_int(args, o->name));
+  case SL_OPTION_FLOAT: return cJSON_CreateNumber(sl_arg_float(args, o->name));
+  case SL_OPTION_FLAG: return cJSON_CreateNumber(sl_arg_flag(args, o->name));
+  default: break;
+  }
+  const char *text = sl_arg_text(args, o->name);
+  return is_of_blocks(o->name) ? words_of(text, sl_arg_int(args, "layers"))
+                               : cJSON_CreateString(text);
 }
 
-static double width_of(const sl_lowered *lowered, const char *name);
-
-static void describe_deepseek(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  double positions = (double)sl_arg_int(args, "positions");
-  rope_put_parameters(root, args);
-  put_number(root, "max_position_embeddings",
-             positions > 0 ? positions : (double)sl_arg_int(args, "context"));
-  config_put(root, "hidden_act", cJSON_CreateString("silu"));
-  config_put(root, "attention_bias",
-             cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
-  deepseek_describe(root, p, lowered);
-}
-
-static void describe_gpt_oss(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  describe_llama(root, p, lowered);
-  rope_put_parameters(root, args);
-  put_number(root, "intermediate_size",
-             width_of(lowered, "model.layers.0.mlp.experts.gate_up_proj_bias") / 2);
-  config_put(root, "layer_types", layer_types_json(args));
-}
-
-static void describe_mamba2(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  double heads = rows_of(lowered, "backbone.layers.0.mixer.D");
-  double inner = heads * (double)sl_arg_int(args, "head-dim");
-  put_number(root, "num_heads", heads);
-  put_number(root, "expand", inner / (double)sl_arg_int(args, "width"));
-  config_put(root, "hidden_act", cJSON_CreateString("silu"));
-  config_put(root, "use_bias", cJSON_CreateFalse());
-  config_put(root, "use_conv_bias", cJSON_CreateBool(!sl_arg_flag(args, "no-conv-bias")));
-}
-
-/* Returns an expert's width: dim 1 of a parameter [experts, width, ...]. */
-static double width_of(const sl_lowered *lowered, const char *name) {
-  const sl_param_info *params;
-  int n = sl_lowered_params(lowered, &params);
-  for (int i = 0; i < n; i++)
-    if (!strcmp(params[i].name, name)) return (double)params[i].type.dim[1];
-  return 0;
-}
-
-static void describe_mixtral(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  describe_llama(root, p, lowered);
-  put_number(root, "intermediate_size",
-             width_of(lowered, "model.layers.0.block_sparse_moe.experts.*.w1.weight"));
-}
-
-static void describe_qwen_moe(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  double width = width_of(lowered, "model.layers.0.mlp.experts.*.gate_proj.weight");
-  describe_llama(root, p, lowered);
-  put_number(root, "intermediate_size", width);
-  put_number(root, "moe_intermediate_size", width);
-  put_number(root, "decoder_sparse_step", 1);
-  config_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(p->args, "norm-topk") != 0));
-}
-
-/* Returns a length of the first parameter whose name has a pattern, or 0. */
-static double length_of(const sl_lowered *lowered, const char *name, int dim) {
-  const sl_param_info *params;
-  int n = sl_lowered_params(lowered, &params), i = 0;
-  while (i < n && fnmatch(name, params[i].name, 0)) i++;
-  return i < n ? (double)params[i].type.dim[dim] : 0;
-}
-
-/* Returns whether a block has a word of a list that is repeated over the blocks. */
-static bool has_word(const char *list, int64_t block, const char *word) {
-  int64_t count = 1;
-  for (const char *c = list; *c; c++) count += *c == ',';
-  for (block %= count; block; block--) list = strchr(list, ',') + 1;
-  return strcspn(list, ",") == strlen(word) && !strncmp(list, word, strlen(word));
-}
-
-static void describe_qwen3_next(cJSON *root, const pretrained *p, const sl_lowered *lowered) {
-  const sl_args *args = p->args;
-  double key_dim = (double)sl_arg_int(args, "key-dim"),
-         value_dim = (double)sl_arg_int(args, "value-dim");
-  cJSON *types = cJSON_CreateArray(), *dense = cJSON_CreateArray();
+/* Adds numbers that formulas may use besides options. */
+static void add_others(cJSON *values, const sl_args *args) {
+  const cJSON *width = config_at(values, "width"), *feed;
+  int experts = 0;
+  cJSON_ArrayForEach(feed, config_at(values, "feeds")) experts +=
+      !strncmp(feed->valuestring, "experts", 7) || !strncmp(feed->valuestring, "both", 4);
+  if (config_at(values, "feeds")) cJSON_AddNumberToObject(values, "expert-blocks", experts);
   sl_rope rope = {0};
-  sl_rope_parse(sl_arg_text(args, "rope"), &rope);
-  describe_llama(root, p, lowered);
-  for (int64_t i = 0; i < sl_arg_int(args, "layers"); i++) {
-    bool delta = has_word(sl_arg_text(args, "mixers"), i, "delta");
-    cJSON_AddItemToArray(types, cJSON_CreateString(delta ? "linear_attention" : "full_attention"));
-    if (has_word(sl_arg_text(args, "feeds"), i, "mlp"))
-      cJSON_AddItemToArray(dense, cJSON_CreateNumber((double)i));
+  if (width) cJSON_AddNumberToObject(values, "usual-ffn", (width->valueint * 8 / 3 + 63) / 64 * 64);
+  if (!config_at(values, "rope") || sl_rope_parse(sl_arg_text(args, "rope"), &rope)) return;
+  cJSON_AddNumberToObject(values, "rope-part", rope.part > 0 ? rope.part : 1);
+  cJSON_AddNumberToObject(values, "rope-original", rope.original);
+  cJSON_AddNumberToObject(values, "rope-plain", rope.kind == SL_ROPE_PLAIN);
+}
+
+/* Replaces a 0 that stands for a value that follows from others: of a list of formulas, the first
+ * that gives a whole number. */
+static void put_usual(cJSON *values, const cJSON *entry) {
+  const cJSON *item = config_at(values, entry->string);
+  double value = 0.5;
+  if (!cJSON_IsNumber(item) || item->valuedouble != 0) return;
+  const cJSON *formula = cJSON_IsArray(entry) ? entry->child : entry;
+  for (; formula && value != floor(value); formula = cJSON_IsArray(entry) ? formula->next : NULL)
+    if (!evaluate(values, formula->valuestring, &value)) return;
+  config_put(values, entry->string, cJSON_CreateNumber(value));
+}
+
+/* Gives options that nothing reads where a formula is 0 one value each. */
+static void put_idle(cJSON *values, const cJSON *entry) {
+  double by = 1;
+  const cJSON *item;
+  if (!evaluate(values, entry->child->valuestring, &by) || by != 0) return;
+  cJSON_ArrayForEach(item, entry->child->next) if (config_at(values, item->string))
+      config_put(values, item->string, cJSON_Duplicate(item, false));
+}
+
+/* Returns the values of a model's options: numbers, texts, and lists with a word per block. */
+static cJSON *values_of(const sl_model *model, const sl_args *args) {
+  cJSON *out = cJSON_CreateObject();
+  const cJSON *entry;
+  for (const sl_option *o = model->options; o->name; o++)
+    cJSON_AddItemToObject(out, o->name, value_of(o, args));
+  add_others(out, args);
+  cJSON_ArrayForEach(entry, family_common("idle")) put_idle(out, entry);
+  cJSON_ArrayForEach(entry, family_common("usual")) put_usual(out, entry);
+  return out;
+}
+
+static bool same(const char *option, const cJSON *a, const cJSON *b) {
+  if (cJSON_IsString(a)) return config_same(option, a->valuestring, b->valuestring);
+  if (cJSON_IsNumber(a)) return config_near(a->valuedouble, b->valuedouble);
+  return cJSON_Compare(a, b, true);
+}
+
+const char *family_differs(const sl_model *model, const sl_args *a, const sl_args *b) {
+  cJSON *one = values_of(model, a), *two = values_of(model, b);
+  const char *found = NULL;
+  for (const sl_option *o = model->options; o->name && !found; o++) {
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, family_common("runs")) if (!strcmp(item->valuestring, o->name)) break;
+    if (!item && !same(o->name, config_at(one, o->name), config_at(two, o->name))) found = o->name;
   }
-  config_put(root, "layer_types", types);
-  config_put(root, "mlp_only_layers", dense);
-  put_real(root, "partial_rotary_factor", (double)(rope.part > 0 ? rope.part : 1));
-  config_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(args, "norm-topk") != 0));
-  double inner = length_of(lowered, "*.mlp.gate_proj.weight", 0),
-         each = length_of(lowered, "*.mlp.experts.*.gate_proj.weight", 1),
-         values = length_of(lowered, "*.linear_attn.A_log", 0),
-         channels = length_of(lowered, "*.linear_attn.conv1d.weight", 0);
-  put_number(root, "intermediate_size", inner > 0 ? inner : (double)sl_arg_int(args, "ffn"));
-  if (each > 0) put_number(root, "moe_intermediate_size", each);
-  if (values > 0) {
-    put_number(root, "linear_num_value_heads", values);
-    put_number(root, "linear_num_key_heads", (channels - values * value_dim) / (2 * key_dim));
+  cJSON_Delete(one);
+  cJSON_Delete(two);
+  return found;
+}
+
+/* ---- config.json ----------------------------------------------------------------------------- */
+
+typedef struct writing {
+  const pretrained *target;
+  const cJSON *values; /* of options */
+  cJSON *root;
+  bool failed; /* some number has no form in config.json */
+} writing;
+
+/* Computes a number; a key of type int needs a whole one. */
+static double number_of(writing *w, const char *formula, bool whole) {
+  double value = 0;
+  if (!evaluate(w->values, formula, &value) || (whole && value != floor(value))) w->failed = true;
+  return value;
+}
+
+/* Returns a word for each block of a list, or by "every" for each N-th and the rest. */
+static cJSON *list_json(writing *w, const cJSON *how) {
+  cJSON *out = cJSON_CreateArray();
+  const cJSON *list = config_at(how, "list"), *every = config_at(how, "every"), *item,
+              *words = config_at(how, "words");
+  double n = every ? number_of(w, every->valuestring, true) : 0;
+  for (int i = 0; i < (int)number_of(w, "layers", true) && every; i++)
+    cJSON_AddItemToArray(
+        out, cJSON_Duplicate(cJSON_GetArrayItem(words, n != 0 && fmod(i + 1, n) == 0), false));
+  const cJSON *all = list ? config_at(w->values, list->valuestring) : NULL;
+  cJSON_ArrayForEach(item, all) {
+    const cJSON *word = config_at(words, item->valuestring);
+    w->failed |= !word;
+    if (word) cJSON_AddItemToArray(out, cJSON_Duplicate(word, false));
   }
+  return out;
 }
 
-/* Functions that write what no field expresses, by their names in rows. */
-static const struct writer {
-  const char *name;
-  void (*write)(cJSON *root, const pretrained *p, const sl_lowered *lowered);
-} writers[] = {{"llama", describe_llama},          {"gpt2", describe_gpt2},
-               {"gemma3", describe_gemma3},        {"deepseek", describe_deepseek},
-               {"gpt-oss", describe_gpt_oss},      {"mamba2", describe_mamba2},
-               {"mixtral", describe_mixtral},      {"qwen-moe", describe_qwen_moe},
-               {"qwen3-next", describe_qwen3_next}};
-
-/* Returns a family's writer, or NULL if folders of it are only read. */
-static const struct writer *writer_of(const family *f) {
-  const cJSON *name = config_at(f->row, "write");
-  for (size_t i = 0; i < SLI_COUNT(writers) && name; i++)
-    if (!strcmp(writers[i].name, name->valuestring)) return &writers[i];
-  SLI_CHECK(!name, "families.json: no writer %s", name->valuestring);
-  return NULL;
+/* Returns the numbers of the blocks that have a word. */
+static cJSON *blocks_json(writing *w, const cJSON *how) {
+  cJSON *out = cJSON_CreateArray();
+  const cJSON *item;
+  int i = 0;
+  cJSON_ArrayForEach(item, config_at(w->values, config_at(how, "blocks")->valuestring)) {
+    if (!strcmp(item->valuestring, config_at(how, "word")->valuestring))
+      cJSON_AddItemToArray(out, cJSON_CreateNumber(i));
+    i++;
+  }
+  return out;
 }
 
-static cJSON *value_json(const pretrained *p, const char *name) {
-  const sl_option *o = sl_options_find(p->model->options, name);
-  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(p->args, name));
-  double value = number_of(p, name);
-  return o->kind == SL_OPTION_FLOAT ? config_real(value) : cJSON_CreateNumber(value);
+/* Returns what a key has, as a row's "write" says; NULL: nothing. */
+static cJSON *entry_json(writing *w, const cJSON *how) {
+  const cJSON *when = config_at(how, "if"), *item;
+  if (cJSON_IsArray(how)) return cJSON_Duplicate(how->child, true);
+  if (cJSON_IsString(how)) return cJSON_CreateNumber(number_of(w, how->valuestring, true));
+  if (when) {
+    item = config_at(how, number_of(w, when->valuestring, false) != 0 ? "then" : "else");
+    return item ? entry_json(w, item) : NULL;
+  }
+  if ((item = config_at(how, "number")))
+    return cJSON_CreateNumber(number_of(w, item->valuestring, false));
+  if ((item = config_at(how, "real"))) return config_real(number_of(w, item->valuestring, false));
+  if ((item = config_at(how, "flag")))
+    return cJSON_CreateBool(number_of(w, item->valuestring, false) != 0);
+  if ((item = config_at(how, "option")))
+    return cJSON_CreateBool(
+        cJSON_Compare(config_at(w->values, item->valuestring), config_at(how, "is"), true));
+  return config_at(how, "blocks") ? blocks_json(w, how) : list_json(w, how);
 }
 
-cJSON *family_write(const family *f, const pretrained *p, const sl_lowered *lowered) {
+/* Returns the value of a field's key. */
+static cJSON *field_json(writing *w, const config_field *f) {
+  const sl_option *o = sl_options_find(w->target->model->options, f->option);
+  const cJSON *item = config_at(w->values, f->option), *word;
+  char *text = cJSON_IsNumber(item) ? config_option_text(item) : sli_strdup(item->valuestring);
+  cJSON *out = NULL;
+  cJSON_ArrayForEach(
+      word, f->words) if (!out && cJSON_IsString(word) && !strcmp(word->valuestring, text)) out =
+      cJSON_Parse(word->string);
+  free(text);
+  if (out) return out;
+  if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(item->valuedouble != 0);
+  return o->kind == SL_OPTION_FLOAT ? config_real(item->valuedouble)
+                                    : cJSON_CreateNumber(number_of(w, f->option, true));
+}
+
+/* Returns config.json, or NULL if it cannot express the options. */
+static cJSON *family_write(const family *f, const pretrained *p) {
   static const char *const marks[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-  cJSON *root = cJSON_CreateObject();
+  cJSON *values = values_of(p->model, p->args), *root = cJSON_CreateObject();
+  const cJSON *how;
+  writing w = {p, values, root, false};
   cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"),
                        cJSON_CreateString(f->architecture));
   cJSON_AddStringToObject(root, "model_type", f->type);
   for (const config_field *x = f->fields; x->key; x++)
-    cJSON_AddItemToObject(root, x->key, value_json(p, x->option));
-  if (lowered) writer_of(f)->write(root, p, lowered);
-  if (lowered && f->original) rope_put_above(root, sl_arg_text(p->args, "rope"));
+    cJSON_AddItemToObject(root, x->key, field_json(&w, x));
+  cJSON_ArrayForEach(how, config_at(f->row, "write")) {
+    if (config_at(how, "rope")) rope_put(root, how->string, p);
+    cJSON *value = cJSON_IsNull(how) || config_at(how, "rope") ? NULL : entry_json(&w, how);
+    if (value) config_put(root, how->string, value);
+  }
   for (size_t i = 0; i < SLI_COUNT(marks); i++) cJSON_AddNullToObject(root, marks[i]);
   cJSON_AddStringToObject(root, "torch_dtype", "float32");
-  return root;
+  cJSON_Delete(values);
+  if (!w.failed) return root;
+  cJSON_Delete(root);
+  return NULL;
 }
 
-/* ---- questions
- * ----------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
-const family *family_written(const pretrained *p) {
+/* Returns whether a config.json of the family gives the model's options. */
+static bool expresses(const family *f, const pretrained *p, const cJSON *written) {
+  pretrained again = *p;
+  char *text = cJSON_PrintUnformatted(written), *context = NULL; /* reals are texts in `written` */
+  cJSON *root = cJSON_Parse(text);
+  bool good = !sl_args_create(p->model->options, &again.args);
+  if (good && sl_options_find(p->model->options, "context")) {
+    context = sli_format("%lld", (long long)sl_arg_int(p->args, "context"));
+    good = !sl_args_set(again.args, "context", context);
+  }
+  good = good && !family_read(f, &(config){"config.json", root, &again, NULL}) &&
+         !family_differs(p->model, p->args, again.args);
+  sl_args_destroy(again.args);
+  cJSON_Delete(root);
+  free(context);
+  free(text);
+  return good;
+}
+
+cJSON *family_config(const pretrained *p) {
   const family *f;
-  if (!config_is_shipped(p->model)) return NULL;
-  for (int i = 0; (f = family_at(i)) && !(writer_of(f) && is_family(f, p)); i++) continue;
-  return f;
+  for (int i = 0; config_is_shipped(p->model) && (f = family_at(i)); i++) {
+    if (strcmp(f->model, p->model->name) || !config_at(f->row, "write")) continue;
+    cJSON *root = family_write(f, p);
+    if (root && expresses(f, p, root)) return root;
+    cJSON_Delete(root);
+  }
+  return NULL;
 }

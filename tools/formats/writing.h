@@ -5,10 +5,11 @@
 
 #include "tools/formats/family.h"
 
-/* Returns the family whose config.json can express a shipped model's options, or NULL if there is
- * none. */
-const family *family_written(const pretrained *p);
-/* Returns the config.json of the model; the caller deletes it. */
-cJSON *family_write(const family *f, const pretrained *p, const sl_lowered *lowered);
+/* Returns the config.json of a shipped model, of the first family that can express its options, or
+ * NULL if there is none. The caller deletes it. */
+cJSON *family_config(const pretrained *p);
+/* Returns the first option in which two models of this kind differ, or NULL. Options of a run, such
+ * as its data, do not count; a 0 is the value that it stands for. */
+const char *family_differs(const sl_model *model, const sl_args *a, const sl_args *b);
 
 #endif
