@@ -97,8 +97,8 @@ static const sl_lower_field fields[] = {
          "`FILE` with the passes of each device in a fixed order (lines like 0: F0 F0 B0 B0), or "
          "derive: the order that emerges without latency"),
     TEXT("paths", schedule.paths, "", NULL,
-         "`FILE` with the stages that each microbatch visits, in order (lines like 3: 0 2 5 7): "
-         "always the first and the last, the rest equally often"),
+         "`FILE` with the stages that each microbatch visits, in order (lines like 3: 0 2 5 7), "
+         "always the first and the last"),
     FLOAT("skip", schedule.skip, "0", 0, 1,
          "share of all visits to leave out: searches for schedule.paths with a short step on the "
          "virtual clock"),

@@ -250,7 +250,7 @@ static sl_status find_stages(sli_inputs *in) {
   int device_of[in->stages], chunk_of[in->stages];
   measure_blocks(in, in->options->simulation.hardware);
   SLI_TRY(sli_place_stages(in->placement, in->p, in->stages / in->p, device_of, chunk_of));
-  SLI_TRY(sli_pass_partition_by(in->g, in->block_seconds, in->stages, place));
+  SLI_TRY(sli_pass_partition_by(in->g, in->block_seconds, NULL, in->stages, place));
   for (int b = 0; b < sli_blocks_in_line(in->g); b++) place[b] = device_of[place[b]];
   in->grid.place_of = place;
   return SL_OK;

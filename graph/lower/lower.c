@@ -34,10 +34,14 @@ static sl_status lower_place(sli_lowering *l) {
   sl_status status = sli_place_stages(layout ? layout : l->pick.schedule->placement, in->p,
                                       l->pick.v, l->device_of, l->chunk_of);
   if (!status) status = sli_lower_check_cost(l);
+  const sli_paths *paths = l->pick.paths;
+  int visits[l->stages];
+  if (!status && paths) status = sli_paths_check(paths, l->stages, visits);
   if (!status)
     status =
         in->block_seconds
-            ? sli_pass_partition_by(in->g, in->block_seconds, l->stages, l->stage_of)
+            ? sli_pass_partition_by(in->g, in->block_seconds, paths ? visits : NULL, l->stages,
+                                    l->stage_of)
             : sli_pass_partition(in->g, in->options->simulation.hardware, l->stages, l->stage_of);
   if (status && l->pick.v > 1) {
     char *why = sli_strdup(sl_detail());

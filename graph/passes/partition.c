@@ -23,6 +23,7 @@ typedef struct cut {
   const int *blocks; /* [nblocks] first visits */
   int stages, nblocks, ends;
   double *sums;
+  const int *visits; /* [stages] times that a stage runs; NULL: equally often */
 } cut;
 
 static size_t cell(const cut *c, int s, int e) {
@@ -65,7 +66,8 @@ static void solve(const cut *c, double limit, bool squares, double *best, int *f
       *price = INFINITY;
       for (int b = e - 1; b >= s && allowed(c, b, s); b--) {
         double before = s ? best[cell(c, s - 1, b)] : b ? INFINITY : 0;
-        double length = c->sums[e] - c->sums[b], own = squares ? length * length : length;
+        double length = (c->sums[e] - c->sums[b]) * (c->visits ? c->visits[s] : 1);
+        double own = squares ? length * length : length;
         if (length > limit || own > *price) break;
         double joined = squares ? before + own : SLI_MAX(before, own);
         if (before == INFINITY || joined > *price) continue;
@@ -105,9 +107,9 @@ static sl_status check_stages(const sl_graph *g, const int *blocks, int nblocks,
 }
 
 /* Cuts the first visits, blocks[n], into stages. */
-static sl_status cut_line(const sl_graph *g, const double *seconds, const int *blocks, int n,
-                          int stages, int *stage_of) {
-  cut c = {g, blocks, stages, n, n - stages + 1, cost_sums(g, seconds, blocks, n)};
+static sl_status cut_line(const sl_graph *g, const double *seconds, const int *visits,
+                          const int *blocks, int n, int stages, int *stage_of) {
+  cut c = {g, blocks, stages, n, n - stages + 1, cost_sums(g, seconds, blocks, n), visits};
   size_t cells = (size_t)stages * (size_t)c.ends;
   double *best = sli_calloc(cells, sizeof *best);
   int *from = sli_calloc(cells, sizeof *from);
@@ -131,13 +133,13 @@ static sl_status cut_line(const sl_graph *g, const double *seconds, const int *b
   return status;
 }
 
-sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages,
-                                int *stage_of) {
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, const int *visits,
+                                int stages, int *stage_of) {
   int all = sli_blocks_in_line(g), n = 0, *blocks = sli_calloc((size_t)all + 1, sizeof *blocks);
   for (int b = 0; b < all; b++)
     if (!g->blocks[b].visits) blocks[n++] = b;
   sl_status status = check_stages(g, blocks, n, stages);
-  if (!status) status = cut_line(g, seconds, blocks, n, stages, stage_of);
+  if (!status) status = cut_line(g, seconds, visits, blocks, n, stages, stage_of);
   for (int b = 0; b < all && !status; b++) stage_of[b] = stage_of[sli_block_first(g, b)];
   free(blocks);
   return status;
@@ -146,7 +148,7 @@ sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int st
 sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages,
                              int *stage_of) {
   double *seconds = sli_block_seconds(g, hardware);
-  sl_status status = sli_pass_partition_by(g, seconds, stages, stage_of);
+  sl_status status = sli_pass_partition_by(g, seconds, NULL, stages, stage_of);
   free(seconds);
   return status;
 }

@@ -161,10 +161,11 @@ void sli_graph_drop_unread(sl_graph *g, bool params);
  * gradients, which determine the blocks. */
 sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages,
                              int *stage_of);
-/* sli_pass_partition_by cuts by given seconds per block. sli_block_seconds returns the forward
- * seconds of each block; the caller frees them with free(). */
-sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages,
-                                int *stage_of);
+/* sli_pass_partition_by cuts by given seconds per block, times the visits[stages] of its stage in a
+ * step (NULL: equally many). sli_block_seconds returns the forward seconds of each block; the
+ * caller frees them with free(). */
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, const int *visits,
+                                int stages, int *stage_of);
 double *sli_block_seconds(const sl_graph *g, const sl_hardware *hardware);
 
 /* Checks all structural invariants; names the offender and aborts. */

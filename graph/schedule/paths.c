@@ -3,8 +3,7 @@
  *
  * The file has a line for each microbatch of a step, `3: 0 2 5 7`: the stages that it visits, in
  * order. Every path begins with the first stage and ends with the last. In between it may skip
- * stages or visit them in another order, but all inner stages must be visited equally often, so
- * that their load is balanced. Empty lines and text after a # are ignored. */
+ * stages or visit them in another order. Empty lines and text after a # are ignored. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,56 +103,38 @@ sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
 
 /* ---- checking ------------------------------------------------------------------------- */
 
-/* Checks one path. `seen[stages]` is all false before and after. */
-static sl_status check_path(const sli_paths *paths, int microbatch, int stages, bool *seen) {
+/* Checks one path and counts its visits. */
+static sl_status check_path(const sli_paths *paths, int microbatch, int stages, int *visits) {
   const sli_path *p = &paths->items[microbatch];
-  sl_status status = SL_OK;
-  int n = 0;
-  for (; n < p->length && !status; n++) {
+  bool seen[stages];
+  memset(seen, 0, sizeof seen);
+  for (int n = 0; n < p->length; n++) {
     int s = p->stage[n];
     if (s >= stages)
-      status = sl_fail(SL_E_INPUT, "%s:%d: no stage %d; there are %d, 0 to %d", paths->file,
-                       p->line, s, stages, stages - 1);
-    else if (seen[s])
-      status = sl_fail(SL_E_INPUT, "%s:%d: microbatch %d visits stage %d twice", paths->file,
-                       p->line, microbatch, s);
-    else seen[s] = true;
+      return sl_fail(SL_E_INPUT, "%s:%d: no stage %d; there are %d, 0 to %d", paths->file, p->line,
+                     s, stages, stages - 1);
+    if (seen[s])
+      return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d visits stage %d twice", paths->file, p->line,
+                     microbatch, s);
+    seen[s] = true;
+    visits[s]++;
   }
-  for (int i = 0; i < n; i++)
-    if (p->stage[i] < stages) seen[p->stage[i]] = false;
-  if (!status && (p->stage[0] || p->stage[p->length - 1] != stages - 1))
-    return sl_fail(
-        SL_E_INPUT,
-        "%s:%d: microbatch %d goes from stage %d to stage %d, but must begin with stage 0 and "
-        "end with stage %d",
-        paths->file, p->line, microbatch, p->stage[0], p->stage[p->length - 1], stages - 1);
-  return status;
+  if (!p->stage[0] && p->stage[p->length - 1] == stages - 1) return SL_OK;
+  return sl_fail(
+      SL_E_INPUT,
+      "%s:%d: microbatch %d goes from stage %d to stage %d, but must begin with stage 0 and "
+      "end with stage %d",
+      paths->file, p->line, microbatch, p->stage[0], p->stage[p->length - 1], stages - 1);
 }
 
-static sl_status check_balance(const sli_paths *paths, int stages, int *visits) {
-  for (int i = 0; i < paths->microbatches; i++)
-    for (int n = 0; n < paths->items[i].length; n++) visits[paths->items[i].stage[n]]++;
-  for (int s = 2; s + 1 < stages; s++)
-    if (visits[s] != visits[1])
-      return sl_fail(
-          SL_E_INPUT,
-          "%s: %d microbatches visit stage 1, but %d visit stage %d: all stages between the "
-          "first and the last must be visited equally often",
-          paths->file, visits[1], visits[s], s);
-  if (stages > 2 && !visits[1])
-    return sl_fail(SL_E_INPUT, "%s: no microbatch visits stages 1 to %d", paths->file, stages - 2);
-  return SL_OK;
-}
-
-sl_status sli_paths_check(const sli_paths *paths, int stages) {
-  bool *seen = sli_calloc((size_t)stages, sizeof *seen);
-  int *visits = sli_calloc((size_t)stages, sizeof *visits);
+sl_status sli_paths_check(const sli_paths *paths, int stages, int *visits) {
   sl_status status = SL_OK;
+  memset(visits, 0, (size_t)stages * sizeof *visits);
   for (int i = 0; i < paths->microbatches && !status; i++)
-    status = check_path(paths, i, stages, seen);
-  if (!status) status = check_balance(paths, stages, visits);
-  free(seen);
-  free(visits);
+    status = check_path(paths, i, stages, visits);
+  for (int s = 0; s < stages && !status; s++)
+    if (!visits[s])
+      status = sl_fail(SL_E_INPUT, "%s: no microbatch visits stage %d", paths->file, s);
   return status;
 }
 

@@ -103,8 +103,8 @@ typedef struct sli_paths {
 /* Reads paths from a file into the arena (paths.c). Errors name the file and its line. */
 sl_status sli_paths_read(const char *file, int microbatches, sli_arena *arena,
                          const sli_paths **out);
-/* Checks that paths are valid for `stages` stages. */
-sl_status sli_paths_check(const sli_paths *paths, int stages);
+/* Checks that paths are valid for `stages` stages, and counts the microbatches that visit each. */
+sl_status sli_paths_check(const sli_paths *paths, int stages, int *visits);
 /* Formats paths in the file format; the caller frees the text. */
 char *sli_paths_format(const sli_paths *paths);
 

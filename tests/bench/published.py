@@ -298,7 +298,7 @@ def gpipe(folder):
                                                [module, "--batch", "256", "--rows-in-constants", "no"])
             with open(folder + "/report.json") as file:
                 used = max(device["peak_bytes"]["total"] for device in json.load(file)["devices"]) / 2**30
-            times, published = rates[stages] / rates[2], GPIPE_TIMES.get(stages)
+            times, published = rates[stages] / rates[2], size == ENCODER_DECODERS[0] and GPIPE_TIMES.get(stages)
             if published:
                 worst = max(worst, off_by(times, published, False)[1])
             print(f"| {size[0]} + {size[0]}, {size[1]} | {stages} | {rates[stages]:.0f} | {times:.2f} | "

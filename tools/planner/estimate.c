@@ -59,7 +59,8 @@ static void add_up(outline *x) {
 static bool cut(outline *x) {
   double *seconds = sli_calloc((size_t)x->nblocks + 1, sizeof *seconds);
   for (int b = 0; b < x->nblocks; b++) seconds[b] = price_of(x, b)->pass[SL_CLASS_F];
-  bool good = !sli_pass_partition_by(x->planner->blocks->graph, seconds, x->stages, x->stage_of);
+  bool good =
+      !sli_pass_partition_by(x->planner->blocks->graph, seconds, NULL, x->stages, x->stage_of);
   free(seconds);
   return good;
 }
