@@ -18,74 +18,6 @@
 
 #include "states.h"
 
-/* clang-format off */
-#define DECODER_OPTIONS \
-    {"data", SL_OPTION_LIST, "", "`FILE` with training data: text (its bytes are the tokens), " \
-     "chats (.jsonl), .npy, or flat tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of " \
-     "these; may be repeated", 0, 0}, \
-    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000}, \
-    {"width", SL_OPTION_INT, "384", "model width: numbers per token", 1, 1 << 20}, \
-    {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16}, \
-    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: same as " \
-     "--heads", 0, \
-     1 << 16}, \
-    {"head-dim", SL_OPTION_INT, "0", "numbers per head; 0: width / heads", 0, 512}, \
-    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary frequencies", 1, 1e30}, \
-    {"rope", SL_OPTION_TEXT, "none", "`HOW` to scale the rotary frequencies: none, " \
-     "linear:factor=F, " \
-     "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,original_max_position_embeddings=N, " \
-     "or yarn:factor=F,original_max_position_embeddings=N (yarn-untruncated: does not round " \
-     "its blend to whole pairs), longrope:factor=F,original_max_position_embeddings=N," \
-     "short_factor=A/B/...,long_factor=A/B/... (a number per pair; the long ones if the context is more " \
-     "than N), proportional:partial_rotary_factor=P, or positions in chunks: " \
-     "dual-chunk:chunk_size=S,local_size=W[,original_max_position_embeddings=N]", \
-     0, 0}, \
-    {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
-     "attention (also on its output)", 0, 0}, \
-    {"window", SL_OPTION_INT, "0", "attention window: the last positions a token sees, " \
-     "including its own; 0: all earlier ones", 0, 1 << 28}, \
-    {"attend-blocks", SL_OPTION_FLOAT, "0", "`SHARE` of the earlier blocks of 64 tokens that a " \
-     "token attends to, chosen per head; 0: attend to all blocks", 0, 1}, \
-    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document; documents do not see " \
-     "each other; -1: a row is one document", -1, 1 << 24}, \
-    {"eps", SL_OPTION_FLOAT, "1e-5", "epsilon of the norms, added to the mean square", 0, 1}, \
-    {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0}, \
-    {"context", SL_OPTION_INT, "256", "tokens per row", 1, 1 << 28}, \
-    {"positions", SL_OPTION_INT, "0", "maximum context the model supports; 0: same as " \
-     "--context", 0, 1 << 28}, \
-    {"vocab", SL_OPTION_INT, "256", "vocabulary size", 2, 1 << 24}, \
-    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
-#define DECODER_FFN \
-    {"ffn", SL_OPTION_INT, "0", "inner width of feed-forward halves without experts; 0: 8/3 of the " \
-     "width, rounded up to a multiple of 64", 0, 1 << 24}
-#define DECODER_QUERY_SCALAR \
-    {"query-scalar", SL_OPTION_FLOAT, "0", "attention scores are divided by its square root; 0: " \
-     "the numbers of a key", 0, 1e9}
-/* Options of decoder_ahead(): multi-token prediction (DeepSeek-V3, arXiv 2412.19437). */
-#define DECODER_AHEAD_OPTIONS \
-    {"ahead", SL_OPTION_INT, "0", "`N` more blocks, each of which predicts a token further ahead from " \
-     "the block before it and the token in between; 0: none", 0, 16}, \
-    {"ahead-weight", SL_OPTION_FLOAT, "0.3", "weight of the mean of their losses", 0, 1e9}, \
-    {"ahead-alone", SL_OPTION_FLAG, "0", "only the first of them, which reads the hidden states of the " \
-     "whole model: drafts of a server (actorserve --speculate ahead)", 0, 0}, \
-    {"ahead-names", SL_OPTION_TEXT, "layers", "`STYLE` of their parameters' names: layers (they follow " \
-     "the model's layers), or mtp (mtp.layers.N)", 0, 0}
-/* Options of decoder_family(), in which dense families differ. */
-#define DECODER_FAMILY_OPTIONS \
-    DECODER_FFN, \
-    {"qk-norm", SL_OPTION_FLAG, "0", "rmsnorm on each head's queries and keys (Qwen3)", 0, 0}, \
-    DECODER_QUERY_SCALAR, \
-    {"qk-norm-whole", SL_OPTION_FLAG, "0", "rmsnorm over all heads' queries together, and over " \
-     "all keys (OLMo 2)", 0, 0}, \
-    {"plus-one", SL_OPTION_FLAG, "0", "norms multiply by 1 plus their parameter (Gemma)", 0, 0}, \
-    {"scaled-embedding", SL_OPTION_FLAG, "0", "multiply embeddings by the square root of the " \
-     "width (Gemma)", 0, 0}, \
-    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary frequencies, unscaled, in blocks " \
-     "with a window; 0: same as in the other blocks", 0, 1e30}, \
-    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: soft cap on the logits, C tanh(x / C); 0: none " \
-     "(Gemma)", 0, 1e9}
-/* clang-format on */
-
 /* Options of the model `decoder`; ends with {0}. */
 extern const sl_option sli_decoder_options[];
 /* Builds a decoder from these options, for a model that calls some otherwise: `called` has words
@@ -762,7 +694,8 @@ static inline void decoder_ahead_losses(sl_graph *g, decoder *d, sl_tensor *x, s
   d->losses = d->losses ? sl_add(g, d->losses, sum) : sum;
 }
 
-/* Reads DECODER_AHEAD_OPTIONS. The blocks that predict ahead have the halves of block `like`. */
+/* Reads the options of multi-token prediction (DeepSeek-V3, arXiv 2412.19437). The blocks that
+ * predict ahead have the halves of block `like`. */
 static inline void decoder_ahead(sl_graph *g, const sl_args *args, decoder *d, int like) {
   const char *names = sl_arg_text(args, "ahead-names");
   d->ahead = (int)sl_arg_int(args, "ahead");
@@ -844,7 +777,7 @@ static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   if (d->states) d->shut = states_shut(g, d->positions, d->rows);
 }
 
-/* Reads DECODER_FAMILY_OPTIONS. */
+/* Reads options in which dense families differ. */
 static inline void decoder_family(sl_graph *g, const sl_args *args, decoder *d) {
   bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
   if (heads && whole)

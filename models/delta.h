@@ -11,17 +11,6 @@
 
 #include "decoder.h"
 
-/* clang-format off */
-#define DELTA_OPTIONS \
-    {"key-heads", SL_OPTION_INT, "0", "key heads of linear attention; 0: half of " \
-     "--value-heads", 0, 1 << 16}, \
-    {"value-heads", SL_OPTION_INT, "0", "value heads of linear attention; 0: as many as make " \
-     "twice the width", 0, 1 << 16}, \
-    {"key-dim", SL_OPTION_INT, "64", "numbers per key of linear attention", 1, 256}, \
-    {"value-dim", SL_OPTION_INT, "64", "numbers per value of linear attention", 1, 256}, \
-    {"conv", SL_OPTION_INT, "4", "width of the convolutions in positions", 1, 16}
-/* clang-format on */
-
 typedef struct delta {
   int key_heads, value_heads;
   int64_t key_dim, value_dim, conv;

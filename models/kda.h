@@ -73,7 +73,7 @@ static inline sl_tensor *kda(sl_graph *g, decoder *d, sl_tensor *x, float residu
                         "self_attn.o_proj");
 }
 
-/* Reads DELTA_OPTIONS; keys have as many heads as values. */
+/* Reads the options of delta rule states; keys have as many heads as values. */
 static inline delta kda_read(sl_graph *g, const sl_args *args, const decoder *d) {
   delta n = delta_read(g, args, d);
   if (!sl_arg_int(args, "key-heads")) n.key_heads = n.value_heads;

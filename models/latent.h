@@ -11,33 +11,6 @@
 
 #include "decoder.h"
 
-/* Options of the indexer, which chooses the tokens that latent attention sees (DeepSeek-V3.2, arXiv
- * 2512.02556). It scores earlier tokens by few heads with one key, and takes the best of them. */
-/* clang-format off */
-#define LATENT_INDEX_OPTIONS \
-    {"index-heads", SL_OPTION_INT, "4", "heads of the indexer", 1, 1 << 16}, \
-    {"index-dim", SL_OPTION_INT, "32", "numbers of a query and a key of the indexer; the first " \
-     "--rope-dim have rotary positions", 1, 256}, \
-    {"index-tokens", SL_OPTION_INT, "2048", "tokens that each token sees in blocks with an indexer", 1, \
-     1 << 28}, \
-    {"index-halves", SL_OPTION_FLAG, "0", "the indexer rotates halves together", 0, 0}
-/* clang-format on */
-
-/* clang-format off */
-#define LATENT_OPTIONS \
-    {"query-rank", SL_OPTION_INT, "0", "rank of the queries' projection in latent attention; 0: " \
-     "queries come from the whole input", 0, 1 << 20}, \
-    {"latent", SL_OPTION_INT, "64", "rank of the latent from which a position's keys and values " \
-     "come", 1, 1 << 20}, \
-    {"nope-dim", SL_OPTION_INT, "32", "numbers of a head's key without rotary positions in latent " \
-     "attention", 1, 256}, \
-    {"rope-dim", SL_OPTION_INT, "16", "numbers of a key with rotary positions in latent attention, " \
-     "shared by all heads", 2, 256}, \
-    {"latent-value-dim", SL_OPTION_INT, "32", "numbers of a head's value in latent attention", 1, 256}, \
-    {"rope-halves", SL_OPTION_FLAG, "0", "rotate a key's halves together instead of adjacent " \
-     "numbers in latent attention", 0, 0}
-/* clang-format on */
-
 typedef struct latent {
   int64_t query_rank, width, nope, rope, values;
   bool halves;
@@ -192,7 +165,6 @@ static inline sl_tensor *latent_reused(sl_graph *g, decoder *d, sl_tensor *x, fl
   return latent_kept(g, d, x, residual, layer, LATENT_REUSED);
 }
 
-/* Reads LATENT_OPTIONS. */
 static inline latent latent_read(sl_graph *g, const sl_args *args, const decoder *d) {
   latent s = {.query_rank = sl_arg_int(args, "query-rank"),
               .width = sl_arg_int(args, "latent"),
@@ -217,7 +189,8 @@ static inline latent latent_read(sl_graph *g, const sl_args *args, const decoder
   return s;
 }
 
-/* Reads LATENT_INDEX_OPTIONS. */
+/* Reads the options of the indexer, which chooses the tokens that latent attention sees
+ * (DeepSeek-V3.2, arXiv 2512.02556): it scores earlier tokens by few heads with one key. */
 static inline void latent_index_read(sl_graph *g, const sl_args *args, const decoder *d,
                                      latent *s) {
   s->index_heads = (int)sl_arg_int(args, "index-heads");

@@ -12,31 +12,6 @@
 
 #include "decoder.h"
 
-/* clang-format off */
-#define MOE_ROUTING_OPTIONS \
-    {"top-k", SL_OPTION_INT, "2", "experts per token", 0, 1 << 16}, \
-    {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, rounded " \
-     "up to a multiple of 64", 0, 1 << 24}, \
-    {"shared-ffn", SL_OPTION_INT, "0", "inner width of the shared expert, which all tokens " \
-     "visit; 0: no shared expert", 0, 1 << 24}, \
-    {"norm-topk", SL_OPTION_INT, "1", "1: divide the probabilities of a token's experts by " \
-     "their sum", 0, 1}, \
-    {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the load-balancing loss, which is 1 per " \
-     "block with an even load", 0, 1e30}, \
-    {"z-loss", SL_OPTION_FLOAT, "0", "weight of the z-loss, which keeps the router's logits " \
-     "small", 0, 1e30}, \
-    {"expert-capacity", SL_OPTION_FLOAT, "0", "capacity of an expert: multiple of an even " \
-     "share of a device's microbatch, most probable tokens first; 0: no limit", 0, 1e9}
-#define MOE_SIGMOID_OPTIONS \
-    {"expert-groups", SL_OPTION_INT, "1", "groups of experts; the router chooses among groups " \
-     "first", 1, 1 << 16}, \
-    {"top-groups", SL_OPTION_INT, "1", "groups from which a token's experts are chosen", 1, \
-     1 << 16}, \
-    {"routed-scale", SL_OPTION_FLOAT, "1", "factor on the weights of a token's experts", 1e-9, 1e9}, \
-    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the router's bias towards an even load; " \
-     "0: the bias stays fixed", 0, 1}
-/* clang-format on */
-
 /* Names below "model.layers.N". */
 typedef struct moe_names {
   const char *router, *gate, *up, *down, *shared;
