@@ -96,8 +96,8 @@ made llama --rope longrope:factor=4,original_max_position_embeddings=8$lists
 made qwen3 --qk-norm --tied --bias attention
 made mistral --window 9
 made llama --theta 500
-refused "no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" --window 8 --qk-norm
-refused "no config.json is possible: with --window only" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2 --window 8
+refused "no config.json is possible: no Hugging Face model matches llama with these options; save the weights alone (--save FILE.safetensors)" --save made/ llama "${train[@]}" --window 8 --qk-norm
+refused "no config.json is possible: no Hugging Face model matches llama" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2 --window 8
 made gemma3_text "${gemma[@]}" --rope linear:factor=2
 refused "llama: --gate relu: must be silu, gelu, gelu-erf, relu2 or clamped" --steps 1 llama "${train[@]}" --gate relu
 edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'text_config is not a JSON object'

@@ -101,8 +101,8 @@ for text, folder, options in (
         (f"--window 8 contradicts {REFERENCE}/hf_mistral/config.json, which says 7 (sliding_window)", "mistral", "--window 8"),
         ("--window 8", "llama", "--window 8")):
     refused(text, f"--init {{reference}}/hf_{folder} {'gpt' if folder == 'gpt2' else 'llama'} {TRAIN} {options}")
-refused("only mistral, phi3 and gemma3_text", f"--save made/ llama {TRAIN} --window 8 --bias qkv")
-refused("only mistral, phi3 and gemma3_text", f"--save made/ gpt {TRAIN} --window 8")
+refused("no Hugging Face model matches llama", f"--save made/ llama {TRAIN} --window 8 --bias qkv")
+refused("no Hugging Face model matches gpt", f"--save made/ gpt {TRAIN} --window 8")
 refused("--context 64 is more than --positions 32", f"--init {{reference}}/hf_llama llama {TEXT} --context 64")
 refused("should be llama, not gpt", f"--init {{reference}}/hf_llama gpt {TRAIN}")
 

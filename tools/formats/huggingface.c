@@ -191,12 +191,6 @@ static bool has_config(const pretrained *p) {
 
 sl_status huggingface_check(const char *folder, const pretrained *p) {
   if (has_config(p)) return SL_OK;
-  const sl_option *window = sl_options_find(p->model->options, "window");
-  if (config_is_shipped(p->model) && window && sl_arg_int(p->args, "window") > 0)
-    return sl_fail(
-        SL_E_USAGE,
-        "--save %s: no config.json is possible: with --window only mistral, phi3 and gemma3_text are supported, and none has these options; save the weights alone (--save FILE.safetensors)",
-        folder);
   return sl_fail(
       SL_E_USAGE,
       "--save %s: no config.json is possible: no Hugging Face model matches %s with these options; save the weights alone (--save FILE.safetensors)",

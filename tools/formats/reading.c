@@ -236,79 +236,73 @@ static sl_status read_lfm2(const config *c, const family *f) {
 /* ---- quantized weights ------------------------------------------------------------------------
  */
 
+/* Returns the values that a list accepts, joined. The caller frees it. */
+static char *accepted_text(const cJSON *accepted) {
+  const cJSON *value;
+  char *out = sli_strdup(accepted->child ? "" : "none");
+  cJSON_ArrayForEach(value, accepted) {
+    char *one =
+             cJSON_IsString(value) ? sli_strdup(value->valuestring) : cJSON_PrintUnformatted(value),
+         *more = sli_format("%s%s%s", out, *out ? ", " : "", one);
+    free(one);
+    free(out);
+    out = more;
+  }
+  return out;
+}
+
 static sl_status refuse_quantized(const config *c, const char *key, const cJSON *value,
-                                  const char *known) {
-  char *text = value ? cJSON_PrintUnformatted(value) : sli_strdup("absent");
+                                  const cJSON *accepted) {
+  char *text = value ? cJSON_PrintUnformatted(value) : sli_strdup("absent"),
+       *known = accepted_text(accepted);
   sl_fail(SL_E_INPUT, "%s: quantization_config: %s is %.80s; supported: %s", c->path, key, text,
           known);
   free(text);
+  free(known);
   return SL_E_INPUT;
 }
 
-/* Checks that a text has one of the words, or may be absent. */
-static sl_status check_word(const config *c, const char *prefix, const cJSON *from, const char *key,
-                            const char *words, bool absent) {
-  const cJSON *value = config_at(from, key);
-  if (!value && absent) return SL_OK;
-  const char *text = cJSON_IsString(value) ? value->valuestring : "?";
-  size_t n = strlen(text);
-  for (const char *at = words; at; at = strchr(at, ',') ? strchr(at, ',') + 2 : NULL)
-    if (!strncmp(at, text, n) && (!at[n] || at[n] == ',')) return SL_OK;
-  char *name = sli_format("%s%s", prefix, key);
-  sl_status status = refuse_quantized(c, name, value, words);
-  free(name);
+/* Checks the members that a specification names: KEY has a list of accepted values or a
+ * specification of its own, KEY! must be there, * stands for any key. Keys of messages begin with
+ * `outer`. */
+static sl_status check_part(const config *c, const char *outer, const cJSON *part,
+                            const cJSON *specification) {
+  const cJSON *entry, *item;
+  sl_status status = SL_OK;
+  cJSON_ArrayForEach(entry, specification) {
+    bool needed = strchr(entry->string, '!'), good = false;
+    char *name = sli_format("%.*s", (int)strcspn(entry->string, "!"), entry->string),
+         *key = sli_format("%s%s", outer, name), *inner = sli_format("%s.", key);
+    const cJSON *value = config_at(part, name);
+    if (!strcmp(name, "*"))
+      cJSON_ArrayForEach(item, part) status = status ? status : check_part(c, outer, item, entry);
+    else if (cJSON_IsObject(entry))
+      status = status || !value ? status : check_part(c, inner, value, entry);
+    else if (!status && (needed || (value && !sli_key_off(value)) || cJSON_IsFalse(value))) {
+      cJSON_ArrayForEach(item, entry) good |= cJSON_Compare(item, value, true);
+      if (!good) status = refuse_quantized(c, key, value, entry);
+    }
+    free(inner);
+    free(key);
+    free(name);
+  }
   return status;
-}
-
-/* fp8: floats of 8 bits with scales of blocks, or of whole matrices. */
-static sl_status check_fp8(const config *c, const cJSON *how) {
-  const cJSON *size = config_at(how, "weight_block_size"), *item;
-  bool good = !size || cJSON_IsNull(size) || cJSON_GetArraySize(size) == 2;
-  cJSON_ArrayForEach(item, size) good &= item->valuedouble == 128;
-  if (!good) return refuse_quantized(c, "weight_block_size", size, "[128, 128]");
-  return check_word(c, "", how, "fmt", "e4m3", true);
-}
-
-/* The weights of a group of compressed-tensors: symmetric, without a transformation. */
-static sl_status check_group(const config *c, const cJSON *group) {
-  const cJSON *weights = config_at(group, "weights"), *symmetric = config_at(weights, "symmetric");
-  if (!weights) return SL_OK;
-  SLI_TRY(check_word(c, "weights.", weights, "type", "float, int", false));
-  SLI_TRY(check_word(c, "weights.", weights, "strategy",
-                     "tensor, channel, group, block, tensor_group", true));
-  SLI_TRY(check_word(c, "weights.", weights, "actorder", "static, weight", true));
-  return cJSON_IsFalse(symmetric) ? refuse_quantized(c, "weights.symmetric", symmetric, "true")
-                                  : SL_OK;
-}
-
-static sl_status check_compressed(const config *c, const cJSON *how) {
-  const cJSON *group, *transforms = config_at(how, "transform_config"),
-                      *sparsity = config_at(how, "sparsity_config");
-  SLI_TRY(check_word(c, "", how, "format",
-                     "float-quantized, int-quantized, naive-quantized, pack-quantized, "
-                     "nvfp4-pack-quantized",
-                     false));
-  if (cJSON_GetArraySize(transforms))
-    return refuse_quantized(c, "transform_config", transforms, "none");
-  if (cJSON_GetArraySize(sparsity))
-    SLI_TRY(check_word(c, "sparsity_config.", sparsity, "format", "dense", true));
-  cJSON_ArrayForEach(group, config_at(how, "config_groups")) SLI_TRY(check_group(c, group));
-  return SL_OK;
 }
 
 /* Refuses quantized weights in layouts that are not known. The tensors themselves are checked when
  * they are read. */
 static sl_status check_quantized(const config *c, const family *f) {
   const cJSON *how = config_at(c->root, "quantization_config"),
-              *by = config_at(how, "quant_method");
-  const char *method = cJSON_IsString(by) ? by->valuestring : "";
-  if (!how || (!strcmp(method, "mxfp4") && family_says(f, "read", "quantized"))) return SL_OK;
-  if (!strcmp(method, "fp8")) return check_fp8(c, how);
-  if (!strcmp(method, "fbgemm_fp8")) return SL_OK;
-  if (!strcmp(method, "modelopt")) return check_word(c, "", how, "quant_algo", "FP8, NVFP4", false);
-  if (!strcmp(method, "compressed-tensors")) return check_compressed(c, how);
-  return refuse_quantized(c, "quant_method", by,
-                          "fp8, fbgemm_fp8, modelopt, compressed-tensors, mxfp4 (gpt-oss)");
+              *by = config_at(how, "quant_method"), *known = family_common("quantized");
+  const cJSON *method = cJSON_IsString(by) ? config_at(known, by->valuestring) : NULL;
+  if (!how) return SL_OK;
+  if (method && (!config_at(method, "only") || family_says(f, "read", "quantized")))
+    return check_part(c, "", how, config_at(method, "keys"));
+  cJSON *names = cJSON_CreateArray();
+  cJSON_ArrayForEach(method, known) cJSON_AddItemToArray(names, cJSON_CreateString(method->string));
+  sl_status status = refuse_quantized(c, "quant_method", by, names);
+  cJSON_Delete(names);
+  return status;
 }
 
 /* Refuses layers without experts behind those with them. */
