@@ -6,10 +6,10 @@ rounding, bits by a row's place among its token's experts, and bit routers.
                                [--capacity X/X/X] [--folder DIR]
 
 The model learns nine tenths of the pages of docs/ as bytes, then actorrun trains its bit routers alone, at several
-weights alpha of the mean bits; their bits are the mean of the last 20 steps. The loss is the mean over 24 prompts of 120
-bytes from the rest, by the server (/v1/completions with echo and logprobs). --folder keeps the model."""
+weights alpha of the mean bits. The loss is the mean over 24 prompts of 120 bytes from the rest, by the server
+(/v1/completions with echo and logprobs), which computes a row a tick, so that it counts the bits of each. --folder keeps
+the model."""
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -18,14 +18,15 @@ import subprocess
 import tempfile
 import urllib.request
 
-SHAPE = ["--context", "128", "--layers", "3", "--width", "96", "--heads", "4", "--experts", "8", "--top-k", "2",
+LAYERS, TOP_K = 3, 2
+SHAPE = ["--context", "128", "--layers", str(LAYERS), "--width", "96", "--heads", "4", "--experts", "8", "--top-k", str(TOP_K),
          "--expert-ffn", "256"]
 
 
 def served(options, folder, how, weights, prompts):
-    """Returns the loss, and the bytes of experts read."""
+    """Returns the loss, the mean bits of rows in planes, and the bytes of experts read."""
     words = ["--weights", "experts", "--experts", how, "--quota", "experts=1000"] if how != "f32" else []
-    command = [options.bin / "actorserve", "--port", "0", "--quota", "kv=16", "--quiet", "--init", weights]
+    command = [options.bin / "actorserve", "--port", "0", "--quota", "kv=16", "--rows", "1", "--quiet", "--init", weights]
     server = subprocess.Popen([*command[:-3], *words, *command[-2:], "mixtral", *SHAPE], stdout=subprocess.PIPE, text=True,
                               env=dict(os.environ, TMPDIR=folder))
     try:
@@ -37,11 +38,12 @@ def served(options, folder, how, weights, prompts):
             total -= sum(x for x in found if x is not None)
             count += sum(x is not None for x in found)
         with urllib.request.urlopen(url.removesuffix("/v1") + "/metrics") as answer:
-            read = re.search(r"^sluice_expert_bytes_read_total (\d+)$", answer.read().decode(), re.M)
+            counts = dict(re.findall(r"^sluice_(\w+)_total (\d+)$", answer.read().decode(), re.M))
     finally:
         server.terminate()
         server.wait()
-    return total / count, int(read.group(1)) if read else 0
+    rows = int(counts["rows"]) * LAYERS * TOP_K
+    return total / count, int(counts.get("experts_wanted", 0)) / rows, int(counts.get("expert_bytes_read", 0))
 
 
 def learn(options, folder, words, *model):
@@ -50,15 +52,13 @@ def learn(options, folder, words, *model):
 
 
 def train_routers(options, folder, alpha, capacity):
-    """Returns the file, and the mean bits of the last steps' rows."""
-    log, out, steps = f"{folder}/log.csv", f"{folder}/routed.safetensors", str(options.router_steps)
+    """Returns the file with bit routers."""
+    out, steps = f"{folder}/routed.safetensors", str(options.router_steps)
     keys = f"alpha={alpha},capacity={capacity}" if capacity else f"alpha={alpha}"
-    learn(options, folder, ["--steps", steps, "--log", log, "--planes", f"2..4,routed:{keys}", "--save", out, "--init",
+    learn(options, folder, ["--steps", steps, "--planes", f"2..4,routed:{keys}", "--save", out, "--init",
                             f"{folder}/model/model.safetensors"],
           *"--aux-loss 0 --lr 0.01 --warmup 0 --min-lr 0 --weight-decay 0 --clip 0 --decay-steps".split(), steps)
-    with open(log, encoding="utf-8") as file:
-        bits = [float(row["bits"]) for row in csv.DictReader(file)][-20:]
-    return out, sum(bits) / len(bits)
+    return out
 
 
 def main():
@@ -80,15 +80,16 @@ def main():
             learn(options, folder, ["--steps", str(options.steps), "--save", f"{folder}/model/"], "--lr", "2e-3")
         weights = f"{folder}/model/model.safetensors"
         print("experts\tmean bits\tloss\tMB read", flush=True)
-        for how, bits in [("f32", 32), ("planes:2", 2), ("planes:2..3", 2.5), ("planes:3", 3), ("planes:2..4", 3),
-                          ("planes:4", 4), ("planes:8", 8)]:
-            loss, read = served(options, folder, how, weights, prompts)
-            print(f"{how}\t{bits}\t{loss:.4f}\t{read / 1e6:.2f}", flush=True)
+
+        def row(name, how, file):
+            loss, bits, read = served(options, folder, how, file, prompts)
+            print(f"{name}\t{bits:.2f}\t{loss:.4f}\t{read / 1e6:.2f}", flush=True)
+
+        for how in ("f32", "planes:2", "planes:2..3", "planes:3", "planes:2..4", "planes:4", "planes:8"):
+            row(how, how, weights)
         for alpha, capacity in [(alpha, "") for alpha in options.alphas.split(",")] + [("0", options.capacity)]:
-            file, bits = train_routers(options, folder, alpha, capacity)
-            loss, read = served(options, folder, "planes:2..4,routed", file, prompts)
-            print(f"planes:2..4,routed, alpha {alpha}{capacity and ', capacity '}{capacity}\t{bits:.2f}\t{loss:.4f}\t"
-                  f"{read / 1e6:.2f}", flush=True)
+            row(f"planes:2..4,routed, alpha {alpha}{capacity and ', capacity '}{capacity}", "planes:2..4,routed",
+                train_routers(options, folder, alpha, capacity))
 
 
 main()
