@@ -27,8 +27,10 @@ names() {
     else found+=("test_${BASH_REMATCH[1]}_${BASH_REMATCH[2]}\$"); fi
   done
 }
-# mentions WORD: prints the files in tests that contain the word.
-mentions() { grep -rlwF --include='*.c' --include='*.h' --include='*.sh' --include='*.py' -e "$1" tests || :; }
+# mentions WORD: prints the files in tests that contain the word, in any case.
+mentions() { grep -rlwiF --include='*.c' --include='*.h' --include='*.sh' --include='*.py' -e "$1" tests || :; }
+# imports NAME: prints the files in tests that import a Python module, or run it as a script.
+imports() { grep -rlE --include='*.py' "^(from|import) $1\\b|script\\(\"$1\"" tests || :; }
 
 # above LAYER: adds the tests of this layer and of the layers above it.
 above() {
@@ -47,7 +49,7 @@ helper() {
   local file
   [[ -z ${seen[$1]-} ]] || return 0
   seen[$1]=1
-  for file in $(mentions "$(basename "$1")"); do
+  for file in $(mentions "$(basename "$1")"; [[ $1 != *.py ]] || imports "$(basename "$1" .py)"); do
     case $file in
       "$1") ;;
       tests/*/test_*) names "$file" ;;
@@ -76,7 +78,6 @@ one() {
     tests/tree/* | tests/bench/*) ;;
     tests/emulated/*) found+=(test_kernels_cuda_ cuda nccl) ;;
     tests/support/test.h | tests/support/cases.c | tests/support/tool.sh | tests/support/within.sh) found=(.) ;;
-    tests/support/tool.py) users 'from tool import' ;;
     tests/*/*) helper "$1" ;;
     tools/actor*/*) file=${1#tools/}; users "${file%%/*}" ;;
     tools/*) above tools ;;

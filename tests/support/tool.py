@@ -61,8 +61,9 @@ def need_emulated():
         skip("this build has no emulated GPU (with CUDA, or the thread sanitizer)")
 
 
-def words(text):
-    return shlex.split(text.format(**PLACES))
+def words(options):
+    """Splits options. A list is taken as it is."""
+    return options if isinstance(options, list) else shlex.split(options.format(**PLACES))
 
 
 def write(path, text):
@@ -250,6 +251,25 @@ class Started:
         self.stop(signal.SIGKILL)
 
 
+class MadeUp(Started):
+    """A server of a made-up model. Its arguments are those of programs/serve_made_up.c."""
+
+    def __init__(self, *arguments, files="$(ulimit -n)"):
+        limited = f'ulimit -n {files} && exec "$@"'
+        super().__init__(["-c", limited, "-", BUILD + "/tests/serve_made_up", *map(str, arguments)], "bash")
+
+    def __enter__(self):
+        super().__enter__()
+        self.until("\n")
+        self.port = int(self.out.split()[0])
+        self.client = Client(self.port)
+        return self
+
+    def __exit__(self, kind, *_):
+        status = self.stop()
+        assert kind or not status, (self.call, status, self.err)
+
+
 class Server(Started):
     """A server, from its start to the end of a `with` block, where it has to end with status 0. `client` asks it."""
 
@@ -278,10 +298,22 @@ class Server(Started):
         assert kind or not status, (self.call, status, self.err)
 
 
+def script(name, *arguments, status=0, python=sys.executable):
+    """Runs a script of tests/support. Returns what it wrote."""
+    return ends(status, python, ["-B", f"{SOURCE}/tests/support/{name}.py", *map(str, arguments)])
+
+
 def at_once(function, items):
     """Calls a function of each item in a thread of its own and returns the results."""
     with concurrent.futures.ThreadPoolExecutor(len(items)) as pool:
         return list(pool.map(function, items))
+
+
+def exact_grids(model, options, *grids):
+    """Checks that runs with --exact have the same losses, parameters and optimizer state on all grids."""
+    actorrun(f"--quiet --exact {options} --certify exact.jsonl {model}")
+    for grid in grids:
+        actorrun(f"--quiet --exact {options} {PATIENT} {grid} --recheck exact.jsonl {model}")
 
 
 def near(one, other, most):

@@ -24,6 +24,8 @@ selects tests/support/grids.c "test_models_grids test_models_sequence" "test_mod
 selects tests/support/trace_file.h "test_tools_trace test_fuzz_trace" "test_tools_eval test_graph_errors"
 selects tests/fuzz/corpus/json/deep "test_fuzz_json" "test_fuzz_trace"
 selects tests/support/tool.py "test_tools_states_cuda" "test_tools_eval test_base_json"
+selects tests/support/families.py "test_tools_models" "test_tools_eval test_base_json"
+selects tests/support/serve_guided.py "test_tools_serve_guided" "test_tools_models"
 selects docs/messages.md "test_tree_messages" "test_tools_eval test_base_json"
 selects examples/gcn.c "test_models_gcn" "test_models_grids"
 selects tests/support/test.h "test_base_json test_tools_eval" ""

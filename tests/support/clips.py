@@ -1,16 +1,9 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""References for clips, in plain Python: the passes of a queue on stages, and the frames of a small dit.
-
-clips.py idle TRACE_ROWS N T B FRAMES CONTEXT NS ...   checks a trace's passes against a simulation of the queue
-clips.py sizes REPORT NAME=VALUE ...   checks weights and traffic of stages against formulas
-clips.py stream TRACE_ROWS REPORT ...      checks a stream's first frame and its rate against its passes
-clips.py frames WEIGHTS FRAMES.npy OPTION=VALUE ...   computes the frames and compares them"""
+"""References for clips, in plain Python: the passes of a queue on stages, and the frames of a small dit."""
 import csv
 import json
 import math
 import struct
-import sys
 
 # ---- the queue on stages -------------------------------------------------------------------------
 
@@ -88,7 +81,7 @@ def check_sizes(path, o):
 
 
 def check_stream(path, report, steps, frames, most):
-    """Checks the first frame and the rate against the times of passes: U of the network, V of the decoder."""
+    """Checks the first frame and the rate against the times of passes: U of the network, V of the decoder. Returns both."""
     network, decoder = {}, {}
     for row in csv.DictReader(open(path), delimiter="\t"):
         if row["class"] == "F":
@@ -102,7 +95,7 @@ def check_stream(path, report, steps, frames, most):
     rate = (last["frame"] - blocks[3]["frame"]) / (last["seconds"] - blocks[3]["seconds"])
     assert abs(first["seconds"] / wait - 1) < most, (first, wait)
     assert abs(rate / pace - 1) < most, (rate, pace)
-    print(f"{wait:.9f} {pace:.9f}")
+    return wait, pace
 
 
 # ---- noise ---------------------------------------------------------------------------------------
@@ -294,12 +287,10 @@ def read_npy(path):
     return shape, struct.unpack(f"<{(len(data) - 10 - size) // 4}f", data[10 + size :])
 
 
-def check_frames(weights, path, words):
+def check_frames(weights, path, **options):
+    """Computes the frames of a file and compares them."""
     o = {"steps": 3, "frames": 1, "context": 0, "length": 1, "seed": 0, "label": 0, "guidance": 1, "order": "queue",
-         "layers": 1, "heads": 2, "side": 8}
-    for word in words:
-        name, value = word.split("=")
-        o[name] = value if name == "order" else float(value) if name == "guidance" else int(value)
+         "layers": 1, "heads": 2, "side": 8, **options}
     across = o["side"] // 2
     want = frames_of(Network(read_weights(weights), o["layers"], o["heads"], across, o["context"]), o)
     shape, got = read_npy(path)
@@ -310,17 +301,4 @@ def check_frames(weights, path, words):
         token = frame * across**2 + row // 2 * across + column // 2
         worst = max(worst, abs(number - want[token][row % 2 * 2 + column % 2]))
     assert worst < 2e-4, f"frames differ by {worst}"
-    print(f"frames agree within {worst:.1e}")
 
-
-if __name__ == "__main__":
-    if sys.argv[1] == "idle":
-        check_idle(sys.argv[2], *(int(n) for n in sys.argv[3:8]), float(sys.argv[8]))
-    elif sys.argv[1] == "sizes":
-        check_sizes(sys.argv[2], {name: int(value) for name, value in (word.split("=") for word in sys.argv[3:])})
-    elif sys.argv[1] == "stream":
-        check_stream(*sys.argv[2:4], *(int(n) for n in sys.argv[4:6]), float(sys.argv[6]))
-    elif sys.argv[1] == "passes":
-        print(*passes_of(*(int(n) for n in sys.argv[2:6]), float(sys.argv[6])))
-    else:
-        check_frames(sys.argv[2], sys.argv[3], sys.argv[4:])
