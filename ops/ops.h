@@ -154,13 +154,26 @@ extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
  * weights in any storage format; loaded_experts(x, ids, levels, lent) -> y those that load_experts
  * lends (ops/expert_loads.h).
  * begin(tokens, batch) -> the tokens of the tick's rows;
+ * part_rows(x) -> the tick's rows of device attrs.first of attrs.count; join_rows(x, ...) -> the
+ * rows of all devices, in order;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most;
  * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length]; attrs.user is an
  * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be omitted. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
     sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_picks, sl_op_pick,
-    sl_op_allow, sl_op_sample;
+    sl_op_part_rows, sl_op_join_rows, sl_op_allow, sl_op_sample;
+
+/* Returns the number of a tick's `rows` before member attrs.first + `more` of attrs.count. */
+static inline int64_t sli_rows_before(const sl_attrs *attrs, int64_t rows, int64_t more) {
+  return rows * (attrs->first + more) / attrs->count;
+}
+/* Returns the bytes of one row of a tick. */
+static inline int64_t sli_row_bytes(const sl_type *type) {
+  int64_t bytes = (int64_t)sl_dtype_bytes(type->dtype);
+  for (int d = 2; d < type->ndim; d++) bytes *= type->dim[d];
+  return bytes;
+}
 
 /* Ops for training with frozen weights in their storage format (ops/storage.h), with ndims 2:
  * attrs.dims[0] is the width of a row, dims[1] its sl_storage.

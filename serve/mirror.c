@@ -269,7 +269,8 @@ sl_session_options sli_mirror_options(const sl_session *s) {
   o.penalties = own->penalties;
   o.constraints = own->constraints;
   o.nadapters = o.adapter_places = 0;
-  o.lower.parallel.stages = o.lower.parallel.tensor = o.lower.parallel.processes = 1;
+  o.lower.parallel.stages = o.lower.parallel.tensor = o.lower.parallel.sequence =
+      o.lower.parallel.processes = 1;
   o.lower.schedule.chunks = 1;
   o.lower.devices.count = 0;
   o.lower.devices.budget_bytes = budget_left(s);

@@ -243,12 +243,17 @@ static sl_status check_speculation(const sl_session *s) {
       "speculation: not supported on devices that compute nothing, since they choose no tokens");
 }
 
-/* Rejects data and sequence sharding: a tick has few rows, from arbitrary sequences. */
-static sl_status check_lower(const sl_lower_options *o) {
-  if (o->parallel.data <= 1 && o->parallel.sequence <= 1) return SL_OK;
-  return sl_fail(
-      SL_E_UNSUPPORTED,
-      "a session supports tensor parallelism only, not parallel.data or parallel.sequence");
+/* Rejects data sharding, since a tick has rows of any sequences, and rows that devices cannot share
+ * evenly. */
+static sl_status check_lower(const sl_session *s, const sl_lower_options *o) {
+  if (o->parallel.data > 1)
+    return sl_fail(SL_E_UNSUPPORTED, "a session does not support parallel.data: its devices share "
+                                     "tensors (parallel.tensor) or rows (parallel.sequence)");
+  if (o->parallel.sequence <= 1 || s->serving.rows % o->parallel.sequence == 0) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "parallel.sequence %d: ticks of %lld rows cannot be shared evenly; the rows of a "
+                 "tick must be a multiple",
+                 o->parallel.sequence, (long long)s->serving.rows);
 }
 
 static void find_width(sl_session *s) {
@@ -260,7 +265,7 @@ static void find_width(sl_session *s) {
 
 static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
-  sl_status wrong = check_lower(&lower);
+  sl_status wrong = check_lower(s, &lower);
   if (wrong) return wrong;
   if (s->options.storage && sl_device_computes(lower.devices.kind))
     return sl_fail(SL_E_USAGE, "storage: devices that compute cannot read this format of weights");

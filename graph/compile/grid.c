@@ -54,7 +54,7 @@ static sl_status read_sequence(sli_inputs *in) {
   if (!status)
     status = find_way(states, "states", o->parallel.sequence_states, &in->states_by_heads,
                       &in->states_by_exchange);
-  grid->zigzag = in->by_ring;
+  grid->zigzag = in->by_ring && !in->g->options.serve;
   if (!status && o->parallel.sequence_layout)
     status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
   if (status) return status;

@@ -353,7 +353,7 @@ static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o,
   for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.exact = exact;
   SLI_TRY(sli_pass_serve(served));
   if (exact) SLI_TRY(sli_groups_set(served));
-  SLI_TRY(sli_pass_serve_rows(served));
+  SLI_TRY(sli_pass_serve_rows(served, 1));
   return sli_pass_rollouts(c->g, served, rank);
 }
 

@@ -31,13 +31,16 @@ static double received(const sli_lowering *l, const sli_node *n) {
   return sum / l->in->k;
 }
 
+static bool is_slice(const sli_node *n) {
+  return n->op == &sl_op_slice || n->op == &sl_op_part_rows;
+}
+
 static sli_half half_of(const sli_node *n) {
   if (n->remote_axis == SLI_AXIS_EXPERT || n->op == &sl_op_all_to_all) return SLI_ALL_TO_ALL;
   if (n->op == &sl_op_all_gather) return SLI_ALL_GATHER;
-  if (n->op != &sl_op_join) return SLI_REDUCE_SCATTER;
+  if (n->op != &sl_op_join && n->op != &sl_op_join_rows) return SLI_REDUCE_SCATTER;
   const sli_node *from = n->in[0] ? n->in[0]->producer : NULL;
-  return from && from->cls == SL_CLASS_C && from->op == &sl_op_slice ? SLI_ALL_TO_ALL
-                                                                     : SLI_ALL_GATHER;
+  return from && from->cls == SL_CLASS_C && is_slice(from) ? SLI_ALL_TO_ALL : SLI_ALL_GATHER;
 }
 
 /* Returns the ratio of sent to computed bytes: gradients of parameters may be sent in a smaller
@@ -51,7 +54,7 @@ static double as_sent(const sl_hardware *h, const sli_node *n) {
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
   const sli_axis_link *link = &l->in->grid.link[n->remote_axis];
   if (n->cls != SL_CLASS_C) return false;
-  if (n->op == &sl_op_slice)
+  if (is_slice(n))
     return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
   bool gathers = n->op == &sl_op_all_reduce;
   return sli_exchange_is_measured(link, half_of(n)) &&

@@ -10,6 +10,7 @@
 static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sli_grid *grid,
                              int axis, sli_choice *out) {
   const sl_lower_options *o = in->options;
+  if (in->g->options.serve) return sli_choose_ticks(in->g, dims, grid->size[axis], out);
   sl_status status = sli_choose_rows(in->g, dims, grid, axis, out);
   if (!status && axis == SLI_AXIS_SEQUENCE && in->other) out->runner_up = sli_strdup(in->other);
   return status ? status : sli_check_rows(in->g, out, axis, o->parallel.ngiven, o->parallel.given);
@@ -60,7 +61,7 @@ sl_status sli_lower_serve(const sli_inputs *in) {
   if (!status) status = sli_pass_serve(in->g);
   if (!status && in->options->numbers.exact) status = sli_groups_set(in->g);
   if (!status && sli_grid_ranks(&in->grid) > 1) status = sli_lower_share_out(in);
-  return status ? status : sli_pass_serve_rows(in->g);
+  return status ? status : sli_pass_serve_rows(in->g, SLI_MAX(in->grid.size[SLI_AXIS_SEQUENCE], 1));
 }
 
 /* Rejects a distribution along an axis that has only one device. */

@@ -79,9 +79,10 @@ sl_status sli_pass_outputs(sl_graph *g);
 
 /* Serving. The first half makes the graph begin with a tick's rows and end with tokens sampled from
  * their logits. The second half runs after sharding and replaces ops by the ops that read the
- * batch. SL_E_UNSUPPORTED names an op that cannot be served. */
+ * batch; so many devices share a tick's rows. SL_E_UNSUPPORTED names an op that cannot be
+ * served. */
 sl_status sli_pass_serve(sl_graph *g);
-sl_status sli_pass_serve_rows(sl_graph *g);
+sl_status sli_pass_serve_rows(sl_graph *g, int sharers);
 
 /* Serving: reads the weights of experts from disk in the order that a tick's rows want them, in
  * blocks that on_disk[nblocks] names. asked: the user gives experts that home, so a graph without

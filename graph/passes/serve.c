@@ -165,14 +165,19 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   return SL_OK;
 }
 
-static sl_status serve_node(sl_graph *g, sli_node *n, bool fed) {
+/* True for a call that works row by row on a tick, on a device's rows of it or on those picked. */
+static bool goes_by_rows(const sl_serving *s, const sli_node *n, int sharers) {
+  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->rows / sharers) ||
+         sli_keeps_rows(n, s->picks);
+}
+
+static sl_status serve_node(sl_graph *g, sli_node *n, bool fed, int sharers) {
   if (!fed) return SL_OK;
   if (n->cls == SL_CLASS_L)
     return n == g->batch->producer ? SL_OK
                                    : serve_refuse(g, n, "a served model can read tokens only");
   if (n->op->serve) return exchange(g, n);
-  const sl_serving *s = g->options.serve;
-  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
+  return goes_by_rows(g->options.serve, n, sharers)
              ? SL_OK
              : serve_refuse(
                    g, n,
@@ -374,15 +379,15 @@ static void allow_tokens(sl_graph *g, sli_node *sample) {
 
 static bool is_own(const sl_op *op) {
   return op == &sl_op_begin || op == &sl_op_picks || op == &sl_op_pick || op == &sl_op_allow ||
-         op == &sl_op_sample;
+         op == &sl_op_sample || op == &sl_op_part_rows || op == &sl_op_join_rows;
 }
 
-sl_status sli_pass_serve_rows(sl_graph *g) {
+sl_status sli_pass_serve_rows(sl_graph *g, int sharers) {
   sl_status status = SL_OK;
   const bool *fed = find_fed(g);
   settle_weights(g, fed);
   for (int i = 0, n = g->nnodes; i < n && !status; i++)
-    if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i], fed[i]);
+    if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i], fed[i], sharers);
   for (int i = 0; i < g->nnodes && !status && g->options.serve->allow; i++)
     if (g->nodes[i]->op == &sl_op_sample && g->nodes[i]->nin < 3) allow_tokens(g, g->nodes[i]);
   return status;

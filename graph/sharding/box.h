@@ -46,6 +46,17 @@ int sli_box_link(const sli_boxing *b);
  * elements. */
 const sl_part *sli_box_parts(const sli_boxing *b, int rank, int dim, int member);
 
+/* ---- rows of a served tick: ticks.c ------------------------------------------------------ */
+
+/* True if this step shares the rows of a served tick, or gathers shared ones. */
+bool sli_box_shares_ticks(const sli_boxing *b, sl_sbp from, sl_sbp to);
+/* Take a device's own rows of a tensor that it has, or those of another member, for which they
+ * wait. */
+sl_status sli_box_own_rows(sli_boxing *b, int rank, sl_tensor **out);
+sl_status sli_box_part_rows(sli_boxing *b, int rank, int member, sl_tensor **out);
+/* Joins the rows of all members, in order. */
+sl_status sli_box_join_rows(sli_boxing *b, int rank, sl_tensor *const *in, sl_tensor **out);
+
 /* ---- as a collective: collective.c --------------------------------------------------- */
 
 enum { SLI_SUMMED_WHOLE_BYTES = 4096 }; /* up to so many each device computes the whole sum */

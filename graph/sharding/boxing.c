@@ -101,6 +101,15 @@ static sl_status cut_for_all(sli_boxing *b, int dim, sl_tensor **slices) {
   return status;
 }
 
+/* Takes the rows of all members: slices[member * ranks + rank]. */
+static sl_status part_rows_for_all(sli_boxing *b, sl_tensor **slices) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->ranks; r++)
+    for (int m = 0; m < b->members && !status; m++)
+      status = sli_box_part_rows(b, r, m, &slices[m * b->x->ranks + r]);
+  return status;
+}
+
 /* Lists the slices that all members cut for this device. */
 static void slices_for(const sli_boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
   const sli_grid *grid = b->x->grid;
@@ -215,6 +224,56 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to, bool collective
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
   }
   return status;
+}
+
+/* ---- rows of a served tick ---------------------------------------------------------------- */
+
+enum { TICK_DIM = 1 };
+
+/* Converts a whole tick to shared rows, or back. */
+static sl_status box_tick(sli_boxing *b, bool shares) {
+  sl_status status = SL_OK;
+  for (int r = 0; r < b->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    row_of(b, r, b->from->on, in);
+    status =
+        shares ? sli_box_own_rows(b, r, &b->to->on[r]) : sli_box_join_rows(b, r, in, &b->to->on[r]);
+  }
+  return status;
+}
+
+/* Converts columns of all rows to shared rows. */
+static sl_status box_columns_to_rows(sli_boxing *b, int from) {
+  size_t n = (size_t)(b->members * b->x->ranks);
+  sl_tensor **slices = sli_arena_alloc(&b->x->g->arena, n * sizeof *slices);
+  sl_status status = part_rows_for_all(b, slices);
+  for (int r = 0; r < b->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    const sl_part *parts[b->members];
+    slices_for(b, r, slices, in);
+    sl_type whole = sli_local_type(b->x, b->from->tensor, b->to->layout, r, 0);
+    for (int m = 0; m < b->members; m++) parts[m] = sli_box_parts(b, r, from, m);
+    status = join(b, r, in, &whole, parts, SL_CLASS_C, &b->to->on[r]);
+  }
+  return status;
+}
+
+/* Converts shared rows to columns of all rows. */
+static sl_status box_rows_to_columns(sli_boxing *b, int to) {
+  size_t n = (size_t)(b->members * b->x->ranks);
+  sl_tensor **slices = sli_arena_alloc(&b->x->g->arena, n * sizeof *slices);
+  sl_status status = cut_for_all(b, to, slices);
+  for (int r = 0; r < b->ranks && !status; r++) {
+    sl_tensor *in[b->members];
+    slices_for(b, r, slices, in);
+    status = sli_box_join_rows(b, r, in, &b->to->on[r]);
+  }
+  return status;
+}
+
+static sl_status box_ticks(sli_boxing *b, sl_sbp from, sl_sbp to) {
+  if (from.kind != SL_SPLIT || to.kind != SL_SPLIT) return box_tick(b, to.kind == SL_SPLIT);
+  return to.dim == TICK_DIM ? box_columns_to_rows(b, from.dim) : box_rows_to_columns(b, to.dim);
 }
 
 /* ---- one axis, or several as one ------------------------------------------------------------- */
@@ -351,6 +410,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
   if (from.kind == SL_DISPATCHED || to.kind == SL_DISPATCHED)
     return box_dispatched(b, at, from.kind == SL_DISPATCHED);
   b->x->nboxes++;
+  if (sli_box_shares_ticks(b, from, to)) return box_ticks(b, from, to);
   const sl_op *collective = sli_box_collective(b);
   if (collective && collective != &sl_op_all_to_all) return sli_box_collect(b, collective);
   sl_status status = SL_OK;

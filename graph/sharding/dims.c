@@ -204,11 +204,11 @@ static void say_cut(pass *p, const sli_node *n) {
   if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
 }
 
-/* Declares that all devices hold all rows of a serving tick. */
+/* Declares the rows of a serving tick, which no device of the tensor axis shares. */
 static void say_ticks(pass *p, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
     for (int d = 0; n->out[o] && d < SLI_MIN(n->out_type[o].ndim, 2); d++)
-      say_units(p, slot_of(n->out[o], d), 1);
+      say_position(p, n->out[o], d);
 }
 
 static void say_all(pass *p) {

@@ -25,7 +25,7 @@ static bool is_shared_along(const sli_expansion *x, int axis, bool at_experts) {
 sl_sbp sli_share_param(const sli_expansion *x, const sl_tensor *param, int axis) {
   bool of_experts = sli_is_of_experts(x, param);
   int by = of_experts ? sli_axes[axis].at_experts : sli_axes[axis].parent;
-  bool rows = sli_axes[by].rows && by != SLI_AXIS_EXPERT;
+  bool rows = sli_axes[by].rows && by != SLI_AXIS_EXPERT && !x->g->options.serve;
   bool whole = param->update && param->update->rule->update->whole;
   if (whole || rows || !is_shared_along(x, axis, of_experts)) return (sl_sbp){SL_BROADCAST, 0};
   return x->choice[by].params[param->param_index];

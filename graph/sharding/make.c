@@ -79,6 +79,7 @@ static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cu
   if (!(cut->along & ~sli_axis_factors(SLI_AXIS_TENSOR)) &&
       !(x->grid->folded && sli_is_of_experts(x, t)))
     return true;
+  if (t->param && x->g->options.serve) return dim->nsegments;
   return !t->param && !(subject && subject->tensor->param) && dim->nsegments && !dim->cut;
 }
 

@@ -60,12 +60,17 @@ sl_session_options fleet_prefill_options(const fleet_prefill *p, const sl_sessio
   o.groups = 0;
   o.lower.parallel.stages = p->stages;
   o.lower.parallel.tensor = p->tensor;
-  o.lower.devices.count = p->stages * p->tensor;
+  o.lower.devices.count = fleet_devices_of(&o);
   return o;
 }
 
+/* Returns the devices of each stage. */
+static int ranks_of(const sl_session_options *o) {
+  return SLI_MAX(o->lower.parallel.tensor, 1) * SLI_MAX(o->lower.parallel.sequence, 1);
+}
+
 int fleet_devices_of(const sl_session_options *o) {
-  return SLI_MAX(o->lower.parallel.stages, 1) * SLI_MAX(o->lower.parallel.tensor, 1);
+  return SLI_MAX(o->lower.parallel.stages, 1) * ranks_of(o);
 }
 
 static int devices_of_all(const sl_servers *x) {
@@ -92,10 +97,10 @@ void fleet_set_link(sl_fleet *f) {
 static double joules_of(const sl_servers *x, const double *busy, double seconds) {
   const sl_session_options *o = x->options;
   double sum = 0;
-  int stages = SLI_MAX(o->lower.parallel.stages, 1), tensor = SLI_MAX(o->lower.parallel.tensor, 1);
+  int stages = SLI_MAX(o->lower.parallel.stages, 1);
   for (int i = 0; i < stages; i++)
     sum += energy_joules(o->lower.simulation.hardware, seconds, busy[i]);
-  return sum * tensor * x->count;
+  return sum * ranks_of(o) * x->count;
 }
 
 double fleet_joules(const sl_fleet *f, const sl_session_simulation *r) {

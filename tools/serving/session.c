@@ -80,6 +80,7 @@ sl_session_options serving_options(const settings *s) {
                               .training = s->training.nlora ? &s->training : NULL,
                               .lower = {.parallel.stages = s->lower.parallel.stages,
                                         .parallel.tensor = s->lower.parallel.tensor,
+                                        .parallel.sequence = s->lower.parallel.sequence,
                                         .schedule.chunks = 1,
                                         .parallel.processes = s->lower.parallel.processes,
                                         .devices = s->lower.devices,

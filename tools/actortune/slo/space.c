@@ -282,7 +282,8 @@ static int count_devices(const hunt *h) {
 static sl_status find_least(hunt *h) {
   sl_session_options o = serving_options(h->settings);
   sl_session_info about;
-  o.lower.parallel.stages = o.lower.parallel.tensor = o.lower.devices.count = 1;
+  o.lower.parallel.stages = o.lower.parallel.tensor = o.lower.parallel.sequence =
+      o.lower.devices.count = 1;
   o.lower.devices.budget_bytes = 0;
   sl_status status = sl_session_check(&o, &about);
   if (status) return sl_fail(status, "%s", options_named(sl_detail()));
