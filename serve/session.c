@@ -247,8 +247,9 @@ static sl_status check_speculation(const sl_session *s) {
  * evenly. */
 static sl_status check_lower(const sl_session *s, const sl_lower_options *o) {
   if (o->parallel.data > 1)
-    return sl_fail(SL_E_UNSUPPORTED, "a session does not support parallel.data: its devices share "
-                                     "tensors (parallel.tensor) or rows (parallel.sequence)");
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "a session does not support parallel.data: its devices share "
+                   "tensors (parallel.tensor) or rows (parallel.sequence)");
   if (o->parallel.sequence <= 1 || s->serving.rows % o->parallel.sequence == 0) return SL_OK;
   return sl_fail(SL_E_USAGE,
                  "parallel.sequence %d: ticks of %lld rows cannot be shared evenly; the rows of a "

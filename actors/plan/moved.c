@@ -64,12 +64,13 @@ static bool is_of_parameters(const sl_register *r) {
 }
 
 /* Purpose of traffic between two devices. Rows with data-dependent counts are dispatched to experts
- * and back; other exchanges of these devices count as data-parallel. */
+ * and back, except between devices that share the rows of a served tick; other exchanges of these
+ * devices count as data-parallel. */
 static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t from, int32_t to) {
   const sl_device *a = &plan->devices[from], *b = &plan->devices[to];
   if (r->aside) return SL_TRAFFIC_ASIDE;
   if (a->at[SL_AT_STAGE] != b->at[SL_AT_STAGE]) return SL_TRAFFIC_PIPELINE;
-  if (r->rows) return SL_TRAFFIC_EXPERT;
+  if (r->rows && a->at[SL_AT_SEQUENCE] == b->at[SL_AT_SEQUENCE]) return SL_TRAFFIC_EXPERT;
   if (a->at[SL_AT_DATA] != b->at[SL_AT_DATA] || a->at[SL_AT_EXPERT] != b->at[SL_AT_EXPERT])
     return SL_TRAFFIC_DATA;
   if (a->at[SL_AT_SEQUENCE] == b->at[SL_AT_SEQUENCE]) return SL_TRAFFIC_TENSOR;

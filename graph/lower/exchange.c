@@ -54,8 +54,7 @@ static double as_sent(const sl_hardware *h, const sli_node *n) {
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
   const sli_axis_link *link = &l->in->grid.link[n->remote_axis];
   if (n->cls != SL_CLASS_C) return false;
-  if (is_slice(n))
-    return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
+  if (is_slice(n)) return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
   bool gathers = n->op == &sl_op_all_reduce;
   return sli_exchange_is_measured(link, half_of(n)) &&
          (!gathers || sli_exchange_is_measured(link, SLI_ALL_GATHER));

@@ -10,7 +10,7 @@
 static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sli_grid *grid,
                              int axis, sli_choice *out) {
   const sl_lower_options *o = in->options;
-  if (in->g->options.serve) return sli_choose_ticks(in->g, dims, grid->size[axis], out);
+  if (in->g->options.serve) return sli_choose_ticks(in->g, dims, grid, out);
   sl_status status = sli_choose_rows(in->g, dims, grid, axis, out);
   if (!status && axis == SLI_AXIS_SEQUENCE && in->other) out->runner_up = sli_strdup(in->other);
   return status ? status : sli_check_rows(in->g, out, axis, o->parallel.ngiven, o->parallel.given);

@@ -18,9 +18,9 @@ static const sl_sbp rows = {SL_SPLIT, 1};
 typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
-  int size;
-  bool *ticks;   /* [ntensors] the tensor has a row for each row of the tick */
-  bool *chosen;  /* [nparams] a reader has set the layout */
+  int size, tensors; /* devices that share rows, and that share tensors besides */
+  bool *ticks;       /* [ntensors] the tensor has a row for each row of the tick */
+  bool *chosen;      /* [nparams] a reader has set the layout */
   sli_choice *choice;
 } pass;
 
@@ -76,10 +76,12 @@ static bool is_end(const sl_op *op) {
 /* Refuses pages or states that each device would hold in full. */
 static sl_status refuse(const pass *p, const sli_node *n) {
   int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
+  const char *by =
+      p->tensors > 1 ? sli_arena_format(&p->g->arena, " times parallel.tensor %d", p->tensors) : "";
   return sli_graph_fail_at(
       p->g, n->at, SL_E_USAGE,
-      "op %s (%s) cannot be split by heads over parallel.sequence %d devices: it has %d %s heads",
-      n->name, n->op->name, p->size, SLI_MIN(queries, keys), queries < p->size ? "query" : "key");
+      "op %s (%s) cannot be split by heads over parallel.sequence %d%s devices: it has %d %s heads",
+      n->name, n->op->name, p->size, by, SLI_MIN(queries, keys), keys < queries ? "key" : "query");
 }
 
 static bool keeps_pages(const sli_node *n) {
@@ -89,13 +91,14 @@ static bool keeps_pages(const sli_node *n) {
 static sl_status choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (is_end(n->op) || !reads_tick(p, n)) return SL_OK;
-  int count = sli_signatures(p->dims, n, SLI_AXIS_SEQUENCE, p->size, all);
-  for (int i = 0; i < 2 * count; i++) { /* first by rows */
-    bool by_rows = i < count;
-    const sl_signature *s = &all[i % count];
-    if (by_rows ? reads_batch(n) || !splits_rows(p, n, s) : !splits_heads(p, n, s)) continue;
-    *out = *s;
-    return SL_OK;
+  for (int by_rows = !reads_batch(n); by_rows >= 0; by_rows--) {
+    int devices = by_rows ? p->size : p->size * p->tensors;
+    int count = sli_signatures(p->dims, n, SLI_AXIS_SEQUENCE, devices, all);
+    for (int i = 0; i < count; i++) {
+      if (by_rows ? !splits_rows(p, n, &all[i]) : !splits_heads(p, n, &all[i])) continue;
+      *out = all[i];
+      return SL_OK;
+    }
   }
   return keeps_pages(n) ? refuse(p, n) : SL_OK;
 }
@@ -112,11 +115,16 @@ static void choose_params(pass *p, const sli_node *n, const sl_signature *s) {
   }
 }
 
-sl_status sli_choose_ticks(sl_graph *g, const sli_dim *dims, int size, sli_choice *out) {
+sl_status sli_choose_ticks(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
+                           sli_choice *out) {
   size_t nodes = (size_t)g->nnodes + 1, params = (size_t)g->nparams + 1;
   *out = (sli_choice){.signatures = sli_calloc(nodes, sizeof *out->signatures),
                       .params = sli_calloc(params, sizeof *out->params)};
-  pass p = {g, dims, size, .choice = out};
+  pass p = {.g = g,
+            .dims = dims,
+            .size = grid->size[SLI_AXIS_SEQUENCE],
+            .tensors = sli_choice_size(grid, SLI_AXIS_TENSOR),
+            .choice = out};
   p.ticks = sli_arena_alloc(&g->arena, ((size_t)g->ntensors + 1) * sizeof *p.ticks);
   p.chosen = sli_arena_alloc(&g->arena, params * sizeof *p.chosen);
   sl_status status = SL_OK;

@@ -27,7 +27,8 @@ static void move_rows(const sl_call *call, moved m) {
 static void part_rows_cpu(const sl_call *call) {
   int64_t width = sli_row_bytes(&call->in_type[0]),
           rows = sl_call_rows(call, 0, call->in_type[0].dim[1]);
-  int64_t begin = sli_rows_before(call->attrs, rows, 0), end = sli_rows_before(call->attrs, rows, 1);
+  int64_t begin = sli_rows_before(call->attrs, rows, 0),
+          end = sli_rows_before(call->attrs, rows, 1);
   move_rows(call, (moved){(const char *)call->in[0] + begin * width, call->out[0],
                           (end - begin) * width});
   sl_call_fill(call, 0, end - begin);

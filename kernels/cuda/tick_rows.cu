@@ -14,7 +14,8 @@ void move_rows(const void *from, void *to, int64_t bytes, void *stream) {
 void sli_cuda_part_rows(const sl_call *call, void *stream) {
   int64_t width = sli_row_bytes(&call->in_type[0]),
           rows = sl_call_rows(call, 0, call->in_type[0].dim[1]);
-  int64_t begin = sli_rows_before(call->attrs, rows, 0), end = sli_rows_before(call->attrs, rows, 1);
+  int64_t begin = sli_rows_before(call->attrs, rows, 0),
+          end = sli_rows_before(call->attrs, rows, 1);
   move_rows((const char *)call->in[0] + begin * width, call->out[0], (end - begin) * width, stream);
   sl_call_fill(call, 0, end - begin);
 }

@@ -37,18 +37,28 @@ GPipe: an encoder-decoder of 64 and 64 layers and 6 billion parameters (arXiv 18
 tests/reference/pytorch_t5.py, on 2, 4 and 8 modelled A100s with 32 microbatches and recomputation. Published is how many
 times as many examples a second 4 and 8 devices train as 2 do. Two smaller models follow. Needs torch and transformers.
 
+First tokens: SpikingBrain-7B (arXiv 2509.05276) answers prompts of 256 thousand to 4 million tokens in a flat 1.02 to 1.07 s
+on 8 to 128 GPUs. Here a stage has one block and its devices share the rows of a tick (--sequence), on modelled H100s without
+the time that an engine's front end takes. Beside it stands a model with softmax attention of the shape of Qwen2.5-7B.
+
+TorchTitan: tokens per GPU and second of its benchmarks of December 2024 (arXiv 2410.06511) and of exchanges beside products
+of June 2025, on H100s of 500 W with HBM2e. Their speed is fitted twice, on one row in bf16 and one with FP8 products, since
+the machine file describes boards of 700 W, and has no products of training in FP8. Rows of context parallelism are printed
+with both layouts of positions, and not held.
+
 Exits with 1 if one of the other rows is off by more than the table's limit: 10 per cent, and 20 for Llama 3.
 """
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"zero-bubble": 10, "vocabulary": 10, "llama3": 20, "optimizer-states": 5.5, "fpdt": 0,
-          "prompt-blocks": 0, "gpipe": 5}  # per cent
+          "prompt-blocks": 0, "gpipe": 5, "first-tokens": 0, "torchtitan": 15}  # per cent
 
 
 def machine(path, products, memory, **more):
@@ -306,8 +316,109 @@ def gpipe(folder):
     return worst
 
 
+# ---- SpikingBrain --------------------------------------------------------------------------------------------
+
+SHAPE = ["--vocab", "152064", "--layers", "28", "--width", "3584", "--heads", "28", "--kv-heads", "4", "--ffn", "18944", "--bias",
+         "qkv", "--theta", "1e6"]
+SMALL = ["--vocab", "65536", "--layers", "24", "--width", "2048", "--heads", "16", "--kv-heads", "8", "--ffn", "8192"]
+# tokens, stages, devices of a stage, rows of a tick, shape, published seconds of states and of softmax attention
+FIRST = [(262144, 2, 4, 16384, SHAPE, 1.015, 7.419), (917504, 28, 1, 1024, SHAPE, 1.07, 27.929),
+         (1835008, 28, 2, 2048, SHAPE, 1.07, None), (3670016, 28, 4, 4096, SHAPE, 1.073, None),
+         (2097152, 24, 4, 4096, SMALL, None, None), (4194304, 24, 8, 8192, SMALL, None, None)]
+
+
+def without_front(folder):
+    """Writes the H100 without what an engine's front end takes for each token of a prompt and each answer."""
+    machines = HERE + "/../../machines/"
+    with open(machines + "h100-sxm-80gb.json") as file:
+        m = json.load(file)
+    del m["serving"]["answer_seconds"], m["serving"]["request_token_seconds"]
+    for files in m["serving"]["tables"].values():
+        for name in files:
+            shutil.copy(machines + name, folder)
+    with open(folder + "/machine.json", "w") as file:
+        json.dump(m, file)
+    return folder + "/machine.json"
+
+
+def first_tokens_row(folder, hardware, row, model):
+    tokens, stages, sharers, rows, shape = row[:5]
+    with open(folder + "/one.jsonl", "w") as file:
+        json.dump({"time": 0, "prompt": tokens, "answer": 1}, file)
+    report = folder + "/report.json"
+    subprocess.run([os.environ["SLUICE_BUILD"] + "/bin/actorserve", "--clock", "virtual", "--arrivals", folder + "/one.jsonl",
+                    "--machine", hardware, "--dtype", "bf16", "--kv", "bf16", "--devices", f"timed:{stages * sharers}",
+                    "--stages", str(stages), "--sequence", str(sharers), "--rows", str(rows), "--chunks", "rows", "--sequences",
+                    "1", "--prefix-states", "-1", "--quota", f"kv={tokens // 64 + 2}", "--report", report, *model, *shape,
+                    "--context", str(tokens + 64)], check=True, stdout=subprocess.DEVNULL)
+    with open(report) as file:
+        return json.load(file)["ttft_seconds"]["mean"]
+
+
+def first_tokens(folder):
+    hardware, missed = without_front(folder), 0
+    print("| layers x width | GPUs | tokens | stages x sequence | states and windows | published | softmax | published | ratio |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for row in FIRST:
+        tokens, stages, sharers, _, shape, published, published_softmax = row
+        states = first_tokens_row(folder, hardware, row, ["hybrid", "--window", "4096"])
+        softmax = first_tokens_row(folder, hardware, row, ["llama"])
+        print(f"| {shape[3]} x {shape[5]} | {stages * sharers} | {tokens} | {stages} x {sharers} | {states:.3f} s | "
+              f"{f'{published} s' if published else ''} | {softmax:.2f} s | "
+              f"{f'{published_softmax} s' if published_softmax else ''} | {softmax / states:.1f} |", flush=True)
+        if published:
+            missed = max(missed, 100 * (states / published - 1))
+    return missed
+
+
+# ---- TorchTitan ----------------------------------------------------------------------------------------------
+
+LLAMA_8B = ["llama", "--layers", "32", "--width", "4096", "--heads", "32", "--kv-heads", "8", "--ffn", "14336", "--vocab", "128256"]
+LLAMA_70B = ["llama", "--layers", "80", "--width", "8192", "--heads", "64", "--kv-heads", "8", "--ffn", "28672", "--vocab",
+             "128256"]
+SELECTIVE, FULL = ["--recompute", "selective"], ["--recompute", "full"]
+BESIDE = ["--microbatches", "2", "--ranges", "2"]
+CONTIGUOUS = ["--sequence-attention", "ring", "--sequence-layout", "contiguous"]
+# model, GPUs, data, tensor, sequence, context, rows, options, published, held; the first row of each precision is fitted
+TITAN = {"bf16": [("8B", LLAMA_8B, 8, 8, 1, 1, 8192, 16, SELECTIVE, 6667, True),
+                  ("8B", LLAMA_8B, 128, 128, 1, 1, 8192, 256, SELECTIVE, 6514, True),
+                  ("8B", LLAMA_8B, 64, 8, 8, 1, 8192, 96, SELECTIVE, 4378, True),
+                  ("8B, exchanges beside products", LLAMA_8B, 64, 8, 8, 1, 8192, 96, SELECTIVE + BESIDE, 4809, True),
+                  ("70B", LLAMA_70B, 256, 32, 8, 1, 8192, 512, FULL, 597.3, True),
+                  ("70B, exchanges beside products", LLAMA_70B, 256, 32, 8, 1, 8192, 512, FULL + BESIDE, 652.4, True)],
+         "FP8": [("8B", LLAMA_8B, 8, 8, 1, 1, 32768, 8, FULL, 3890, True)] + [
+             (f"8B, {layout}", LLAMA_8B, 8, 8 // q, 1, q, 32768 * q, 8 // q, FULL + options, published, False)
+             for layout, options in (("zigzag", []), ("contiguous", CONTIGUOUS))
+             for q, published in ((2, 2540), (4, 1071), (8, 548))]}
+
+
+def titan_rate(folder, row):
+    _, model, gpus, data, tensor, sequence, context, rows, options, _, _ = row
+    step = step_seconds(folder, "h100-sxm-80gb", 1, 1, ["--data-parallel", str(data), "--tensor", str(tensor), "--sequence",
+                                                      str(sequence), "--shard", "parameters", *options],
+                        [*model, "--context", str(context), "--batch", str(rows)])
+    return context * rows / step / gpus
+
+
+def torchtitan(folder):
+    print("| model | GPUs | data, tensor, context | positions | published | predicted | off |\n"
+          "| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    worst = 0
+    for precision, rows in TITAN.items():
+        scale = rows[0][-2] / titan_rate(folder, rows[0])
+        for i, row in enumerate(rows):
+            name, _, gpus, data, tensor, sequence, context, _, _, published, held = row
+            rate = scale * titan_rate(folder, row)
+            text, off = off_by(rate, published, i == 0)
+            print(f"| {name}, {precision} | {gpus} | {data}, {tensor}, {sequence} | {context} | {published} | {rate:.0f} | {text} |",
+                  flush=True)
+            worst = max(worst, off if held else 0)
+    return worst
+
+
 TABLES = {"zero-bubble": zero_bubble, "vocabulary": vocabulary, "llama3": llama3, "optimizer-states": optimizer_states,
-          "fpdt": fpdt, "prompt-blocks": prompt_blocks, "gpipe": gpipe}
+          "fpdt": fpdt, "prompt-blocks": prompt_blocks, "gpipe": gpipe,
+          "first-tokens": first_tokens, "torchtitan": torchtitan}
 
 
 def main():

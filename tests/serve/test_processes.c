@@ -18,9 +18,9 @@ enum { SEEDS = 2 };
 #endif
 
 static const struct grid {
-  int processes, stages, tensor;
-} grids[] = {{2, 2, 1}, {2, 1, 2}, {2, 4, 1}, {2, 2, 2},
-             {2, 1, 3}, {4, 4, 1}, {4, 2, 2}, {3, 1, 3}};
+  int processes, stages, tensor, sequence;
+} grids[] = {{2, 2, 1, 1}, {2, 1, 2, 1}, {2, 4, 1, 1}, {2, 2, 2, 1}, {2, 1, 3, 1},
+             {4, 4, 1, 1}, {4, 2, 2, 1}, {3, 1, 3, 1}, {2, 1, 1, 2}, {4, 2, 1, 2}};
 
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
 
@@ -69,6 +69,8 @@ static void draw(void) {
   now.x.options.lower.parallel.processes = grid->processes;
   now.x.options.lower.parallel.stages = grid->stages;
   now.x.options.lower.parallel.tensor = grid->tensor;
+  now.x.options.lower.parallel.sequence = grid->sequence;
+  now.x.options.rows += now.x.options.rows % grid->sequence;
 }
 
 static void each_batch_gives_the_same_bits(const char *model, char *const *words, uint64_t seed) {

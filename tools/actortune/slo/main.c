@@ -2,6 +2,7 @@
 /* Command line of actortune serve, which finds servers that meet given latencies. */
 #include "tools/actortune/slo/slo.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -70,8 +71,8 @@ static const first_option first[] = {
     {"lengths", "`PROMPT,ANSWER` tokens of their requests"},
     {"arrivals", "`FILE` with requests that arrive at their times"},
     {"goodput", "find the highest rate of --arrivals"},
-    {"dtype", "`TYPE` of weights: stored, fp32 or bf16"},
-    {"kv", "`TYPE` of the KV cache: fp32, bf16, q8_0 or fp8"},
+    {"dtype", "`TYPE` of weights: stored, fp32, bf16 or fp8; several to choose from: bf16,fp8"},
+    {"kv", "`TYPE` of the KV cache: fp32, bf16, q8_0 or fp8; several: bf16,fp8"},
     {"points", "maximum number of servers to show"},
     {0}};
 
@@ -81,7 +82,8 @@ static const tool slo_tool = {
     .purpose =
         "Finds the servers that answer within given times with the most tokens per second and\n"
         "device: stages, tensor parallelism, replicas, servers for prompts, ticks in flight, rows,\n"
-        "concurrent answers, pages and admission, on the virtual clock.",
+        "concurrent answers, pages, admission and types of weights and of keys and values, on the\n"
+        "virtual clock.",
     .options = options,
     .first = first,
     .shared = shared,
@@ -89,24 +91,88 @@ static const tool slo_tool = {
     .read = read_settings,
     .serves = true};
 
-static sl_status slo_main_find(settings *s) {
-  hunt h = {.settings = s,
-            .goodput = sl_arg_flag(s->run, "goodput"),
-            .all = sl_arg_flag(s->run, "exhaustive"),
-            .points = (int)sl_arg_int(s->run, "points")};
-  int threads = (int)sl_arg_int(s->run, "threads");
-  words_model(s, &h.model); /* as given: weights specify the rest */
-  bool levels = sl_arg_given(s->run, "slo", 0);
-  sl_status status = levels ? levels_read(sl_arg_text(s->run, "slo"), &h.levels) : SL_OK;
-  if (!status) status = serving_read(s);
-  h.budget = s->lower.devices.budget_bytes;
-  if (!status) status = serving_arrivals(s, &h.came);
-  if (!status) status = serving_cost(s, &h.cost, &h.costed, &h.whole);
-  if (!status) status = space_read(&h);
-  if (!status) hunt_search(&h, threads ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
-  if (!status) status = hunt_show(&h, stdout);
-  hunt_fini(&h);
+/* ---- formats --------------------------------------------------------------------------------- */
+
+/* Finds the value of an option, in "--NAME VALUE" or "--NAME=VALUE"; returns its place, or 0. */
+static int find_value(int argc, char **argv, const char *name, const char **value) {
+  size_t n = strlen(name);
+  for (int i = 1; i < argc; i++) {
+    if (strncmp(argv[i], "--", 2) || strncmp(argv[i] + 2, name, n)) continue;
+    const char *end = argv[i] + 2 + n;
+    *value = *end == '=' ? end + 1 : !*end && i + 1 < argc ? argv[i + 1] : NULL;
+    if (*value) return *end == '=' ? i : i + 1;
+  }
+  return 0;
+}
+
+/* Splits an option's words at commas; without the option there is one format. */
+static int read_formats(int argc, char **argv, const char *name, formats *out) {
+  const char *value = NULL;
+  int place = find_value(argc, argv, name, &value);
+  char *copy = sli_strdup(place ? value : ""), *state = NULL;
+  for (char *word = strtok_r(copy, ",", &state); word; word = strtok_r(NULL, ",", &state)) {
+    out->words = sli_realloc(out->words, (size_t)out->count + 1, sizeof *out->words);
+    out->words[out->count++] = sli_strdup(word);
+  }
+  free(copy);
+  if (out->count) return place;
+  out->words = sli_realloc(out->words, 1, sizeof *out->words);
+  out->words[out->count++] = sli_strdup("");
+  return 0;
+}
+
+/* Reads the settings with one of the formats of each option. */
+static sl_status read_format(hunt *h, int argc, char **argv, const int places[2], int format) {
+  const char *names[] = {"dtype", "kv"}, *words[] = {h->dtypes.words[format / h->kvs.count],
+                                                     h->kvs.words[format % h->kvs.count]};
+  char *with[argc + 1], *made[2] = {NULL};
+  memcpy(with, argv, ((size_t)argc + 1) * sizeof *with);
+  for (int i = 0; i < 2; i++) {
+    if (!places[i]) continue;
+    bool apart = strncmp(argv[places[i]], "--", 2) != 0;
+    made[i] = apart ? sli_strdup(words[i]) : sli_format("--%s=%s", names[i], words[i]);
+    with[places[i]] = made[i];
+  }
+  settings *s = &h->of_formats[format];
+  sl_status status = settings_read(&slo_tool, argc, with, s);
+  if (!status && !s->done) status = serving_read(s);
+  free(made[0]);
+  free(made[1]);
   return status;
+}
+
+/* Reads the settings of all formats. */
+static sl_status read_all(hunt *h, int argc, char **argv, int *nread) {
+  const int places[] = {read_formats(argc, argv, "dtype", &h->dtypes),
+                        read_formats(argc, argv, "kv", &h->kvs)};
+  int count = h->dtypes.count * h->kvs.count;
+  sl_status status = SL_OK;
+  h->of_formats = sli_calloc((size_t)count, sizeof *h->of_formats);
+  h->settings = h->of_formats;
+  for (int f = 0; f < count && !status && !h->of_formats[0].done; f++) {
+    status = read_format(h, argc, argv, places, f);
+    *nread = f + 1;
+  }
+  return status;
+}
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+static sl_status slo_main_find(hunt *h) {
+  settings *s = h->of_formats;
+  int threads = (int)sl_arg_int(s->run, "threads");
+  h->goodput = sl_arg_flag(s->run, "goodput");
+  h->all = sl_arg_flag(s->run, "exhaustive");
+  h->points = (int)sl_arg_int(s->run, "points");
+  words_model(s, &h->model); /* as given: weights specify the rest */
+  bool levels = sl_arg_given(s->run, "slo", 0);
+  sl_status status = levels ? levels_read(sl_arg_text(s->run, "slo"), &h->levels) : SL_OK;
+  h->budget = s->lower.devices.budget_bytes;
+  if (!status) status = serving_arrivals(s, &h->came);
+  if (!status) status = serving_cost(s, &h->cost, &h->costed, &h->whole);
+  if (!status) status = space_read(h);
+  if (!status) hunt_search(h, threads ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
+  return status ? status : hunt_show(h, stdout);
 }
 
 bool slo_asked(int argc, char **argv) {
@@ -116,11 +182,14 @@ bool slo_asked(int argc, char **argv) {
 }
 
 int slo_main(int argc, char **argv) {
-  settings s;
+  hunt h = {0};
+  int nread = 0;
   interrupt_catch();
-  sl_status status = settings_read(&slo_tool, argc, argv, &s);
-  if (!status && !s.done) status = slo_main_find(&s);
+  sl_status status = read_all(&h, argc, argv, &nread);
+  if (!status && !h.settings->done) status = slo_main_find(&h);
   int exit_status = outputs_end("actortune", status, 0);
-  settings_fini(&s);
+  hunt_fini(&h);
+  for (int f = 0; f < nread; f++) settings_fini(&h.of_formats[f]);
+  free(h.of_formats);
   return exit_status;
 }

@@ -195,15 +195,16 @@ static void drop_impossible(hunt *h) {
     if (h->shapes[i].wrong) h->wrong = h->shapes[i].wrong, h->why = sli_strdup(h->shapes[i].why);
   for (size_t i = 0; i < h->count; i++) {
     const server *c = &h->servers[i];
-    bool good = hunt_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR])->prices &&
-                (!c->at[SLO_PREFILL] || hunt_shape(h, 1, c->at[SLO_PREFILL_TENSOR])->prices);
+    bool good =
+        hunt_shape(h, c)->prices && (!c->at[SLO_PREFILL] || hunt_prompts_shape(h, c)->prices);
     if (good) h->servers[kept++] = *c;
   }
   h->count = kept;
 }
 
 void hunt_search(hunt *h, int threads) {
-  static const slo_dim compared[] = {SLO_STAGES, SLO_TENSOR, SLO_REPLICAS, SLO_PREFILL};
+  static const slo_dim compared[] = {SLO_STAGES,  SLO_TENSOR, SLO_REPLICAS,
+                                     SLO_PREFILL, SLO_DTYPE,  SLO_KV};
   enum { FEW = 64 };
   uint64_t begun = sli_now_ns();
   hunt_bytes bytes = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -237,6 +238,10 @@ void hunt_fini(hunt *h) {
     sl_session_prices_free(h->shapes[i].prices);
     free(h->shapes[i].why);
   }
+  for (int i = 0; i < h->dtypes.count; i++) free(h->dtypes.words[i]);
+  for (int i = 0; i < h->kvs.count; i++) free(h->kvs.words[i]);
+  free(h->dtypes.words);
+  free(h->kvs.words);
   free(h->shapes);
   free(h->servers);
   free(h->why);

@@ -9,7 +9,7 @@
 /* ---- options ------------------------------------------------------------------------------- */
 
 static sl_session_options options_of(const hunt *h, const server *c, sl_tick_cost *cost) {
-  sl_session_options o = serving_options(h->settings);
+  sl_session_options o = serving_options(&h->of_formats[hunt_format(h, c)]);
   *cost = ticks_share(&h->cost, 1.0 / (double)c->at[SLO_STAGES]);
   o.rows = c->at[SLO_ROWS];
   o.sequences = (int)c->at[SLO_SEQUENCES];
@@ -44,7 +44,11 @@ void server_make(const hunt *h, const server *c, made *out) {
 static void price_shape(void *ctx, size_t i) {
   hunt *h = ctx;
   shape *x = &h->shapes[i];
-  server c = {.at = {[SLO_STAGES] = x->stages, [SLO_TENSOR] = x->tensor, [SLO_REPLICAS] = 1}};
+  server c = {.at = {[SLO_STAGES] = x->stages,
+                     [SLO_TENSOR] = x->tensor,
+                     [SLO_REPLICAS] = 1,
+                     [SLO_DTYPE] = x->format / h->kvs.count,
+                     [SLO_KV] = x->format % h->kvs.count}};
   for (size_t k = 0; k < h->count; k++) {
     c.at[SLO_ROWS] = SLI_MAX(c.at[SLO_ROWS], h->servers[k].at[SLO_ROWS]);
     c.at[SLO_SEQUENCES] = SLI_MAX(c.at[SLO_SEQUENCES], h->servers[k].at[SLO_SEQUENCES]);
@@ -72,8 +76,7 @@ void hunt_price(hunt *h, int threads) { each(threads, interrupted, 0, h->nshapes
 /* Returns a lower bound of the seconds in which prompts are computed. */
 static double prompts_seconds(const hunt *h, const server *c) {
   int prefill = (int)c->at[SLO_PREFILL];
-  const shape *x = prefill ? hunt_shape(h, 1, c->at[SLO_PREFILL_TENSOR])
-                           : hunt_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR]);
+  const shape *x = prefill ? hunt_prompts_shape(h, c) : hunt_shape(h, c);
   return sl_session_prices_least(x->prices, SL_SERVING_PROMPTS,
                                  prefill ? prefill : (int)c->at[SLO_REPLICAS], c->at[SLO_ROWS],
                                  c->at[SLO_SEQUENCES], 1);
@@ -81,7 +84,7 @@ static double prompts_seconds(const hunt *h, const server *c) {
 
 /* Returns a lower bound of the seconds in which the servers answer the requests. */
 static double least_seconds(const hunt *h, const server *c) {
-  const shape *x = hunt_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR]);
+  const shape *x = hunt_shape(h, c);
   sl_serving_part part = c->at[SLO_PREFILL] ? SL_SERVING_ANSWERS : SL_SERVING_ALL;
   int64_t rows = c->at[SLO_ROWS], sequences = SLI_MIN(c->at[SLO_SEQUENCES], rows);
   double least = sl_session_prices_least(x->prices, part, (int)c->at[SLO_REPLICAS], rows, sequences,
@@ -106,7 +109,7 @@ static bool allows(const hunt *h, bool between_tokens, double seconds) {
 /* Guesses whether the levels can be met: in a closed loop, by the time of a tick with all clients
  * of a server, and by the time that those wait who find no place. */
 static bool may_meet(const hunt *h, const server *c, double least) {
-  const shape *x = hunt_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR]);
+  const shape *x = hunt_shape(h, c);
   static const double spare = 0.9;
   int64_t servers = c->at[SLO_REPLICAS], places = c->at[SLO_SEQUENCES];
   int64_t clients = (h->came.clients + servers - 1) / servers;
@@ -158,9 +161,8 @@ static sl_status simulate(const hunt *h, const server *c, made *m, const arrival
     return sl_session_simulate(&m->options, came->clients, came->count, came->items, out);
   if (!exact) {
     m->options.prefixes = m->prefill.prefixes = SL_PREFIXES_APART; /* none are common */
-    m->fleet.servers.prices = hunt_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR])->prices;
-    if (c->at[SLO_PREFILL])
-      m->fleet.prefill.prices = hunt_shape(h, 1, c->at[SLO_PREFILL_TENSOR])->prices;
+    m->fleet.servers.prices = hunt_shape(h, c)->prices;
+    if (c->at[SLO_PREFILL]) m->fleet.prefill.prices = hunt_prompts_shape(h, c)->prices;
   }
   return sl_fleet_simulate(&m->fleet, came->clients, came->count, came->items, out);
 }
@@ -225,16 +227,17 @@ static void find_rate(trial *t) {
 }
 
 static double page_bytes(const hunt *h, const server *c) {
-  double bytes = hunt_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR])->page_bytes;
+  double bytes = hunt_shape(h, c)->page_bytes;
   if (!c->at[SLO_PREFILL]) return bytes;
-  return fmax(bytes, hunt_shape(h, 1, c->at[SLO_PREFILL_TENSOR])->page_bytes);
+  return fmax(bytes, hunt_prompts_shape(h, c)->page_bytes);
 }
 
 /* Finds the bytes of the largest device of a session with the pages of one sequence. They are kept,
  * because many servers differ in other ways. */
-static sl_status least_bytes(hunt_bytes *known, const sl_session_options *o, size_t *bytes) {
-  const int64_t key[] = {o->lower.parallel.stages, o->lower.parallel.tensor, o->rows, o->sequences,
-                         o->groups};
+static sl_status least_bytes(hunt_bytes *known, const sl_session_options *o, int format,
+                             size_t *bytes) {
+  const int64_t key[] = {
+      o->lower.parallel.stages, o->lower.parallel.tensor, o->rows, o->sequences, o->groups, format};
   sl_session_info about;
   pthread_mutex_lock(&known->lock);
   for (size_t i = 0; i < known->count; i++)
@@ -261,8 +264,9 @@ static sl_status find_bytes(const hunt *h, server *c) {
   server_make(h, c, &m);
   int64_t more = m.options.pages - h->least_pages;
   m.options.pages = m.prefill.pages = h->least_pages;
-  sl_status status = least_bytes(h->bytes, &m.options, &own);
-  if (!status && c->at[SLO_PREFILL]) status = least_bytes(h->bytes, &m.prefill, &before);
+  sl_status status = least_bytes(h->bytes, &m.options, hunt_format(h, c), &own);
+  if (!status && c->at[SLO_PREFILL])
+    status = least_bytes(h->bytes, &m.prefill, hunt_format(h, c), &before);
   c->bytes = SLI_MAX(own, before) + (size_t)(page_bytes(h, c) * (double)more);
   return status;
 }

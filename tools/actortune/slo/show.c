@@ -5,18 +5,33 @@
 
 #include "tools/actortune/slo/slo_inner.h"
 
-static void show_value(FILE *out, slo_dim dim, const server *c, int width) {
-  if (dim == SLO_ADMIT) fprintf(out, "  %-*s", width, slo_admits[c->at[dim]]);
+/* Returns the word of a value, or NULL for a number. */
+static const char *word_of(const hunt *h, slo_dim dim, const server *c) {
+  int64_t value = c->at[dim];
+  return dim == SLO_ADMIT   ? slo_admits[value]
+         : dim == SLO_DTYPE ? h->dtypes.words[value]
+         : dim == SLO_KV    ? h->kvs.words[value]
+                            : NULL;
+}
+
+static void show_value(const hunt *h, FILE *out, slo_dim dim, const server *c, int width) {
+  const char *word = word_of(h, dim, c);
+  if (word) fprintf(out, "  %-*s", width, word);
   else fprintf(out, "  %*lld", width, (long long)c->at[dim]);
 }
 
+/* Returns the width of a column; below 0: of words, which begin at its left. */
 static int width_of(slo_dim dim) {
-  return dim == SLO_ADMIT ? (int)strlen("recompute") : (int)strlen(slo_dims[dim]);
+  static const int words[SLO_DIMS] = {
+      [SLO_ADMIT] = sizeof "recompute" - 1, [SLO_DTYPE] = sizeof "stored" - 1, [SLO_KV] = 4};
+  return words[dim] ? -words[dim] : (int)strlen(slo_dims[dim]);
 }
 
 /* Returns whether a dimension is of interest: all servers have stages, ticks and pages; the others
  * count if any of those that are shown has them. */
-static bool is_shown(slo_dim dim, int n, server *const *shown) {
+static bool is_shown(const hunt *h, slo_dim dim, int n, server *const *shown) {
+  if (dim == SLO_DTYPE) return h->dtypes.count > 1;
+  if (dim == SLO_KV) return h->kvs.count > 1;
   bool any = dim == SLO_STAGES || dim >= SLO_GROUPS;
   for (int i = 0; i < n; i++) any |= shown[i]->at[dim] > (dim < SLO_PREFILL);
   return any;
@@ -30,8 +45,7 @@ static void show_head(const hunt *h, int n, server *const *shown, FILE *out) {
   if (has_joules(h)) fprintf(out, "     J/token");
   fprintf(out, "      memory");
   for (int d = 0; d < SLO_DIMS; d++)
-    if (is_shown((slo_dim)d, n, shown))
-      fprintf(out, "  %*s", d == SLO_ADMIT ? -width_of(d) : width_of(d), slo_dims[d]);
+    if (is_shown(h, (slo_dim)d, n, shown)) fprintf(out, "  %*s", width_of((slo_dim)d), slo_dims[d]);
   fprintf(out, "\n");
 }
 
@@ -46,7 +60,8 @@ static void show_row(const hunt *h, int n, server *const *shown, int i, FILE *ou
   if (has_joules(h)) fprintf(out, "  %10s", energy_text(text, c->joules));
   fprintf(out, "  %10s", sli_format_bytes(text, (double)c->bytes));
   for (int d = 0; d < SLO_DIMS; d++)
-    if (is_shown((slo_dim)d, n, shown)) show_value(out, (slo_dim)d, c, width_of((slo_dim)d));
+    if (is_shown(h, (slo_dim)d, n, shown))
+      show_value(h, out, (slo_dim)d, c, abs(width_of((slo_dim)d)));
   fprintf(out, "\n");
 }
 
@@ -60,13 +75,13 @@ static void show_second(const hunt *h, slo_dim dim, FILE *out) {
   const server *best = &h->servers[0], *second = hunt_second(h, dim);
   if (!differs(h, dim) || dim == SLO_PREFILL_TENSOR) return;
   fprintf(out, "  %-6s", slo_dims[dim]);
-  show_value(out, dim, second ? second : best, 1);
+  show_value(h, out, dim, second ? second : best, 1);
   if (!second) {
     fprintf(out, " alone meets the levels, of those tried\n");
     return;
   }
   fprintf(out, " instead of");
-  show_value(out, dim, best, 1);
+  show_value(h, out, dim, best, 1);
   fprintf(out, ": %+.1f %% %s per %s, %+.1f %% memory\n", 100 * (second->score / best->score - 1),
           h->levels.energy ? "tokens"
           : h->goodput     ? "requests"
@@ -100,12 +115,15 @@ static void number_words(const server *c, slo_dim dim, words *to) {
   words_add(to, "%lld", (long long)c->at[dim]);
 }
 
-static void server_words(const server *c, words *to) {
+static void server_words(const hunt *h, const server *c, words *to) {
   number_words(c, SLO_STAGES, to);
   if (c->at[SLO_TENSOR] > 1) number_words(c, SLO_TENSOR, to);
   for (int d = SLO_GROUPS; d <= SLO_SEQUENCES; d++) number_words(c, (slo_dim)d, to);
   words_add(to, "--quota"), words_add(to, "kv=%lld", (long long)c->at[SLO_PAGES]);
   words_add(to, "--admit"), words_add(to, "%s", slo_admits[c->at[SLO_ADMIT]]);
+  for (int d = SLO_DTYPE; d <= SLO_KV; d++)
+    if (sl_arg_given(h->settings->run, slo_dims[d], 0))
+      words_add(to, "--%s", slo_dims[d]), words_add(to, "%s", word_of(h, (slo_dim)d, c));
 }
 
 /* Adds the other servers of a simulation. */
@@ -117,9 +135,9 @@ static void servers_words(const server *c, words *to) {
             (long long)c->at[SLO_PREFILL_TENSOR]);
 }
 
-static char *said_of(const server *c) {
+static char *said_of(const hunt *h, const server *c) {
   words w = {0};
-  server_words(c, &w);
+  server_words(h, c, &w);
   servers_words(c, &w);
   char *line = words_line_of("", &w), *said = sli_strdup(line + 1);
   free(line);
@@ -185,10 +203,10 @@ static void tick_words(const hunt *h, const server *c, words *to) {
 
 /* Adds the given options, without those of the search and those that the server decides. */
 static void given_words(const settings *s, words *to) {
-  static const char *const own[] = {"slo",      "goodput",   "points",    "threads", "arrivals",
-                                    "rate",     "tick",      "devices",   "stages",  "groups",
-                                    "rows",     "sequences", "quota",     "admit",   "tensor",
-                                    "replicas", "prefill",   "exhaustive"};
+  static const char *const own[] = {"slo",      "goodput",   "points",     "threads", "arrivals",
+                                    "rate",     "tick",      "devices",    "stages",  "groups",
+                                    "rows",     "sequences", "quota",      "admit",   "tensor",
+                                    "replicas", "prefill",   "exhaustive", "dtype",   "kv"};
   bool named = settings_text(s, "init") && !strcmp(settings_text(s, "init"), s->model_word);
   for (const sl_option *o = s->options; o->name; o++) {
     bool other = named && !strcmp(o->name, "init");
@@ -199,7 +217,7 @@ static void given_words(const settings *s, words *to) {
 
 static void show_command(const hunt *h, int number, const server *c, FILE *out) {
   words w = {0};
-  server_words(c, &w);
+  server_words(h, c, &w);
   if (serves(h->settings)) devices_words(h->settings, c, &w);
   else workload_words(h, c, &w);
   tick_words(h, c, &w);
@@ -253,7 +271,7 @@ static sl_status explain(const hunt *h) {
   if (h->wrong && (!h->count || (!c->tried && hunt_fits(h, c))))
     return sl_fail(h->wrong, "%s", h->why);
   if (!h->count) return sl_fail(SL_E_STOPPED, "stopped before any server was found");
-  char *said = said_of(c);
+  char *said = said_of(h, c);
   sl_status status = c->tried ? say_nearest(h, c, said) : say_smallest(h, c, said);
   free(said);
   return status;

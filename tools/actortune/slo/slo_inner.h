@@ -45,6 +45,8 @@ typedef enum slo_dim {
   SLO_SEQUENCES,
   SLO_PAGES,
   SLO_ADMIT,
+  SLO_DTYPE, /* index of a type of weights (hunt_format), and of keys and values */
+  SLO_KV,
   SLO_DIMS
 } slo_dim;
 extern const char *const slo_dims[SLO_DIMS];
@@ -67,9 +69,15 @@ typedef struct server {
   double score; /* what is searched: more is better */
 } server;
 
-/* Stages and devices that share them: one plan, whose ticks are priced once. */
+/* Types of weights or of keys and values to choose from. */
+typedef struct formats {
+  int count;
+  char **words; /* [count] */
+} formats;
+
+/* Stages and devices that share them, and formats: one plan, whose ticks are priced once. */
 typedef struct shape {
-  int stages, tensor;
+  int stages, tensor, format;
   sl_session_prices *prices; /* NULL: impossible */
   double page_bytes;         /* of the largest device, for each page */
   sl_status wrong;           /* why it is impossible */
@@ -86,18 +94,20 @@ typedef struct space {
   numbers pages;     /* empty: see space_pages() */
 } space;
 
-/* Bytes of devices that are known, by stages, tensor, rows, sequences and groups. */
+/* Bytes of devices that are known, by stages, tensor, rows, sequences, groups and formats. */
 typedef struct hunt_bytes {
   pthread_mutex_t lock;
   size_t count, capacity;
   struct hunt_known {
-    int64_t key[5];
+    int64_t key[6];
     size_t bytes;
   } * items; /* [count] */
 } hunt_bytes;
 
 typedef struct hunt {
-  const settings *settings;
+  const settings *settings; /* with the first formats */
+  formats dtypes, kvs;
+  settings *of_formats; /* [dtypes.count][kvs.count] */
   arrivals came;
   levels levels;
   sl_tick_cost cost; /* --tick: the cost of a tick with one stage */
@@ -124,8 +134,13 @@ typedef struct hunt {
 
 sl_status space_read(hunt *h);
 void space_fini(space *s);
-/* Returns the shape with these stages and devices, or NULL. */
-const shape *hunt_shape(const hunt *h, int64_t stages, int64_t tensor);
+/* Returns the index of a server's formats in of_formats. */
+static inline int hunt_format(const hunt *h, const server *c) {
+  return (int)c->at[SLO_DTYPE] * h->kvs.count + (int)c->at[SLO_KV];
+}
+/* Return the shape of a server, and of the servers for its prompts, or NULL. */
+const shape *hunt_shape(const hunt *h, const server *c);
+const shape *hunt_prompts_shape(const hunt *h, const server *c);
 /* Lists all configurations of the space into h->servers, and their shapes. */
 void space_list(hunt *h);
 /* Returns the most pages that can be in use at once. */

@@ -9,7 +9,7 @@ enum { SPACE_MOST = 24 };
 
 const char *const slo_dims[SLO_DIMS] = {"stages",         "tensor", "replicas", "prefill",
                                         "prefill-tensor", "groups", "rows",     "sequences",
-                                        "pages",          "admit"};
+                                        "pages",          "admit",  "dtype",    "kv"};
 const char *const slo_admits[] = {
     [SL_ADMIT_RESERVE] = "reserve", [SL_ADMIT_RECOMPUTE] = "recompute", NULL};
 
@@ -184,10 +184,20 @@ static int space_prefill(const hunt *h, int64_t left, int64_t tensor, int64_t *o
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-const shape *hunt_shape(const hunt *h, int64_t stages, int64_t tensor) {
-  for (size_t i = 0; i < h->nshapes; i++)
-    if (h->shapes[i].stages == stages && h->shapes[i].tensor == tensor) return &h->shapes[i];
+static const shape *find_shape(const hunt *h, int64_t stages, int64_t tensor, int format) {
+  for (size_t i = 0; i < h->nshapes; i++) {
+    const shape *x = &h->shapes[i];
+    if (x->stages == stages && x->tensor == tensor && x->format == format) return x;
+  }
   return NULL;
+}
+
+const shape *hunt_shape(const hunt *h, const server *c) {
+  return find_shape(h, c->at[SLO_STAGES], c->at[SLO_TENSOR], hunt_format(h, c));
+}
+
+const shape *hunt_prompts_shape(const hunt *h, const server *c) {
+  return find_shape(h, 1, c->at[SLO_PREFILL_TENSOR], hunt_format(h, c));
 }
 
 /* ---- all configurations ---------------------------------------------------------------------- */
@@ -197,7 +207,17 @@ static void add_server(hunt *h, const server *c) {
   h->servers[h->count++] = *c;
 }
 
-/* Adds a server with all ticks, sequences, pages and admissions. */
+/* Adds a server with all formats. */
+static void add_formats(hunt *h, server c) {
+  for (int d = 0; d < h->dtypes.count; d++)
+    for (int k = 0; k < h->kvs.count; k++) {
+      c.at[SLO_DTYPE] = d;
+      c.at[SLO_KV] = k;
+      add_server(h, &c);
+    }
+}
+
+/* Adds a server with all ticks, sequences, pages, admissions and formats. */
 static void add_ticks(hunt *h, server c) {
   int64_t groups[SPACE_MOST], sequences[SPACE_MOST], pages[SPACE_MOST];
   const space *s = &h->space;
@@ -211,7 +231,7 @@ static void add_ticks(hunt *h, server c) {
             c.at[SLO_SEQUENCES] = sequences[q];
             c.at[SLO_PAGES] = pages[p];
             c.at[SLO_ADMIT] = s->admits.values[a];
-            add_server(h, &c);
+            add_formats(h, c);
           }
 }
 
@@ -238,10 +258,13 @@ static bool can_be(const hunt *h, int stages, int tensor) {
   return (int64_t)stages * tensor <= h->devices;
 }
 
-static void add_shape(hunt *h, int stages, int tensor) {
-  if (hunt_shape(h, stages, tensor)) return;
-  h->shapes = sli_realloc(h->shapes, h->nshapes + 1, sizeof *h->shapes);
-  h->shapes[h->nshapes++] = (shape){.stages = stages, .tensor = tensor};
+/* Adds a shape in each format. */
+static void add_shapes(hunt *h, int stages, int tensor) {
+  for (int f = 0; f < h->dtypes.count * h->kvs.count; f++) {
+    if (find_shape(h, stages, tensor, f)) continue;
+    h->shapes = sli_realloc(h->shapes, h->nshapes + 1, sizeof *h->shapes);
+    h->shapes[h->nshapes++] = (shape){.stages = stages, .tensor = tensor, .format = f};
+  }
 }
 
 void space_list(hunt *h) {
@@ -251,7 +274,7 @@ void space_list(hunt *h) {
     for (int t = 0; t < s->tensor.count; t++) {
       int stages = s->stages.values[p], tensor = s->tensor.values[t], devices = stages * tensor;
       if (!can_be(h, stages, tensor)) continue;
-      add_shape(h, stages, tensor);
+      add_shapes(h, stages, tensor);
       for (int r = space_replicas(h, devices, replicas); r--;) {
         server c = {
             .at = {[SLO_STAGES] = stages, [SLO_TENSOR] = tensor, [SLO_REPLICAS] = replicas[r]},
@@ -260,7 +283,7 @@ void space_list(hunt *h) {
       }
     }
   for (int t = 0; t < s->tensor.count && !h->costed; t++)
-    if (can_be(h, 1, s->tensor.values[t])) add_shape(h, 1, s->tensor.values[t]);
+    if (can_be(h, 1, s->tensor.values[t])) add_shapes(h, 1, s->tensor.values[t]);
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
