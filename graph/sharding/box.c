@@ -30,7 +30,8 @@ static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_attr
   if (n->in[0]->producer && n->in[0]->producer->op == &sl_op_all_to_all)
     return 0; /* here already */
   int own = sli_rank_share(b->x->grid, n->rank, b->along);
-  if (n->op == &sl_op_join || n->op == &sl_op_join_rows) return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
+  if (n->op == &sl_op_join || n->op == &sl_op_join_rows)
+    return (double)(sl_type_bytes(out) - sl_type_bytes(&in[own]));
   return (double)(n->nin - 1) * (double)sl_type_bytes(out);
 }
 

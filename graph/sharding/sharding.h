@@ -251,8 +251,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
 
 /* Chooses for the devices that share the rows of a served tick: calls on rows split the rows, and
  * those that read the batch split the heads. Pages or states with too few heads are refused. */
-sl_status sli_choose_ticks(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
-                           sli_choice *out);
+sl_status sli_choose_ticks(sl_graph *g, const sli_dim *dims, const sli_grid *grid, sli_choice *out);
 
 /* Chooses for the axis of stages: each stage holds part of the vocabulary's tables and runs its
  * part of the lookups, the product before the loss, and the loss. Everything else stays on its own

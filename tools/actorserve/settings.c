@@ -105,7 +105,7 @@ static const tool_option options[] = {
 /* clang-format on */
 
 static const char *const shared[] = {
-    "devices", "stages",  "tensor", "sequence", "memory",       "home",    "disk", "seed",  "clock",
+    "devices", "stages",  "tensor", "sequence",     "memory",  "home", "disk",  "seed", "clock",
     "machine", "adapter", "config", "print-config", "version", "help", "exact", NULL};
 
 bool settings_have_workload(const settings *s) {
