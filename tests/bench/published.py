@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares predicted steps with published ones: Table 4 of Zero Bubble, the baselines of Vocabulary Parallelism,
-Table 4 of Llama 3, updates of Deep Optimizer States, a context of FPDT, and prompts of Qwen2.5-1M. megatron.py is the same for Megatron-LM.
+Table 4 of Llama 3, updates of Deep Optimizer States, a context of FPDT, prompts of Qwen2.5-1M, an encoder-decoder of GPipe,
+first tokens of SpikingBrain, and TorchTitan. megatron.py is the same for Megatron-LM.
 
     SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary] [llama3] [optimizer-states] [fpdt]
-        [prompt-blocks]
+        [prompt-blocks] [gpipe] [first-tokens] [torchtitan] [galvatron]
 
 Zero Bubble: samples per GPU and second, from Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism"
 (arXiv 2401.10241), for the models of its Table 3. ZB-2p that waits for the gradient norm is compared
@@ -46,9 +47,14 @@ of June 2025, on H100s of 500 W with HBM2e. Their speed is fitted twice, on one 
 the machine file describes boards of 700 W, and has no products of training in FP8. Rows of context parallelism are printed
 with both layouts of positions, and not held.
 
+Galvatron (arXiv 2211.13878): examples a second on eight GPUs on PCIe 3.0 in budgets of 8 to 20 GiB, by the best grid whose
+devices share tensors in all blocks, or rows in all, and by the best whose blocks are laid out one by one, as a search over all
+ops chooses. The first two models have the sizes of Swin-Huge-32 and BERT-Huge-32 there. No figure is held.
+
 Exits with 1 if one of the other rows is off by more than the table's limit: 10 per cent, and 20 for Llama 3.
 """
 import csv
+import itertools
 import json
 import os
 import shutil
@@ -58,7 +64,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"zero-bubble": 10, "vocabulary": 10, "llama3": 20, "optimizer-states": 5.5, "fpdt": 0,
-          "prompt-blocks": 0, "gpipe": 5, "first-tokens": 0, "torchtitan": 15}  # per cent
+          "prompt-blocks": 0, "gpipe": 5, "first-tokens": 0, "torchtitan": 15,
+          "galvatron": 0}  # per cent
 
 
 def machine(path, products, memory, **more):
@@ -416,9 +423,56 @@ def torchtitan(folder):
     return worst
 
 
+# ---- Galvatron -----------------------------------------------------------------------------------------------
+
+# RTX TITANs: data sheet, PCIe 3.0 x16 at 12 GB/s
+PCIE = {"name": "eight GPUs on PCIe", "flops_per_second": {"f32": 16.3e12, "bf16": 130e12}, "flops_efficiency": .6,
+        "bytes_per_second": 672e9, "bytes_efficiency": .8, "op_seconds": 5e-6, "memory_bytes": 24 << 30, "link_seconds": 1e-5,
+        "link_bytes_per_second": 12.5e9, "devices_per_host": 8, "host_link_seconds": 1e-5, "host_link_bytes_per_second": 12e9,
+        "link_efficiency": .8}
+PYRAMID = [HERE + "/pyramid.c", "--depth", "2", "--window", "64", "--context", "4096"]
+LAID_OUT = {"pyramid, 320 to 2560, 2, 2, 26, 2 blocks": [*PYRAMID, "--width", "320", "--heads", "10", "--deep", "26"],
+            "gpt, 32 x 1280": ["gpt", "--layers", "32", "--width", "1280", "--heads", "16", "--context", "512", "--vocab", "30522"],
+            "pyramid, 512 to 4096, 2, 2, 10, 2 blocks": [*PYRAMID, "--width", "512", "--heads", "8", "--deep", "10"],
+            "gpt, 24 x 1024": ["gpt", "--layers", "24", "--width", "1024", "--heads", "16", "--context", "512", "--vocab", "30522"]}
+BUDGETS, BATCHES, ONE_LAYOUT = (8, 12, 16, 20), (8, 16, 32, 64, 128), ["--sbp", "add.*=-,B"]
+
+
+def laid_out(folder, hardware, model, data, batch, options):
+    """Returns examples a second and the memory of a device."""
+    step = step_seconds(folder, hardware, 1, 1, ["--data-parallel", str(data), "--tensor", str(8 // data), *options],
+                        [*model, "--data", folder + "/text", "--batch", str(batch)])
+    with open(folder + "/report.json") as file:
+        used = max(device["peak_bytes"]["total"] for device in json.load(file)["devices"])
+    return batch / step, used / 2**30
+
+
+def galvatron(folder):
+    hardware = folder + "/machine.json"
+    with open(hardware, "w") as file:
+        json.dump(PCIE, file)
+    with open(folder + "/text", "w") as file:
+        file.write("x" * (1 << 20))
+    print("| model | budget | one layout | data x tensor, batch | by block | data x tensor, batch | gain |\n"
+          "| --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for name, model in LAID_OUT.items():
+        found = {"one": [], "block": []}
+        for data, batch, again in itertools.product((8, 4, 2, 1), BATCHES, ([], ["--recompute", "full"])):
+            for how, options in (("one", ONE_LAYOUT if data < 8 else []), ("block", [])):
+                rate, used = laid_out(folder, hardware, model, data, batch, options + again)
+                found[how].append((rate, used, f"{data} x {8 // data}, {batch}{', recomputed' if again else ''}"))
+        for budget in BUDGETS:
+            best = {how: max((row for row in rows if row[1] <= budget), default=None) for how, rows in found.items()}
+            if best["one"] and best["block"]:
+                gain = max(best["block"], best["one"])[0] / best["one"][0]
+                print(f"| {name} | {budget} GiB | {best['one'][0]:.1f} | {best['one'][2]} | {best['block'][0]:.1f} | "
+                      f"{best['block'][2]} | {gain:.2f} |", flush=True)
+    return 0
+
+
 TABLES = {"zero-bubble": zero_bubble, "vocabulary": vocabulary, "llama3": llama3, "optimizer-states": optimizer_states,
           "fpdt": fpdt, "prompt-blocks": prompt_blocks, "gpipe": gpipe,
-          "first-tokens": first_tokens, "torchtitan": torchtitan}
+          "first-tokens": first_tokens, "torchtitan": torchtitan, "galvatron": galvatron}
 
 
 def main():
