@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --skip: a search for paths that skip a given fraction of all visits.
  *
- * Every inner stage (between the first and the last) is skipped equally often. The search has
- * several starting points. In each, microbatches skip equally many stages one after another. A
- * microbatch skips the stages that have most skips left, beginning at a stage that rotates. A few
- * microbatches at either end of a step may skip all inner stages, which fills and drains the
- * pipeline sooner.
- *
- * A walk then starts from the best of them. A move transfers a skip to another microbatch or
- * exchanges two skips. With --swap a move may also shift a stage along a path, for one microbatch
- * or for all with the same path. All moves preserve the balance. To cross plateaus, the walk
- * accepts a move if the step takes no longer than it did a fixed number of tries ago (Burke and
- * Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017). The best result is
- * kept.
+ * Every inner stage (between the first and the last) is skipped equally often: at first in turn,
+ * equally many by each microbatch. A walk starts from there. A move transfers a skip to another
+ * microbatch or exchanges two skips. With --swap a move may also shift a stage along a path, for
+ * one microbatch or for all with the same path. All moves preserve the balance. To cross plateaus,
+ * the walk accepts a move if the step takes no longer than it did a fixed number of tries ago
+ * (Burke and Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017). The best
+ * result is kept.
  *
  * Walks over sketches (sketch.c) then try a hundred times as many paths, without their plans.
  * Plans are made of the best sketches.
@@ -29,9 +24,8 @@
 #include "graph/search/search.h"
 #include "graph/search/sketch.h"
 
-/* Limits: firings, tries that a walk looks back, and microbatches at either end that may skip all
- * inner stages. */
-enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };
+/* Limits: firings, and tries that a walk looks back. */
+enum { MOST_FIRINGS = 2000000, BACK = 24 };
 
 /* Limits of the walks over sketches: passes, walks, candidates whose plans are made. */
 enum { SKETCHED_PASSES = 80000000, WALKS = 2, CANDIDATES = 48 };
@@ -90,13 +84,7 @@ static void keep_best(search *s) {
   copy_paths(s, &s->best, &s->paths);
 }
 
-/* ---- starting points ---------------------------------------------------------------------- */
-
-/* Numbers of microbatches that skip all inner stages at the start and end of a step, and the
- * rotation of the rest. */
-typedef struct search_start {
-  int first, last, stride;
-} search_start;
+/* ---- paths --------------------------------------------------------------------------------- */
 
 static int find_stage(const sli_path *p, int stage) {
   int n = 0;
@@ -124,63 +112,15 @@ static void take_in(sli_path *p, int stage) {
   insert_at(p, at, stage);
 }
 
-/* Returns the next stage to skip: the one with most skips left; ties go to the first from `at` on
- * in steps of `stride`. */
-static int next_out(const search *s, const sli_path *p, const int *left, int at, int stride) {
-  int between = s->stages - 2, best = SL_NONE;
-  for (int n = 0; n < between; n++) {
-    int stage = 1 + (at + n * stride) % between;
-    if (find_stage(p, stage) != SL_NONE && (best == SL_NONE || left[stage] > left[best]))
-      best = stage;
-  }
-  return best;
-}
-
-static void visit_all(const search *s) {
-  for (int i = 0; i < s->in->m; i++) {
+/* Lets microbatches skip equally many stages one after another, in turn. */
+static void skip_in_turn(search *s) {
+  int between = s->stages - 2, all = s->out * between;
+  for (int i = 0, at = 0; i < s->in->m; i++) {
     sli_path *p = &s->paths.items[i];
     for (p->length = 0; p->length < s->stages; p->length++) p->stage[p->length] = p->length;
+    for (int end = (int)((int64_t)all * (i + 1) / s->in->m); at < end; at++)
+      leave_out(p, 1 + at % between);
   }
-}
-
-static void skip_begin(search *s, search_start b) {
-  int between = s->stages - 2, m = s->in->m - b.first - b.last, each = s->out - b.first - b.last,
-      at = 0;
-  int *left = sli_calloc((size_t)s->stages, sizeof *left);
-  for (int i = 1; i <= between; i++) left[i] = each;
-  visit_all(s);
-  for (int i = 0; i < s->in->m; i++) {
-    int k = i - b.first;
-    sli_path *p = &s->paths.items[i];
-    bool bare = k < 0 || k >= m;
-    if (bare) p->stage[1] = s->stages - 1, p->length = 2;
-    if (bare) continue;
-    for (int n = (int)((int64_t)each * between * k / m);
-         n < (int)((int64_t)each * between * (k + 1) / m); n++) {
-      int stage = next_out(s, p, left, at, b.stride);
-      leave_out(p, stage);
-      left[stage]--;
-      at = stage - 1 + b.stride;
-    }
-  }
-  free(left);
-}
-
-static void try_start(search *s, search_start b) {
-  int between = s->stages - 2;
-  bool good = b.first + b.last <= s->out && b.first + b.last < s->in->m &&
-              sli_common_divisor(between, b.stride) == 1;
-  if (!good || !can_go_on(s)) return;
-  skip_begin(s, b);
-  s->seconds = try_paths(s);
-  keep_best(s);
-}
-
-static void try_starts(search *s) {
-  for (int stride = 1; stride < SLI_MAX(s->stages - 2, 2); stride++)
-    for (int first = 0; first <= MOST_BARE; first++)
-      for (int last = 0; last <= MOST_BARE; last++)
-        try_start(s, (search_start){first, last, stride});
 }
 
 /* ---- moves ----------------------------------------------------------------------------------- */
@@ -355,8 +295,9 @@ static void make_room(const search *s, sli_paths *to) {
 static sl_status skip_find(search *s, bool swap) {
   sli_paths before;
   make_room(s, &before);
-  try_starts(s);
-  if (s->best_seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
+  s->seconds = try_paths(s);
+  if (s->seconds == INFINITY) return sl_fail(s->failure, "%s", s->why);
+  keep_best(s);
   walk(s, &before);
   s->most += MOST_FIRINGS / 4; /* for the candidates */
   walk_sketches(s);
@@ -365,11 +306,6 @@ static sl_status skip_find(search *s, bool swap) {
                               worse */
   if (swap) walk(s, &before);
   return SL_OK;
-}
-
-static void skip_in_turn(search *s) {
-  skip_begin(s, (search_start){.stride = 1});
-  copy_paths(s, &s->best, &s->paths);
 }
 
 sl_status sli_skip(const sli_inputs *in, sli_pick *pick) {
@@ -382,7 +318,8 @@ sl_status sli_skip(const sli_inputs *in, sli_pick *pick) {
   sl_status status = count_out(&s, o->schedule.skip);
   make_room(&s, &s.paths);
   make_room(&s, &s.best);
-  if (!status && o->schedule.skip_in_turn) skip_in_turn(&s);
+  if (!status) skip_in_turn(&s);
+  if (!status && o->schedule.skip_in_turn) copy_paths(&s, &s.best, &s.paths);
   else if (!status) status = skip_find(&s, o->schedule.swap);
   if (!status) {
     sli_paths *found = sli_arena_alloc(&in->g->arena, sizeof *found);

@@ -91,7 +91,7 @@ awk -v a="$all" -v s="$some" 'BEGIN { exit !(s < a) }' || fail "$some s a step w
 no_more() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b) }' || fail "$3: $1 s, not $2"; }
 no_more "$(seconds --cost F=1,B=1,W=1 --skip 0.25)" 80 "equal stages"
 plain=$(seconds --cost F=$light,B=$light,W=$light --skip 0.25)
-no_more "$plain" 60 "light ends"
+no_more "$plain" 60.5 "light ends"
 plain=$(small --skip 0.25)
 no_more "$plain" 31 "six stages"
 least=$(small --skip 0.3 --microbatches 18)
