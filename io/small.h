@@ -9,6 +9,7 @@
 #ifndef SLUICE_IO_SMALL_H
 #define SLUICE_IO_SMALL_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -37,6 +38,19 @@ SLI_BOTH static inline float sli_e4m3_to_float(uint8_t v) {
     memcpy(&x, &bits, sizeof x);
   }
   return v & 128 ? -x : x;
+}
+
+/* Rounds to the nearest number of this format, ties to even; sizes above 448 become 448, what is
+ * not finite NaN. */
+SLI_BOTH static inline uint8_t sli_float_to_e4m3(float x) {
+  uint32_t bits, sign;
+  memcpy(&bits, &x, sizeof bits);
+  sign = bits >> 24 & 128;
+  bits &= 0x7fffffffu;
+  if (bits >= 0x7f800000u) return (uint8_t)(sign | 127);
+  if (bits < 0x3c800000u) return (uint8_t)(sign | (uint32_t)rintf(fabsf(x) * 512)); /* below 2^-6 */
+  bits = (bits + 0x7ffff + (bits >> 20 & 1)) >> 20;
+  return (uint8_t)(sign | (bits - (120 << 3) > 126 ? 126 : bits - (120 << 3)));
 }
 
 /* Returns the value of a sign, 2 bits of exponent and 1 of fraction. */

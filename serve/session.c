@@ -104,8 +104,8 @@ static sl_status read_sizes(sl_session *s) {
     return sl_fail(SL_E_USAGE, "state_every is %lld: it must be at least 1",
                    (long long)o->state_every);
   if (o->kv != SL_STORAGE_F32 && o->kv != SL_STORAGE_BF16 && o->kv != SL_STORAGE_Q8_0 &&
-      !(o->kv == SL_STORAGE_FP8 && is_modelled(s)))
-    return sl_fail(SL_E_USAGE, "keys and values are stored in f32, bf16 or Q8_0, not in %s",
+      o->kv != SL_STORAGE_FP8)
+    return sl_fail(SL_E_USAGE, "keys and values are stored in f32, bf16, fp8 or Q8_0, not in %s",
                    sli_storage_name(o->kv));
   if (o->speculation.tokens < 0 || o->speculation.tokens > SL_SESSION_DRAFTED)
     return sl_fail(SL_E_USAGE, "speculation: %d draft tokens: must be from 0 to %d",

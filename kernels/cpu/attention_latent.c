@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/half.h"
+#include "io/small.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
@@ -13,8 +14,8 @@
 #include "ops/attention_latent.h"
 #include "ops/attention_shape.h"
 
-/* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32, bf16 or Q8_0. A head
- * has nope + values rows of w [heads (nope + values), rank]. The choice of tokens has keys of
+/* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32, bf16, fp8 or Q8_0. A
+ * head has nope + values rows of w [heads (nope + values), rank]. The choice of tokens has keys of
  * `rank` numbers, c, and weights of heads, w [rows, heads]. */
 typedef struct latents {
   const sl_batch *batch;
@@ -67,6 +68,8 @@ static void keep_chunk(void *arg, int i) {
   if (a->rope) memcpy(x + a->rank, a->k + i * a->rope, (size_t)a->rope * sizeof *x);
   if (a->storage == SL_STORAGE_F32) memcpy((float *)a->pages + at, x, (size_t)width * sizeof *x);
   else if (a->storage == SL_STORAGE_Q8_0) keep_q8_0(a, page, position % SL_PAGE, x);
+  else if (a->storage == SL_STORAGE_FP8)
+    for (int64_t d = 0; d < width; d++) ((uint8_t *)a->pages)[at + d] = sli_float_to_e4m3(x[d]);
   else
     for (int64_t d = 0; d < width; d++) ((uint16_t *)a->pages)[at + d] = sli_bf16_from(x[d]);
 }
@@ -77,7 +80,9 @@ static const float *latent_at(const latents *a, int64_t page, int64_t j, int64_t
   if (a->storage == SL_STORAGE_F32) return (const float *)a->pages + at;
   for (int64_t d = 0; a->storage == SL_STORAGE_BF16 && d < n; d++)
     room[d] = sli_bf16_value(((const uint16_t *)a->pages)[at + d]);
-  if (a->storage == SL_STORAGE_BF16) return room;
+  for (int64_t d = 0; a->storage == SL_STORAGE_FP8 && d < n; d++)
+    room[d] = sli_e4m3_to_float(((const uint8_t *)a->pages)[at + d]);
+  if (a->storage != SL_STORAGE_Q8_0) return room;
   const uint16_t *scales = scales_of(a, page, j);
   for (int64_t d = 0; d < n; d++)
     room[d] = (float)(((const uint8_t *)a->pages)[at + d] - SLI_PAGE_CENTRE) *

@@ -98,8 +98,10 @@ template <typename T> __device__ inline void copy_page(const page_layout &l, con
   }
   commit_copies();
 }
-__device__ inline void copy_page(const page_layout &l, const uint8_t *page, int dim, int count,
-                                 float *keys, float *values) {
+/* Widens numbers of one byte. */
+template <typename P> __device__ inline void widen_page(const page_layout &l, const P *page,
+                                                        int dim, int count, float *keys,
+                                                        float *values) {
   int key_pitch = pitch_of<float>(SL_PAGE), value_pitch = pitch_of<float>(dim);
   for (int i = (int)threadIdx.x; i < dim * SL_PAGE; i += (int)blockDim.x) {
     int d = i / SL_PAGE, key = i % SL_PAGE, j = i / dim, c = i % dim;
@@ -110,6 +112,14 @@ __device__ inline void copy_page(const page_layout &l, const uint8_t *page, int 
                   : 0.0f;
   }
   commit_copies();
+}
+__device__ inline void copy_page(const page_layout &l, const uint8_t *page, int dim, int count,
+                                 float *keys, float *values) {
+  widen_page(l, page, dim, count, keys, values);
+}
+__device__ inline void copy_page(const page_layout &l, const fp8 *page, int dim, int count,
+                                 float *keys, float *values) {
+  widen_page(l, page, dim, count, keys, values);
 }
 
 } // namespace sli

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of the KV cache's pages, in f32, bf16, or Q8_0 (ops/pages.h), whose type is uint8_t. */
+/* Numbers of the KV cache's pages, in f32, bf16, fp8, or Q8_0 (ops/pages.h), whose type is uint8_t.
+ */
 #ifndef SLUICE_CUDA_PAGES_CUH
 #define SLUICE_CUDA_PAGES_CUH
 
+#include "io/small.h"
 #include "kernels/cuda/batch.cuh"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/stored.cuh"
 #include "ops/pages.h"
 
 namespace sli {
+
+/* A float of 8 bits. */
+struct fp8 {
+  uint8_t bits;
+};
+__device__ inline float to_float(fp8 x) { return sli_e4m3_to_float(x.bits); }
+__device__ inline void assign(fp8 &to, float x) { to.bits = sli_float_to_e4m3(x); }
+
+template <typename P> constexpr bool is_scaled = std::is_same_v<P, uint8_t>;
 
 /* Where the numbers of a key and of a value are in a page, and the halves of Q8_0. */
 struct page_layout {
@@ -24,7 +35,7 @@ struct page_layout {
 template <typename P> inline page_layout layout_of_heads(int64_t dim) {
   page_layout l = {};
   int64_t blocks = sli_page_blocks(dim);
-  l.page = sizeof(P) == 1 ? sli_page_bytes(2 * SL_PAGE, dim) : 2 * SL_PAGE * dim;
+  l.page = is_scaled<P> ? sli_page_bytes(2 * SL_PAGE, dim) : 2 * SL_PAGE * dim;
   l.key_row = 1, l.key_step = SL_PAGE;
   l.values = SL_PAGE * dim, l.value_row = dim;
   l.scales = 2 * SL_PAGE * dim;
@@ -36,7 +47,7 @@ template <typename P> inline page_layout layout_of_heads(int64_t dim) {
 /* Layout of a page of latents, whose first numbers are the values too. */
 template <typename P> inline page_layout layout_of_latents(int64_t width) {
   page_layout l = {};
-  l.page = sizeof(P) == 1 ? sli_page_bytes(SL_PAGE, width) : SL_PAGE * width;
+  l.page = is_scaled<P> ? sli_page_bytes(SL_PAGE, width) : SL_PAGE * width;
   l.key_row = l.value_row = width, l.key_step = 1;
   l.scales = SL_PAGE * width;
   l.key_scale_row = l.value_scale_row = sli_page_blocks(width), l.key_scale_step = 1;
@@ -47,11 +58,13 @@ template <typename P> inline page_layout layout_of_latents(int64_t width) {
 template <typename F> void with_pages(sl_storage storage, F f) {
   if (storage == SL_STORAGE_F32) f(float());
   else if (storage == SL_STORAGE_BF16) f(bf16());
+  else if (storage == SL_STORAGE_FP8) f(fp8());
   else f(uint8_t());
 }
 
 __device__ inline float page_number(float x) { return x; }
 __device__ inline float page_number(bf16 x) { return to_float(x); }
+__device__ inline float page_number(fp8 x) { return to_float(x); }
 __device__ inline float page_number(uint8_t x) { return (float)((int)x - SLI_PAGE_CENTRE); }
 
 /* Return the scale of a block of key j, and of number d of value j. */

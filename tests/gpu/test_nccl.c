@@ -262,7 +262,7 @@ typedef struct group_side {
   int device;
   void *queue;
   sl_group group;
-  char *given, *summed, *part, *gathered;
+  char *given, *summed, *part, *gathered, *swapped;
 } group_side;
 
 /* Two rounds have the same arrays: whole numbers, then fractions, and so on. */
@@ -311,35 +311,82 @@ static void join_group(group_side *s) {
   }
 }
 
-/* Runs a program of all three collectives on this round's arrays. */
-static void make_collectives(group_side *s) {
+/* Runs a program of one call. */
+static void fire(group_side *s, const sl_program_call *call) {
+  void *bases[] = {s->given, s->summed, s->part, s->gathered, s->swapped, NULL};
+  const uint8_t first[6] = {0};
+  sl_firing firing = {.name = "collectives", .bases = bases, .first = first};
+  sl_program program = {.ncalls = 1, .calls = call, .nbases = 6};
+  uint64_t fence;
+  bool complete = sl_queue_nccl.launch(s->queue, &program, &firing, 0, 0, &fence);
+  while (!complete && !sl_queue_nccl.failure(s->queue))
+    complete = sl_queue_nccl.done(s->queue, fence, 0);
+  CHECK(complete, "%s", sl_queue_nccl.failure(s->queue));
+}
+
+enum { RANGE = 12 }; /* numbers of dim 1 for each member */
+
+/* Makes sums and gathers of this round's arrays, with parts that are ranges of dim 1. In every
+ * second round the first member has one less, and the last one more. */
+static void make_collectives(group_side *s, int round) {
   static const sl_op *const ops[] = {&sl_op_all_reduce, &sl_op_reduce_scatter, &sl_op_all_gather};
-  int members = s->process->n;
-  /* the parts are ranges of dim 1 */
-  const sl_type whole = SL_TYPE(SL_F32, 4, members, PART / 4),
-                part = SL_TYPE(SL_F32, 4, 1, PART / 4);
+  int members = s->process->n, self = s->process->self;
+  const sl_type whole = SL_TYPE(SL_F32, 4, RANGE * members, PART / 4 / RANGE);
+  sl_part parts[MOST_MEMBERS];
+  for (int64_t m = 0, end = 0; m < members; m++, end += parts[m - 1].count[0])
+    parts[m] =
+        (sl_part){1, 1, {end}, {RANGE - (round % 2 && !m) + (round % 2 && m == members - 1)}};
+  const sl_joint joint = {whole, parts};
+  sl_type part = whole;
+  part.dim[1] = parts[self].count[0];
   const sl_type *in[] = {&whole, &whole, &part}, *out[] = {&whole, &part, &whole};
   const sl_place from[] = {{0, 0}, {0, 0}, {2, 0}}, to[] = {{1, 0}, {2, 0}, {3, 0}};
-  void *bases[] = {s->given, s->summed, s->part, s->gathered, NULL};
-  const uint8_t first[5] = {0};
-  sl_firing firing = {.name = "collectives", .bases = bases, .first = first};
-  uint64_t fence;
   for (int i = 0; i < 3; i++) {
     sl_program_call call = {.op = ops[i],
                             .name = ops[i]->name,
-                            .attrs = {.count = members, .axes = 1u << 1},
+                            .attrs = {.count = members,
+                                      .first = self,
+                                      .axes = 1u << 1,
+                                      .user = round % 2 ? (void *)&joint : NULL},
                             .nin = 1,
                             .nout = 1,
                             .in_type = in[i],
                             .out_type = out[i],
                             .in = &from[i],
                             .out = &to[i]};
-    sl_program program = {.ncalls = 1, .calls = &call, .nbases = 5};
-    bool complete = sl_queue_nccl.launch(s->queue, &program, &firing, 0, 0, &fence);
-    while (!complete && !sl_queue_nccl.failure(s->queue))
-      complete = sl_queue_nccl.done(s->queue, fence, 0);
-    CHECK(complete, "%s", sl_queue_nccl.failure(s->queue));
+    fire(s, &call);
   }
+}
+
+/* Sends each member its piece of this one's array, and checks what came. */
+static void swap_pieces(group_side *s, int round) {
+  int members = s->process->n;
+  size_t bytes = (size_t)whole_of(s) * sizeof(float);
+  sl_type types[MOST_MEMBERS];
+  sl_place from[MOST_MEMBERS], to[MOST_MEMBERS];
+  for (int m = 0; m < members; m++) {
+    types[m] = SL_TYPE(SL_F32, PART);
+    from[m] = (sl_place){0, (size_t)m * PART * sizeof(float)};
+    to[m] = (sl_place){4, (size_t)m * PART * sizeof(float)};
+  }
+  sl_program_call call = {.op = &sl_op_all_to_all,
+                          .name = "all_to_all",
+                          .attrs = {.count = members, .first = s->process->self, .user = types},
+                          .nin = members,
+                          .nout = members,
+                          .in_type = types,
+                          .out_type = types,
+                          .in = from,
+                          .out = to};
+  fire(s, &call);
+  float *got = malloc(bytes);
+  CHECK(!sl_cuda_copy(got, s->swapped, bytes), "%s", sl_detail());
+  for (int64_t e = 0; e < whole_of(s); e++) {
+    float want = element_of((int)(e / PART), round, (int64_t)s->process->self * PART + e % PART);
+    CHECK(got[e] == want, "from member %lld: %.9g, not %.9g", (long long)(e / PART), (double)got[e],
+          (double)want);
+  }
+  free(got);
 }
 
 /* Checks sums and what was gathered of them; `before`: the sums of the same arrays, or NULL. */
@@ -364,9 +411,9 @@ static void run_group(process *p) {
   int gpus = find_shared_gpus(p->n);
   group_side s = {.process = p, .device = p->self % gpus};
   size_t bytes = (size_t)whole_of(&s) * sizeof(float);
-  char **const memory[] = {&s.given, &s.summed, &s.part, &s.gathered};
+  char **const memory[] = {&s.given, &s.summed, &s.part, &s.gathered, &s.swapped};
   float *data = malloc(bytes), *sums[2] = {malloc(bytes), malloc(bytes)};
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     void *made;
     CHECK(!sl_cuda_memory_create(s.device, bytes, &made), "%s", sl_detail());
     *memory[i] = made;
@@ -375,14 +422,15 @@ static void run_group(process *p) {
   for (int round = 0; round < ROUNDS; round++) {
     for (int64_t e = 0; e < whole_of(&s); e++) data[e] = element_of(p->self, round, e);
     CHECK(!sl_cuda_copy(s.given, data, bytes), "%s", sl_detail());
-    make_collectives(&s);
+    make_collectives(&s, round);
+    swap_pieces(&s, round);
     check_sums(&s, round, round % 2 ? sums[0] : NULL, sums[round % 2]);
   }
   if (!p->self) printf("%d members on %d GPUs: %d rounds of collectives\n", p->n, gpus, ROUNDS);
   process_meet(p, NULL, NULL);
   sl_queue_nccl.abort(s.queue);
   sl_queue_nccl.close(s.queue);
-  for (int i = 0; i < 4; i++) sl_cuda_memory_destroy(*memory[i]);
+  for (int i = 0; i < 5; i++) sl_cuda_memory_destroy(*memory[i]);
   free(data);
   free(sums[0]);
   free(sums[1]);

@@ -423,6 +423,7 @@ static void check_attention(const shape *s) {
 static void check_all_attention(void) {
 #define COMMON .count = PAGES, .length = OWN * SL_PAGE
 #define Q8_0 .ndims = 1, .dims = { SL_STORAGE_Q8_0 }
+#define FP8 .ndims = 1, .dims = {SL_STORAGE_FP8}
   const shape shapes[] = {
       {&sl_op_attention_served, {COMMON, .heads = 2}, 20, 3},
       {&sl_op_attention_served, {COMMON, .heads = 6, .kv_heads = 2, .bf16 = true}, 16, 3},
@@ -430,6 +431,8 @@ static void check_all_attention(void) {
       {&sl_op_attention_served, {COMMON, .heads = 4, .window = 37, .value = 0.4f}, 24, 3},
       {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 2, Q8_0}, 40, 3},
       {&sl_op_attention_packed_served, {COMMON, .heads = 3, .kv_heads = 1, Q8_0}, 32, 1},
+      {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 2, FP8}, 40, 3},
+      {&sl_op_attention_served, {COMMON, .heads = 2, FP8}, 32, 3},
       {&sl_op_attention_served, {COMMON, .heads = 1, .window = 30, .shown = 5}, 72, 3},
       {&sl_op_attention_served, {.count = PAGES, .length = 4000, .heads = 1}, 8, 3},
       {&sl_op_attention_packed_served, {COMMON, .heads = 4, .kv_heads = 2}, 8, 1},
@@ -566,6 +569,7 @@ int main(int argc, char **argv) {
     RUN(check_positions);
     RUN(check_all_attention);
     for (int i = 0; i < 3; i++) RUN(check_latents, (sl_storage)i);
+    RUN(check_latents, SL_STORAGE_FP8);
     for (int i = 0; i < 8; i++) RUN(check_experts, i & 1, (sl_storage)(i / 2));
     for (size_t i = 0; i < SLI_COUNT(parts); i++) {
       RUN(check_table, parts[i], 0, i % 2);

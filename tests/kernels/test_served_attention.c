@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paged attention matches a plain sum over all visible keys, for a KV cache in f32, bf16 and Q8_0,
- * on every CPU level. One query at a time and chunks of a prompt give the same bits, regardless of
- * the contents of hidden positions.
+/* Paged attention matches a plain sum over all visible keys, for a KV cache in f32, bf16, fp8 and
+ * Q8_0, on every CPU level. One query at a time and chunks of a prompt give the same bits,
+ * regardless of the contents of hidden positions.
  * labels: random */
 #include <math.h>
 #include <stdlib.h>
@@ -57,15 +57,17 @@ static double kept(const shape *s, const float *from, int64_t i) {
   float x = from[i];
   if (s->storage == SL_STORAGE_Q8_0) return kept_q8_0(s, from, i);
   if (s->storage == SL_STORAGE_F32 || x == 0) return (double)x;
-  int power;
+  int power, bits = s->storage == SL_STORAGE_FP8 ? 4 : 8;
   double part = frexp((double)x, &power);
-  return ldexp(nearbyint(ldexp(part, 8)), power - 8);
+  if (bits == 4 && power < -5) return nearbyint((double)x * 512) / 512;
+  return ldexp(nearbyint(ldexp(part, bits)), power - bits);
 }
 
 static shape draw(rng *d) {
   shape s = {.kv_heads = 1 + rng_below(d, 3),
              .dim = 8 * (1 + rng_below(d, MOST_DIM / 8)),
-             .storage = (sl_storage)rng_below(d, 3)};
+             .storage = (const sl_storage[]){SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0,
+                                             SL_STORAGE_FP8}[rng_below(d, 4)]};
   s.heads = s.kv_heads * (1 + rng_below(d, 2));
   s.behind = rng_below(d, 3) ? INT32_MAX : rng_below(d, 100);
   s.shown = rng_below(d, 2) ? rng_below(d, 150) : 0;

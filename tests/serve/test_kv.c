@@ -27,10 +27,12 @@ static size_t bytes_of(served *s, sl_storage kv) {
 
 static void half_the_memory_to_the_byte(served *s) {
   size_t fp32 = bytes_of(s, SL_STORAGE_F32), bf16 = bytes_of(s, SL_STORAGE_BF16),
-         q8_0 = bytes_of(s, SL_STORAGE_Q8_0), half = (size_t)PAGES * PAGE_NUMBERS * 2;
+         q8_0 = bytes_of(s, SL_STORAGE_Q8_0), fp8 = bytes_of(s, SL_STORAGE_FP8),
+         half = (size_t)PAGES * PAGE_NUMBERS * 2;
   CHECK(fp32 - bf16 == half, "%zu bytes, and %zu in bf16: %zu less, not %zu", fp32, bf16,
         fp32 - bf16, half);
   CHECK(fp32 - q8_0 == 2 * half - half / 64 * 34, "%zu bytes, and %zu in Q8_0", fp32, q8_0);
+  CHECK(fp32 - fp8 == 2 * half - half / 2, "%zu bytes, and %zu in fp8", fp32, fp8);
 }
 
 static float first_logprob(served *s, sl_storage kv, uint64_t *hash) {
@@ -51,13 +53,16 @@ static float first_logprob(served *s, sl_storage kv, uint64_t *hash) {
 }
 
 static void near_what_it_is_in_fp32(served *s) {
-  uint64_t hashes[3];
+  uint64_t hashes[4];
   float fp32 = first_logprob(s, SL_STORAGE_F32, &hashes[0]),
         bf16 = first_logprob(s, SL_STORAGE_BF16, &hashes[1]),
-        q8_0 = first_logprob(s, SL_STORAGE_Q8_0, &hashes[2]);
+        q8_0 = first_logprob(s, SL_STORAGE_Q8_0, &hashes[2]),
+        fp8 = first_logprob(s, SL_STORAGE_FP8, &hashes[3]);
   CHECK(fabsf(fp32 - bf16) < 1e-3f, "%g and %g", (double)fp32, (double)bf16);
   CHECK(fabsf(fp32 - q8_0) < 5e-3f, "%g and, in Q8_0, %g", (double)fp32, (double)q8_0);
-  CHECK(hashes[0] != hashes[1] && hashes[0] != hashes[2], "the logits are others");
+  CHECK(fabsf(fp32 - fp8) < 5e-2f, "%g and, in fp8, %g", (double)fp32, (double)fp8);
+  CHECK(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[0] != hashes[3],
+        "the logits are others");
 }
 
 /* ---- a user-defined op with a cache ---------------------------------------------------------- */
@@ -116,8 +121,9 @@ static void what_keeps_f32_is_refused(void) {
             strstr(sl_detail(), "f32, not in Q8_0"),
         "%s", sl_detail());
   options.kv = SL_STORAGE_FP8;
-  CHECK(sl_session_check(&options, &about) == SL_E_USAGE && strstr(sl_detail(), "not in fp8"), "%s",
-        sl_detail());
+  CHECK(sl_session_check(&options, &about) == SL_E_UNSUPPORTED &&
+            strstr(sl_detail(), "f32, not in fp8"),
+        "%s", sl_detail());
   sl_args_destroy(s.args);
 }
 

@@ -19,15 +19,13 @@ static sl_status set_context(settings *s) {
   return sl_args_set(s->model_args, "context", text);
 }
 
-static bool is_fp8(const settings *s, const char *option) {
-  return !strcmp(sl_arg_text(s->run, option), "fp8");
-}
+static bool is_fp8(const settings *s) { return !strcmp(sl_arg_text(s->run, "dtype"), "fp8"); }
 
-/* Refuses FP8 where numbers are computed. */
-static sl_status check_fp8(const settings *s, const char *option) {
-  if (!is_fp8(s, option) || !sl_device_computes(s->lower.devices.kind)) return SL_OK;
+/* Refuses weights rounded to FP8 where numbers are computed. */
+static sl_status check_fp8(const settings *s) {
+  if (!is_fp8(s) || !sl_device_computes(s->lower.devices.kind)) return SL_OK;
   return sl_fail(SL_E_USAGE,
-                 "--%s fp8: only devices that compute nothing (--devices timed:N) have it", option);
+                 "--dtype fp8: only devices that compute nothing (--devices timed:N) have it");
 }
 
 /* Words of --kv, and their formats. */
@@ -50,8 +48,7 @@ sl_status serving_read(settings *s) {
   s->use = USE_INFERENCE;
   sl_status status = options_check_word("dtype", sl_arg_text(s->run, "dtype"), dtypes);
   if (!status) status = options_check_word("kv", sl_arg_text(s->run, "kv"), kvs);
-  if (!status) status = check_fp8(s, "dtype");
-  if (!status) status = check_fp8(s, "kv");
+  if (!status) status = check_fp8(s);
   if (!status) status = options_check_word("chunks", sl_arg_text(s->run, "chunks"), chunks);
   if (!status) status = settings_read_budget(s);
   if (!status) status = settings_read_pretrained(s);
@@ -75,7 +72,7 @@ sl_session_options serving_options(const settings *s) {
                               .adapter_places = (int)sl_arg_int(s->run, "adapter-places"),
                               .adapter_rank = (int)sl_arg_int(s->run, "adapter-rank"),
                               .kv = kv_storage(s),
-                              .storage = is_fp8(s, "dtype") ? SL_STORAGE_FP8 : SL_STORAGE_F32,
+                              .storage = is_fp8(s) ? SL_STORAGE_FP8 : SL_STORAGE_F32,
                               .stored = stored ? settings_text(s, "init") : NULL,
                               .training = s->training.nlora ? &s->training : NULL,
                               .lower = {.parallel.stages = s->lower.parallel.stages,

@@ -15,7 +15,7 @@
       {"dtype", SL_OPTION_TEXT, "stored", "`TYPE` of weights in memory: stored (bf16, Q8_0, Q4_1 and " \
        "Q4_0 as in the file, Q5_0 as Q8_0, all others as fp32), fp32 (same answers as stored), bf16 (rounded), or fp8 (modelled devices only)", 0, 0, GROUP_MEMORY}, \
       {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of the KV cache: fp32, bf16 (rounded, half the " \
-       "memory), q8_0 (a byte per number, and scales), or fp8 (modelled devices only)", 0, \
+       "memory), q8_0 (a byte per number, and scales), or fp8 (a byte per number)", 0, \
        0, GROUP_MEMORY}, \
       {"adapter-places", SL_OPTION_INT, "0", "maximum number of loaded adapters, including those of " \
        "/v1/load_lora_adapter; 0: as many as --adapter names", 0, 1024, GROUP_SERVING}, \

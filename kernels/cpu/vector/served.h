@@ -41,10 +41,19 @@ static int64_t page_of(const sli_served_attention *a, const int32_t *table, int6
   return (table[position / SL_PAGE] * a->kv_heads + head) * page_size(a->storage, a->dim);
 }
 
+/* Loads LANES floats of 8 bits, or n of them. */
+INLINE vec load_fp8(const uint8_t *p, int64_t n) {
+  uint8_t some[LANES] = {0};
+  if (__builtin_expect(n < LANES, 0)) p = memcpy(some, p, (size_t)n);
+  ivec none = (widen_u8(p) & 127) == 127;
+  return pick(none, set(NAN), load_e4m3(p) * 256);
+}
+
 /* Loads LANES numbers of the pages, or n of them; of Q8_0, without their scales. */
 INLINE vec page_load(sl_storage storage, const void *pages, int64_t at, int64_t n) {
   if (storage == SL_STORAGE_BF16) return load_bf16((const uint16_t *)pages + at, n);
   if (storage == SL_STORAGE_F32) return load((const float *)pages + at, n);
+  if (storage == SL_STORAGE_FP8) return load_fp8((const uint8_t *)pages + at, n);
   return __builtin_convertvector(widen_u8((const uint8_t *)pages + at) - SLI_PAGE_CENTRE, vec);
 }
 
@@ -65,6 +74,13 @@ static void keep_bf16(uint16_t *page, int64_t at, const float *k, const float *v
       page[(d + l) * SL_PAGE + at] = (uint16_t)keys[l];
       page[(SL_PAGE + at) * dim + d + l] = (uint16_t)values[l];
     }
+  }
+}
+
+static void keep_fp8(uint8_t *page, int64_t at, const float *k, const float *v, int64_t dim) {
+  for (int64_t d = 0; d < dim; d++) {
+    page[d * SL_PAGE + at] = sli_float_to_e4m3(k[d]);
+    page[(SL_PAGE + at) * dim + d] = sli_float_to_e4m3(v[d]);
   }
 }
 
@@ -92,6 +108,7 @@ static void served_keys_chunk(void *arg, int i) {
     const float *k = a->k + i * a->kv_row + h * a->dim, *v = a->v + i * a->kv_row + h * a->dim;
     int64_t at = position % SL_PAGE;
     if (a->storage == SL_STORAGE_Q8_0) keep_q8_0(a, page, at, k, v);
+    else if (a->storage == SL_STORAGE_FP8) keep_fp8((uint8_t *)a->pages + page, at, k, v, a->dim);
     else if (a->storage == SL_STORAGE_BF16)
       keep_bf16((uint16_t *)a->pages + page, at, k, v, a->dim);
     else keep_f32((float *)a->pages + page, at, k, v, a->dim);
@@ -364,6 +381,11 @@ static void see_pages_q8_0(const sli_served_attention *a, const int32_t *table, 
   see_pages(SL_STORAGE_Q8_0, a, table, kv, n, x, mask);
 }
 
+static void see_pages_fp8(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
+                          served_query *x, const uint64_t *mask) {
+  see_pages(SL_STORAGE_FP8, a, table, kv, n, x, mask);
+}
+
 static void begin_query(const sli_served_attention *a, int64_t row, int64_t head, served_query *x) {
   x->at = row * a->q_row + head * a->dim;
   x->form = 0;
@@ -469,6 +491,10 @@ static void add_rows_q8_0(const sli_served_attention *a, const page_choice *c, i
   add_rows(SL_STORAGE_Q8_0, a, c, row);
 }
 
+static void add_rows_fp8(const sli_served_attention *a, const page_choice *c, int64_t row) {
+  add_rows(SL_STORAGE_FP8, a, c, row);
+}
+
 /* Writes the mask of the pages of query block `own`. */
 static void write_mask(const page_choice *c, choice *x, float share, int64_t own, int64_t words,
                        uint64_t *mask) {
@@ -495,6 +521,7 @@ static void served_choice_chunk(void *arg, int i) {
   for (int64_t row = p.row + c->positions - SL_PAGE; row < p.row + c->positions; row += CHOOSING)
     if (a->storage == SL_STORAGE_F32) add_rows_f32(a, &p, row);
     else if (a->storage == SL_STORAGE_BF16) add_rows_bf16(a, &p, row);
+    else if (a->storage == SL_STORAGE_FP8) add_rows_fp8(a, &p, row);
     else add_rows_q8_0(a, &p, row);
   choice x = {.estimate = room + 2 * pages, .heap = (int32_t *)(room + 3 * pages)};
   int64_t own = sl_batch_position(a->batch)[p.row] / SL_PAGE;
@@ -534,6 +561,7 @@ static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int6
     const uint64_t *mask = mask_of(a, run, head);
     if (a->storage == SL_STORAGE_F32) see_pages_f32(a, table, kv, run.rows * n, x, mask);
     else if (a->storage == SL_STORAGE_BF16) see_pages_bf16(a, table, kv, run.rows * n, x, mask);
+    else if (a->storage == SL_STORAGE_FP8) see_pages_fp8(a, table, kv, run.rows * n, x, mask);
     else see_pages_q8_0(a, table, kv, run.rows * n, x, mask);
     for (int i = 0; i < run.rows * n; i++) end_query(a, run.row + i / n, head + i % n, &x[i]);
   }
