@@ -2,11 +2,11 @@
 /* Format of the KV cache's pages, and their numbers in Q8_0, for CPU and CUDA. Pages in fp8 have
  * floats of 8 bits (e4m3) without scales.
  *
- * In Q8_0 each key and each value is cut into blocks of SLI_PAGE_BLOCK numbers, the last of which may be
- * shorter. A block has a scale d, the largest size of its numbers / 127, and number i is stored as
- * the byte 128 + q with q = rint(x_i (1 / d)). The scale is stored as a half. Readers compute in
- * f32 with q times the half, a product that is exact, so the format is a rounding and everything
- * else is as with pages in f32.
+ * In Q8_0 each key and each value is cut into blocks of SLI_PAGE_BLOCK numbers, the last of which
+ * may be shorter. A block has a scale d, the largest size of its numbers / 127, and number i is
+ * stored as the byte 128 + q with q = rint(x_i (1 / d)). The scale is stored as a half. Readers
+ * compute in f32 with q times the half, a product that is exact, so the format is a rounding and
+ * everything else is as with pages in f32.
  *
  * A page of a KV head holds the bytes of its keys, as K^T [dim, SL_PAGE], and of its values
  * [SL_PAGE, dim], then the halves of the keys [blocks, SL_PAGE] and of the values [SL_PAGE,

@@ -17,7 +17,7 @@ struct sweep {
   const float *turn;
   bool first;
   int own, longest; /* the queries' piece; the maximum rows of a piece */
-  float *seen;      /* [batch, heads, 4, logs.row], see attention.cu */
+  float *seen;      /* [batch, heads, 4, logs.row], see attention_forward.cuh */
   int64_t dkv_batch;
 };
 
@@ -64,7 +64,7 @@ template <typename T> struct attention {
   float root; /* divisor of the scores */
 };
 
-/* attention.cu and attention_b.cu */
+/* attention_forward.cuh and attention_backward.cuh */
 template <typename T> void attend(const attention<T> &a, void *stream);
 template <typename T> void attend_b(const attention<T> &a, void *stream);
 /* Attention whose keys arrive piece by piece, in f32. */
@@ -74,6 +74,11 @@ void attend_sweep_b(const attention<float> &a, void *stream);
  * of attend_b(). */
 sl_status prepare_attend(sl_dtype dtype, int64_t dim);
 sl_status prepare_attend_b(sl_dtype dtype, int64_t dim);
+/* The same of f32, and of keys that arrive piece by piece. */
+cudaError_t allow_attend_f32(int64_t dim);
+cudaError_t allow_attend_b_f32(int64_t dim);
+cudaError_t allow_attend_sweep(int64_t dim);
+cudaError_t allow_attend_sweep_b(int64_t dim);
 
 constexpr int MOST_DIM = 256; /* most numbers of a head */
 

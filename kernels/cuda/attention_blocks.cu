@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels of attention to selected blocks of keys, and of their selection
- * (ops/attention_blocks.c). The kernels of attention.cu walk the lists. */
+ * (ops/attention_blocks.c). The kernels of attention_forward.cuh walk the lists. */
 #include "kernels/cuda/attention_views.cuh"
 #include "kernels/cuda/loss.cuh"
 

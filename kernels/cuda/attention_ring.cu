@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA attention ops for sequences whose positions are sharded over devices: in steps, chunk by
  * chunk, and for a share of a piece's queries. ops/attention_step.c and ops/attention_share.c
- * describe them. Each run of queries is one attention for the kernels of attention.cu. */
+ * describe them. Each run of queries is one attention for the kernels of attention_forward.cuh. */
 #include "kernels/cuda/attention_views.cuh"
 
 namespace {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA attention ops on whole sequences and on pieces: views of separate and of packed tensors for
- * the kernels of attention.cu. ops/attention.c and ops/attention_piece.c describe the ops. */
+ * the kernels of attention_forward.cuh. ops/attention.c and ops/attention_piece.c describe the ops.
+ */
 #include "kernels/cuda/attention_views.cuh"
 
 namespace {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA attention ops whose keys and values arrive piece by piece, for the kernels of attention.cu.
- * ops/attention_sweep.c describes them.
+/* CUDA attention ops whose keys and values arrive piece by piece, for the kernels of
+ * attention_forward.cuh. ops/attention_sweep.c describes them.
  *
  * The number of the current piece is in device memory, where the previous call left it. All calls
  * for a piece of queries therefore make the same launches and can be graphs. Tiles of keys begin at

@@ -312,7 +312,7 @@ static void join_group(group_side *s) {
 }
 
 /* Runs a program of one call. */
-static void fire(group_side *s, const sl_program_call *call) {
+static void fire(group_side *s, sl_program_call *call) {
   void *bases[] = {s->given, s->summed, s->part, s->gathered, s->swapped, NULL};
   const uint8_t first[6] = {0};
   sl_firing firing = {.name = "collectives", .bases = bases, .first = first};
@@ -347,7 +347,7 @@ static void make_collectives(group_side *s, int round) {
                             .attrs = {.count = members,
                                       .first = self,
                                       .axes = 1u << 1,
-                                      .user = round % 2 ? (void *)&joint : NULL},
+                                      .user = i && round % 2 ? (void *)&joint : NULL},
                             .nin = 1,
                             .nout = 1,
                             .in_type = in[i],

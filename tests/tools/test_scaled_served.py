@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers keep matrices of 8-bit floats (scales of blocks, rows or the matrix) and NVFP4 as a folder stores them. Answers
 have the bits of the same numbers in fp32, alone and beside others, on two tensor-parallel devices and with experts; the
-report has the bytes of each format. Emulated GPUs write the same text. Numbers that are none are refused by name.
+report has the bytes of each format. Emulated GPUs write the same text, with keys and values in fp8 too. Numbers that
+are none are refused by name.
 
 labels: outside
 needs: libevent
@@ -63,15 +64,15 @@ def make(folder, kind, config, mixture, damage=None):
 
     def plain(name, *shape, size=.3):
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        values = [1.0] * count if len(shape) == 1 else [random.gauss(0, size) for _ in range(count)]
+        values = [size] * count if len(shape) == 1 else [random.gauss(0, size) for _ in range(count)]
         entries[name] = ("F32", floats(values), list(shape))
 
-    plain("model.embed_tokens.weight", WORDS, WIDTH, size=1)
-    plain("model.norm.weight", WIDTH)
+    plain("model.embed_tokens.weight", WORDS, WIDTH, size=.2)
+    plain("model.norm.weight", WIDTH, size=.1)  # logits are close to each other
     for layer in range(2):
         place = f"model.layers.{layer}."
         for norm in ("input_layernorm", "post_attention_layernorm"):
-            plain(f"{place}{norm}.weight", WIDTH)
+            plain(f"{place}{norm}.weight", WIDTH, size=1)
         if mixture:
             plain(place + "block_sparse_moe.gate.weight", 3, WIDTH)
         for module, (rows, columns) in {**ATTENTION, **(EXPERTS if mixture else DENSE)}.items():
@@ -95,12 +96,24 @@ def make(folder, kind, config, mixture, damage=None):
 PROMPTS = [[7, 9, 200, 31, 5], [1], list(range(40, 75))]
 
 
-def answers(folder, options, program=BUILD + "/bin/actorserve"):
+def answers(folder, options, program=BUILD + "/bin/actorserve", prompts=PROMPTS):
     """Returns greedy tokens and log-probabilities of prompts that are asked together, and the weights' bytes."""
     with Server(f"--init {folder} --report {work}/report.json {options}", program) as server:
-        got = server.ask("/completions", prompt=PROMPTS, max_tokens=6, temperature=0, logprobs=1)
+        got = server.ask("/completions", prompt=prompts, max_tokens=6, temperature=0, logprobs=1)
     choices = [(c["text"], c["logprobs"]["token_logprobs"]) for c in sorted(got["choices"], key=lambda c: c["index"])]
     return choices, json.loads(read("report.json"))["weights"]
+
+
+EMULATED = BUILD + "/tests/emulated_actorserve"
+
+
+def on_gpus(folder, options, wanted):
+    """Checks that emulated GPUs write the wanted text. Returns the weights' bytes."""
+    got, weights = answers(folder, "--devices cuda " + options, EMULATED)
+    assert [c[0] for c in got] == [c[0] for c in wanted], (folder, got, wanted)
+    for (_, a), (_, b) in zip(got, wanted):
+        assert all(abs(x - y) < 1e-4 for x, y in zip(a, b) if x is not None), (folder, a, b)
+    return weights
 
 
 for name, kind in KINDS.items():
@@ -113,13 +126,17 @@ for name, kind in KINDS.items():
         assert got == plain, (folder, got, plain)
         if name in ("rows", "packed"):
             assert got == answers(folder, "--tensor 2")[0], folder
-        emulated = BUILD + "/tests/emulated_actorserve"
-        if os.access(emulated, os.X_OK) and name in ("blocks", "modelopt", "packed"):
-            on_gpu, weights = answers(folder, "--devices cuda", emulated)
+        if os.access(EMULATED, os.X_OK) and name in ("blocks", "modelopt", "packed"):
+            weights = on_gpus(folder, "", got)
             assert weights[kind[0]] == bytes_of, (folder, weights)
-            assert [c[0] for c in on_gpu] == [c[0] for c in got], (folder, on_gpu, got)
-            for (_, a), (_, b) in zip(on_gpu, got):
-                assert all(abs(x - y) < 1e-4 for x, y in zip(a, b) if x is not None), (folder, a, b)
+
+# Pages in fp8: answers alone are those beside others.
+eight, _ = answers("rows", "--kv fp8")
+for i, prompt in enumerate(PROMPTS):
+    assert answers("rows", "--kv fp8", prompts=[prompt])[0] == [eight[i]], (prompt, eight)
+assert eight != answers("rows", "")[0], "pages in fp8 change no answer"
+if os.access(EMULATED, os.X_OK):
+    on_gpus("rows", "--kv fp8", eight)
 
 UP = "model.layers.1.mlp.up_proj.weight"
 make("wrong", KINDS["blocks"], LLAMA, False, damage=UP)
