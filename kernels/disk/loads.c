@@ -20,11 +20,17 @@
 #include "kernels/disk/ring.h"
 #include "ops/expert_loads.h"
 
-enum { LANDINGS = 8, MOST_ARGUMENTS = 8 };
+enum {
+  LANDINGS = 8, /* firings whose reads are under way at once */
+  WAITING = 64, /* firings that have not ended, most of which have not begun to read */
+  MOST_ARGUMENTS = 8
+};
 
-/* A firing that makes its outputs of what it reads once all of it is there. */
+/* A call that makes its outputs of what it reads once all of it is there. Calls are numbered from 1
+ * on, and begin and end in this order. */
 typedef struct landing {
-  uint64_t fence;
+  uint64_t fence; /* of its reads */
+  const char *name;
   sl_call call;
   const void *in[MOST_ARGUMENTS];
   void *out[MOST_ARGUMENTS];
@@ -36,17 +42,16 @@ typedef struct loads_queue {
   sli_disk_flights *flights; /* NULL: the thread reads everything */
   char *room;                /* [LANDINGS][bytes] what the landings read */
   size_t bytes;
-  landing landings[LANDINGS]; /* a ring: `first` and `count` */
-  int first, count;
+  landing landings[WAITING];    /* call n: at n % WAITING */
+  uint64_t asked, begun, ended; /* the last call of each kind */
   size_t nways, capacity;
   sli_disk_way *ways; /* of the firing that is being planned */
   int flying;         /* firings that are not complete */
   char *failed;       /* NULL: no error */
 } loads_queue;
 
-/* A fence is a number and what it counts: reads of the thread for experts, or for rows, or flights,
- * which are all for rows. */
-enum { EXPERTS, ROWS, FLIGHT, KINDS = 4 };
+/* A fence is a number and what it counts: reads of the thread, flights, or calls that land. */
+enum { READ, FLIGHT, CALL, KINDS = 4 };
 
 static uint64_t fence_of(uint64_t number, int kind) { return number * KINDS + (uint64_t)kind; }
 
@@ -58,6 +63,11 @@ static bool has_passed(const loads_queue *q, uint64_t fence) {
 static const char *failure_of(const loads_queue *q) {
   const char *failed = q->failed ? q->failed : sli_disk_reads_failure(q->reads);
   return !failed && q->flights ? sli_disk_flights_failure(q->flights) : failed;
+}
+
+static void fail(loads_queue *q, const sl_tick *tick) {
+  q->failed = sli_format("step %lld, microbatch %d: %s", (long long)tick->step, tick->microbatch,
+                         sl_detail());
 }
 
 static sl_status loads_open(const sl_queue_config *config, void **queue) {
@@ -94,26 +104,47 @@ static sl_status list_way(void *queue, const char *name, void *to, const void *f
   return SL_OK;
 }
 
-/* Ends landings up to the one of this fence, in their order. Returns false if one is under way. */
-static bool land(loads_queue *q, uint64_t fence) {
-  for (bool last = false; !last;) {
-    landing *l = &q->landings[q->first];
-    if (!q->count || !has_passed(q, l->fence)) return !q->count;
-    last = l->fence == fence;
-    sli_load_rows.end(&l->call);
-    q->first = (q->first + 1) % LANDINGS;
-    q->count--;
+static bool are_straight(const loads_queue *q) {
+  bool straight = q->flights;
+  for (size_t i = 0; i < q->nways && straight; i++) straight = sli_disk_way_straight(&q->ways[i]);
+  return straight;
+}
+
+/* Begins the reads of a call. */
+static sl_status begin(loads_queue *q, uint64_t number) {
+  landing *l = &q->landings[number % WAITING];
+  l->call.scratch = q->room + number % LANDINGS * q->bytes;
+  l->fence = q->nways = 0;
+  SLI_TRY(sli_load_rows.begin(&l->call, l->name, list_way, q));
+  if (!q->nways) return SL_OK;
+  uint64_t flight = are_straight(q) ? sli_disk_flights_begin(q->flights, q->ways, q->nways) : 0;
+  l->fence = flight ? fence_of(flight, FLIGHT)
+                    : fence_of(sli_disk_reads_ask(q->reads, q->ways, q->nways), READ);
+  return SL_OK;
+}
+
+/* Ends calls whose rows have come, and begins others in their place. */
+static void advance(loads_queue *q) {
+  for (bool more = true; more && !q->failed;) {
+    more = false;
+    while (q->ended < q->begun && has_passed(q, q->landings[(q->ended + 1) % WAITING].fence)) {
+      sli_load_rows.end(&q->landings[++q->ended % WAITING].call);
+      more = true;
+    }
+    while (q->begun < q->asked && q->begun - q->ended < LANDINGS && !q->failed) {
+      const landing *l = &q->landings[(q->begun + 1) % WAITING];
+      if (begin(q, ++q->begun)) fail(q, &l->call.tick);
+      more = true;
+    }
   }
-  return true;
 }
 
-/* Returns a place for a firing. If all are taken, waits for the first. */
-static landing *next_landing(loads_queue *q) {
-  while (q->count == LANDINGS && !failure_of(q)) land(q, q->landings[q->first].fence);
-  return q->count == LANDINGS ? NULL : &q->landings[(q->first + q->count) % LANDINGS];
-}
-
-static void keep_call(landing *l, const sl_call *call, char *room) {
+/* Keeps a call until its rows are there. If too many wait, waits for the first. */
+static uint64_t keep_call(loads_queue *q, const sl_call *call, const char *name) {
+  while (q->asked - q->ended == WAITING && !failure_of(q)) advance(q);
+  if (q->asked - q->ended == WAITING) return fence_of(q->asked + 1, CALL); /* never completes */
+  landing *l = &q->landings[++q->asked % WAITING];
+  l->name = name;
   l->call = *call;
   memcpy(l->in, call->in, (size_t)call->nin * sizeof *l->in);
   memcpy(l->out, call->out, (size_t)call->nout * sizeof *l->out);
@@ -121,32 +152,7 @@ static void keep_call(landing *l, const sl_call *call, char *room) {
   l->call.in = l->in;
   l->call.out = l->out;
   l->call.in_rows = l->in_rows;
-  l->call.scratch = room;
-}
-
-static bool are_straight(const loads_queue *q) {
-  bool straight = q->flights;
-  for (size_t i = 0; i < q->nways && straight; i++) straight = sli_disk_way_straight(&q->ways[i]);
-  return straight;
-}
-
-/* Begins to read rows. Sets *fence, unless all of them are there. */
-static sl_status load_rows(loads_queue *q, const sl_call *call, const char *name, uint64_t *fence) {
-  landing *l = next_landing(q);
-  if (!l) return sl_fail(SL_E_IO, "%s", failure_of(q));
-  keep_call(l, call, q->room + (size_t)(l - q->landings) * q->bytes);
-  q->nways = 0;
-  SLI_TRY(sli_load_rows.begin(&l->call, name, list_way, q));
-  if (!q->nways) {
-    sli_load_rows.end(&l->call);
-    return SL_OK;
-  }
-  uint64_t flight = are_straight(q) ? sli_disk_flights_begin(q->flights, q->ways, q->nways) : 0;
-  l->fence = flight ? fence_of(flight, FLIGHT)
-                    : fence_of(sli_disk_reads_ask(q->reads, q->ways, q->nways), ROWS);
-  *fence = l->fence;
-  q->count++;
-  return SL_OK;
+  return fence_of(q->asked, CALL);
 }
 
 /* ---- the queue ------------------------------------------------------------------------------ */
@@ -161,9 +167,12 @@ static sl_status load(loads_queue *q, const sl_program_call *c, const sl_firing 
   if (!sli_call_bind(c, firing, tick, in, out, &call)) return SL_OK;
   for (int i = 0; i < c->nin; i++) in_rows[i] = sli_argument_rows(x, c->in_length, i);
   call.in_rows = in_rows;
-  if (c->op == sli_load_rows.op) return load_rows(q, &call, c->name, fence);
+  if (c->op == sli_load_rows.op) {
+    *fence = keep_call(q, &call, c->name);
+    return SL_OK;
+  }
   SLI_TRY(sli_load_experts(&call, c->name, q->reads, &number));
-  *fence = fence_of(number, EXPERTS);
+  *fence = fence_of(number, READ);
   return SL_OK;
 }
 
@@ -183,7 +192,8 @@ static sl_status load_all(loads_queue *q, const sl_program *program, const sl_fi
 
 /* True if a firing is complete. Rows that have come are unpacked then. */
 static bool is_complete(loads_queue *q, uint64_t fence) {
-  return fence % KINDS == EXPERTS ? has_passed(q, fence) : land(q, fence);
+  advance(q);
+  return fence % KINDS == CALL ? q->ended >= fence / KINDS : has_passed(q, fence);
 }
 
 /* Plans a firing. It is complete if all that it lends is in memory, and earlier ones are complete.
@@ -195,11 +205,11 @@ static bool loads_launch(void *queue, const sl_program *program, const sl_firing
   *fence = 0;
   if (q->failed) return *fence = UINT64_MAX, false;
   if (program && load_all(q, program, firing, fence)) {
-    q->failed = sli_format("step %lld, microbatch %d: %s", (long long)firing->tick.step,
-                           firing->tick.microbatch, sl_detail());
+    fail(q, &firing->tick);
     return *fence = UINT64_MAX, false;
   }
-  if (!q->flying && is_complete(q, *fence)) return true;
+  bool complete = is_complete(q, *fence);
+  if (!q->flying && complete) return true;
   q->flying++;
   return false;
 }
@@ -237,7 +247,7 @@ static sl_status loads_prepare(sl_program *program, int device) {
 
 static void loads_release(sl_program *program) { (void)program; }
 
-/* Bytes of all landings. */
+/* Bytes of what is read at once. */
 static size_t loads_scratch(const sl_program *program, int threads) {
   size_t most = 0;
   (void)threads;
