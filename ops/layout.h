@@ -144,4 +144,15 @@ SLI_REGION int64_t sli_region_index(const sl_region *region, const int64_t *dim,
   return index;
 }
 
+/* Returns the number of a tick's `rows` before member attrs.first + `more` of attrs.count. */
+static inline int64_t sli_rows_before(const sl_attrs *attrs, int64_t rows, int64_t more) {
+  return rows * (attrs->first + more) / attrs->count;
+}
+/* Returns the bytes of one row of a tick. */
+static inline int64_t sli_row_bytes(const sl_type *type) {
+  int64_t bytes = (int64_t)sl_dtype_bytes(type->dtype);
+  for (int d = 2; d < type->ndim; d++) bytes *= type->dim[d];
+  return bytes;
+}
+
 #endif

@@ -164,17 +164,6 @@ extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embed
     sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_picks, sl_op_pick,
     sl_op_part_rows, sl_op_join_rows, sl_op_allow, sl_op_sample;
 
-/* Returns the number of a tick's `rows` before member attrs.first + `more` of attrs.count. */
-static inline int64_t sli_rows_before(const sl_attrs *attrs, int64_t rows, int64_t more) {
-  return rows * (attrs->first + more) / attrs->count;
-}
-/* Returns the bytes of one row of a tick. */
-static inline int64_t sli_row_bytes(const sl_type *type) {
-  int64_t bytes = (int64_t)sl_dtype_bytes(type->dtype);
-  for (int d = 2; d < type->ndim; d++) bytes *= type->dim[d];
-  return bytes;
-}
-
 /* Ops for training with frozen weights in their storage format (ops/storage.h), with ndims 2:
  * attrs.dims[0] is the width of a row, dims[1] its sl_storage.
  * linear_stored(x, w, [bias]) -> y; linear_b_stored(dy, w) -> dx;

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
+#include "ops/layout.h"
 #include "ops/ops.h"
 
 enum { CHUNK_BYTES = 4 * SLI_CHUNK_ELEMENTS };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares the rows of a served tick among devices. The host knows how many there are. */
 #include "kernels/cuda/device.cuh"
-#include "ops/ops.h"
+#include "ops/layout.h"
 
 namespace {
 
