@@ -133,9 +133,10 @@ static sl_status read_graph(sl_graph *g, const char *path, vertices *v, edges *e
   v->label = sl_graph_alloc(g, (size_t)(v->count + 1) * sizeof *v->label);
   v->classes = 2;
   rewind(file);
-  for (int64_t i = 0; i < v->count && !status && getline(&line, &room, file) >= 0; i++) {
+  for (int64_t i = 0; i < v->count && !status; i++) {
     int64_t before = e->count;
-    if (!read_vertex(line, i, &v->label[i], e))
+    ssize_t length = getline(&line, &room, file);
+    if (length < 0 || strlen(line) != (size_t)length || !read_vertex(line, i, &v->label[i], e))
       status = sl_fail(SL_E_INPUT, "graph %s:%lld: must be CLASS VERTEX VERTEX ...", path,
                        (long long)i + 1);
     for (; before < e->count && !status; before++)

@@ -46,7 +46,7 @@ assert found[1] > .85 and min(found.values()) > found[1] - .06, found
 
 for text, why in (("", "needs two vertices"), ("0\n", "needs two vertices"), ("0 1\nx 0\n", ":2: must be CLASS VERTEX"),
                   ("0 1\n1 2\n", ":2: no vertex 2; there are 2"), ("0 1\n1 -1\n", ":2: must be CLASS"),
-                  ("0 1\n5000\n", ":2: must be CLASS")):
+                  ("0 1\n5000\n", ":2: must be CLASS"), ("0 1\0\n1 0\n", ":1: must be CLASS")):
     write("bad", text)
     Runs(GCN + " --graph bad").refused("graph bad.*" + why, "--steps 1")
 Runs(GCN + " --graph nowhere").refused("graph nowhere: cannot be opened", "--steps 1")
