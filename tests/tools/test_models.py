@@ -59,6 +59,26 @@ for name in ("qwen3_5_moe_text", "lfm2_moe", "kimi_linear", "gemma4_text", "gemm
 for name, options in (("gemma4_text", ""), ("gemma4_mixture", ""), ("phi3_short", "--context 64")):
     served("letters." + name, made[name]["prompt"], made[name]["answer"], options)
 
+# A preset is decoder with other options.
+SMALL = TRAIN + "--layers 4 --width 32 "
+BACKBONE = ("model.layers=backbone.layers,model.embed_tokens=backbone.embeddings,model.norm=backbone.norm_f,input_layernorm=norm,"
+            "mamba=mixer")
+for preset, options in (
+        ("llama --heads 4 --packed --window 8 --full-every 2 --gate gelu",
+         "--heads 4 --packed-qkv --packed-gates --window 8 --mixers window,full --function gelu"),
+        ("gpt-oss --heads 4 --window 8 --experts 4",
+         "--heads 4 --window 8 --mixers window,full --feeds experts --experts 4 --sinks --function clamped --paired-experts "
+         "--expert-bias --names mlp.gate=mlp.router"),
+        ("deepseek --heads 4 --dense-layers 2 --experts 4 --value-dim 16 --shared-ffn 8",
+         "--heads 4 --mixers latent --feeds mlp,mlp,experts,experts --experts 4 --latent-value-dim 16 --router corrected "
+         "--shared-ffn 8 --names mlp.shared_expert=mlp.shared_experts"),
+        ("hybrid --heads 4 --softmax-every 3 --experts 4 --dense-blocks 0,2 --ffn 24 --norm-topk 1",
+         "--heads 4 --mixers linear,linear,full --feeds mlp,experts --experts 4 --ffn 24 --expert-ffn 24"),
+        ("mamba2 --head-dim 16 --groups 2",
+         f"--heads 1 --mixers mamba --feeds none --state-head-dim 16 --state-groups 2 --conv-bias --names {BACKBONE}")):
+    train = SMALL if "experts" in preset else SMALL.replace("--aux-loss 0 ", "")
+    same_bits(Runs(preset + " " + train)("--steps 2"), Runs("decoder " + options + " " + train)("--steps 2"))
+
 # A saved folder is the one that was read.
 for name in ("qwen3_5_moe_text", "granitemoehybrid", "nemotron_h", "lfm2_moe", "gemma4_text", "gemma4_mixture"):
     assert saves(name, "decoder", DATA), f"{name}: another config.json"
