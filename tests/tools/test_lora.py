@@ -97,7 +97,7 @@ for word, rows, keys in (
         ("lora_magnitude_vector", {module + ".lora_magnitude_vector": zeros(96)}, {}),
         ("no adapter for tensor", {BARE + end: saved[module + end] for end in (A, B)}, {}),
         ("no weight of a linear map", {FAR + A: zeros(4, 32), FAR + B: zeros(96, 4)}, {}),
-        ("has no matching lora_B", without(B), None), ("has no matching lora_B", without(A), None),
+        ("has no matching lora_B", without(B), None), ("has no matching lora_A", without(A), None),
         *((key, {}, {key: value}) for key, value in (
             ("lora_bias", True), ("init_lora_weights", "pissa"), ("layer_replication", [[0, 1], [0, 1]]),
             ("trainable_token_indices", [3]), ("megatron_config", {"tensor_model_parallel_size": 2}),
