@@ -171,6 +171,20 @@ uint64_t sli_hash_samples(const void *bytes, size_t size) {
   return hash;
 }
 
+char *sli_file_cache(void) {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (cache && *cache == '/') return sli_format("%s/sluice", cache);
+  return home && *home == '/' ? sli_format("%s/.cache/sluice", home) : NULL;
+}
+
+void sli_file_make_folders(char *path) {
+  for (char *at = path + 1; (at = strchr(at, '/')); at++) {
+    *at = 0;
+    mkdir(path, 0777);
+    *at = '/';
+  }
+}
+
 sl_status sli_file_fingerprint(const char *path, uint64_t *bytes, uint64_t *hash) {
   void *map;
   size_t size;

@@ -48,6 +48,12 @@ sl_status sli_file_check(const char *path, const void *begin, size_t bytes);
  * first and last bytes. Fast at any size, and good enough to detect the usual changes of files. */
 uint64_t sli_hash_samples(const void *bytes, size_t size);
 
+/* Returns the folder of Sluice's caches, $XDG_CACHE_HOME/sluice or ~/.cache/sluice; NULL without a
+ * home. The caller frees it. */
+char *sli_file_cache(void);
+/* Makes the folders of a path, as far as possible. */
+void sli_file_make_folders(char *path);
+
 /* Returns the size and sampled hash of a file. SL_E_INPUT names the file. */
 sl_status sli_file_fingerprint(const char *path, uint64_t *bytes, uint64_t *hash);
 

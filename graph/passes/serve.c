@@ -39,16 +39,19 @@ static const bool *find_fed(sl_graph *g) {
   return fed;
 }
 
-/* True for a weight or table of an op that can read storage formats. Exact ops read f32, as in
- * training. */
-static bool reads_stored(const sli_node *n, int input) {
-  return !n->attrs.exact && !n->attrs.transposed && sli_op_serve(n->op)->stored >> input & 1;
+/* True for a weight or table of an op that can read the storage format. Exact ops read some formats
+ * in the order of training. */
+static bool reads_stored(const sli_node *n, int input, sl_storage storage) {
+  bool exact = !n->attrs.exact || (sli_storage_exact(storage) && !n->attrs.part[0]);
+  return exact && !n->attrs.transposed && sli_op_serve(n->op)->stored >> input & 1;
 }
 
-static bool can_be_stored(const sl_graph *g, const bool *fed, const sl_tensor *param) {
+static bool can_be_stored(const sl_graph *g, const bool *fed, const sl_tensor *param,
+                          sl_storage storage) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == param && (!fed[i] || !reads_stored(g->nodes[i], a))) return false;
+      if (g->nodes[i]->in[a] == param && (!fed[i] || !reads_stored(g->nodes[i], a, storage)))
+        return false;
   return true;
 }
 
@@ -57,7 +60,7 @@ static void settle_weights(sl_graph *g, const bool *fed) {
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
     sl_storage storage = sli_storage_for_products(s->storage(s->ctx, p->name));
-    if (!p->storage && sli_storage_served(storage) && can_be_stored(g, fed, p))
+    if (!p->storage && sli_storage_served(storage) && can_be_stored(g, fed, p, storage))
       sli_store(p, storage);
   }
 }

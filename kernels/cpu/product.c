@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products. If the processor has tiles, tiles.c computes all products except short or narrow
- * f32 products. Sluice's kernel (vector/gemm.h) computes f32 products with a fixed summation order,
- * and all f32 products on processors where it is faster, or without oneDNN. The remaining products
+/* Matrix products. If the processor has tiles, tiles.c computes bf16 products. Sluice's kernel
+ * (vector/gemm.h) computes f32 products with a fixed summation order. Other f32 products are
+ * computed on tiles, by this kernel or by oneDNN, as timing says (choice.h). The remaining products
  * go to oneDNN's matmul primitive, which the rest of this comment describes.
  *
  * A product is cut along the rows of C into chunks of equal height, plus a last one for the
@@ -17,9 +17,12 @@
  * buffer. sli_pack_run rounds B into the library's order, also beforehand. */
 #include "kernels/cpu/product.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -37,12 +40,9 @@ enum { STRETCH = 512 }; /* length along k of a turned stretch */
 /* products cut along columns: maximum rows, and minimum columns per chunk */
 enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 
-typedef enum library { ONEDNN, OWN } library;
-
 struct sli_product {
   sli_product_shape shape;
-  bool tiles;            /* computed by tiles.c; the fields below are unused */
-  library library;       /* library that computes chunks; only oneDNN has kernels */
+  sli_family family;     /* on tiles, the fields below are unused; only the library has kernels */
   sli_pack *pack;        /* packing of B in each run; NULL: the kernels read B directly */
   int64_t height, width; /* rows and columns of a chunk; one of them covers all of C */
   int64_t stretch;       /* length along k of a stretch */
@@ -79,7 +79,7 @@ static size_t packed_bytes(const sli_product_shape *shape) {
 
 /* Returns true if a transposed A is turned into rows before it is multiplied. */
 static bool turns(const sli_product *p) {
-  return p->library == ONEDNN && sli_onednn_turned(&p->shape);
+  return p->family == SLI_FAMILY_LIBRARY && sli_onednn_turned(&p->shape);
 }
 
 /* Creates the kernels that a stretch along k uses: the last stretch, which adds to those before it,
@@ -126,21 +126,26 @@ static sl_status check_order(const sli_product_shape *s) {
                        (long long)s->k, (long long)s->chunk);
 }
 
-/* Returns the library that multiplies without tiles. */
-static library library_for(bool bf16, bool ordered) {
-  bool own = sli_cpu()->multiplies ? !sli_cpu_is_set("SLUICE_CPU_FP32", "library")
-                                   : sli_cpu_is_set("SLUICE_CPU_FP32", "own");
-  return !ordered && (bf16 || !own) && sli_onednn_loads() ? ONEDNN : OWN;
+static sli_family chosen_for(int class);
+
+/* Returns the family that multiplies. */
+static sli_family family_for(const sli_product_shape *s) {
+  bool wide = s->m >= SLI_STRIP && s->n >= SLI_STRIP; /* otherwise tiles would be mostly zeros */
+  if (s->bf16) return sli_has_tiles() ? SLI_FAMILY_TILES : SLI_FAMILY_LIBRARY;
+  if (s->chunk) return SLI_FAMILY_VECTORS;
+  if (s->family) return s->family;
+  if (sli_cpu_is_set("SLUICE_CPU_FP32", "tiles")) return SLI_FAMILY_TILES;
+  return chosen_for(wide ? SLI_WIDE : SLI_NARROW);
 }
 
-static sl_status choose_library(sli_product *p) {
-  p->library = library_for(p->shape.bf16, p->shape.chunk);
-  if (p->library == OWN && p->shape.bf16)
-    return sl_fail(
-        SL_E_DEVICE,
-        "bf16 products need oneDNN, which cannot be loaded, or a processor with AMX or ARM64's "
-        "BF16");
-  return SL_OK;
+static sl_status choose_family(sli_product *p) {
+  p->family = family_for(&p->shape);
+  if (p->family != SLI_FAMILY_LIBRARY || sli_onednn_loads()) return SL_OK;
+  p->family = SLI_FAMILY_VECTORS;
+  return p->shape.bf16 ? sl_fail(SL_E_DEVICE,
+                                 "bf16 products need oneDNN, which cannot be loaded, or a "
+                                 "processor with AMX or ARM64's BF16")
+                       : SL_OK;
 }
 
 static sl_status onednn_create(sli_product *p) {
@@ -154,11 +159,10 @@ static sl_status onednn_create(sli_product *p) {
 
 static sl_status library_create(sli_product *p) {
   const sli_product_shape *shape = &p->shape;
-  SLI_TRY(choose_library(p));
   p->width = chunk_width(shape);
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
   p->stretch = turns(p) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
-  if (p->library == ONEDNN) SLI_TRY(onednn_create(p));
+  if (p->family == SLI_FAMILY_LIBRARY) SLI_TRY(onednn_create(p));
   return shape->bf16 && !shape->b_packed ? sli_pack_create(shape, packed_bytes(shape), &p->pack)
                                          : SL_OK;
 }
@@ -166,9 +170,9 @@ static sl_status library_create(sli_product *p) {
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
   sli_product *p = sli_calloc(1, sizeof *p);
   p->shape = *shape;
-  p->tiles = sli_tiles_take(shape);
   sl_status status = check_order(shape);
-  if (!status && !p->tiles) status = library_create(p);
+  if (!status) status = choose_family(p);
+  if (!status && p->family != SLI_FAMILY_TILES) status = library_create(p);
   if (status) sli_product_destroy(p);
   else *product = p;
   return status;
@@ -194,7 +198,8 @@ static int chunk_count(const sli_product *p, int64_t height, int64_t rows) {
 }
 
 int sli_product_chunks(const sli_product *p) {
-  return p->tiles ? sli_tiles_chunks(&p->shape) : chunk_count(p, p->height, p->shape.m);
+  return p->family == SLI_FAMILY_TILES ? sli_tiles_chunks(&p->shape)
+                                       : chunk_count(p, p->height, p->shape.m);
 }
 
 static sli_product_part part_of(const sli_product *p, int64_t height, int chunk) {
@@ -213,7 +218,7 @@ sli_product_part sli_product_part_of(const sli_product *p, int chunk) {
  * depend on the cut, so each thread gets two chunks unless they would be short. */
 static int64_t height_for(const sli_product *p, const struct sl_team *team, int64_t rows) {
   int64_t threads = sli_team_threads(team);
-  if (p->library != OWN || p->width < p->shape.n) return p->height;
+  if (p->family != SLI_FAMILY_VECTORS || p->width < p->shape.n) return p->height;
   int64_t share = SLI_MAX((rows + threads - 1) / threads, 1);
   return SLI_MAX((share + 1) / 2, SLI_MIN(share, (int64_t)TALL_CHUNK));
 }
@@ -306,7 +311,7 @@ static void run_chunk(void *arg, int i) {
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
   struct chunk at = {.part = part_of(p, run->height, i)};
-  if (p->library == OWN) {
+  if (p->family == SLI_FAMILY_VECTORS) {
     multiply_by_own(run, &at);
     return;
   }
@@ -345,7 +350,7 @@ static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, i
                      bool add, const float *a, const void *b, const float *bias, float *c,
                      void *scratch) {
   struct run run = {p, height_for(p, team, rows), steps, add, a, b, bias, c, NULL};
-  if (p->tiles) {
+  if (p->family == SLI_FAMILY_TILES) {
     sli_tiles_multiply(&p->shape, team, rows, add, a, b, bias, c, scratch);
     return;
   }
@@ -379,7 +384,8 @@ void sli_product_run_leaves(const sli_product *product, struct sl_team *team, in
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk) {
   struct run run = {product, product->height, product->shape.k, add, a, b, bias, c, NULL};
-  if (product->tiles) sli_tiles_multiply_chunk(&product->shape, add, a, b, bias, c, chunk);
+  if (product->family == SLI_FAMILY_TILES)
+    sli_tiles_multiply_chunk(&product->shape, add, a, b, bias, c, chunk);
   else run_chunk(&run, chunk);
 }
 
@@ -444,17 +450,144 @@ const char *sl_cpu_bf16(void) {
 
 size_t sli_library_bytes(void) { return sli_onednn_bytes(); }
 
-/* Returns the name of the library that computes a product without tiles. */
-static const char *library_name(bool bf16) {
-  return library_for(bf16, false) == ONEDNN ? sli_onednn_name() : bf16 ? "nothing" : "vectors";
+/* ---- the choice of families ------------------------------------------------------- */
+
+enum {
+  TIMED_ROUNDS = 3,
+  MOST_TIMED_THREADS = 16,
+  FORMS = 3,
+  TIMED_WIDTH = 1536,
+  TIMED_DEPTH = 384
+};
+
+/* Products of a layer and of its gradients, on all cores at once. */
+typedef struct timing {
+  const sli_product *product;
+  const float *operands;
+  float *results; /* of all threads */
+  int64_t each;   /* numbers of a thread's result */
+  _Atomic uint64_t nanoseconds;
+} timing;
+
+static uint64_t own_nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Returns the name of the product library. With tiles, it still computes short and narrow f32
- * products. */
+static void time_thread(void *arg, int i) {
+  timing *t = arg;
+  uint64_t start = own_nanoseconds();
+  sli_product_run(t->product, NULL, false, t->operands, t->operands, NULL, t->results + i * t->each,
+                  NULL);
+  t->nanoseconds += own_nanoseconds() - start;
+}
+
+/* Returns the processor time of a thread's product, the least of some rounds. */
+static double time_product(const sli_product_shape *shape, struct sl_team *team, timing *t) {
+  sli_product *product;
+  int threads = sli_team_threads(team);
+  double least = 0;
+  if (sli_product_create(shape, &product)) return 0;
+  t->product = product;
+  for (int r = 0; r <= TIMED_ROUNDS; r++) { /* the first one warms up */
+    t->nanoseconds = 0;
+    sl_team_for(team, threads, time_thread, t);
+    double took = 1e-9 * (double)t->nanoseconds / threads;
+    least = r <= 1 || took < least ? took : least;
+  }
+  sli_product_destroy(product);
+  return least;
+}
+
+static bool has_family(int family, int class) {
+  if (family == SLI_FAMILY_TILES) return class == SLI_WIDE && sli_cpu()->splits;
+  return family == SLI_FAMILY_VECTORS || sli_onednn_loads();
+}
+
+static int timed_threads(void) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return (int)SLI_MAX(SLI_MIN(cores, MOST_TIMED_THREADS), 1);
+}
+
+static void time_families(sli_family_times *times) {
+  static const int64_t rows[SLI_CLASSES] = {[SLI_WIDE] = 256, [SLI_NARROW] = 16};
+  int threads = timed_threads();
+  struct sl_team *team = sli_team_create(threads, NULL, NULL);
+  int64_t most = TIMED_WIDTH * TIMED_DEPTH;
+  float *numbers = sli_calloc((size_t)(most * (threads + 1)), sizeof *numbers);
+  for (int64_t i = 0; i < most; i++) numbers[i] = (float)(i % 17) * 0.1f;
+  for (int i = 0; i < SLI_CLASSES * SLI_FAMILIES * FORMS; i++) {
+    int class = i / FORMS / SLI_FAMILIES, family = i / FORMS % SLI_FAMILIES;
+    const sli_product_shape forms[FORMS] = {
+        {.m = rows[class], .n = TIMED_WIDTH, .k = TIMED_DEPTH, .b_transposed = true},
+        {.m = rows[class], .n = TIMED_DEPTH, .k = TIMED_WIDTH},
+        {.m = TIMED_WIDTH, .n = TIMED_DEPTH, .k = rows[class], .a_transposed = true}};
+    sli_product_shape shape = forms[i % FORMS];
+    shape.family = (sli_family)family;
+    timing t = {.operands = numbers, .results = numbers + most, .each = most};
+    if (family && has_family(family, class))
+      times[class].seconds[family] += time_product(&shape, team, &t);
+  }
+  free(numbers);
+  if (team) sli_team_destroy(team);
+}
+
+static sli_family usual_for(int class) {
+  if (class == SLI_WIDE && sli_cpu()->splits) return SLI_FAMILY_TILES;
+  return sli_cpu()->multiplies ? SLI_FAMILY_VECTORS : SLI_FAMILY_LIBRARY;
+}
+
+static sli_family_choice timed;
+
+static void choose_once(void) {
+  sli_family usual[SLI_CLASSES] = {usual_for(SLI_WIDE), usual_for(SLI_NARROW)};
+  char machine[512];
+  sli_processor_name(machine, sizeof machine - 128);
+  size_t at = strlen(machine);
+  snprintf(machine + at, sizeof machine - at, ", level %d, %d cores, %s", sli_cpu_level(),
+           timed_threads(), sli_onednn_loads() ? sli_onednn_name() : "no library");
+  timed = sli_choice_make(machine, usual, time_families);
+}
+
+/* Returns the variable that chooses a family, or NULL. */
+static const char *overriding(void) {
+  static const char *const variables[] = {"SLUICE_CPU_FP32", "SLUICE_CPU_LEVEL"};
+  for (int i = 0; i < (int)SLI_COUNT(variables); i++)
+    if (getenv(variables[i])) return variables[i];
+  return NULL;
+}
+
+static sli_family chosen_for(int class) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (sli_cpu_is_set("SLUICE_CPU_FP32", "library")) return SLI_FAMILY_LIBRARY;
+  if (sli_cpu_is_set("SLUICE_CPU_FP32", "own")) return SLI_FAMILY_VECTORS;
+  if (overriding()) return usual_for(class);
+  pthread_once(&once, choose_once);
+  return timed.family[class];
+}
+
+const char *sli_products_why(void) {
+  static __thread char text[64];
+  chosen_for(SLI_WIDE);
+  if (!overriding()) return timed.why;
+  snprintf(text, sizeof text, "%s is set", overriding());
+  return text;
+}
+
+/* Returns the name of a family. */
+static const char *family_name(sli_family family) {
+  if (family == SLI_FAMILY_TILES) return "tiles";
+  if (family == SLI_FAMILY_LIBRARY && sli_onednn_loads()) return sli_onednn_name();
+  return "vectors";
+}
+
 const char *sl_cpu_products(bool bf16) {
   static __thread char text[128];
-  if (bf16 && sli_has_tiles()) return "tiles";
-  if (bf16) return library_name(true);
-  snprintf(text, sizeof text, "%s%s", sli_cpu()->splits ? "tiles and " : "", library_name(false));
+  if (bf16) return sli_has_tiles() ? "tiles" : sli_onednn_loads() ? sli_onednn_name() : "nothing";
+  const char *wide = family_name(chosen_for(SLI_WIDE)),
+             *narrow = family_name(chosen_for(SLI_NARROW));
+  bool alike = !strcmp(wide, narrow);
+  snprintf(text, sizeof text, "%s%s%s", wide, alike ? "" : " and ", alike ? "" : narrow);
   return text;
 }

@@ -9,6 +9,8 @@
 
 #include <sluice/op.h>
 
+#include "kernels/cpu/choice.h"
+
 /* C[m, n] = op(A)[m, k] op(B)[k, n]; op transposes a matrix that is stored transposed. Row-major
  * and dense.
  *
@@ -29,6 +31,7 @@ typedef struct sli_product_shape {
    * of C then depends only on its row of A and column of B. `part`: lengths of the parts of k (all
    * 0: one part); each part is divided evenly among the groups. */
   int64_t chunk, part[SL_PART_RANGES];
+  sli_family family; /* of an f32 product without an order */
 } sli_product_shape;
 
 /* Sets the summation order that a call asks for in the shape of an f32 product over k, which may be

@@ -30,7 +30,10 @@ static sl_storage rest_of(const sl_call *call) {
   return sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]));
 }
 
-static bool by_blocks(const sl_call *call) { return sli_storage_in_groups(rest_of(call)); }
+/* Returns true if products are sums of integers. */
+static bool by_blocks(const sl_call *call) {
+  return sli_storage_in_groups(rest_of(call)) && !call->attrs->exact;
+}
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
   (void)threads;
@@ -97,7 +100,7 @@ typedef struct expert_call {
 } expert_call;
 
 static bool shares_digits(const sli_expert_product *p) {
-  return sli_storage_in_groups(sli_storage_of(p->weight, p->k)) &&
+  return sli_storage_in_groups(sli_storage_of(p->weight, p->k)) && !p->attrs->exact &&
          p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
 }
 

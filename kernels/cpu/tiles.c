@@ -27,14 +27,6 @@ enum { DEPTH = 4096 }; /* length along k of a bf16 stretch; longer products accu
 
 bool sli_has_tiles(void) { return sli_cpu()->bf16 || sli_cpu_is_set("SLUICE_CPU_BF16", "tiles"); }
 
-bool sli_tiles_take(const sli_product_shape *s) {
-  if (s->bf16) return sli_has_tiles();
-  if (s->chunk) return false;
-  if (sli_cpu_is_set("SLUICE_CPU_FP32", "tiles")) return true;
-  bool wide = s->m >= SLI_STRIP && s->n >= SLI_STRIP; /* otherwise tiles would be mostly zeros */
-  return wide && sli_cpu()->splits && !sli_cpu_is_set("SLUICE_CPU_FP32", "library");
-}
-
 static int64_t up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }

@@ -6,10 +6,8 @@
 
 #include "kernels/cpu/product.h"
 
-/* Return true if this processor multiplies bf16 on tiles, and if products of this shape use tiles.
- * Callable from any thread. */
+/* Returns true if this processor multiplies bf16 on tiles. Callable from any thread. */
 bool sli_has_tiles(void);
-bool sli_tiles_take(const sli_product_shape *shape);
 
 /* Computes C = A B, or C += A B, for `rows` rows of A. A is f32, B f32 or packed
  * (sli_product_shape). `scratch` has sli_tiles_scratch bytes and is 64-byte aligned. */

@@ -16,7 +16,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-enum { MOST_ROWS = 67, MOST_N = 37, MOST_K = 1280 };
+enum { MOST_ROWS = 97, MOST_N = 37, MOST_K = 1280 };
 
 static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], w_again[MOST_N * MOST_K], bias[MOST_N];
 static float want[MOST_ROWS * MOST_N], got[MOST_ROWS * MOST_N];
@@ -81,28 +81,33 @@ static void make_weight(const struct form *f, int64_t n, int64_t k, rng *d) {
   group(f->storage, &values);
 }
 
-static void multiply(const sli_cpu_chunks *cpu, sl_storage storage, const void *weight,
-                     const float *rows_of, int64_t rows, int64_t n, int64_t k, float *y) {
+static void multiply_with(const sl_attrs *attrs, const sli_cpu_chunks *cpu, sl_storage storage,
+                          const void *weight, const float *rows_of, int64_t rows, int64_t n,
+                          int64_t k, float *y) {
   const sl_type weights = SL_TYPE(SL_F32, n, k);
   const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_storage_type(storage, &weights)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, rows, n)};
-  const sl_attrs attrs = {0};
   const void *in[5] = {rows_of, weight, bias};
   void *out[1] = {y};
-  sl_call call = {.attrs = &attrs,
+  sl_call call = {.attrs = attrs,
                   .nin = 5,
                   .nout = 1,
                   .in_type = in_type,
                   .out_type = out_type,
                   .in = in,
                   .out = out};
-  sli_served_product product = {
-      &call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-      sli_storage_in_groups(storage) && (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
-          ? digits
-          : NULL};
+  sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
+                                sli_storage_in_groups(storage) && !attrs->exact &&
+                                        (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
+                                    ? digits
+                                    : NULL};
   for (int i = 0; product.x && i < rows; i++) cpu->served_digits(&product, i);
   for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
+}
+
+static void multiply(const sli_cpu_chunks *cpu, sl_storage storage, const void *weight,
+                     const float *rows_of, int64_t rows, int64_t n, int64_t k, float *y) {
+  multiply_with(&(sl_attrs){0}, cpu, storage, weight, rows_of, rows, n, k, y);
 }
 
 static void check_close(int64_t rows, int64_t n, int64_t k) {
@@ -135,6 +140,19 @@ static void check_form(int level, const struct form *f, int64_t rows, int64_t n,
     CHECK(!memcmp(want, got + r * n, (size_t)n * sizeof *got),
           "%s: row %lld of %lld is another alone", f->type, (long long)r, (long long)rows);
   }
+}
+
+/* Exact products of stored weights have the bits of f32 weights, in groups of any length. Level 0
+ * rounds products before it adds them; the other levels are alike. */
+static void check_exact(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
+  if (!sli_storage_exact(f->storage)) return;
+  const sl_attrs attrs = {.exact = true, .chunk = k % 7 ? (k + 7) / 8 : 0};
+  multiply_with(&attrs, level_chunks(SLI_MIN(level, 1)), SL_STORAGE_F32, w, x, rows, n, k, want);
+  multiply_with(&attrs, level_chunks(level), f->storage, lies, x, rows, n, k, got);
+  CHECK(!memcmp(want, got, (size_t)(rows * n) * sizeof *got),
+        "%s at level %d, exact: %lld rows of %lld by %lld are others", f->type, level,
+        (long long)rows, (long long)k, (long long)n);
+  check_close(rows, n, k);
 }
 
 static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t n, int64_t k) {
@@ -257,6 +275,7 @@ int main(int argc, char **argv) {
       make_weight(&forms[f], n, k, &d);
       for (int level = 0; level <= sli_cpu_level(); level++) {
         RUN(check_form, level, &forms[f], rows[i], n, k);
+        RUN(check_exact, level, &forms[f], rows[i], n, k);
         RUN(check_table, level_chunks(level), &forms[f], n, k);
       }
     }

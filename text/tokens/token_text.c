@@ -45,34 +45,25 @@ void sli_token_text_destroy(sli_token_text *t) {
 
 /* ---- cache files ------------------------------------------------------------------------ */
 
-/* Makes a folder and its parents, as far as possible. */
-static void make_folders(char *path) {
-  for (char *at = path + 1; (at = strchr(at, '/')); at++) {
-    *at = 0;
-    mkdir(path, 0777);
-    *at = '/';
-  }
-}
-
 /* Returns the cache path of a text, or NULL if there is none; the caller frees it. Long texts are
  * hashed in samples, so their modification time is included. */
 static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  bool named = cache && *cache == '/';
   struct stat info;
   uint64_t bytes, hash;
-  if (f->size < KEPT_BYTES || (!named && (!home || *home != '/')) || stat(f->path, &info) ||
+  if (f->size < KEPT_BYTES || stat(f->path, &info) ||
       sli_file_fingerprint(t->options.tokenizer, &bytes, &hash))
     return NULL;
+  char *folder = sli_file_cache();
+  if (!folder) return NULL;
   hash = sli_hash_word(hash, bytes);
   hash = sli_hash_word(hash, RULES);
   if (t->chats && sli_token_file_is_chats(f)) hash = sli_hash_word(hash, sli_chats_hash(t->chats));
   hash = sli_hash_word(hash, sli_hash_samples(f->bytes, f->size));
   hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_sec);
   hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_nsec);
-  char *path = sli_format("%s%s/sluice/tokens/%016" PRIx64 "-%zu.u32", named ? cache : home,
-                          named ? "" : "/.cache", hash, f->size);
-  make_folders(path);
+  char *path = sli_format("%s/tokens/%016" PRIx64 "-%zu.u32", folder, hash, f->size);
+  free(folder);
+  sli_file_make_folders(path);
   return path;
 }
 

@@ -347,6 +347,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "products", sl_lowered_products(j->lowered));
   const char *library = sli_lowered_library(j->lowered);
   if (library) cJSON_AddStringToObject(root, "products_library", library);
+  if (library) cJSON_AddStringToObject(root, "products_choice", sli_products_why());
   if (library) add_number(root, "products_library_bytes", (double)sli_library_bytes());
   cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
   add_quotas(cJSON_AddArrayToObject(root, "quotas"), j);

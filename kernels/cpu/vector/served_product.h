@@ -3,9 +3,10 @@
  * alone, regardless of the other rows and of the weight's storage format.
  *
  * A tile is TILE_COLUMNS columns of w by TILE_ROWS rows of x; each sum is a vector in a register.
- * For few rows, weights are converted to f32 as they are loaded. For more rows than a tile has, a
- * stretch of its columns is unpacked and read for all rows. A single row takes LANES columns, so
- * that the same number of vectors is summed together. */
+ * For few rows, weights are converted to f32 as they are loaded. A single row takes LANES columns,
+ * so that the same number of vectors is summed together. For more rows than a tile has, tiles of
+ * MANY_COLUMNS by MANY_ROWS fill the registers: a stretch of the columns is unpacked and read for
+ * all rows. */
 
 /* Returns the sums of LANES vectors, one per lane. The upper half of each is added to the lower
  * until one number is left. */
@@ -20,14 +21,16 @@ static inline __attribute__((always_inline)) vec sums(vec *v) {
   return v[0];
 }
 
-enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 64 };
+enum { TILE_COLUMNS = 4, TILE_ROWS = LANES / TILE_COLUMNS, HEIGHT = 96 };
+enum { MANY_COLUMNS = REGISTERS / 4, MANY_ROWS = 3, MANY = MANY_COLUMNS * MANY_ROWS };
+enum { MOST_COLUMNS = (int)LANES > (int)MANY_COLUMNS ? LANES : MANY_COLUMNS };
 
 /* Rows of x and columns of w. Missing rows and columns repeat the last one. */
 typedef struct served_tile {
   sl_storage storage; /* f32, bf16, f16, or floats of 8 or 4 bits */
   int64_t k, n, rows, columns;
-  const float *x[HEIGHT + TILE_ROWS];
-  const uint8_t *w[LANES];
+  const float *x[HEIGHT + MANY_ROWS + TILE_ROWS];
+  const uint8_t *w[MOST_COLUMNS];
   const float *bias; /* bias of these columns, or NULL */
   float *y;          /* y of row 0 */
 } served_tile;
@@ -163,29 +166,50 @@ static void dot_tile(const served_tile *t) {
   dot_finish(t, 0, TILE_COLUMNS, acc);
 }
 
-/* Multiplies rows from `row` on by all numbers of the columns. */
-static void dot_whole(const served_tile *t, int64_t row, const float *const *w) {
-  vec acc[LANES];
-#pragma GCC unroll 16
-  for (int a = 0; a < LANES; a++) acc[a] = (vec){0};
-  dot_floats(TILE_ROWS, t->x + row, w, 0, t->k, false, acc);
-  dot_finish(t, row, TILE_COLUMNS, acc);
+/* Writes y of MANY_ROWS rows from `row` on. */
+static inline void write_many(const served_tile *t, int64_t row, vec *kept) {
+  float s[MANY + LANES];
+  for (int i = 0; i < MANY; i += LANES) storeu(s + i, sums(kept + i));
+  for (int r = 0; r < MANY_ROWS && row + r < t->rows; r++) {
+    float *y = t->y + (row + r) * t->n, *from = s + r * MANY_COLUMNS;
+    for (int c = 0; c < t->columns; c++) y[c] = t->bias ? from[c] + t->bias[c] : from[c];
+  }
 }
 
-/* Multiplies by a stretch of the columns; `kept` holds the rows' sums over earlier numbers. */
-static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin,
-                        int64_t end, vec *kept) {
-  vec acc[LANES];
-  copy_sums(LANES, kept, acc);
-  dot_floats(TILE_ROWS, t->x + row, w, begin, end, false, acc);
-  copy_sums(LANES, acc, kept);
-  if (end == t->k) dot_finish(t, row, TILE_COLUMNS, kept);
+/* Adds the products of n numbers, from number i of x and number `at` of w on. */
+static inline __attribute__((always_inline)) void many_step(const float *const *x,
+                                                            const float *const *w, int64_t i,
+                                                            int64_t at, int64_t n,
+                                                            vec (*acc)[MANY_COLUMNS]) {
+  vec xv[MANY_ROWS];
+  UNROLLED for (int r = 0; r < MANY_ROWS; r++) xv[r] = load(x[r] + i, n);
+  UNROLLED for (int c = 0; c < MANY_COLUMNS; c++) {
+    vec wv = load(w[c] + at, n);
+#if defined(IN_VECTOR)
+    __asm__("" : "+" IN_VECTOR(wv)); /* loaded once, not once for each row */
+#endif
+    UNROLLED for (int r = 0; r < MANY_ROWS; r++) acc[r][c] = plus_product(acc[r][c], xv[r], wv);
+  }
+}
+
+/* Multiplies MANY_ROWS rows by numbers `begin` to `end` of the columns, whose first number is
+ * `begin`. `kept` holds the rows' sums over earlier numbers, and then over these too. */
+static inline void multiply_many(const float *const *x, const float *const *w, int64_t begin,
+                                 int64_t end, vec *kept) {
+  vec acc[MANY_ROWS][MANY_COLUMNS];
+  UNROLLED for (int r = 0; r < MANY_ROWS; r++) UNROLLED for (int c = 0; c < MANY_COLUMNS; c++)
+      acc[r][c] = begin ? kept[r * MANY_COLUMNS + c] : (vec){0};
+  int64_t i = begin;
+  for (; i + LANES <= end; i += LANES) many_step(x, w, i, i - begin, LANES, acc);
+  if (i < end) many_step(x, w, i, i - begin, end - i, acc);
+  UNROLLED for (int r = 0; r < MANY_ROWS; r++) UNROLLED for (int c = 0; c < MANY_COLUMNS; c++)
+      kept[r * MANY_COLUMNS + c] = acc[r][c];
 }
 
 /* Prefetches the next tile's weights gradually: for the `count` products of this tile from `at` on,
  * the matching fraction. Prefetching everything together would delay the current reads. */
 static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
-  int64_t all = t->k * t->rows, bytes = TILE_COLUMNS * (t->w[1] - t->w[0]);
+  int64_t all = t->k * t->rows, bytes = MANY_COLUMNS * (t->w[1] - t->w[0]);
   for (int64_t b = bytes * at / all; b < bytes * (at + count) / all; b += LINE)
     __builtin_prefetch(t->w[0] + bytes + b, 0, 2);
 }
@@ -203,25 +227,23 @@ static void unpack_stretch(sl_storage storage, const uint8_t *row, int64_t i, in
 }
 
 static void dot_many(const served_tile *t) {
-  _Alignas(64) float unpacked[TILE_COLUMNS][STRETCH];
-  vec kept[(HEIGHT + TILE_ROWS) * TILE_COLUMNS];
-  const float *w[TILE_COLUMNS];
-  const bool is_short = t->storage != SL_STORAGE_F32;
+  _Alignas(64) float unpacked[MANY_COLUMNS][STRETCH];
+  vec kept[(HEIGHT + MANY_ROWS) * MANY_COLUMNS + LANES] = {0};
+  const float *w[MANY_COLUMNS];
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
   int64_t multiple = SLI_MAX(sli_storage_block(t->storage), LANES);
   int64_t even = ((t->k + stretches - 1) / stretches + multiple - 1) / multiple * multiple;
-  if (!is_short) even = t->k;
-  for (int c = 0; c < TILE_COLUMNS; c++)
-    w[c] = is_short ? unpacked[c] : (const float *)(const void *)t->w[c];
-  if (even < t->k) memset(kept, 0, (size_t)(t->rows + TILE_ROWS - 1) * TILE_COLUMNS * sizeof *kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
-    for (int c = 0; c < TILE_COLUMNS && is_short; c++)
-      unpack_stretch(t->storage, t->w[c], i, count, unpacked[c]);
-    for (int64_t r = 0; r < t->rows; r += TILE_ROWS) {
-      fetch_next(t, i * t->rows + r * count, TILE_ROWS * count);
-      if (count == t->k) dot_whole(t, r, w);
-      else dot_stretch(t, r, w, i, i + count, kept + r * TILE_COLUMNS);
+    for (int c = 0; c < MANY_COLUMNS; c++) {
+      w[c] = unpacked[c];
+      if (t->storage == SL_STORAGE_F32) w[c] = (const float *)(const void *)t->w[c] + i;
+      else unpack_stretch(t->storage, t->w[c], i, count, unpacked[c]);
+    }
+    for (int64_t r = 0; r < t->rows; r += MANY_ROWS) {
+      fetch_next(t, i * t->rows + r * count, MANY_ROWS * count);
+      multiply_many(t->x + r, w, i, i + count, kept + r * MANY_COLUMNS);
+      if (i + count == t->k) write_many(t, r, kept + r * MANY_COLUMNS);
     }
   }
 }
@@ -230,10 +252,10 @@ static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
   for (int64_t r = 0; r < rows; r += HEIGHT) {
     t->rows = rows - r < HEIGHT ? rows - r : HEIGHT;
     t->y = y + r * t->n;
-    for (int i = 0; i < t->rows + TILE_ROWS - 1; i++)
+    for (int i = 0; i < t->rows + MANY_ROWS + TILE_ROWS - 1; i++)
       t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
     if (rows == 1) dot_one(t);
-    else if (t->rows <= TILE_ROWS) dot_tile(t);
+    else if (rows <= TILE_ROWS) dot_tile(t);
     else dot_many(t);
   }
 }
@@ -241,7 +263,7 @@ static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
 /* Multiplies by weights [n, k]. */
 static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
-  int64_t wide = rows == 1 ? LANES : TILE_COLUMNS;
+  int64_t wide = rows == 1 ? LANES : rows <= TILE_ROWS ? TILE_COLUMNS : MANY_COLUMNS;
   size_t row = sl_type_bytes(&call->in_type[1]) / (size_t)n;
   const float *bias = call->in[2];
   served_tile t = {.storage = sli_storage_of(&call->in_type[1], k), .k = k, .n = n};
@@ -374,6 +396,130 @@ static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) 
   gemm_chunk(&g, 0);
 }
 
+/* ---- exact products with weights in blocks -------------------------------------------------- */
+
+/* A quad of a group of rows of w is a vector whose lanes are columns (ops/storage.h). So a block of
+ * some columns is unpacked number by number, and each column's chain of fused products is in a
+ * lane, without transposing. */
+enum { LANE_VECTORS = 4, LANE_COLUMNS = LANE_VECTORS * LANES, LANE_ROWS = 4, LANE_HEIGHT = 64 };
+
+static inline ivec load_quad(const uint8_t *p, int64_t n) {
+  ivec all, some = {0};
+  if (__builtin_expect(n >= LANES, 1)) {
+    memcpy(&all, p, sizeof all);
+    return all;
+  }
+  memcpy(&some, p, (size_t)n * sizeof(int32_t));
+  return some;
+}
+
+/* Unpacks the block of n columns of a group, [SLI_STORAGE_BLOCK][LANE_COLUMNS]. */
+static inline __attribute__((always_inline)) void unpack_lanes(sl_storage storage,
+                                                               const uint8_t *block, int64_t wide,
+                                                               int64_t place, int64_t n,
+                                                               float *to) {
+  const bool nibbles = storage == SL_STORAGE_Q4_1;
+  const uint8_t *halves = block + wide * (nibbles ? 16 : 32) + 2 * place;
+  vec d = load_f16((const uint16_t *)(const void *)halves, n),
+      m = nibbles ? load_f16((const uint16_t *)(const void *)(halves + 2 * wide), n) : (vec){0};
+  for (int j = 0; j < (nibbles ? 4 : 8); j++, to += 4 * LANE_COLUMNS) {
+    ivec q = load_quad(block + (j * wide + place) * 4, n);
+    UNROLLED for (int b = 0; b < 4; b++, q >>= 8) {
+      float *at = to + b * LANE_COLUMNS;
+      if (nibbles) {
+        storeu(at, plus_product(m, __builtin_convertvector(q & 15, vec), d));
+        storeu(at + 16 * LANE_COLUMNS,
+               plus_product(m, __builtin_convertvector(q >> 4 & 15, vec), d));
+      } else storeu(at, __builtin_convertvector((q & 255) - 128, vec) * d);
+    }
+  }
+}
+
+static void unpack_columns_block(const sl_type *lies, sl_storage storage, const void *weights,
+                                 sli_range columns, int64_t b, float *to) {
+  for (int64_t c = columns.begin; c < columns.end; c += LANES, to += LANES) {
+    sli_grouped g = sli_storage_grouped(lies, weights, c);
+    int64_t place = c % SLI_STORAGE_GROUP, n = SLI_MIN(g.wide - place, (int64_t)LANES);
+    int64_t bytes = g.wide * sli_storage_bytes(storage);
+    const uint8_t *block = g.blocks + b * bytes;
+    if (!place) fetch(block, bytes);
+    if (storage == SL_STORAGE_Q4_1) unpack_lanes(SL_STORAGE_Q4_1, block, g.wide, place, n, to);
+    else unpack_lanes(SL_STORAGE_Q8_0, block, g.wide, place, n, to);
+  }
+}
+
+/* Adds the products of `steps` numbers to the sums of `tall` rows, [tall][LANE_VECTORS]. */
+static inline __attribute__((always_inline)) void lane_steps(int tall, const float *x, int64_t k,
+                                                             const float *w, int64_t steps,
+                                                             vec *sums) {
+  vec acc[LANE_ROWS * LANE_VECTORS];
+  UNROLLED for (int a = 0; a < tall * LANE_VECTORS; a++) acc[a] = sums[a];
+  for (int64_t i = 0; i < steps; i++, w += LANE_COLUMNS) {
+    vec wv[LANE_VECTORS];
+    UNROLLED for (int v = 0; v < LANE_VECTORS; v++) wv[v] = loadu(w + v * LANES);
+    UNROLLED for (int a = 0; a < tall * LANE_VECTORS; a++) acc[a] =
+        plus_product(acc[a], set(x[a / LANE_VECTORS * k + i]), wv[a % LANE_VECTORS]);
+  }
+  UNROLLED for (int a = 0; a < tall * LANE_VECTORS; a++) sums[a] = acc[a];
+}
+
+static void lane_rows(int64_t rows, const float *x, int64_t k, const float *w, int64_t steps,
+                      vec *sums) {
+  for (; rows >= LANE_ROWS; rows -= LANE_ROWS, x += LANE_ROWS * k, sums += LANE_ROWS * LANE_VECTORS)
+    lane_steps(LANE_ROWS, x, k, w, steps, sums);
+  for (; rows; rows--, x += k, sums += LANE_VECTORS) lane_steps(1, x, k, w, steps, sums);
+}
+
+/* Adds a group's sums to those of earlier groups, as exact_group does. */
+static void lane_group(int64_t n, int64_t group, bool last, vec *slots, vec *sums) {
+  for (int64_t e = 0; e < n; e++) {
+    vec s = sums[e], *slot = slots + e;
+    for (int64_t left = group; left & 1 || (last && left); left >>= 1, slot += n)
+      if (left & 1) s = *slot + s;
+    *slot = sums[e] = s;
+  }
+}
+
+/* Computes some columns of up to LANE_HEIGHT rows. */
+static void exact_lanes(const sl_call *call, sl_storage storage, int64_t row, int64_t rows,
+                        sli_range columns, vec *sums) {
+  _Alignas(64) float w[SLI_STORAGE_BLOCK * LANE_COLUMNS];
+  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]),
+          chunk = call->attrs->chunk ? call->attrs->chunk : k, all = rows * LANE_VECTORS;
+  const float *bias = call->in[2], *x = (const float *)call->in[0] + row * k;
+  float *y = (float *)call->out[0] + row * n;
+  vec *slots = sums + all;
+  for (int64_t e = 0; e < all; e++) {
+    int64_t c = columns.begin + e % LANE_VECTORS * LANES;
+    sums[e] = bias ? load(bias + c, columns.end - c) : (vec){0};
+  }
+  for (int64_t i = 0, group = 0; i < k;) {
+    int64_t within = i % SLI_STORAGE_BLOCK, end = SLI_MIN((group + 1) * chunk, k),
+            steps = SLI_MIN(end - i, SLI_STORAGE_BLOCK - within);
+    if (!within)
+      unpack_columns_block(&call->in_type[1], storage, call->in[1], columns, i / SLI_STORAGE_BLOCK,
+                           w);
+    lane_rows(rows, x + i, k, w + within * LANE_COLUMNS, steps, sums);
+    i += steps;
+    if (i < end) continue;
+    lane_group(all, group++, i == k, slots, sums);
+    if (i < k) memset(sums, 0, (size_t)all * sizeof *sums);
+  }
+  for (int64_t e = 0; e < all; e++) {
+    int64_t c = columns.begin + e % LANE_VECTORS * LANES;
+    if (c < columns.end) store(y + e / LANE_VECTORS * n + c, sums[e], columns.end - c);
+  }
+}
+
+static void exact_stored(const sl_call *call, sl_storage storage, int64_t rows, sli_range columns) {
+  vec *sums =
+      sli_room(SLI_ROOM_SUMS, sizeof(vec) * LANE_HEIGHT * LANE_VECTORS * (SLI_MOST_GROUPS + 1));
+  for (int64_t c = columns.begin; c < columns.end; c += LANE_COLUMNS)
+    for (int64_t r = 0; r < rows; r += LANE_HEIGHT)
+      exact_lanes(call, storage, r, SLI_MIN(rows - r, (int64_t)LANE_HEIGHT),
+                  (sli_range){c, SLI_MIN(c + LANE_COLUMNS, columns.end)}, sums);
+}
+
 static void linear_served_chunk(void *arg, int i) {
   const sli_served_product *p = arg;
   const sl_call *call = p->call;
@@ -381,11 +527,11 @@ static void linear_served_chunk(void *arg, int i) {
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
   bool exact = call->attrs->exact,
        few = rows <= EXACT_ROWS && !call->attrs->transposed && !call->attrs->part[0];
-  if (exact && few) exact_few(call, rows, columns);
+  sl_storage storage = sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]));
+  if (exact && sli_storage_exact(storage)) exact_stored(call, storage, rows, columns);
+  else if (exact && few) exact_few(call, rows, columns);
   else if (exact) exact_columns(call, rows, columns);
-  else if (sli_storage_in_groups(
-               sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
-    block_columns(p, rows, columns);
+  else if (sli_storage_in_groups(storage)) block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }
