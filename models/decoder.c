@@ -36,40 +36,91 @@ static sl_tensor *gated_conv(sl_graph *g, decoder *d, sl_tensor *x, float residu
 
 /* ---- lists of blocks ------------------------------------------------------------------------- */
 
+/* Kinds of halves. An option that some of them read is refused where no half of the model does. */
 typedef struct half_kind {
   const char *name;
   decoder_half *half;
   bool windowed, state;
+  const char *reads;
 } half_kind;
 
-static const half_kind mixers[] = {
-    {.name = "full", .half = decoder_attention},
-    {.name = "window", .half = decoder_attention, .windowed = true},
-    {.name = "delta", .half = delta_rule, .state = true},
-    {.name = "kda", .half = kda, .state = true},
-    {.name = "latent", .half = latent_attention},
-    {.name = "indexed", .half = latent_indexed},
-    {.name = "reused", .half = latent_reused},
-    {.name = "mamba", .half = mamba_mixer, .state = true},
-    {.name = "conv", .half = gated_conv},
-    {.name = "linear", .half = linear_attention, .state = true},
-    {.name = "beside", .half = linear_beside, .windowed = true, .state = true},
-    {.name = "none"},
-    {0}};
-static const half_kind feeds[] = {{.name = "mlp", .half = decoder_mlp},
-                                  {.name = "experts", .half = moe_half},
-                                  {.name = "both", .half = moe_beside},
-                                  {.name = "none"},
-                                  {0}};
+#define READS_PLACES "theta rope "
+#define READS_SCORES "heads bias attention-factor query-scalar "
+#define READS_HEADS                                                                                \
+  READS_SCORES                                                                                     \
+  "kv-heads head-dim block-kv-heads block-head-dims qk-norm qk-norm-whole value-norm gated-heads " \
+  "packed-qkv sinks score-cap attend-blocks rope-pairs " READS_PLACES
+#define READS_LATENT \
+  READS_SCORES "query-rank latent nope-dim rope-dim latent-value-dim rope-halves " READS_PLACES
+#define READS_DELTA "key-heads value-heads key-dim value-dim conv "
+#define READS_LINEAR "gates gate-rank "
+#define READS_FEED "function ungated "
+#define READS_MLP READS_FEED "ffn packed-gates mlp-bias "
+#define READS_EXPERTS \
+  READS_FEED          \
+  "experts top-k expert-ffn norm-topk aux-loss z-loss expert-capacity packed-experts expert-latent "
 
-/* Suffixes of the names of kinds, and the kinds that each may follow. */
+static const half_kind mixers[] = {
+    {.name = "full", .half = decoder_attention, .reads = READS_HEADS},
+    {.name = "window",
+     .half = decoder_attention,
+     .windowed = true,
+     .reads = READS_HEADS "window local-theta"},
+    {.name = "delta", .half = delta_rule, .state = true, .reads = READS_DELTA "packed-delta"},
+    {.name = "kda", .half = kda, .state = true, .reads = READS_DELTA},
+    {.name = "latent", .half = latent_attention, .reads = READS_LATENT "window"},
+    {.name = "indexed",
+     .half = latent_indexed,
+     .reads = READS_LATENT "index-heads index-dim index-tokens index-halves"},
+    {.name = "reused", .half = latent_reused, .reads = READS_LATENT},
+    {.name = "mamba",
+     .half = mamba_mixer,
+     .state = true,
+     .reads = "state-heads state-head-dim state-groups state conv conv-bias state-bias"},
+    {.name = "conv", .half = gated_conv, .reads = "conv state-bias"},
+    {.name = "linear", .half = linear_attention, .state = true, .reads = READS_HEADS READS_LINEAR},
+    {.name = "beside",
+     .half = linear_beside,
+     .windowed = true,
+     .state = true,
+     .reads = READS_HEADS READS_LINEAR "window local-theta"},
+    {.name = "none", .reads = ""},
+    {0}};
+static const half_kind feeds[] = {
+    {.name = "mlp", .half = decoder_mlp, .reads = READS_MLP},
+    {.name = "experts",
+     .half = moe_half,
+     .reads = READS_EXPERTS "router shared-ffn paired-experts expert-bias"},
+    {.name = "both", .half = moe_beside, .reads = READS_MLP READS_EXPERTS},
+    {.name = "none", .reads = ""},
+    {0}};
+
+/* Suffixes of the names of kinds, the kinds that each may follow, and options of these kinds that
+ * are then not read. */
 static const struct suffix {
   const char *name, *kinds;
   size_t flag; /* offset of a bool in decoder_layer */
-} suffixes[] = {{"-unplaced", "full window latent", offsetof(decoder_layer, unplaced)},
-                {"-keyed", "full window", offsetof(decoder_layer, keyed)},
-                {"-shared", "full window", offsetof(decoder_layer, shared)},
-                {"-wide", "mlp both", offsetof(decoder_layer, wide)}};
+  const char *lacks;
+} suffixes[] = {{"-unplaced", "full window latent", offsetof(decoder_layer, unplaced),
+                 READS_PLACES "local-theta rope-pairs rope-halves"},
+                {"-keyed", "full window", offsetof(decoder_layer, keyed), ""},
+                {"-shared", "full window", offsetof(decoder_layer, shared), ""},
+                {"-wide", "mlp both", offsetof(decoder_layer, wide), ""}};
+
+/* Options that are read if another one is set, or has one of some words. */
+static const struct {
+  const char *option, *words, *reads;
+} followers[] = {{"qk-norm", NULL, "qk-norm-late"},
+                 {"qk-norm-whole", NULL, "qk-norm-late"},
+                 {"block-inputs", NULL, "block-inputs-vocab function"},
+                 {"ahead", NULL, "ahead-weight ahead-names ahead-alone"},
+                 {"norm", "rms layer layer-gain", "plus-one"},
+                 {"function", "clamped", "swiglu-limit"},
+                 {"shared-ffn", NULL, "shared-gate packed-gates mlp-bias"},
+                 {"expert-latent", NULL, "mlp-bias"},
+                 {"router", "sigmoid corrected softmax-corrected",
+                  "expert-groups top-groups routed-scale weight-eps"},
+                 {"router", "corrected softmax-corrected", "correction-rate"}};
 
 /* Returns the word of a block in a list that is repeated over the blocks, and its length. */
 static const char *word_at(const char *list, int layer, size_t *n) {
@@ -120,6 +171,79 @@ static int64_t number_of(sl_graph *g, const sl_args *args, const decoder *d, con
   return 0;
 }
 
+/* ---- options that no block reads ------------------------------------------------------------- */
+
+/* Returns whether a list of words, separated by spaces, has a word. */
+static bool has_word(const char *list, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at += n)
+    if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+  return false;
+}
+
+/* Returns whether a half of a block reads an option. */
+static bool half_reads(const half_kind *kind, const decoder_layer *l, const char *option) {
+  if (!has_word(kind->reads, option)) return false;
+  for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+    if (*(const bool *)((const char *)l + suffixes[i].flag) && has_word(suffixes[i].lacks, option))
+      return false;
+  return true;
+}
+
+/* Returns whether an option is set, or has one of the words. */
+static bool is_set(const sl_args *args, const char *option, const char *words) {
+  if (words) return has_word(words, sl_arg_text(args, option));
+  return sl_options_find(sli_decoder_options, option)->kind == SL_OPTION_INT
+             ? sl_arg_int(args, option) != 0
+             : sl_arg_flag(args, option);
+}
+
+/* Returns whether the model reads an option; if not, appends what would to `readers`. */
+static bool is_read(const sl_args *args, const decoder *d, const half_kind *const (*each)[2],
+                    const char *option, char *readers, size_t size) {
+  bool known = false;
+  for (int i = 0; i < d->layers; i++)
+    if (half_reads(each[i][0], &d->each[i], option) || half_reads(each[i][1], &d->each[i], option))
+      return true;
+  for (int f = 0; f < 2; f++)
+    for (const half_kind *k = f ? feeds : mixers; k->name; k++) {
+      if (!has_word(k->reads, option)) continue;
+      snprintf(readers + strlen(readers), size - strlen(readers), "%s--%s %s", known ? ", " : "",
+               f ? "feeds" : "mixers", k->name);
+      known = true;
+    }
+  for (size_t i = 0; i < sizeof followers / sizeof *followers; i++) {
+    const char *words = followers[i].words;
+    char none[1] = "";
+    if (!has_word(followers[i].reads, option)) continue;
+    if (is_set(args, followers[i].option, words) &&
+        is_read(args, d, each, followers[i].option, none, 0))
+      return true;
+    snprintf(readers + strlen(readers), size - strlen(readers), "%s--%s%s%s", known ? ", " : "",
+             followers[i].option, words ? " " : "", words ? words : "");
+    known = true;
+  }
+  return !known;
+}
+
+/* Returns whether an option's value is the number 0, which turns it off. */
+static bool is_off(const sl_args *args, const sl_option *o) {
+  char *end;
+  return strtod(sl_arg_given(args, o->name, 0), &end) == 0 && !*end;
+}
+
+/* Refuses options that the user gave and nothing reads. */
+static void check_read(sl_graph *g, const sl_args *args, const decoder *d,
+                       const half_kind *const (*each)[2]) {
+  for (const sl_option *o = sli_decoder_options; o->name; o++) {
+    char readers[400] = "";
+    if (sl_arg_chosen(args, o->name) && !is_off(args, o) &&
+        !is_read(args, d, each, o->name, readers, sizeof readers))
+      sl_graph_fail(g, SL_E_USAGE, "%s: --%s: no block reads it; it goes with %s", d->model,
+                    o->name, readers);
+  }
+}
+
 /* Checks what a block has against the options and the blocks before it. */
 static void check_block(sl_graph *g, const sl_args *args, const decoder *d, int i) {
   const decoder_layer *l = &d->each[i], *from = NULL;
@@ -164,18 +288,26 @@ static void check_block(sl_graph *g, const sl_args *args, const decoder *d, int 
 
 static void choose_halves(sl_graph *g, const sl_args *args, decoder *d) {
   bool gated = sl_arg_flag(args, "gated-heads");
+  const half_kind *kinds[DECODER_MOST_LAYERS][2];
   for (int i = 0; i < d->layers; i++) {
     decoder_layer *l = &d->each[i];
     *l = (decoder_layer){.head_dim = number_of(g, args, d, "block-head-dims", i),
                          .kv_heads = (int)number_of(g, args, d, "block-kv-heads", i)};
     const half_kind *mixer = kind_of(g, d, "mixers", sl_arg_text(args, "mixers"), i, mixers, l);
-    l->feed = kind_of(g, d, "feeds", sl_arg_text(args, "feeds"), i, feeds, l)->half;
+    const half_kind *feed = kind_of(g, d, "feeds", sl_arg_text(args, "feeds"), i, feeds, l);
+    kinds[i][0] = mixer;
+    kinds[i][1] = feed;
+    l->feed = feed->half;
     bool softmax = mixer->half == decoder_attention;
     l->mixer = softmax && gated ? decoder_gated_attention : mixer->half;
     l->windowed = mixer->windowed;
     d->states |= mixer->state;
     check_block(g, args, d, i);
   }
+  check_read(g, args, d, kinds);
+  d->headless = true;
+  for (int i = 0; i < d->layers; i++)
+    d->headless &= !half_reads(kinds[i][0], &d->each[i], "head-dim");
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -135,8 +135,9 @@ struct decoder {
   sl_attrs attention;
   int64_t sink_tokens; /* learned tokens before each sequence, visible to all positions */
   sl_texts texts;
-  bool alone;  /* each chat gets its own row, because attention does not stop at document ends */
-  bool states; /* some blocks keep states */
+  bool alone;    /* each chat gets its own row, because attention does not stop at document ends */
+  bool states;   /* some blocks keep states */
+  bool headless; /* no block has heads of head_dim numbers */
   sl_tensor *documents;        /* [B, T] document ids; NULL: a row is one document */
   sl_tensor *positions;        /* [B, T] positions within documents; NULL likewise */
   sl_tensor *shut;             /* [B, T, 1] from states_shut; NULL likewise */
@@ -578,15 +579,19 @@ static inline const char *decoder_called(const decoder *d, const char *option) {
   return name;
 }
 
-static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
-  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
-    sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
+/* Checks the heads of softmax attention. */
+static inline void decoder_check_heads(sl_graph *g, const decoder *d) {
   if (!d->head_dim)
     sl_graph_fail(g, SL_E_USAGE, "%s: --width %lld is not a multiple of --heads %d", d->model,
                   (long long)d->width, d->heads);
   if (d->heads % d->kv_heads)
     sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --kv-heads %d", d->model,
                   d->heads, d->kv_heads);
+}
+
+static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
+    sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
   if (d->attention.value != 0 && (d->attention.window || sl_arg_int(args, "document-end") >= 0))
     sl_graph_fail(
         g, SL_E_USAGE,
@@ -808,6 +813,8 @@ static inline sl_tensor *decoder_ahead_served(sl_graph *g, decoder *d, sl_tensor
 }
 
 static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d) {
+  if (!d->headless) decoder_check_heads(g, d);
+  if (sl_graph_status(g)) return sl_graph_status(g);
   sl_block(g, "embedding");
   decoder_read(g, args, d);
   sl_tensor *embed = decoder_param(g, d, SL_TYPE(SL_F32, d->vocab, d->width), SL_NORMAL(0.02f), -1,

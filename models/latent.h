@@ -141,9 +141,10 @@ static inline sl_tensor *latent_kept(sl_graph *g, decoder *d, sl_tensor *x, floa
   of[1] = latent_turned(g, d, of[1], 1, layer);
   sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, rows, L), SL_NORMAL(0.02f), layer,
                                "self_attn.kv_b_proj.weight");
-  sl_tensor *o = kind == LATENT_ALL
-                     ? sl_attend_latent(g, q, of[0], of[1], w, d->documents, &d->attention)
-                     : sl_attend_chosen(g, q, of[0], of[1], w, d->seen, &d->attention);
+  sl_attrs attrs = d->attention;
+  attrs.kv_heads = 0;
+  sl_tensor *o = kind == LATENT_ALL ? sl_attend_latent(g, q, of[0], of[1], w, d->documents, &attrs)
+                                    : sl_attend_chosen(g, q, of[0], of[1], w, d->seen, &attrs);
   return decoder_biased(g, d, d->o_bias, o, d->heads * s->values, d->width, residual, layer,
                         "self_attn.o_proj"); /* o [B, T, H v] */
 }
@@ -181,6 +182,9 @@ static inline latent latent_read(sl_graph *g, const sl_args *args, const decoder
   if (d->score_cap > 0 || d->sinks)
     sl_graph_fail(g, SL_E_USAGE, "%s: latent attention: not supported with %s", d->model,
                   d->sinks ? "--sinks" : "--score-cap");
+  if (d->qkv_bias && !d->o_bias)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --bias qkv: latent attention has none or attention",
+                  d->model);
   if (sl_arg_float(args, "attend-blocks") > 0)
     sl_graph_fail(
         g, SL_E_USAGE,

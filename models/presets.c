@@ -150,10 +150,10 @@ static const char *value_of(const reading *r, const char *name) {
 static sl_status apply(const reading *r, const setting *s, sl_args *out) {
   bool not = s->given && *s->given == '!';
   if (s->given && not != (strtod(value_of(r, s->given + not ), NULL) == 0)) return SL_OK;
-  if (*s->value == '=') return sl_args_set(out, s->option, value_of(r, s->value + 1));
-  if (strcmp(s->option, "mixers") && !s->is) return sl_args_set(out, s->option, s->value);
+  if (*s->value == '=') return sl_args_describe(out, s->option, value_of(r, s->value + 1));
+  if (strcmp(s->option, "mixers") && !s->is) return sl_args_describe(out, s->option, s->value);
   char *list = list_of(r, s);
-  sl_status status = sl_args_set(out, s->option, list);
+  sl_status status = sl_args_describe(out, s->option, list);
   free(list);
   return status;
 }
@@ -165,9 +165,9 @@ static sl_status pass_on(const reading *r, int index, sl_args *out) {
   int i = 0;
   sl_status status = SL_OK;
   for (; of && !status && (value = sl_arg_given(r->args, o->name, i)); i++)
-    status = sl_args_set(out, of, value);
+    status = sl_args_describe(out, of, value);
   bool other = of && strcmp(o->value, sl_options_find(sli_decoder_options, of)->value);
-  return !i && other ? sl_args_set(out, of, o->value) : status;
+  return !i && other ? sl_args_describe(out, of, o->value) : status;
 }
 
 static sl_status build(const preset *p, sl_graph *g, const sl_args *args) {

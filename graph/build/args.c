@@ -15,7 +15,8 @@ typedef struct values {
   int count;
   size_t capacity;
   char **texts;
-  char *all; /* for a list: all values, one per line */
+  char *all;      /* for a list: all values, one per line */
+  bool described; /* the values are a file's, not the user's */
 } values;
 
 struct sl_args {
@@ -124,7 +125,14 @@ static sl_status give(sl_args *args, int index, const char *text) {
 sl_status sl_args_set(sl_args *args, const char *name, const char *value) {
   int index = args_find(args, name, strlen(name));
   if (index < 0) return sl_fail(SL_E_USAGE, "unknown option --%s", name);
+  args->given[index].described = false;
   return give(args, index, value);
+}
+
+sl_status sl_args_describe(sl_args *args, const char *name, const char *value) {
+  SLI_TRY(sl_args_set(args, name, value));
+  args->given[args_find(args, name, strlen(name))].described = true;
+  return SL_OK;
 }
 
 sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used) {
@@ -206,6 +214,10 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i) {
   if (index < 0) return NULL;
   const values *v = &args->given[index];
   return i < v->count ? v->texts[i] : NULL;
+}
+
+bool sl_arg_chosen(const sl_args *args, const char *name) {
+  return sl_arg_given(args, name, 0) && !args->given[args_find(args, name, strlen(name))].described;
 }
 
 /* Returns a setting of the optimizer. A value from the user applies, even 0. A default of the table

@@ -50,6 +50,8 @@ bool sl_arg_flag(const sl_args *args, const char *name);
  * above return the last value given, or the default; sl_arg_text of a list returns all values, one
  * per line. */
 const char *sl_arg_given(const sl_args *args, const char *name, int i);
+/* Returns whether the user gave an option a value: one of sl_args_describe() does not count. */
+bool sl_arg_chosen(const sl_args *args, const char *name);
 
 /* Optimizer rows for a model's option table, and the settings that result from them. */
 #define SL_OPTIMIZER_OPTIONS                                                                     \
@@ -71,6 +73,8 @@ sl_optimizer sl_arg_optimizer(const sl_args *args);
 sl_status sl_args_create(const sl_option *options, sl_args **out); /* starts with the defaults */
 void sl_args_destroy(sl_args *args);
 sl_status sl_args_set(sl_args *args, const char *name, const char *value);
+/* Sets an option as files describe the model, such as the config.json beside weights. */
+sl_status sl_args_describe(sl_args *args, const char *name, const char *value);
 /* Parses the option that words[0] names: `--name value`, `--name=value`, or `--name` for a flag.
  * Sets *used to the number of words consumed, or to 0 if the table has no such option. */
 sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used);

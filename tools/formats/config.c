@@ -77,7 +77,7 @@ sl_status config_set(const config *c, const char *key, const char *option, const
   const char *given = NULL;
   for (int i = 0; sl_arg_given(c->target->args, option, i); i++)
     given = sl_arg_given(c->target->args, option, i);
-  if (!given) return blame(c, sl_args_set(c->target->args, option, value));
+  if (!given) return blame(c, sl_args_describe(c->target->args, option, value));
   if (config_same(option, given, value)) return SL_OK;
   return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path,
                  value, name_of(c, key));
@@ -154,7 +154,7 @@ static sl_status limit_context(const config *c) {
   int64_t positions = sl_arg_int(args, "positions");
   if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
   char *value = sli_format("%lld", (long long)positions);
-  sl_status status = blame(c, sl_args_set(c->target->args, "context", value));
+  sl_status status = blame(c, sl_args_describe(c->target->args, "context", value));
   free(value);
   return status;
 }
