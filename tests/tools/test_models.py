@@ -75,7 +75,7 @@ for preset, options in (
         ("hybrid --heads 4 --softmax-every 3 --experts 4 --dense-blocks 0,2 --ffn 24 --norm-topk 1",
          "--heads 4 --mixers linear,linear,full --feeds mlp,experts --experts 4 --ffn 24 --expert-ffn 24"),
         ("mamba2 --head-dim 16 --groups 2",
-         f"--heads 1 --mixers mamba --feeds none --state-head-dim 16 --state-groups 2 --conv-bias --names {BACKBONE}")):
+         f"--mixers mamba --feeds none --state-head-dim 16 --state-groups 2 --conv-bias --names {BACKBONE}")):
     train = SMALL if "experts" in preset else SMALL.replace("--aux-loss 0 ", "")
     same_bits(Runs(preset + " " + train)("--steps 2"), Runs("decoder " + options + " " + train)("--steps 2"))
 
