@@ -100,6 +100,8 @@ typedef struct graph_case {
   X(rmsnorm, rmsnorm, 0, sl_rmsnorm(g, x, param1(m, C, 1), 1e-5f))                                \
   X(spikes, spikes, 0, sl_spikes(g, x, 1 + chance(4), NULL))                                       \
   X(quantize, quantize, 0, sl_linear(g, x, sl_quantize(g, param2(m, 3 + chance(9), C)), NULL))     \
+  X(plane_values, plane_values, 0, sl_linear(g, x, apply1(m, &sl_op_plane_values, (sl_attrs){.ndims = 2, .dims = {2, 4}}, param2(m, 3 + chance(9), C)), NULL)) \
+  X(bit_choice, bit_choice, 0, choose_bits(m, x))                                                 \
   X(attention, attention, 0, attend(m, x, false))                                                 \
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
@@ -206,6 +208,14 @@ static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
   sl_tensor *w = sl_param(m->g, SL_TYPE(SL_F32, GRAPH_VOCAB, 5, sl_dim(x, -1)), SL_NORMAL(0.3f),
                           "w%d", m->nparams++);
   return sl_combine(m->g, sl_tanh(m->g, sl_grouped_linear(m->g, x, ids, w)), weights);
+}
+
+/* Keeps the number of each token that another number chooses. */
+static inline sl_tensor *choose_bits(making *m, sl_tensor *x) {
+  sl_tensor *p = sl_gather(m->g, x, -1, numbers(m, sl_dim(x, -1), 3, 2)), *chosen;
+  p = sl_reshape(m->g, sl_detach(m->g, p), m->rows, m->positions, 1, 3);
+  chosen = sl_op2_at(SL_HERE, m->g, &sl_op_bit_choice, NULL, p, ids3_of(m));
+  return sl_mul(m->g, dense(m, x, 3), flat_of(m, chosen));
 }
 
 /* Takes a mean over any width, including 1. */
