@@ -61,6 +61,10 @@ run --auto --stages 2 --steps 1 "${gpt[@]}"
 grep -q "^chosen: .* --stages 2 " out || fail "stages that are given are chosen otherwise"
 rm -r .cache
 
+# A folder as MODEL brings its weights and its options.
+ends 0 timeout -s KILL 60 "$actorrun" --auto --machine one.json --steps 1 "$reference/hf_gemma3" --data "$reference/text.txt"
+grep -q "^chosen: .* --schedule 1f1b .*hf_gemma3 --data " out || fail "a folder as MODEL: $(<out)"
+
 refused() { # refused STATUS SAYS ARGUMENT...
   local status=$1 says=$2
   shift 2

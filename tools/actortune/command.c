@@ -93,7 +93,7 @@ void command_words(const tuning *t, const point *p, words *to) {
   const config *c = &t->configs[p->config];
   const settings *s = &c->settings;
   for (const sl_option *o = s->options; o->name; o++)
-    if (!is_written_apart(o)) words_given(o, s->run, to);
+    if (!is_written_apart(o)) words_run(s, o, to);
   words_add(to, "--stages");
   words_add(to, "%d", s->lower.parallel.stages);
   words_add(to, "--microbatches");

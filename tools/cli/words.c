@@ -27,11 +27,17 @@ void words_fini(words *w) {
 
 void words_given(const sl_option *o, const sl_args *args, words *to) {
   const char *value;
+  if (!sl_arg_chosen(args, o->name)) return;
   for (int i = 0; (value = sl_arg_given(args, o->name, i)); i++) {
     if (o->kind == SL_OPTION_FLAG && !sl_arg_flag(args, o->name)) continue;
     words_add(to, "--%s", o->name);
     if (o->kind != SL_OPTION_FLAG) words_add(to, "%s", value);
   }
+}
+
+void words_run(const settings *s, const sl_option *o, words *to) {
+  const char *init = strcmp(o->name, "init") ? NULL : settings_text(s, "init");
+  if (!init || strcmp(init, s->model_word) != 0) words_given(o, s->run, to);
 }
 
 void words_model(const settings *s, words *to) {

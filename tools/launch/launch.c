@@ -73,13 +73,6 @@ static sl_status launch_refuse(const char *option, const sli_cluster *cluster) {
 
 /* ---- command lines ----------------------------------------------------------------------- */
 
-/* Returns whether MODEL implies the option: a folder of weights given as MODEL is also its
- * --init. */
-static bool is_said_by_model(const settings *s, const char *option) {
-  const char *text = strcmp(option, "init") ? NULL : settings_text(s, option);
-  return text && !strcmp(text, s->model_word);
-}
-
 /* Builds the command line of every process. */
 static sl_status make_words(const settings *s, const char *again, words *out) {
   char self[PATH_MAX];
@@ -87,7 +80,7 @@ static sl_status make_words(const settings *s, const char *again, words *out) {
   if (n < 0) return sl_fail(SL_E_IO, "cannot find the path of this program: %s", strerror(errno));
   words_add(out, "%.*s", (int)n, self);
   for (const sl_option *o = s->options; o->name; o++)
-    if (!is_ours(o->name) && !is_said_by_model(s, o->name)) words_given(o, s->run, out);
+    if (!is_ours(o->name)) words_run(s, o, out);
   if (again) words_add(out, "%s", again);
   words_model(s, out);
   return SL_OK;

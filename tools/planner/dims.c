@@ -177,7 +177,7 @@ void planner_words(const planner *p, const plan_choice *choice, const char *cons
     bool other = is_among(o->name, apart);
     for (int d = 0; d < PLAN_DIMS; d++)
       other |= !strcmp(plan_dims[d].option, o->name) && !is_given(p, o->name);
-    if (!other) words_given(o, s->run, to);
+    if (!other) words_run(s, o, to);
   }
   own_words(p, choice, to);
   words_model(s, to);

@@ -207,11 +207,10 @@ static void given_words(const settings *s, words *to) {
                                     "rate",     "tick",      "devices",    "stages",  "groups",
                                     "rows",     "sequences", "quota",      "admit",   "tensor",
                                     "replicas", "prefill",   "exhaustive", "dtype",   "kv"};
-  bool named = settings_text(s, "init") && !strcmp(settings_text(s, "init"), s->model_word);
   for (const sl_option *o = s->options; o->name; o++) {
-    bool other = named && !strcmp(o->name, "init");
+    bool other = false;
     for (size_t i = 0; i < SLI_COUNT(own); i++) other |= !strcmp(own[i], o->name);
-    if (!other) words_given(o, s->run, to);
+    if (!other) words_run(s, o, to);
   }
 }
 
