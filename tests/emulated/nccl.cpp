@@ -285,23 +285,27 @@ void collect(emulated_communicator &c, const nccl_call &call, size_t at) {
               call.out);
 }
 
-/* Place of the message to a rank, behind its size. */
-size_t slot_of(int to) { return ((size_t)to << 30) + sizeof(uint64_t); }
+/* Place of the messages to a rank, one after another, each behind its size. */
+size_t messages_to(int rank) { return (size_t)rank << 30; }
 
-/* Puts a rank's messages where their readers find them, or takes those that are for it. */
+/* Puts a rank's messages where their readers find them, or takes those that are for it. Messages of
+ * a pair are taken in the order in which they were put. */
 void swap_messages(emulated_communicator &c, const std::vector<nccl_call> &calls, bool gives) {
+  std::vector<size_t> moved((size_t)c.ranks); /* bytes, by peer */
   for (const nccl_call &call : calls) {
-    uint64_t bytes = call.count * size_of(call.type), sent;
+    uint64_t bytes = call.count * size_of(call.type), sent = bytes;
     if ((call.kind == nccl_call::SEND) != gives) continue;
+    size_t at = messages_to(gives ? call.peer : c.rank) + moved[(size_t)call.peer];
+    moved[(size_t)call.peer] += sizeof sent + bytes;
     if (gives) {
-      write_all(c.fd, c.rank, slot_of(call.peer) - sizeof bytes, &bytes, sizeof bytes);
-      write_all(c.fd, c.rank, slot_of(call.peer), call.in, bytes);
+      write_all(c.fd, c.rank, at, &sent, sizeof sent);
+      write_all(c.fd, c.rank, at + sizeof sent, call.in, bytes);
       continue;
     }
-    read_all(c.fd, call.peer, slot_of(c.rank) - sizeof sent, &sent, sizeof sent);
+    read_all(c.fd, call.peer, at, &sent, sizeof sent);
     REQUIRE(sent == bytes, "%s: rank %d sends %zu bytes, and rank %d receives %zu", c.name.c_str(),
             call.peer, (size_t)sent, c.rank, (size_t)bytes);
-    read_all(c.fd, call.peer, slot_of(c.rank), call.out, bytes);
+    read_all(c.fd, call.peer, at + sizeof sent, call.out, bytes);
   }
 }
 
