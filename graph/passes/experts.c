@@ -113,7 +113,7 @@ static void settle(const sl_graph *g, const sl_type *ids, sli_expert_loads *x) {
   x->wanted = (int32_t)SLI_MIN(sl_type_elements(ids), x->experts);
   int32_t slots = e->slots ? e->slots : (all + 1) / 2;
   x->slots = SLI_MAX(SLI_MIN(slots, all), least);
-  x->hits = e->hits > 0 ? e->hits : (double)x->slots / all;
+  x->hits = e->hits > 0 ? e->hits : SLI_MIN((double)x->slots / all, 1);
   x->ascending = e->ascending;
   x->reads = e->reads;
   sli_expert_loads_settle(x);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of tables on disk. Reads the whole pages of each id's row, all rows of a tick at once, and
  * unpacks the rows. */
+#include <math.h>
+
 #include <sluice/graph.h>
 
 #include "base/base.h"
@@ -38,6 +40,11 @@ static size_t offset_of(const sl_call *call, const rows *r, int32_t id) {
   return ((uintptr_t)call->in[1] + (size_t)id * r->row_bytes) % SLI_DISK_PAGE;
 }
 
+/* False for an id beyond the table, whose numbers are NaN as those of a table in memory. */
+static bool has_row(const sl_call *call, int32_t id) {
+  return id >= 0 && id < call->in_type[1].dim[0];
+}
+
 static sl_status load_rows_begin(const sl_call *call, const char *name, sli_load_copy *copy,
                                  void *ctx) {
   rows r = rows_of(call);
@@ -45,9 +52,7 @@ static sl_status load_rows_begin(const sl_call *call, const char *name, sli_load
   sl_row_reads *reads = ((const sl_serving *)call->attrs->user)->row_reads;
   size_t all = 0;
   for (int64_t i = 0; i < r.count; i++) {
-    if (ids[i] < 0 || ids[i] >= call->in_type[1].dim[0])
-      return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, but the table has rows 0 to %lld",
-                     (long long)i, (int)ids[i], (long long)call->in_type[1].dim[0] - 1);
+    if (!has_row(call, ids[i])) continue;
     size_t skip = offset_of(call, &r, ids[i]), bytes = sli_disk_pages(skip + r.row_bytes);
     const char *from = (const char *)call->in[1] + (size_t)ids[i] * r.row_bytes - skip;
     SLI_TRY(copy(ctx, name, (char *)call->scratch + (size_t)i * r.room, from, bytes));
@@ -63,11 +68,14 @@ static void load_rows_end(const sl_call *call) {
   rows r = rows_of(call);
   const int32_t *ids = call->in[0];
   const sl_type row = SL_TYPE(SL_F32, r.width);
-  for (int64_t i = 0; i < r.count; i++)
-    sli_storage_unpack(
-        r.storage, &row,
-        (const char *)call->scratch + (size_t)i * r.room + offset_of(call, &r, ids[i]),
-        (float *)call->out[0] + i * r.width);
+  for (int64_t i = 0; i < r.count; i++) {
+    float *out = (float *)call->out[0] + i * r.width;
+    for (int64_t k = 0; k < r.width && !has_row(call, ids[i]); k++) out[k] = NAN;
+    if (has_row(call, ids[i]))
+      sli_storage_unpack(
+          r.storage, &row,
+          (const char *)call->scratch + (size_t)i * r.room + offset_of(call, &r, ids[i]), out);
+  }
 }
 
 const sli_loader sli_load_rows = {&sl_op_load_rows, load_rows_scratch, load_rows_begin,

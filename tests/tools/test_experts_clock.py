@@ -22,9 +22,10 @@ write("machine.json", json.dumps({
 
 def seconds(held, clients, how=""):
     """Returns the time of all answers."""
+    share = "" if held is None else f"--experts-held {held}"
     ends(0, BUILD + "/bin/actorserve",
          f"--clock virtual --machine machine.json --concurrency {clients} --requests {clients} --lengths 1,{TOKENS} "
-         f"--weights experts --experts-held {held} --quota kv=64 --report report.json {how} {MODEL}")
+         f"--weights experts {share} --quota kv=64 --report report.json {how} {MODEL}")
     return json.loads(read("report.json"))["seconds"]
 
 
@@ -44,7 +45,15 @@ for clients in (1, 3):
         assert abs(more / want - 1) < 0.01, (clients, how, more, want)
 
 # Without a share, as much is held as slots hold of all.
-assert abs(seconds(0, 1, "--quota experts=8") / seconds(0.5, 1, "--quota experts=8") - 1) < 1e-6
+assert abs(seconds(None, 1, "--quota experts=8") / seconds(0.5, 1, "--quota experts=8") - 1) < 1e-6
 ends(0, ACTORRUN, f"--quiet --steps 0 --save model.safetensors {MODEL}")
 err = ends(2, BUILD + "/bin/actorserve", f"--port 0 --init model.safetensors --weights experts --experts-held .5 {MODEL}").stderr
 assert "--experts-held 0.5: needs --clock virtual; a real server counts what it holds" in err, err
+
+assert seconds(0, 1) >= seconds(0.001, 1) > seconds(0.5, 1)  # a share of 0 is none held
+SERVER = BUILD + "/bin/actorserve"
+for how, text in (("--weights tables --experts planes:2..4", "--experts planes:2..4: needs --weights experts"),
+                  ("--weights tables --prefetch 1", "--prefetch 1: needs --weights experts"),
+                  ("--clock virtual --machine machine.json --experts-held 0.3", "--experts-held 0.3: needs --weights experts"),
+                  ("--weights experts --experts-held 0.3", "--experts-held 0.3: needs --clock virtual")):
+    assert text in ends(2, SERVER, f"{how} {MODEL}").stderr, how

@@ -96,6 +96,14 @@ for rope in llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_po
   within 1e-5 of.json again.json
 done
 
+# Readers know LLaMA 3's numbers; factors of others say nothing to them.
+for rope in low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=4096 \
+  low_freq_factor=2,high_freq_factor=4,original_max_position_embeddings=8192; do
+  own=(--layers 1 --width 64 --heads 2 --ffn 64 --vocab 256 --rope "llama3:factor=8,$rope" --theta 500000)
+  ends 2 "$actorrun" --quiet --steps 0 --save rope.gguf llama "${own[@]}" "${train[@]}"
+  says "GGUF files keep its factors alone" err
+done
+
 # Rows that consist of whole blocks of 256.
 wide=(llama --layers 1 --width 256 --heads 4 --ffn 512 --vocab 256 --data "$reference/text.txt" --context 16 --batch 2)
 ends 0 "$actorrun" --quiet --steps 10 --save wide.gguf "${wide[@]}"

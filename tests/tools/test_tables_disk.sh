@@ -119,6 +119,27 @@ print("ticks that wait for no rows of later blocks:", free)
 assert free["1e6"] < 0.1 and free["400e6"] > 2 * free["1e6"] + 0.05, free
 PY
 
+# A token beyond a table fails its request and no other, as it does in memory.
+few=(decoder --layers 2 --width 12 --heads 1 --context 64 --vocab 256 --block-inputs 5 --block-inputs-vocab 99)
+ends 0 "$actorrun" --quiet --steps 0 --save few.safetensors "${few[@]}" --data "$reference/text.txt"
+for weights in memory tables; do
+  python3 - "$actorserve" --port 0 --weights $weights --init few.safetensors "${few[@]}" <<'PY' || fail "a token beyond a table"
+import json, subprocess, sys, urllib.error, urllib.request
+server = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True)
+url = server.stdout.readline().split()[-1]
+def status(tokens):
+    body = json.dumps({"prompt": tokens, "max_tokens": 1, "temperature": 0}).encode()
+    try:
+        with urllib.request.urlopen(url + "/completions", body) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+got = [status(tokens) for tokens in ([1, 98], [1, 250], [1, 97])]
+server.terminate()
+assert got == [200, 500, 200], got
+PY
+done
+
 gpt=(gpt --layers 2 --width 24 --heads 3 --context 32)
 ends 0 "$actorrun" --quiet --steps 0 --save tied.safetensors "${gpt[@]}" --data "$reference/text.txt"
 ends 2 "$actorserve" --port 0 --weights tables --init tied.safetensors "${gpt[@]}"

@@ -3,18 +3,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "ops/planes.h"
 #include "tools/actorserve/actorserve.h"
 
 static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); }
 static bool is_experts(const sl_quota *q) { return !strcmp(q->name, "experts"); }
 
-static bool weights_move(const settings *s) {
-  bool move = strcmp(sl_arg_text(s->run, "weights"), "memory") != 0;
+/* Returns whether something is off the device: experts, or other weights too. */
+static bool any_move(const settings *s, bool experts) {
+  const char *where = sl_arg_text(s->run, "weights");
+  bool move = strcmp(where, "memory") != 0 && !(experts && !strcmp(where, "tables"));
   for (int i = 0; i < s->lower.memory.homes.count; i++)
-    move |= s->lower.memory.homes.homes[i].space != SL_SPACE_DEVICE;
+    move |= s->lower.memory.homes.homes[i].space != SL_SPACE_DEVICE &&
+            !(experts && !strcmp(s->lower.memory.homes.homes[i].name, "tables"));
   return move;
 }
+static bool weights_move(const settings *s) { return any_move(s, false); }
+static bool experts_move(const settings *s) { return any_move(s, true); }
 
 static sl_status check_quota(const settings *s, const sl_quota *q) {
   bool known = is_weights(q) || is_experts(q) || !strcmp(q->name, "kv");
@@ -24,7 +30,7 @@ static sl_status check_quota(const settings *s, const sl_quota *q) {
         "--quota %s=%d: a server has only the quotas kv=N (pages), weights=N (blocks) and experts=N "
         "(of each layer), the same on all stages",
         q->name, q->slots);
-  if ((is_weights(q) || is_experts(q)) && !weights_move(s))
+  if ((is_weights(q) && !weights_move(s)) || (is_experts(q) && !experts_move(s)))
     return sl_fail(SL_E_USAGE,
                    "--quota %s=%d: needs --weights disk%s; otherwise all weights are in memory",
                    q->name, q->slots, is_experts(q) ? " or --weights experts" : "");
@@ -47,10 +53,23 @@ static sl_status read_planes(const settings *s, sl_serving_experts *out) {
                    "--experts %s: must be whole, or planes:A..B with %d <= A <= B <= %d, or "
                    "planes:A..B,ascending or planes:A..B,routed",
                    text, SLI_PLANES_LEAST, SLI_PLANES_MOST);
-  if (!weights_move(s))
+  if (!experts_move(s))
     return sl_fail(SL_E_USAGE, "--experts %s: needs --weights experts or --weights disk", text);
   out->least = a;
   out->most = b;
+  return SL_OK;
+}
+
+/* Checks --experts-held, the share that a modelled server holds. */
+static sl_status check_held(const settings *s) {
+  double held = sl_arg_float(s->run, "experts-held");
+  if (s->clock != SL_CLOCK_VIRTUAL)
+    return sl_fail(SL_E_USAGE,
+                   "--experts-held %g: needs --clock virtual; a real server counts what it holds",
+                   held);
+  if (!experts_move(s))
+    return sl_fail(SL_E_USAGE, "--experts-held %g: needs --weights experts or --weights disk",
+                   held);
   return SL_OK;
 }
 
@@ -58,13 +77,10 @@ sl_status homes_check(const settings *s) {
   static const char *const places[] = {"memory", "disk", "experts", "tables", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
   if (!status) status = read_planes(s, &(sl_serving_experts){0});
-  if (!status && sl_arg_int(s->run, "prefetch") && !weights_move(s))
+  if (!status && sl_arg_int(s->run, "prefetch") && !experts_move(s))
     status = sl_fail(SL_E_USAGE, "--prefetch %lld: needs --weights experts or --weights disk",
                      (long long)sl_arg_int(s->run, "prefetch"));
-  if (!status && sl_arg_float(s->run, "experts-held") > 0 && s->clock != SL_CLOCK_VIRTUAL)
-    status = sl_fail(SL_E_USAGE,
-                     "--experts-held %g: needs --clock virtual; a real server counts what it holds",
-                     sl_arg_float(s->run, "experts-held"));
+  if (!status && sl_arg_given(s->run, "experts-held", 0)) status = check_held(s);
   for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
     status = check_quota(s, &s->lower.memory.quotas[i]);
   static const char *const homes[] = {"weights", "experts", "tables"};
@@ -94,7 +110,8 @@ sl_serving_experts homes_experts(const settings *s) {
   for (int i = 0; i < s->lower.memory.nquotas; i++)
     if (is_experts(&s->lower.memory.quotas[i])) experts.slots = s->lower.memory.quotas[i].slots;
   read_planes(s, &experts);
-  experts.hits = sl_arg_float(s->run, "experts-held");
+  if (sl_arg_given(s->run, "experts-held", 0)) /* a share of 0 is not its absence */
+    experts.hits = SLI_MAX(sl_arg_float(s->run, "experts-held"), 1e-9);
   experts.prefetch = (int32_t)sl_arg_int(s->run, "prefetch");
   return experts;
 }

@@ -260,15 +260,20 @@ static sl_status take_tables(making *m) {
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
 
-/* Returns whether a rope setting yields these factors. */
-static bool gives(const sl_rope *rope, double theta, const float *factors, int64_t pairs) {
+bool gguf_is_llama3(double theta, const float *factors, int64_t pairs, double *factor) {
+  const sl_rope rope = {.kind = SL_ROPE_LLAMA3,
+                        .factor = pairs ? factors[pairs - 1] : 1,
+                        .low = 1,
+                        .high = 4,
+                        .original = 8192};
   double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
   bool good = true;
   sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, pairs, plain);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, pairs, stretched);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = &rope}, pairs, stretched);
   for (int64_t j = 0; j < pairs; j++)
     good &= fabs(plain[j] / stretched[j] - (double)factors[j]) < 1e-4 * (double)factors[j];
   free(plain);
+  *factor = (double)rope.factor;
   return good;
 }
 
@@ -283,24 +288,19 @@ static sl_status read_factors(const making *m, const sli_stored_tensor *t, int64
   return sli_gguf_read(m->file, t, *out);
 }
 
-/* Puts the rope of LLaMA 3, of which converters store only the factors by pairs. All such models
- * share three of its four numbers, and the last pair's factor is the fourth. */
+/* Puts the rope of LLaMA 3, of which converters store only the factors by pairs. */
 static sl_status take_factors(const making *m, const sli_stored_tensor *t) {
   const cJSON *head = config_at(m->out, "head_dim"), *theta = config_at(m->out, "rope_theta");
   int64_t pairs = head ? head->valueint / 2 : 0;
   float *factors;
   sl_status status = read_factors(m, t, pairs, &factors);
-  sl_rope rope = {.kind = SL_ROPE_LLAMA3,
-                  .factor = status ? 1 : factors[pairs - 1],
-                  .low = 1,
-                  .high = 4,
-                  .original = 8192};
-  if (!status && !gives(&rope, theta ? theta->valuedouble : 10000, factors, pairs))
+  double factor = 1;
+  if (!status && !gguf_is_llama3(theta ? theta->valuedouble : 10000, factors, pairs, &factor))
     status =
         sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's", m->path);
   cJSON *out = cJSON_CreateObject();
   cJSON_AddStringToObject(out, "rope_type", "llama3");
-  cJSON_AddNumberToObject(out, "factor", (double)rope.factor);
+  cJSON_AddNumberToObject(out, "factor", factor);
   cJSON_AddNumberToObject(out, "low_freq_factor", 1);
   cJSON_AddNumberToObject(out, "high_freq_factor", 4);
   cJSON_AddNumberToObject(out, "original_max_position_embeddings", 8192);

@@ -22,6 +22,10 @@ sl_status gguf_config_of(const char *path, cJSON **out);
 sl_status gguf_config_again(const char *path, const cJSON *row, const cJSON *own, const cJSON *root,
                             cJSON **out);
 
+/* Returns whether factors of a head's pairs are those of LLaMA 3's rope: all its models share three
+ * of its four numbers, and the last pair's factor is the fourth. */
+bool gguf_is_llama3(double theta, const float *factors, int64_t pairs, double *factor);
+
 /* Computes an entry of a row's `formulas`. Returns the formula that it used, or NULL if none has
  * all its keys. */
 const cJSON *gguf_formula(const cJSON *entry, const sli_formula_keys *keys, double *out);

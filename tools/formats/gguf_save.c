@@ -316,7 +316,14 @@ static sl_status put_rope(saving *saving) {
       fabs(rope.scale / derived - 1) > 1e-6)
     put_value(saving, "rope.scaling.attn_factor", rope.scale / derived);
   if (!angles || rope.kind != SL_ROPE_LLAMA3) return SL_OK;
-  make_factors(saving, &rope, sl_arg_float(args, "theta"));
+  double theta = sl_arg_float(args, "theta"), factor;
+  make_factors(saving, &rope, theta);
+  if (!gguf_is_llama3(theta, saving->factors, saving->pairs, &factor))
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "--save %s: --rope %s: GGUF files keep its factors alone, which readers take for "
+        "low_freq_factor 1, high_freq_factor 4 and 8192 original positions",
+        saving->path, text);
   cJSON_DeleteItemFromObjectCaseSensitive(saving->root, "rope_scaling");
   return SL_OK;
 }

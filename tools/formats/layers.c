@@ -153,7 +153,8 @@ static sl_status step_first(list *l, const char *key, const cJSON *item, const c
 
 /* The last N layers get words[1]. */
 static sl_status step_last(list *l, const char *key, const cJSON *item, const cJSON *words) {
-  if (!cJSON_IsNumber(item)) return list_fail(l, key, "is not a count");
+  if (!cJSON_IsNumber(item) || item->valueint < 0 || item->valueint > l->layers)
+    return list_fail(l, key, "is not a count of layers");
   for (int i = 0; i < l->layers; i++)
     put_word(l, i, cJSON_GetArrayItem(words, i >= l->layers - item->valueint));
   return SL_OK;

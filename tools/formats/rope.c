@@ -253,6 +253,8 @@ sl_status rope_read_kinds(const config *c, const family *f) {
   const cJSON *full = both ? config_at(both, "full_attention") : config_at(c->root, "rope_scaling");
   sl_status status = SL_OK;
   if (both) status = sli_keys_check(c->path, both, (const sli_key *const[]){kinds, NULL});
+  if (both && !full && !status)
+    status = sl_fail(SL_E_INPUT, "%s: rope_parameters has no full_attention", c->path);
   if (!full && !both) full = config_at(config_at(f->row, "rope"), "usual");
   if (!status) status = rope_set(c, f, full);
   return status ? status : read_local_rope(c, f, config_at(both, "sliding_attention"));
