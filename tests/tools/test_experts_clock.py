@@ -54,6 +54,9 @@ assert seconds(0, 1) >= seconds(0.001, 1) > seconds(0.5, 1)  # a share of 0 is n
 SERVER = BUILD + "/bin/actorserve"
 for how, text in (("--weights tables --experts planes:2..4", "--experts planes:2..4: needs --weights experts"),
                   ("--weights tables --prefetch 1", "--prefetch 1: needs --weights experts"),
-                  ("--clock virtual --machine machine.json --experts-held 0.3", "--experts-held 0.3: needs --weights experts"),
+                  ("--clock virtual --machine machine.json --concurrency 1 --requests 1 --lengths 1,2 --experts-held 0.3",
+                   "--experts-held 0.3: needs --weights experts"),
                   ("--weights experts --experts-held 0.3", "--experts-held 0.3: needs --clock virtual")):
-    assert text in ends(2, SERVER, f"{how} {MODEL}").stderr, how
+    init = "" if "clock" in how else "--init none.safetensors"
+    said = ends(2, SERVER, f"{how} {init} {MODEL}").stderr
+    assert text in said, (how, said)

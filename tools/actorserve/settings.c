@@ -60,7 +60,7 @@ static const tool_option options[] = {
      "bit, of which a token's most probable expert takes B and its least probable A (2 to 8); with ,ascending expert by "
      "expert, and not those first that most rows want; with ,routed bit routers of the file choose a row's bits", 0, 0, GROUP_MEMORY},
     {"experts-held", SL_OPTION_FLOAT, "0", "with --clock virtual and experts on disk, `SHARE` of the experts asked for that "
-     "are in memory; 0: as many as --quota experts holds of all", 0, 1, GROUP_MEMORY},
+     "are in memory; if not given, as many as --quota experts holds of all", 0, 1, GROUP_MEMORY},
     {"prefetch", SL_OPTION_INT, "0", "guess the experts of a layer `N` layers before it and read them ahead, after all that "
      "is sure; 0: read only what is wanted", 0, 1 << 10, GROUP_MEMORY},
     {"prompt-blocks", SL_OPTION_TEXT, "", "`SHARE[,CHUNK]`: each CHUNK positions of a prompt [1024] attend to this part of "
