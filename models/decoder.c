@@ -71,7 +71,7 @@ static const half_kind mixers[] = {
     {.name = "latent", .half = latent_attention, .reads = READS_LATENT "window"},
     {.name = "indexed",
      .half = latent_indexed,
-     .reads = READS_LATENT "index-heads index-dim index-tokens index-halves"},
+     .reads = READS_LATENT "index-heads index-dim index-tokens index-loss index-halves"},
     {.name = "reused", .half = latent_reused, .reads = READS_LATENT},
     {.name = "mamba",
      .half = mamba_mixer,

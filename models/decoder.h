@@ -146,7 +146,8 @@ struct decoder {
   const struct mamba *mamba;   /* sizes of Mamba-2 states; NULL: none */
   const struct latent *latent; /* sizes of latent attention; NULL: none */
   const struct linear *linear; /* gates of linear attention; NULL: none */
-  sl_tensor *seen;             /* [B, T, K] tokens that the last indexer chose; NULL: none so far */
+  bool indexed;                /* a block so far has an indexer */
+  sl_tensor *seen;             /* [B, T, K] tokens that the last indexer chose; NULL: all */
   sl_tensor *recall; /* [B, H] recall of block selection, summed over layers; NULL: no selection */
   int chosen;        /* layers summed in recall */
   sl_tensor *losses; /* sum of the losses to add to the cross entropy; NULL: none so far */
@@ -435,6 +436,12 @@ static inline void decoder_sparsity(sl_graph *g, const decoder_spiking *s) {
   sl_metric(g, "spikes-bits", sl_div(g, of[1], of[2]));
 }
 
+/* Adds a loss to the cross entropy. */
+static inline void decoder_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float weight) {
+  loss = sl_scale(g, loss, weight);
+  d->losses = d->losses ? sl_add(g, d->losses, loss) : loss;
+}
+
 /* Adds the output of a half of a block. */
 static inline sl_tensor *decoder_plus(sl_graph *g, const decoder *d, sl_tensor *x, sl_tensor *y) {
   if (d->factors.residual != 0) y = sl_scale(g, y, d->factors.residual);
@@ -695,8 +702,7 @@ static inline void decoder_ahead_losses(sl_graph *g, decoder *d, sl_tensor *x, s
   d->losses = own.losses;
   sum = sl_scale(g, sum, 1 / (float)d->ahead);
   sl_metric(g, "ahead", sum);
-  sum = sl_scale(g, sum, d->ahead_weight);
-  d->losses = d->losses ? sl_add(g, d->losses, sum) : sum;
+  decoder_add_loss(g, d, sum, d->ahead_weight);
 }
 
 /* Reads the options of multi-token prediction (DeepSeek-V3, arXiv 2412.19437). The blocks that

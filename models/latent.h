@@ -16,6 +16,7 @@ typedef struct latent {
   bool halves;
   int index_heads;
   int64_t index_dim, index_tokens;
+  float index_loss;
   bool index_halves;
 } latent;
 
@@ -83,17 +84,23 @@ static inline sl_tensor *latent_index_turned(sl_graph *g, const decoder *d, sl_t
   return sl_reshape(g, sl_concat(g, 3, 2, part), d->rows, -1, heads * D);
 }
 
-/* Product of the indexer, whose weight has no gradient. */
-static inline sl_tensor *latent_index_linear(sl_graph *g, decoder *d, sl_tensor *x, int64_t in,
-                                             int64_t out, int layer, const char *name) {
-  sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, out, in), SL_NORMAL(0.02f), layer, name);
-  sl_freeze(g, sl_tensor_name(w));
-  return sl_linear(g, x, w, NULL);
+/* Makes a parameter of the indexer, which is fixed if no loss trains it. */
+static inline sl_tensor *latent_index_param(sl_graph *g, const decoder *d, sl_type type,
+                                            sl_init init, int layer, const char *name) {
+  sl_tensor *w = decoder_param(g, d, type, init, layer, name);
+  if (d->latent->index_loss == 0) sl_freeze(g, sl_tensor_name(w));
+  return w;
 }
 
-/* Chooses the tokens that each token sees, from x [B, T, C] and the query's latent. */
-static inline sl_tensor *latent_choose(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *query,
-                                       int layer) {
+static inline sl_tensor *latent_index_linear(sl_graph *g, const decoder *d, sl_tensor *x,
+                                             int64_t in, int64_t out, int layer, const char *name) {
+  sl_type type = SL_TYPE(SL_F32, out, in);
+  return sl_linear(g, x, latent_index_param(g, d, type, SL_NORMAL(0.02f), layer, name), NULL);
+}
+
+/* Computes the indexer's queries, keys and weights from x [B, T, C] and the query's latent. */
+static inline void latent_index(sl_graph *g, const decoder *d, sl_tensor *x, sl_tensor *query,
+                                int layer, sl_tensor *out[3]) {
   const latent *s = d->latent;
   const int64_t D = s->index_dim, H = s->index_heads;
   static const char *const norms[2] = {"self_attn.indexer.k_norm.weight",
@@ -101,19 +108,28 @@ static inline sl_tensor *latent_choose(sl_graph *g, decoder *d, sl_tensor *x, sl
   sl_tensor *norm[2];
   x = sl_detach(g, x);
   query = sl_detach(g, query);
-  for (int i = 0; i < 2; i++) {
-    norm[i] = decoder_param(g, d, SL_TYPE(SL_F32, D), SL_CONSTANT(i ? 0 : 1), layer, norms[i]);
-    sl_freeze(g, sl_tensor_name(norm[i]));
-  }
+  for (int i = 0; i < 2; i++)
+    norm[i] = latent_index_param(g, d, SL_TYPE(SL_F32, D), SL_CONSTANT(i ? 0 : 1), layer, norms[i]);
   sl_tensor *q = latent_index_linear(g, d, query, s->query_rank ? s->query_rank : d->width, H * D,
                                      layer, "self_attn.indexer.wq_b.weight");
   sl_tensor *k = latent_index_linear(g, d, x, d->width, D, layer, "self_attn.indexer.wk.weight");
   sl_tensor *w =
       latent_index_linear(g, d, x, d->width, H, layer, "self_attn.indexer.weights_proj.weight");
   k = sl_layernorm(g, k, norm[0], norm[1], 1e-6f);
-  q = latent_index_turned(g, d, q, s->index_heads, layer);
-  k = latent_index_turned(g, d, k, 1, layer);
-  return sl_choose_tokens(g, q, k, w, s->index_heads, s->index_tokens);
+  out[0] = latent_index_turned(g, d, q, s->index_heads, layer);
+  out[1] = latent_index_turned(g, d, k, 1, layer);
+  out[2] = w;
+}
+
+/* Adds the loss of a block's indexer, the mean over positions. in: q, the latent, the shared key,
+ * and the weight of keys and values. */
+static inline void latent_index_loss(sl_graph *g, decoder *d, sl_tensor *const index[3],
+                                     sl_tensor *const in[4], const sl_attrs *attrs) {
+  const latent *s = d->latent;
+  float scale = 1 / sqrtf((float)(s->index_heads * s->index_dim));
+  sl_tensor *of[3] = {index[0], index[1], sl_scale(g, index[2], scale)};
+  sl_tensor *loss = sl_index_loss(g, of, in[0], in[1], in[2], in[3], d->seen, attrs);
+  decoder_add_loss(g, d, sl_mean(g, loss, SL_DIM(0) | SL_DIM(1), false), s->index_loss);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -129,10 +145,19 @@ static inline sl_tensor *latent_kept(sl_graph *g, decoder *d, sl_tensor *x, floa
   if (kind == LATENT_REUSED && layer >= d->layers)
     sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --ahead: not supported after a block that is reused",
                   d->model);
-  if (kind == LATENT_REUSED && !d->seen)
+  if (kind == LATENT_REUSED && !d->indexed)
     sl_graph_fail(g, SL_E_USAGE, "%s: --mixers reused needs an indexed block before block %d",
                   d->model, layer);
-  if (kind == LATENT_INDEXED) d->seen = latent_choose(g, d, x, query, layer);
+  bool trains = s->index_loss > 0 && !sl_graph_infer(g),
+       all = kind == LATENT_ALL || (trains && s->index_tokens >= d->context);
+  sl_tensor *index[3] = {NULL};
+  if (kind == LATENT_INDEXED) {
+    latent_index(g, d, x, query, layer, index);
+    d->indexed = true;
+    d->seen =
+        all ? NULL
+            : sl_choose_tokens(g, index[0], index[1], index[2], s->index_heads, s->index_tokens);
+  }
   sl_tensor *q = latent_queries(g, d, query, layer);
   x = decoder_biased(g, d, d->o_bias, x, d->width, L + s->rope, 0.02f, layer,
                      "self_attn.kv_a_proj_with_mqa");
@@ -143,8 +168,10 @@ static inline sl_tensor *latent_kept(sl_graph *g, decoder *d, sl_tensor *x, floa
                                "self_attn.kv_b_proj.weight");
   sl_attrs attrs = d->attention;
   attrs.kv_heads = 0;
-  sl_tensor *o = kind == LATENT_ALL ? sl_attend_latent(g, q, of[0], of[1], w, d->documents, &attrs)
-                                    : sl_attend_chosen(g, q, of[0], of[1], w, d->seen, &attrs);
+  if (kind == LATENT_INDEXED && trains)
+    latent_index_loss(g, d, index, (sl_tensor *[]){q, of[0], of[1], w}, &attrs);
+  sl_tensor *o = all ? sl_attend_latent(g, q, of[0], of[1], w, d->documents, &attrs)
+                     : sl_attend_chosen(g, q, of[0], of[1], w, d->seen, &attrs);
   return decoder_biased(g, d, d->o_bias, o, d->heads * s->values, d->width, residual, layer,
                         "self_attn.o_proj"); /* o [B, T, H v] */
 }
@@ -200,6 +227,7 @@ static inline void latent_index_read(sl_graph *g, const sl_args *args, const dec
   s->index_heads = (int)sl_arg_int(args, "index-heads");
   s->index_dim = sl_arg_int(args, "index-dim");
   s->index_tokens = sl_arg_int(args, "index-tokens");
+  s->index_loss = (float)sl_arg_float(args, "index-loss");
   s->index_halves = sl_arg_flag(args, "index-halves");
   if (s->index_dim < s->rope)
     sl_graph_fail(g, SL_E_USAGE, "%s: --index-dim %lld: must be at least --rope-dim %lld", d->model,

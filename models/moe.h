@@ -70,11 +70,6 @@ static inline sl_tensor *moe_linear(sl_graph *g, const decoder *d, const moe *m,
   return sl_add(g, y, sl_embedding(g, ids, decoder_param(g, d, type, SL_CONSTANT(0), layer, bias)));
 }
 
-static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float weight) {
-  loss = sl_scale(g, loss, weight);
-  d->losses = d->losses ? sl_add(g, d->losses, loss) : loss;
-}
-
 /* Adds the number of tokens per expert of a block to the report. */
 static inline void moe_count(sl_graph *g, const moe *m, sl_tensor *ids, int layer) {
   char name[64];
@@ -97,8 +92,8 @@ static inline void moe_count_dropped(sl_graph *g, const moe *m, sl_tensor *ids, 
 /* Adds the router's auxiliary losses, computed before tokens are dropped. */
 static inline void moe_losses(sl_graph *g, decoder *d, const moe *m, sl_tensor *logits,
                               const sl_routing *r) {
-  if (m->balance > 0) moe_add_loss(g, d, sl_balance_loss(g, r), m->balance);
-  if (m->z > 0) moe_add_loss(g, d, sl_z_loss(g, logits), m->z);
+  if (m->balance > 0) decoder_add_loss(g, d, sl_balance_loss(g, r), m->balance);
+  if (m->z > 0) decoder_add_loss(g, d, sl_z_loss(g, logits), m->z);
 }
 
 /* Computes what the experts' last products read. [B, T, k, F] */

@@ -164,6 +164,8 @@ const sl_option sli_decoder_options[] = {
      "--rope-dim have rotary positions", 1, 256},
     {"index-tokens", SL_OPTION_INT, "2048", "tokens that each token sees in blocks with an indexer",
      1, 1 << 28},
+    {"index-loss", SL_OPTION_FLOAT, "0", "weight of the loss that trains indexers, the divergence "
+     "of their scores from the attention's; 0: they are fixed", 0, 1e9},
     {"index-halves", SL_OPTION_FLAG, "0", "the indexer rotates halves together", 0, 0},
     {"state-heads", SL_OPTION_INT, "0", "heads of Mamba-2; 0: 2 x width / --state-head-dim",
      0, 1 << 16},

@@ -109,6 +109,21 @@ static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
+/* Counts the products of queries with keys of earlier positions. */
+static void choose_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                        double *flops, double *bytes) {
+  (void)attrs;
+  *flops = (double)sl_type_elements(&in[0]) * (double)(in[0].dim[1] + 1);
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+/* Splits by sequences. */
+static int choose_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_split(0), sli_split(0), sli_split(0)}, .out = {sli_split(0)}};
+  return 1;
+}
+
 static sl_status choose_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_type *out) {
   if (nin != 4) return sl_fail(SL_E_SHAPE, "it has no batch to read");
@@ -127,6 +142,8 @@ const sl_op sl_op_choose_tokens = {
     .max_in = 3,
     .nout = 1,
     .infer = choose_infer,
+    .cost = choose_cost,
+    .shard = &(const sl_op_shard){.signatures = choose_signatures},
 };
 
 const sl_op sl_op_choose_tokens_served = {

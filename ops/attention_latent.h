@@ -5,9 +5,9 @@
 
 #include <sluice/op.h>
 
-/* Placeholders for latent attention, and for its choice of tokens, until their graph is served;
- * they have no kernels. Their inputs are those of the served ops without the batch. */
-extern const sl_op sl_op_attention_latent, sl_op_choose_tokens;
+/* Placeholder for latent attention until its graph is served; it has no kernel. Its inputs are
+ * those of the served op without the batch. */
+extern const sl_op sl_op_attention_latent;
 
 /* Maximum numbers kept per position. */
 enum { SLI_MAX_LATENT = 1024 };

@@ -88,59 +88,24 @@ static sl_tensor *padded(sl_here at, sl_graph *g, const widths *w, sl_tensor *va
   return together(at, g, sl_concat_at(at, g, 3, 2, parts));
 }
 
-static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
-                           sl_tensor *ids, const sl_attrs *attrs) {
-  sl_tensor *of[2]; /* per-head part of keys, and values, [B, T, H, ...] */
-  sl_tensor *kv = in_heads(at, g, sl_linear_at(at, g, in[1], in[3], NULL, false), w->heads);
-  sl_split_at(at, g, kv, 3, 2, (int64_t[]){w->nope, w->values}, of);
-  sl_tensor *k = keys_of(at, g, w, of[0], in[2]);
-  sl_tensor *o = sl_attend_within_at(at, g, in[0], k, padded(at, g, w, of[1], k), ids, attrs);
-  if (w->values == w->nope + w->rope) return o;
-  return together(at, g, sl_slice_at(at, g, in_heads(at, g, o, w->heads), 3, 0, w->values));
-}
-
-/* Returns x [B, T, H E] as [B, H, T, E]. */
-static sl_tensor *by_heads(sl_here at, sl_graph *g, sl_tensor *x, int64_t heads) {
-  return sl_permute_at(at, g, in_heads(at, g, x, heads), SL_TYPE(SL_I32, 0, 2, 1, 3));
-}
-
-enum { FAR_BELOW = -1000000000 };
-
-/* Replaces the scores [B, T, T] of later keys. */
-static sl_tensor *causal(sl_here at, sl_graph *g, sl_tensor *scores) {
-  if (!scores) return NULL;
-  sl_tensor *query = sl_arange_at(at, g, scores, 1), *key = sl_arange_at(at, g, scores, 2);
-  sl_tensor *seen = sl_op2_at(at, g, &sl_op_le, NULL, key, query);
-  sl_tensor *below = sl_filled_at(at, g, scores->type, FAR_BELOW, scores);
-  return sl_op3_at(at, g, &sl_op_where, NULL, seen, scores, below);
-}
-
-/* Returns what is added to the scores of chosen keys, 0, and of others, [B, T, T]. */
-static sl_tensor *term_of(sl_here at, sl_graph *g, sl_tensor *chosen) {
-  if (!chosen) return NULL;
-  sl_type type = chosen->type;
-  type.dtype = SL_F32;
-  sl_tensor *ones = sl_filled_at(at, g, type, 1, chosen);
-  sl_tensor *seen = sl_scatter_sum_at(at, g, ones, -1, chosen, type.dim[1]);
-  seen = sl_add_constant_at(at, g, seen, -1);
-  return causal(at, g, sl_scale_at(at, g, seen, -FAR_BELOW));
-}
-
-static sl_tensor *expanded_chosen(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
-                                  sl_tensor *chosen, const sl_attrs *attrs) {
+/* Expands the keys of all heads, and their values unless v is NULL, to [B, T, H ...]. */
+static void heads_of(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
+                     sl_tensor **k, sl_tensor **v) {
   sl_tensor *of[2];
   sl_tensor *kv = in_heads(at, g, sl_linear_at(at, g, in[1], in[3], NULL, false), w->heads);
   sl_split_at(at, g, kv, 3, 2, (int64_t[]){w->nope, w->values}, of);
-  float scale = attrs->scale != 0 ? attrs->scale : 1 / sqrtf((float)(w->nope + w->rope));
-  sl_tensor *q = by_heads(at, g, sl_scale_at(at, g, in[0], scale), w->heads),
-            *k = by_heads(at, g, keys_of(at, g, w, of[0], in[2]), w->heads),
-            *v = sl_permute_at(at, g, of[1], SL_TYPE(SL_I32, 0, 2, 1, 3));
-  sl_tensor *term = term_of(at, g, chosen);
-  if (!term) return NULL;
-  term = sl_reshape_at(at, g, term, SL_TYPE(SL_F32, sl_dim(term, 0), 1, sl_dim(term, 1), -1));
-  sl_tensor *scores = sl_add_at(at, g, sl_matmul_at(at, g, q, k, false, true), term);
-  sl_tensor *o = sl_matmul_at(at, g, sl_softmax_at(at, g, scores, 3, false), v, false, false);
-  return together(at, g, sl_permute_at(at, g, o, SL_TYPE(SL_I32, 0, 2, 1, 3)));
+  *k = keys_of(at, g, w, of[0], in[2]);
+  if (v) *v = together(at, g, of[1]);
+}
+
+static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
+                           sl_tensor *ids, const sl_attrs *attrs) {
+  sl_tensor *k, *v;
+  heads_of(at, g, w, in, &k, &v);
+  v = padded(at, g, w, in_heads(at, g, v, w->heads), k);
+  sl_tensor *o = sl_attend_within_at(at, g, in[0], k, v, ids, attrs);
+  if (w->values == w->nope + w->rope) return o;
+  return together(at, g, sl_slice_at(at, g, in_heads(at, g, o, w->heads), 3, 0, w->values));
 }
 
 /* Returns false, with an error, if widths are inconsistent. */
@@ -179,32 +144,40 @@ sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
 sl_tensor *sl_attend_chosen_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
                                sl_tensor *w, sl_tensor *chosen, const sl_attrs *attrs) {
   sl_tensor *const in[] = {q, c, k, w, chosen};
-  widths of;
-  sl_tensor *o = NULL;
-  if (!chosen || !widths_read(at, g, in, attrs, &of)) return NULL;
-  if (!g->options.serve) return expanded_chosen(at, g, &of, in, chosen, attrs);
-  sl_apply_at(at, g, &sl_op_attention_latent, attrs, 5, in, 0, &o);
-  return o;
+  sl_tensor *of[2] = {NULL}, *v;
+  widths of_heads;
+  if (!chosen || !widths_read(at, g, in, attrs, &of_heads)) return NULL;
+  if (g->options.serve) {
+    sl_apply_at(at, g, &sl_op_attention_latent, attrs, 5, in, 0, of);
+    return of[0];
+  }
+  heads_of(at, g, &of_heads, in, &k, &v);
+  const sl_attrs own = {.heads = attrs->heads, .scale = attrs->scale};
+  sl_apply_at(at, g, &sl_op_attention_chosen, &own, 4, (sl_tensor *[]){q, k, v, chosen}, 0, of);
+  return of[0];
 }
 
 sl_tensor *sl_choose_tokens_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *w,
                                int heads, int64_t count) {
   if (!q || !k || !w) return NULL;
-  int64_t B = sl_dim(q, 0), T = sl_dim(q, 1), D = sl_dim(k, 2);
-  sl_tensor *o = NULL;
-  if (g->options.serve) {
-    const sl_attrs attrs = {.heads = heads, .columns = count};
-    sl_apply_at(at, g, &sl_op_choose_tokens, &attrs, 3, (sl_tensor *[]){q, k, w}, 0, &o);
-    return o;
-  }
-  q = sl_reshape_at(at, g, sl_op1_at(at, g, &sl_op_detach, NULL, q),
-                    SL_TYPE(SL_F32, B, T * heads, D));
-  sl_tensor *scores = sl_matmul_at(at, g, q, sl_op1_at(at, g, &sl_op_detach, NULL, k), false, true);
-  scores = sl_op1_at(at, g, &sl_op_relu, NULL, scores);
-  scores = sl_reshape_at(at, g, scores, SL_TYPE(SL_F32, B, T, heads, T));
-  w = sl_reshape_at(at, g, sl_op1_at(at, g, &sl_op_detach, NULL, w),
-                    SL_TYPE(SL_F32, B, T, heads, 1));
-  scores = sl_sum_at(at, g, sl_mul_at(at, g, scores, w), SL_DIM(2), false);
-  sl_top_k_at(at, g, causal(at, g, scores), -1, SLI_MIN(count, T), &o);
+  sl_tensor *in[3] = {q, k, w}, *o = NULL;
+  bool serve = g->options.serve;
+  for (int i = 0; i < 3 && !serve; i++) in[i] = sl_op1_at(at, g, &sl_op_detach, NULL, in[i]);
+  const sl_attrs attrs = {.heads = heads, .columns = serve ? count : SLI_MIN(count, sl_dim(q, 1))};
+  sl_apply_at(at, g, &sl_op_choose_tokens, &attrs, 3, in, 0, &o);
+  return o;
+}
+
+sl_tensor *sl_index_loss_at(sl_here at, sl_graph *g, sl_tensor *const index[3], sl_tensor *q,
+                            sl_tensor *c, sl_tensor *k, sl_tensor *w, sl_tensor *chosen,
+                            const sl_attrs *attrs) {
+  sl_tensor *in[4] = {q, c, k, w}, *keys, *o = NULL;
+  widths of;
+  if (!index[0] || !index[1] || !index[2] || !widths_read(at, g, in, attrs, &of)) return NULL;
+  for (int i = 0; i < 4; i++) in[i] = sl_op1_at(at, g, &sl_op_detach, NULL, in[i]);
+  heads_of(at, g, &of, in, &keys, NULL);
+  const sl_attrs own = {.heads = attrs->heads, .scale = attrs->scale};
+  sl_tensor *all[] = {index[0], index[1], index[2], in[0], keys, chosen};
+  sl_apply_at(at, g, &sl_op_index_loss, &own, chosen ? 6 : 5, all, 0, &o);
   return o;
 }

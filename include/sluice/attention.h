@@ -24,11 +24,26 @@ extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attenti
  * -1. See sl_attend_latent. */
 extern const sl_op sl_op_attention_latent_served;
 
-/* choose_tokens_served(q [B, T, H D], k [B, T, D], w [B, T, H], batch) -> chosen i32 [B, T, K],
- * pages of keys [attrs.count, 64, D]; attrs.heads = H, attrs.columns = K. The chosen positions of a
- * row are in the order of their scores, ties by position, and end with -1 if there are fewer than
- * K. See sl_choose_tokens. */
-extern const sl_op sl_op_choose_tokens_served;
+/* choose_tokens(q [B, T, H D], k [B, T, D], w [B, T, H]) -> chosen i32 [B, T, K]; attrs.heads = H,
+ * attrs.columns = K. The chosen positions of a row, those with the largest scores, are ascending,
+ * and end with -1 if there are fewer than K. Of equal scores the first counts more.
+ * choose_tokens_served(q, k, w, batch) -> chosen, pages of keys [attrs.count, 64, D]. See
+ * sl_choose_tokens. */
+extern const sl_op sl_op_choose_tokens, sl_op_choose_tokens_served;
+
+/* attention_chosen(q [B, T, H E], k [B, T, H E], v [B, T, H V], chosen i32 [B, T, K]) -> o [B, T, H
+ * V], lse [B, T, H]: a row sees the positions that its list of `chosen` has before the first -1, in
+ * [0, T); o and lse are 0 if there are none. attrs.heads = H, attrs.scale (0: 1/sqrt(E)).
+ * attention_chosen_b(q, k, v, chosen, o, lse, do) -> dq, dk, dv. */
+extern const sl_op sl_op_attention_chosen, sl_op_attention_chosen_b;
+
+/* index_loss(q [B, T, I D], k [B, T, D], w [B, T, I], queries [B, T, H E], keys [B, T, H E],
+ * [chosen i32 [B, T, K]]) -> loss [B, T], the divergence KL(p || softmax(s)) of each row over the
+ * positions that it sees: those chosen, or all up to its own. s_j = sum over I of w relu(q k_j),
+ * and p is the mean over heads of softmax(queries keys_j scale). attrs.heads = H, attrs.scale (0:
+ * 1/sqrt(E)). DeepSeek-AI, arXiv 2512.02556. index_loss_b(q, k, w, queries, keys, dloss, [chosen])
+ * -> dq, dk, dw. */
+extern const sl_op sl_op_index_loss, sl_op_index_loss_b;
 
 /* attention_dual(q, k, v, next, far) -> o, lse: attention in chunks of attrs.chunk positions, a
  * multiple of 64. `next` is q rotated for keys of the previous chunk, `far` is q rotated for keys
@@ -71,12 +86,21 @@ sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
 sl_tensor *sl_choose_tokens_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *w,
                                int heads, int64_t count);
 
-/* Latent attention to chosen tokens (sl_choose_tokens). Training computes all scores, [B, H, T, T].
- */
+/* Latent attention to chosen tokens (sl_choose_tokens). */
 #define sl_attend_chosen(g, q, c, k, w, chosen, ...) \
   sl_attend_chosen_at(SL_HERE, g, q, c, k, w, chosen, __VA_ARGS__)
 sl_tensor *sl_attend_chosen_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
                                sl_tensor *w, sl_tensor *chosen, const sl_attrs *attrs);
+
+/* The loss that trains an indexer, [B, T]: the divergence of the softmax of its scores from the
+ * attention of sl_attend_chosen with the same arguments, over the chosen tokens, or over all that a
+ * token may see if `chosen` is NULL. `index` has the indexer's q [B, T, I D], k [B, T, D] and w [B,
+ * T, I], which alone get gradients. */
+#define sl_index_loss(g, index, q, c, k, w, chosen, ...) \
+  sl_index_loss_at(SL_HERE, g, index, q, c, k, w, chosen, __VA_ARGS__)
+sl_tensor *sl_index_loss_at(sl_here at, sl_graph *g, sl_tensor *const index[3], sl_tensor *q,
+                            sl_tensor *c, sl_tensor *k, sl_tensor *w, sl_tensor *chosen,
+                            const sl_attrs *attrs);
 
 #ifdef __cplusplus
 }

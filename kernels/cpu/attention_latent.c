@@ -9,6 +9,7 @@
 #include "io/small.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/dot.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served_attention.h"
 #include "ops/attention_latent.h"
@@ -29,8 +30,8 @@ typedef struct latents {
   const int32_t *chosen; /* [rows, count] positions, ascending, then -1; NULL: all earlier ones */
   int32_t *made;         /* the choice, alike */
   int64_t count;
-  float *scores; /* scratch of the choice: [LANES][2][context] */
-  int64_t context;
+  float *scores; /* scratch of the choice: [CHOOSERS][2][context] */
+  int64_t rows, context;
 } latents;
 
 /* State of a query, in the latent space, as it proceeds through the pages. */
@@ -90,27 +91,12 @@ static const float *latent_at(const latents *a, int64_t page, int64_t j, int64_t
   return room;
 }
 
-static void add_row(float *restrict y, float x, const float *restrict row, int64_t n) {
-  for (int64_t d = 0; d < n; d++) y[d] += x * row[d];
-}
-
-/* Returns the dot product, from sums of numbers LANES apart, added in order. */
-static float dot(const float *x, const float *y, int64_t n) {
-  enum { LANES = 16 };
-  float part[LANES] = {0}, sum = 0;
-  int64_t d = 0;
-  for (; d + LANES <= n; d += LANES)
-    for (int l = 0; l < LANES; l++) part[l] += x[d + l] * y[d + l];
-  for (int l = 0; d < n; d++, l++) part[l] += x[d] * y[d];
-  for (int l = 0; l < LANES; l++) sum += part[l];
-  return sum;
-}
-
 /* Maps a head's query into the latent space. */
 static void begin_query(query *x, const latents *a, const float *q, const float *w) {
   memset(x->q, 0, sizeof x->q);
   memset(x->acc, 0, sizeof x->acc);
-  for (int64_t d = 0; d < a->nope; d++) add_row(x->q, q[d] * a->scale, w + d * a->rank, a->rank);
+  for (int64_t d = 0; d < a->nope; d++)
+    sli_add_row(x->q, q[d] * a->scale, w + d * a->rank, a->rank);
   for (int64_t d = 0; d < a->rope; d++) x->q[a->rank + d] = q[a->nope + d] * a->scale;
   x->top = -INFINITY;
   x->total = 0;
@@ -134,19 +120,20 @@ static void see_keys(const latents *a, query *x, const int32_t *table, const int
   float room[SLI_MAX_LATENT];
   for (int64_t j = 0; j < keys; j++) {
     int64_t at = list ? list[j] : first + j;
-    x->p[j] = dot(x->q, latent_at(a, page_of(a, table, at), at % SL_PAGE, width, room), width);
+    x->p[j] = sli_dot(x->q, latent_at(a, page_of(a, table, at), at % SL_PAGE, width, room), width);
   }
   soften(x, keys, a->rank);
   for (int64_t j = 0; j < keys; j++) {
     int64_t at = list ? list[j] : first + j;
-    add_row(x->acc, x->p[j], latent_at(a, page_of(a, table, at), at % SL_PAGE, a->rank, room),
-            a->rank);
+    sli_add_row(x->acc, x->p[j], latent_at(a, page_of(a, table, at), at % SL_PAGE, a->rank, room),
+                a->rank);
   }
 }
 
 /* Maps a head's sums from the latent space to its values. */
 static void end_query(const query *x, const latents *a, const float *w, float *out) {
-  for (int64_t d = 0; d < a->values; d++) out[d] = dot(x->acc, w + d * a->rank, a->rank) / x->total;
+  for (int64_t d = 0; d < a->values; d++)
+    out[d] = sli_dot(x->acc, w + d * a->rank, a->rank) / x->total;
 }
 
 /* Runs chunk i: a run of rows, and a head. */
@@ -236,46 +223,75 @@ static void list_largest(const latents *a, float *scores, int64_t n, int32_t *li
   while (made < a->count) list[made++] = -1;
 }
 
+/* Returns the key of position `at` of a row's sequence: of a page, or of a whole sequence. */
+static const float *choice_key(const latents *a, int64_t row, int64_t at, float *room) {
+  if (!a->batch) return a->c + (row / a->context * a->context + at) * a->rank;
+  const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[row]);
+  return latent_at(a, page_of(a, table, at), at % SL_PAGE, a->rank, room);
+}
+
 /* Runs chunk i: every CHOOSERS-th row. */
 static void choose_chunk(void *arg, int i) {
   const latents *a = arg;
   float *scores = a->scores + (int64_t)i * 2 * a->context, room[SLI_MAX_LATENT];
-  for (int64_t row = i; row < a->batch->rows; row += CHOOSERS) {
-    const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[row]);
+  for (int64_t row = i; row < a->rows; row += CHOOSERS) {
     const float *q = a->q + row * a->heads * a->rank, *w = a->w + row * a->heads;
-    int64_t n = sl_batch_position(a->batch)[row] + 1;
+    int64_t n = (a->batch ? sl_batch_position(a->batch)[row] : row % a->context) + 1;
     for (int64_t at = 0; at < n; at++) {
-      const float *key = latent_at(a, page_of(a, table, at), at % SL_PAGE, a->rank, room);
+      const float *key = choice_key(a, row, at, room);
       scores[at] = 0;
       for (int64_t h = 0; h < a->heads; h++)
-        scores[at] += w[h] * fmaxf(dot(q + h * a->rank, key, a->rank), 0);
+        scores[at] += w[h] * fmaxf(sli_dot(q + h * a->rank, key, a->rank), 0);
     }
     list_largest(a, scores, n, a->made + row * a->count);
   }
 }
 
-static void choose_cpu(const sl_call *call) {
-  const sl_attrs *attrs = call->attrs;
-  latents a = {.batch = sli_batch_of(call),
-               .heads = attrs->heads,
-               .rank = call->in_type[1].dim[2],
-               .q = call->in[0],
-               .c = call->in[1],
-               .w = call->in[2],
-               .pages = call->out[1],
-               .storage = sli_pages_storage(attrs),
-               .made = call->out[0],
-               .count = attrs->columns,
-               .scores = call->scratch,
-               .context = attrs->length + SL_PAGE};
-  sl_team_for(call->team, a.batch->rows, keep_chunk, &a);
+/* Fills what the choice reads; `context` is the length of a row of scores. */
+static latents choice_of(const sl_call *call, int64_t rows, int64_t context) {
+  return (latents){.heads = call->attrs->heads,
+                   .rank = call->in_type[1].dim[2],
+                   .q = call->in[0],
+                   .c = call->in[1],
+                   .w = call->in[2],
+                   .made = call->out[0],
+                   .count = call->attrs->columns,
+                   .scores = call->scratch,
+                   .rows = rows,
+                   .context = context};
+}
+
+static void choose_served_cpu(const sl_call *call) {
+  const sl_batch *batch = sli_batch_of(call);
+  latents a = choice_of(call, batch->rows, call->attrs->length + SL_PAGE);
+  a.batch = batch;
+  a.pages = call->out[1];
+  a.storage = sli_pages_storage(call->attrs);
+  sl_team_for(call->team, a.rows, keep_chunk, &a);
   sl_team_for(call->team, CHOOSERS, choose_chunk, &a);
+}
+
+static void choose_cpu(const sl_call *call) {
+  const sl_type *q = &call->in_type[0];
+  latents a = choice_of(call, q->dim[0] * q->dim[1], q->dim[1]);
+  sl_team_for(call->team, CHOOSERS, choose_chunk, &a);
+}
+
+static size_t scores_of(int64_t context) {
+  return (size_t)(CHOOSERS * 2 * context) * sizeof(float);
+}
+
+static size_t choose_served_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return scores_of(call->attrs->length + SL_PAGE);
 }
 
 static size_t choose_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return (size_t)(CHOOSERS * 2 * (call->attrs->length + SL_PAGE)) * sizeof(float);
+  return scores_of(call->in_type[0].dim[1]);
 }
 
 const sl_kernel sli_cpu_choose_tokens_served = {
+    .backend = "cpu", .run = choose_served_cpu, .scratch = choose_served_scratch};
+const sl_kernel sli_cpu_choose_tokens = {
     .backend = "cpu", .run = choose_cpu, .scratch = choose_scratch};

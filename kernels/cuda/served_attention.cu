@@ -533,6 +533,9 @@ struct latents {
   float *latent, *sums, *out; /* [rows, heads, rank + rope], [rows, heads, rank], the result */
   int64_t nope, rope, rank, values;
   float scale;
+  const int32_t
+      *chosen; /* [rows, count] positions that a row sees, then -1; NULL: all earlier ones */
+  int64_t count;
 };
 
 /* Writes a row's latent and rotated key to its page, one block per row. */
@@ -558,6 +561,46 @@ __global__ void map_query(attention a, latents l) {
     to[l.rank + d] = q[l.nope + d] * l.scale;
 }
 
+/* Block (row, head): attends to a list. A thread scores a latent of each tile, and sums numbers. */
+template <typename P> __global__ void attend_listed(attention a, latents l) {
+  __shared__ float p[THREADS];
+  int64_t row = blockIdx.x, at = row * a.heads + blockIdx.y;
+  const float *q = l.latent + at * a.dim;
+  const int32_t *list = l.chosen + row * l.count;
+  float *sums = l.sums + at * l.rank, top = -INFINITY, total = 0;
+  for (int64_t r = threadIdx.x; r < l.rank; r += THREADS) sums[r] = 0;
+  for (int64_t j0 = 0; j0 < l.count && list[j0] >= 0; j0 += THREADS) {
+    int64_t j = j0 + threadIdx.x;
+    bool sees = j < l.count && list[j] >= 0;
+    const P *page = (const P *)a.pages + (sees ? page_at(a, row, list[j], 0) : 0);
+    float s = sees ? 0.0f : -INFINITY;
+    for (int64_t d = 0, key = sees ? list[j] % SL_PAGE : 0; sees && d < a.dim; d++)
+      s += q[d] * page_number(page[key * a.layout.key_row + d]) *
+           key_scale(a.layout, page, key, d / SLI_PAGE_BLOCK);
+    __syncthreads();
+    p[threadIdx.x] = s;
+    __syncthreads();
+    float most = top, more = 0;
+    int m = 0;
+    for (; m < THREADS && p[m] > -INFINITY; m++) most = fmaxf(most, p[m]);
+    float fade = expf(top - most);
+    for (int i = 0; i < m; i++) more += expf(p[i] - most);
+    total = total * fade + more;
+    top = most;
+    for (int64_t r = threadIdx.x; r < l.rank; r += THREADS) {
+      float sum = sums[r] * fade;
+      for (int i = 0; i < m; i++) {
+        int64_t key = list[j0 + i] % SL_PAGE;
+        const P *from = (const P *)a.pages + page_at(a, row, list[j0 + i], 0);
+        sum += expf(p[i] - top) * page_number(from[key * a.layout.key_row + r]) *
+               key_scale(a.layout, from, key, r / SLI_PAGE_BLOCK);
+      }
+      sums[r] = sum;
+    }
+  }
+  for (int64_t r = threadIdx.x; r < l.rank; r += THREADS) sums[r] /= total;
+}
+
 /* Block (row, head): a warp computes a number. */
 __global__ void map_values(attention a, latents l) {
   int64_t at = blockIdx.x * a.heads + blockIdx.y;
@@ -577,7 +620,8 @@ void attend_latents(attention a, const latents &l, int64_t rows, void *stream) {
   a.layout = layout_of_latents<P>(a.dim);
   launch(stream, grid_of(rows), THREADS, 0, keep_latent<P>, a, l);
   launch(stream, heads, THREADS, 0, map_query, a, l);
-  attend_pages<P>(a, rows, stream);
+  if (l.chosen) launch(stream, heads, THREADS, 0, attend_listed<P>, a, l);
+  else attend_pages<P>(a, rows, stream);
   launch(stream, heads, THREADS, 0, map_values, a, l);
 }
 
@@ -617,7 +661,9 @@ void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
                rope,
                rank,
                call->in_type[3].dim[0] / attrs->heads - nope,
-               sli_attention_scale(attrs, query)};
+               sli_attention_scale(attrs, query),
+               (const int32_t *)call->in[4],
+               call->in[4] ? call->in_type[4].dim[2] : 0};
   l.latent = a.parts + heads_of(call) * a.stretches * (rank + 2);
   l.sums = l.latent + heads_of(call) * a.dim;
   a.q[0] = l.latent;

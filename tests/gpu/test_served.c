@@ -448,8 +448,17 @@ static void check_all_attention(void) {
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) check_attention(&shapes[i]);
 }
 
-/* Latent attention: a prompt of each sequence in one tick, then one more row of each. */
-static void check_latents(sl_storage storage) {
+/* Fills lists of positions up to each row's own. */
+static void fill_lists(const sl_batch *b, int32_t *lists, int64_t count) {
+  for (int64_t i = 0; i < b->rows * count; i++) {
+    int32_t most = sl_batch_position(b)[i / count] + 1, j = (int32_t)(i % count);
+    lists[i] = j < most ? (int32_t)((int64_t)j * most / SLI_MIN(count, most)) : -1;
+  }
+}
+
+/* Latent attention: a prompt of each sequence in one tick, then one more row of each; to `count`
+ * chosen positions if that is not 0. */
+static void check_latents(sl_storage storage, int64_t count) {
   enum { HEADS = 3, NOPE = 12, ROPE = 8, RANK = 24, VALUES = 10 };
   const int64_t begin[2][SEQUENCES] = {{0}, {70, 5, 1}},
                 rows[2][SEQUENCES] = {{70, 5, 1}, {1, 1, 1}};
@@ -460,15 +469,39 @@ static void check_latents(sl_storage storage) {
                           F32(1, all, RANK),
                           F32(1, all, ROPE),
                           F32(HEADS * (NOPE + VALUES), RANK),
-                          none,
+                          count ? I32(1, all, count) : none,
                           I32(batch_ints(all))};
     sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE};
     sli_set_pages(&attrs, storage);
     k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 6, in, 2);
     for (int i = 0; i < 4; i++) array_random(k[t].in[i], &in[i], 0);
     fill_batch(k[t].in[5], begin[t], rows[t]);
+    if (count) fill_lists(k[t].in[5], k[t].in[4], count);
     if (t) memcpy(k[1].out[1], k[0].out[1], sl_type_bytes(&k[1].out_type[1]));
     check_call(&k[t], 2e-5, 2);
+  }
+  for (int t = 0; t < 2; t++) kernel_destroy(&k[t]);
+}
+
+/* The choice of tokens, whose scores are whole numbers with many ties: the same two ticks. */
+static void check_choice(sl_storage storage) {
+  enum { HEADS = 3, DIM = 40, COUNT = 9 };
+  const int64_t begin[2][SEQUENCES] = {{0}, {70, 5, 1}},
+                rows[2][SEQUENCES] = {{70, 5, 1}, {1, 1, 1}};
+  kernel k[2];
+  for (int t = 0; t < 2; t++) {
+    int64_t all = rows[t][0] + rows[t][1] + rows[t][2];
+    const sl_type in[] = {F32(1, all, HEADS * DIM), F32(1, all, DIM), F32(1, all, HEADS),
+                          I32(batch_ints(all))};
+    sl_attrs attrs = {.heads = HEADS, .columns = COUNT, .count = PAGES, .length = OWN * SL_PAGE};
+    sli_set_pages(&attrs, storage);
+    k[t] = kernel_create(&sl_op_choose_tokens_served, attrs, 4, in, 2);
+    for (int i = 0; i < 3; i++)
+      for (int64_t n = 0; n < sl_type_elements(&in[i]); n++)
+        ((float *)k[t].in[i])[n] = n % 32 || i != 1 ? (float)(random_below(5) - 2) : 127;
+    fill_batch(k[t].in[3], begin[t], rows[t]);
+    if (t) memcpy(k[1].out[1], k[0].out[1], sl_type_bytes(&k[1].out_type[1]));
+    check_call(&k[t], 0, 2);
   }
   for (int t = 0; t < 2; t++) kernel_destroy(&k[t]);
 }
@@ -568,8 +601,10 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < SLI_COUNT(forms); i++) RUN(check_frozen, &forms[i], 3 + 6 * (i % 2), 19);
     RUN(check_positions);
     RUN(check_all_attention);
-    for (int i = 0; i < 3; i++) RUN(check_latents, (sl_storage)i);
-    RUN(check_latents, SL_STORAGE_FP8);
+    for (int i = 0; i < 6; i++) RUN(check_latents, (sl_storage)(i % 3), i < 3 ? 0 : 7);
+    RUN(check_latents, SL_STORAGE_FP8, 0);
+    RUN(check_latents, SL_STORAGE_FP8, 7);
+    for (int i = 0; i < 3; i++) RUN(check_choice, (sl_storage)i);
     for (int i = 0; i < 8; i++) RUN(check_experts, i & 1, (sl_storage)(i / 2));
     for (size_t i = 0; i < SLI_COUNT(parts); i++) {
       RUN(check_table, parts[i], 0, i % 2);

@@ -21,7 +21,7 @@ typedef struct claim {
   reference_fn *reference;
   sl_attrs attrs;
   int nin;
-  sl_type in[5];
+  sl_type in[6];
   int below; /* ids are in [0, below) */
 } claim;
 
@@ -134,6 +134,30 @@ static const claim claims[] = {
      4,
      {F32(1, 131, 10), F32(1, 131, 5), F32(1, 131, 5), I32(1, 2, 3, 2)},
      3},
+    {&sl_op_attention_chosen,
+     ref_attention_chosen,
+     {.heads = 3},
+     4,
+     {F32(2, 71, 15), F32(2, 71, 15), F32(2, 71, 21), I32(2, 71, 5)},
+     71},
+    {&sl_op_attention_chosen,
+     ref_attention_chosen,
+     {.heads = 1, .scale = 0.5f},
+     4,
+     {F32(1, 90, 18), F32(1, 90, 18), F32(1, 90, 7), I32(1, 90, 80)},
+     90},
+    {&sl_op_index_loss,
+     ref_index_loss,
+     {.heads = 3, .scale = 0.3f},
+     6,
+     {F32(2, 19, 15), F32(2, 19, 5), F32(2, 19, 3), F32(2, 19, 21), F32(2, 19, 21), I32(2, 19, 7)},
+     19},
+    {&sl_op_index_loss,
+     ref_index_loss,
+     {.heads = 2},
+     5,
+     {F32(2, 21, 35), F32(2, 21, 5), F32(2, 21, 7), F32(2, 21, 18), F32(2, 21, 18)},
+     0},
     {&sl_op_linear_attention,
      ref_linear_attention,
      {.heads = 2, .scale = 0.25f},

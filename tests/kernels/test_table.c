@@ -33,8 +33,6 @@ static const struct {
     {"loaded_experts", "-", "experts on disk (`actorserve --weights experts`)"},
     {"plane_values", "-", "training of bit routers (`actorrun --planes A..B,routed`)"},
     {"bit_choice", "-", "the same"},
-    {"choose_tokens_served", "-",
-     "the choice of tokens of an indexer (`decoder --mixers indexed`)"},
     {"own_leaves", "-", "exact sums (`--exact`), which GPUs do not have"},
 };
 

@@ -76,7 +76,7 @@ OPTIONS = {
     **dict.fromkeys(("names", "norm", "qk-norm-late", "gated-heads", "rope-pairs", "packed-qkv", "attention-factor", "score-cap", "sinks",
                      "function", "ungated", "packed-gates", "mlp-bias", "embedding-factor", "residual-factor", "logit-factor",
                      "logit-divisor", "router", "weight-eps", "packed-experts", "paired-experts", "expert-bias", "shared-gate", "expert-latent", "packed-delta",
-                     "latent-value-dim", "index-heads", "index-dim", "index-tokens", "index-halves", "value-norm", "block-head-dims", "block-kv-heads", "block-inputs", "block-inputs-vocab", "block-factors", "state-heads", "state-head-dim", "state-groups", "conv-bias", "state-bias"),
+                     "latent-value-dim", "index-heads", "index-dim", "index-tokens", "index-loss", "index-halves", "value-norm", "block-head-dims", "block-kv-heads", "block-inputs", "block-inputs-vocab", "block-factors", "state-heads", "state-head-dim", "state-groups", "conv-bias", "state-bias"),
                     "it is tried in test_tools_models"),
     "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,
     "qk-norm": LEARNED, "qk-norm-whole": LEARNED, "norms": LEARNED, "plus-one": LEARNED,

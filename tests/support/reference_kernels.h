@@ -309,6 +309,65 @@ static inline void ref_attention_blocks(const sl_attrs *attrs, const sl_type *ty
              (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0], out[1]);
 }
 
+/* Attention to chosen positions: in[3] has a list per row, which ends with -1. */
+static inline void ref_attention_chosen(const sl_attrs *attrs, const sl_type *type,
+                                        double *const *in, double *const *out) {
+  int64_t H = attrs->heads, T = type[0].dim[1], E = type[0].dim[2] / H, V = type[2].dim[2] / H;
+  int64_t K = type[3].dim[2], N = type[0].dim[0] * T * H;
+  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)E);
+  double *p = malloc((size_t)K * sizeof *p);
+  for (int64_t row = 0; row < N; row++) {
+    const double *list = in[3] + row / H * K;
+    int64_t n = 0, h = row % H, first = row / H / T * T;
+    for (; n < K && list[n] >= 0; n++) {
+      p[n] = 0;
+      for (int64_t d = 0; d < E; d++)
+        p[n] += scale * in[0][row * E + d] * in[1][((first + (int64_t)list[n]) * H + h) * E + d];
+    }
+    out[1][row] = n ? ref_weights(p, n) : 0;
+    for (int64_t d = 0; d < V; d++) {
+      double y = 0;
+      for (int64_t j = 0; j < n; j++)
+        y += p[j] * in[2][((first + (int64_t)list[j]) * H + h) * V + d];
+      out[0][row * V + d] = y;
+    }
+  }
+  free(p);
+}
+
+/* Divergence of the softmax of an indexer's scores from the mean attention; in[5]: lists, or all
+ * positions up to a row's. */
+static inline void ref_index_loss(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                  double *const *out) {
+  int64_t H = attrs->heads, I = type[2].dim[2], D = type[1].dim[2], T = type[2].dim[1];
+  int64_t E = type[3].dim[2] / H, K = in[5] ? type[5].dim[2] : T;
+  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)E);
+  double *p = malloc((size_t)(3 * K) * sizeof *p), *s = p + K, *one = s + K;
+  for (int64_t row = 0; row < type[2].dim[0] * T; row++) {
+    int64_t n = in[5] ? 0 : row % T + 1, first = row / T * T;
+    while (in[5] && n < K && in[5][row * K + n] >= 0) n++;
+    for (int64_t j = 0; j < n; j++) p[j] = s[j] = 0;
+    for (int64_t h = 0; h < H + I; h++)
+      for (int64_t j = 0; j < n; j++) {
+        int64_t key = first + (in[5] ? (int64_t)in[5][row * K + j] : j), i = h - H;
+        double dot = 0;
+        for (int64_t d = 0; d < (h < H ? E : D); d++)
+          dot += h < H ? in[3][(row * H + h) * E + d] * in[4][(key * H + h) * E + d]
+                       : in[0][(row * I + i) * D + d] * in[1][key * D + d];
+        one[j] = dot * scale;
+        if (i >= 0 && dot > 0) s[j] += in[2][row * I + i] * dot;
+        if (j < n - 1 || i >= 0) continue;
+        ref_weights(one, n);
+        for (int64_t k = 0; k < n; k++) p[k] += one[k] / (double)H;
+      }
+    double sum = 0;
+    if (n) ref_weights(s, n);
+    for (int64_t j = 0; j < n; j++) sum += p[j] * (log(p[j]) - log(s[j]));
+    out[0][row] = sum;
+  }
+  free(p);
+}
+
 /* Dual chunk attention: a query's score with a key uses one of its forms, in[0], in[3] or in[4]. */
 static inline void ref_attention_dual(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                       double *const *out) {
