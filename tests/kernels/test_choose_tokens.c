@@ -78,7 +78,8 @@ static void check_served(int64_t count, sl_storage storage, int most) {
   while (left > 0) {
     int rows[SEQUENCES], all = 0;
     for (int s = 0; s < SEQUENCES; s++) {
-      rows[s] = (int)SLI_MIN(random_below(most + 1), MOST - done[s]);
+      int taken = (int)random_below(most + 1);
+      rows[s] = SLI_MIN(taken, MOST - done[s]);
       all += rows[s];
     }
     if (!all) continue;
