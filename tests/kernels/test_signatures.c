@@ -25,7 +25,7 @@ typedef struct claim {
   const sl_op *op;
   sl_attrs attrs;
   int nin;
-  sl_type in[5];
+  sl_type in[6];
   int below;         /* ids are in [0, below) */
   double from;       /* other numbers are in [from - 1, from + 1) */
   bool exact;        /* the shares have the whole's bits, except in summands */
@@ -86,6 +86,14 @@ static const claim claims[] = {
      {F32(4, 130, 40), F32(4, 130, 20), F32(4, 130, 20), I32(4, 8, 3, 2)}, .below = 3, .exact = true},
     {&sl_op_choose_blocks, {.heads = 8, .kv_heads = 4, .count = 3}, 2,
      {F32(4, 300, 40), F32(4, 300, 20)}, .from = 0, .exact = true},
+    {&sl_op_choose_tokens, {.heads = 3, .columns = 4}, 3,
+     {F32(5, 9, 21), F32(5, 9, 7), F32(5, 9, 3)}, .exact = true},
+    {&sl_op_attention_chosen, {.heads = 8}, 4,
+     {F32(4, 9, 40), F32(4, 9, 40), F32(4, 9, 56), I32(4, 9, 3)}, .below = 9, .exact = true},
+    {&sl_op_index_loss, {.heads = 3}, 5,
+     {F32(5, 9, 14), F32(5, 9, 7), F32(5, 9, 2), F32(5, 9, 15), F32(5, 9, 15)}, .exact = true},
+    {&sl_op_index_loss, {.heads = 3}, 6,
+     {F32(5, 9, 14), F32(5, 9, 7), F32(5, 9, 2), F32(5, 9, 15), F32(5, 9, 15), I32(5, 9, 4)}, .below = 9, .exact = true},
     {&sl_op_linear_attention, {.heads = 8, .kv_heads = 4}, 4,
      {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 24), F32(4, 9, 20)}, .from = -1, .exact = true},
     {&sl_op_linear_attention, {.heads = 4}, 4,
@@ -671,7 +679,7 @@ static void check_all(uint64_t seed) {
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
     claim c = {.op = m->op, .attrs = m->attrs, .nin = m->nin, .below = m->below, .from = m->from};
-    memcpy(c.in, m->in, sizeof c.in);
+    memcpy(c.in, m->in, sizeof m->in);
     if (sli_op_shard(c.op)->signatures && c.in[0].ndim) check_signatures(&c);
   }
   check_columns_of_gradient();

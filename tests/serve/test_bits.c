@@ -126,8 +126,7 @@ int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     if (seed % 2) BITS("gpt", batches_gpt, seed);
-    else if (served_on_cpus()) BITS("decoder", batches_indexed, seed);
-    else BITS("llama", batches_llama, seed);
+    else BITS("decoder", batches_indexed, seed);
     BITS("hybrid", hybrids[seed % SLI_COUNT(hybrids)], seed);
     if (seed % 2) BITS("mamba2", batches_mamba2, seed);
     else BITS("decoder", batches_kimi, seed);

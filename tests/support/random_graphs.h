@@ -109,6 +109,9 @@ typedef struct graph_case {
   X(attention_sinks, attention_sinks, MIXES_POSITIONS, attend_sinks(m, x))                        \
   X(attention_dual, attention_dual, MIXES_POSITIONS, attend_dual(m, x))                           \
   X(choose_blocks, choose_blocks, MIXES_POSITIONS, attend_blocks(m, x))                           \
+  X(choose_tokens, choose_tokens, MIXES_POSITIONS, attend_tokens(m, x))                           \
+  X(attention_chosen, attention_chosen, MIXES_POSITIONS, attend_tokens(m, x))                     \
+  X(index_loss, index_loss, MIXES_POSITIONS, attend_tokens(m, x))                                 \
   X(delta_rule, delta_rule, 0, follow_deltas(m, x))                                               \
   X(causal_conv, causal_conv, 0, convolve_causally(m, x))                                         \
   X(documents, documents, 0, by_document(m, x))                                                   \
@@ -251,6 +254,19 @@ static inline sl_tensor *attend_blocks(making *m, sl_tensor *x) {
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   return sl_attend_blocks(
       m->g, q, k, v, &((sl_attrs){.heads = heads, .kv_heads = kv, .count = 2 + chance(2)}), NULL);
+}
+
+/* Attends to the tokens that an indexer chooses, and scales by the loss of the indexer. */
+static inline sl_tensor *attend_tokens(making *m, sl_tensor *x) {
+  int heads = 2 * (1 + chance(2)), D = 2 * (1 + chance(3));
+  const sl_attrs attrs = {.heads = heads};
+  sl_tensor *index[] = {dense(m, x, 2 * D), dense(m, x, D), dense(m, x, 2)};
+  sl_tensor *q = dense(m, x, heads * (D + 2)), *c = dense(m, x, 5), *k = dense(m, x, 2);
+  sl_tensor *w = param2(m, heads * 2 * D, 5);
+  sl_tensor *chosen = sl_choose_tokens(m->g, index[0], index[1], index[2], 2, 1 + chance(4));
+  sl_tensor *loss = sl_index_loss(m->g, index, q, c, k, w, chance(3) ? chosen : NULL, &attrs);
+  return sl_mul(m->g, sl_attend_chosen(m->g, q, c, k, w, chosen, &attrs),
+                sl_add_constant(m->g, sl_reshape(m->g, loss, m->rows, m->positions, 1), 1));
 }
 
 /* Attends with sinks. */
