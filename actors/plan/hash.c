@@ -52,6 +52,7 @@ enum {
   OUT_LENGTH,
   BUCKETS,
   SECONDS,
+  PEER,
   BASES = 100,
   EXPERT,
   EXACT = 110,
@@ -232,6 +233,7 @@ static void hash_register(uint64_t *h, const sl_register *r) {
   word(h, r->aside);
   setting(h, ROWS, (uint64_t)r->rows);
   setting(h, LENGTHS, (uint64_t)r->nlengths);
+  setting(h, PEER, r->peer);
   for (int32_t i = 0; i < r->nlengths; i++) number(h, r->lengths[i]);
 }
 

@@ -68,6 +68,7 @@ static bool is_of_parameters(const sl_register *r) {
  * devices count as data-parallel. */
 static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t from, int32_t to) {
   const sl_device *a = &plan->devices[from], *b = &plan->devices[to];
+  if (r->peer) return SL_TRAFFIC_PEER;
   if (r->aside) return SL_TRAFFIC_ASIDE;
   if (a->at[SL_AT_STAGE] != b->at[SL_AT_STAGE]) return SL_TRAFFIC_PIPELINE;
   if (r->rows && a->at[SL_AT_SEQUENCE] == b->at[SL_AT_SEQUENCE]) return SL_TRAFFIC_EXPERT;

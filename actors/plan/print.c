@@ -13,12 +13,12 @@ const char *sl_memory_name(sl_memory memory) {
 }
 
 const char *sl_space_name(sl_space space) {
-  static const char *const names[SL_SPACE_COUNT] = {
+  static const char *const names[SL_HOME_COUNT] = {
 #define X(name, text) [SL_SPACE_##name] = text,
       SL_SPACE_TABLE(X)
 #undef X
-  };
-  return (unsigned)space < SL_SPACE_COUNT ? names[space] : "?";
+          [SL_SPACE_PEER] = "peer"};
+  return (unsigned)space < SL_HOME_COUNT ? names[space] : "?";
 }
 
 static void print_map(const sl_plan *plan, int32_t map, FILE *out) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/number.h"
 
 /* ---- quotas ------------------------------------------------------------------------------- */
 
@@ -84,22 +85,27 @@ sl_status sli_quota_read(const char *text, int *count, sl_quota **out) {
 
 /* ---- homes -------------------------------------------------------------------------------- */
 
-/* "disk" */
-static bool find_space(const char *text, sl_space *out) {
-  for (int s = 0; s < SL_SPACE_COUNT; s++)
-    if (!strcmp(sl_space_name((sl_space)s), text)) {
-      *out = (sl_space)s;
-      return true;
-    }
+/* "disk" or "peer:1" */
+static bool find_space(const char *text, sl_home *out) {
+  const char *number = strchr(text, ':');
+  size_t length = number ? (size_t)(number - text) : strlen(text);
+  for (int s = 0; s < SL_HOME_COUNT; s++) {
+    const char *name = sl_space_name((sl_space)s);
+    if (strlen(name) != length || strncmp(name, text, length)) continue;
+    out->space = (sl_space)s;
+    if ((s == SL_SPACE_PEER) != (number != NULL)) return false;
+    return !number || (number++, sli_number_read(&number, 0, INT32_MAX, &out->peer) && !*number);
+  }
   return false;
 }
 
 static sl_status unknown_space(const char *text, const char *word) {
-  const char *names[SL_SPACE_COUNT + 1] = {0};
+  const char *names[SL_HOME_COUNT + 1] = {0};
   char meant[SLI_MEANT_TEXT];
   for (int s = 0; s < SL_SPACE_COUNT; s++) names[s] = sl_space_name((sl_space)s);
-  return sl_fail(SL_E_USAGE, "home %s: must be device, host or disk, not '%s'%s", text, word,
-                 sli_meant(meant, names, word));
+  names[SL_SPACE_PEER] = "peer:N";
+  return sl_fail(SL_E_USAGE, "home %s: must be device, host, disk or peer:N, not '%s'%s", text,
+                 word, sli_meant(meant, names, word));
 }
 
 sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
@@ -107,7 +113,7 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
   size_t length = strcspn(text, "@=");
   if (!equals || !length || (text[length] == '@' && equals == text + length + 1))
     return sl_fail(SL_E_USAGE, "home %s: must be NAME=HOME or NAME@BLOCK=HOME", text);
-  if (!find_space(equals + 1, &out->space)) return unknown_space(text, equals + 1);
+  if (!find_space(equals + 1, out)) return unknown_space(text, equals + 1);
   out->name = sli_arena_format(arena, "%.*s", (int)length, text);
   out->block = text[length] == '@'
                    ? sli_arena_format(arena, "%.*s", (int)(equals - text - (long)length - 1),

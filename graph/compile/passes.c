@@ -302,7 +302,8 @@ static sl_status refuse_loads(compilation *c, bool asked) {
 static const bool *blocks_on_disk(const compilation *c, sli_role role, const sl_op *loads) {
   bool *on_disk = sli_arena_alloc(&c->g->arena, (size_t)c->g->nblocks * sizeof *on_disk);
   for (int b = 0; b < c->g->nblocks; b++)
-    on_disk[b] = sli_home_of(c->in->options, role, c->g->blocks[b].name, loads) == SL_SPACE_DISK;
+    on_disk[b] =
+        sli_home_of(c->in->options, role, c->g->blocks[b].name, loads)->space == SL_SPACE_DISK;
   return on_disk;
 }
 

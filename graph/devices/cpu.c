@@ -19,18 +19,19 @@ static sl_status cpu_place(sli_site *site) {
   return sl_placement_create(site->machine, site->count, *threads, &site->placement);
 }
 
-const sli_kind sli_kind_cpu = {.name = "cpu",
-                               .form = "cpu[:N[xT]]",
-                               .read = read,
-                               .place = cpu_place,
-                               .model = &sli_kind_timed,
-                               .compute = &sl_queue_cpu,
-                               .host = &sl_queue_cpu,
-                               .run_ahead = 1,
-                               .cores = true,
-                               .memory = {[SL_SPACE_DISK] = &sl_memory_disk},
-                               .move = {[SL_SPACE_DISK] = &sl_queue_disk},
-                               .loads = &sl_queue_loads,
-                               .computes = true,
-                               .times_calls = true,
-                               .bf16 = sl_cpu_bf16};
+const sli_kind sli_kind_cpu = {
+    .name = "cpu",
+    .form = "cpu[:N[xT]]",
+    .read = read,
+    .place = cpu_place,
+    .model = &sli_kind_timed,
+    .compute = &sl_queue_cpu,
+    .host = &sl_queue_cpu,
+    .run_ahead = 1,
+    .cores = true,
+    .memory = {[SL_SPACE_DISK] = &sl_memory_disk},
+    .move = {[SL_SPACE_DISK] = &sl_queue_disk, [SL_SPACE_PEER] = &sl_queue_cpu},
+    .loads = &sl_queue_loads,
+    .computes = true,
+    .times_calls = true,
+    .bf16 = sl_cpu_bf16};

@@ -41,8 +41,8 @@ typedef struct sli_kind {
   const sl_queue_ops *host;    /* runs work outside the passes */
   const sl_queue_ops *copy;    /* copies between device and host memory; NULL: both are the
                                   same memory */
-  const sl_memory_ops *memory[SL_SPACE_COUNT]; /* NULL: the process's memory */
-  const sl_queue_ops *move[SL_SPACE_COUNT]; /* transfers registers to and from this space; NULL: no
+  const sl_memory_ops *memory[SL_HOME_COUNT]; /* NULL: the process's memory */
+  const sl_queue_ops *move[SL_HOME_COUNT]; /* transfers registers to and from this space; NULL: no
                                                register can live there */
   const sl_queue_ops *loads; /* reads what a tick's rows want of experts on disk; NULL: it cannot */
   sl_status (*direct)(void); /* checks that links can connect device memory to that of another

@@ -118,10 +118,11 @@ static int32_t add_transfer_queue(sli_lowering *l, int device, const sli_transfe
   if (r->homes) {
     const sl_queue_ops *ops = kind->move[transfer->home];
     const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(transfer->home));
-    return add_queue(
-        l, name, device,
-        (sl_queue){
-            .ops = ops, .apart = ops->blocks, .run_ahead = ops->blocks ? 1 : kind->run_ahead});
+    return add_queue(l, name, device,
+                     (sl_queue){.ops = ops,
+                                .threads = ops->works, /* one: copies are not worth a team */
+                                .apart = ops->blocks || ops->works,
+                                .run_ahead = ops->blocks ? 1 : kind->run_ahead});
   }
   if (!r->ops)
     return add_queue(l, r->name, device,
@@ -319,6 +320,7 @@ static int32_t aliased_register(const sli_lowering *l, const sli_buffer *b) {
 
 static void add_register(sli_lowering *l, sli_buffer *b) {
   bool pooled = b->activation > 0 && l->pools[sli_along_of(l->in, b->device)];
+  bool peer = b->home == SL_SPACE_PEER;
   const sli_visits *visits = sli_buffer_visits(l, b);
   const int32_t *lengths = sli_lower_expected_table(l, b->valid_length, visits);
   b->reg = sl_plan_add_register(
@@ -333,8 +335,9 @@ static void add_register(sli_lowering *l, sli_buffer *b) {
           .initial = b->held ? 0 : b->initial,
           .delayed = l->buffers[b->origin].delayed,
           .held = b->held,
-          .device = b->device,
-          .space = b->home,
+          .device = sli_buffer_holder(l, b),
+          .space = peer ? SL_SPACE_DEVICE : b->home,
+          .peer = peer,
           .memory = b->memory,
           .slot_bytes = b->bytes,
           .payload_bytes = b->payload_bytes,

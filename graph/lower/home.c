@@ -23,6 +23,7 @@
 #include "kernels/disk/disk.h"
 #include "ops/ops.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- options ------------------------------------------------------------------------------ */
@@ -59,11 +60,51 @@ static bool finds_block(const sl_graph *g, const sl_home *h) {
   return false;
 }
 
+/* Writes the space of a home as the user gives it: "host" or "peer:1". */
+static void name_space(const sl_home *h, char text[32]) {
+  const char *name = sl_space_name(h->space);
+  if (h->space == SL_SPACE_PEER) snprintf(text, 32, "%s:%d", name, h->peer);
+  else snprintf(text, 32, "%s", name);
+}
+
+static int process_of(const sli_inputs *in, int device) {
+  return sl_device_process(device, in->devices, in->options->parallel.processes);
+}
+
+/* Rejects a peer that is the device itself or no device, or that is in another process. Pieces and
+ * experts are read as they are wanted, not copied whole. */
+static sl_status check_peer(const sli_inputs *in, const sl_home *h, const char *space) {
+  if (names_keys(h) || names_served(in, h))
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "home %s=%s: only act, act.b, act.w, state and weights can live with a peer",
+                   h->name, space);
+  if (in->p < 2)
+    return sl_fail(SL_E_USAGE,
+                   "home %s=%s: one stage has no peer: the devices of a pipeline lend each other "
+                   "memory (parallel.stages)",
+                   h->name, space);
+  if (h->peer < 1 || h->peer >= in->p)
+    return sl_fail(SL_E_USAGE,
+                   "home %s=%s: must be peer:1 to peer:%d, a number of devices further along %d "
+                   "stages; peer:%d is the device itself",
+                   h->name, space, in->p - 1, in->p, in->p);
+  for (int d = 0; d < in->devices; d++) {
+    int peer = sli_peer_of(in, d, h->peer);
+    if (process_of(in, d) != process_of(in, peer))
+      return sl_fail(SL_E_UNSUPPORTED,
+                     "home %s=%s: device %d is a peer in process %d, but device %d is in process "
+                     "%d; peers must share a process",
+                     h->name, space, peer, process_of(in, peer), d, process_of(in, d));
+  }
+  return SL_OK;
+}
+
 /* Rejects a home with an unknown name, block or space; the error names the last block, such as
  * "h.31". */
 static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
-  const char *space = sl_space_name(h->space);
+  char space[32];
+  name_space(h, space);
   if (!names_movable(h) && !names_served(in, h))
     return sl_fail(SL_E_USAGE,
                    "home %s=%s: only act, act.b, act.w, kv, state and weights can be moved%s",
@@ -86,7 +127,7 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
         "home %s=%s: keys and values move piece by piece, one block after another (--pieces K "
         "schedule.piece_order layers)",
         h->name, space);
-  return SL_OK;
+  return h->space == SL_SPACE_PEER ? check_peer(in, h, space) : SL_OK;
 }
 
 /* Marks the blocks whose keys and values are offloaded. */
@@ -124,7 +165,7 @@ static const char *block_of(const sli_lowering *l, const sli_task *task) {
   return block < 0 ? "" : l->in->g->blocks[block].name;
 }
 
-static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
+static const sl_home *wanted(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *first = maker(l, b);
   return sli_home_of(l->in->options, b->role, block_of(l, first),
                      first->nnodes ? first->nodes[0]->op : NULL);
@@ -337,8 +378,10 @@ static void mark(sli_lowering *l) {
   for (int i = 0; i < l->nbuffers; i++) {
     sli_buffer *b = &l->buffers[i];
     if (!can_move(l, i)) continue;
-    sl_space home = wanted(l, b);
-    if (home != b->home || is_weights(b)) b->target = home;
+    const sl_home *home = wanted(l, b);
+    if (home->space == b->home && !is_weights(b)) continue;
+    b->target = home->space;
+    b->peer = home->peer;
   }
 }
 

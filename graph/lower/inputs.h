@@ -76,6 +76,11 @@ static inline int sli_device_at(const sli_inputs *in, int along, int rank) {
   return in->device_at[along * in->ranks + rank];
 }
 
+/* Returns the device of the same rank that is `further` devices along the pipeline, cyclically. */
+static inline int sli_peer_of(const sli_inputs *in, int device, int further) {
+  return sli_device_at(in, (sli_along_of(in, device) + further) % in->p, sli_rank_of(in, device));
+}
+
 /* Returns the device that holds data that belongs to no single stage: the device of the first
  * place, or of the process that speaks for the job. */
 static inline int sli_speaker(const sli_inputs *in) {

@@ -57,6 +57,11 @@ int sli_buffer_home(const sli_lowering *l, int buffer) {
   return buffer;
 }
 
+int sli_buffer_holder(const sli_lowering *l, const sli_buffer *b) {
+  int further = b->home == SL_SPACE_PEER ? l->buffers[b->origin].peer : 0;
+  return sli_peer_of(l->in, b->device, further);
+}
+
 int sli_buffer_stage(const sli_lowering *l, const sli_buffer *b) {
   int maker = l->buffers[b->origin].producer;
   if (maker == SL_NONE) maker = b->producer; /* for frozen parameters: a transfer */

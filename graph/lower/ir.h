@@ -132,6 +132,7 @@ typedef struct sli_buffer {
   sl_space home;   /* memory of the device that holds it */
   sl_space target; /* placement until the backward pass (offload target): SL_SPACE_DEVICE, or
                       another memory; then `home` is only where it is written (home.c) */
+  int peer;        /* of a target SL_SPACE_PEER: how many devices further along the pipeline */
   bool held;
   int initial;
   int quota, quota_most;
@@ -332,6 +333,8 @@ static inline bool sli_waits(const sli_lowering *l, const sli_task *task) {
   return source && (source->behind > 0 || l->in->g->rollouts.count);
 }
 
+/* Returns the device whose memory holds the buffer: its own, or the peer where it lives. */
+int sli_buffer_holder(const sli_lowering *l, const sli_buffer *b);
 /* Returns the stage that writes the buffer, whose quotas apply, or SL_NONE. */
 int sli_buffer_stage(const sli_lowering *l, const sli_buffer *b);
 /* Compares two tasks' turns; below 0: `a` goes first. The order follows the data, forward and

@@ -42,16 +42,17 @@ bool sli_home_is_loaded(const sl_home *h) {
   return any;
 }
 
-sl_space sli_home_of(const sl_lower_options *o, sli_role role, const char *block,
-                     const sl_op *loads) {
+const sl_home *sli_home_of(const sl_lower_options *o, sli_role role, const char *block,
+                           const sl_op *loads) {
+  static const sl_home device = {.space = SL_SPACE_DEVICE};
   const char *name = sli_loads_home(loads);
-  sl_space space = SL_SPACE_DEVICE;
+  const sl_home *home = &device;
   for (int i = 0; i < o->memory.homes.count; i++) {
     const sl_home *h = &o->memory.homes.homes[i];
     bool named = sli_home_names(h, role) || (name && !strcmp(h->name, name));
-    if (named && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
+    if (named && (!h->block || sli_pattern_finds(h->block, block))) home = h;
   }
-  return space;
+  return home;
 }
 
 bool sli_loads_move(const sl_lower_options *o, const sl_op *loads) {

@@ -342,6 +342,13 @@ static double written(const sli_lowering *l, const sli_buffer *b) {
   return b->role == SLI_ROLE_ACT_PART ? 1 - sli_lower_rematerialized(l) : 1;
 }
 
+/* Returns the seconds that a buffer takes to its target, or back from there. */
+static double home_seconds(const sli_lowering *l, const sli_buffer *b, bool back) {
+  if (b->target != SL_SPACE_PEER) return sli_home_seconds(l, b->target, back, b->bytes);
+  sl_hardware_link link = sli_lower_link(l->in, b->device, sli_peer_of(l->in, b->device, b->peer));
+  return wire_seconds(&link, b->bytes) + link.seconds;
+}
+
 /* True if that home reaches this space only through host memory. */
 static bool by_host(const sli_lowering *l, sl_space home, sl_space space) {
   return home == SL_SPACE_DISK && is_far(l, space);
@@ -367,7 +374,7 @@ static int spill(transfers *x, int buffer) {
            .home = b.target,
            .target = b.target,
            .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.target)),
-           .seconds = written(l, &b) * sli_home_seconds(l, b.target, false, b.bytes)};
+           .seconds = written(l, &b) * home_seconds(l, &b, false)};
   if (b.target == SL_SPACE_HOST) from = pass_memory(x, from, &t);
   there = keep_end(x, buffer, add_transfer(x, from, &t, &g), &t);
   l->buffers[there].initial = b.held ? 1 : b.initial;
@@ -414,7 +421,7 @@ static int transfers_fill(transfers *x, int buffer, int task) {
            .home = to,
            .target = b.target,
            .mark = sli_arena_format(&l->arena, "<%s", l->tasks[task].name),
-           .seconds = sli_home_seconds(l, b.target, true, b.bytes)};
+           .seconds = home_seconds(l, &b, true)};
   int from = b.target == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
   int at = add_transfer(x, from, &t, &g);
   return to == near ? transfers_continue(x, at, &t, task) : copy(x, at, &t, b.device, near);
@@ -448,7 +455,7 @@ static int spill_pieces(transfers *x, int buffer) {
            .to = b.device,
            .home = b.target,
            .target = b.target,
-           .seconds = sli_home_seconds(l, b.target, false, b.bytes)};
+           .seconds = home_seconds(l, &b, false)};
   const char *name = sli_arena_format(&l->arena, "%s>%s", b.name, sl_space_name(b.target));
   int by = add_transfer_task(l, buffer, &t, &g, name);
   there = l->nbuffers;
@@ -476,7 +483,7 @@ static int fill_pieces(transfers *x, int buffer, int task) {
            .to = b.device,
            .home = b.home,
            .target = b.target,
-           .seconds = sli_home_seconds(l, b.target, true, b.bytes)};
+           .seconds = home_seconds(l, &b, true)};
   const char *name = sli_arena_format(&l->arena, "%s<%s", b.name, l->tasks[task].name);
   int by = add_transfer_task(l, backward ? first + others : buffer, &t, &g, name);
   for (int j = 0; j < others; j++) sli_add_port(&l->tasks[by], first + j, false);

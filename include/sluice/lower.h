@@ -29,6 +29,8 @@ typedef struct sl_home {
   const char *name;  /* "act" (both), "act.b", "act.w", "kv", "state" */
   const char *block; /* pattern of block names: "h.31", "h.*"; NULL: all */
   sl_space space;    /* SL_SPACE_DEVICE: they stay on the device */
+  int peer;          /* SL_SPACE_PEER: how many devices further along the pipeline, cyclically; 1 to
+                        one less than the stages */
 } sl_home;
 
 typedef struct sl_home_options {

@@ -132,7 +132,10 @@ typedef enum sl_space {
 #define X(name, text) SL_SPACE_##name,
   SL_SPACE_TABLE(X)
 #undef X
-      SL_SPACE_COUNT
+      SL_SPACE_COUNT,
+  /* Home only, no space of a plan: the own memory of a later device of the pipeline. */
+  SL_SPACE_PEER = SL_SPACE_COUNT,
+  SL_HOME_COUNT
 } sl_space;
 const char *sl_space_name(sl_space space);
 
@@ -167,6 +170,7 @@ typedef struct sl_register {
   int32_t aliases;
   double activation; /* fraction of a microbatch's activations in one slot */
   bool aside;        /* not part of a pass: a loss, a norm, the clip factor */
+  bool peer;         /* lives here for another device, whose transfers write and read it */
   /* Capacity of a slot in rows, which are equal consecutive parts of its payload. Only the first
    * rows are valid; the producer sets their number (the valid length, possibly 0), and transfers
    * move only valid rows. 0: slots are always full. On queues that touch no data the valid length
@@ -319,7 +323,8 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
 
 /* Purpose of traffic: along the pipeline; among devices that share a stage's tensors, data, or
  * sequences (without parameters and their gradients); to and from experts; losses, norms and the
- * clip factor; and between a device's memory and the host's memory or disk, both ways. */
+ * clip factor; between a device's memory and the host's memory or disk, both ways; and to and from
+ * registers that live in another device's memory. */
 /* clang-format off */
 #define SL_TRAFFIC_TABLE(X)                                                    \
   X(PIPELINE, "pipeline")                                                      \
@@ -329,7 +334,8 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
   X(EXPERT, "expert")                                                          \
   X(ASIDE, "aside")                                                            \
   X(HOST, "host")                                                              \
-  X(DISK, "disk")
+  X(DISK, "disk")                                                              \
+  X(PEER, "peer")
 /* clang-format on */
 
 typedef enum sl_traffic {

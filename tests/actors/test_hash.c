@@ -139,7 +139,7 @@ static sl_plan *plan;
   X(plan->regs[0].space = SL_SPACE_HOST) X(plan->regs[0].memory = SL_MEMORY_OPTIMIZER)          \
   X(plan->regs[0].slot_bytes = 128) X(plan->regs[0].payload_bytes = 60)                         \
   X(plan->regs[1].shares = 1) X(plan->regs[1].aliases = 1) X(plan->regs[0].activation = 2)         \
-  X(plan->regs[0].aside = true)                                                                 \
+  X(plan->regs[0].aside = true) X(plan->regs[0].peer = true)                                                                 \
   X(plan->actors[0].name = "z") X(plan->actors[0].cls = SL_CLASS_B) X(plan->actors[0].queue = 1)\
   X(plan->actors[0].stage = 1) X(plan->actors[0].chunk = 1) X(plan->actors[0].ticks = 1)        \
   X(plan->actors[0].firings_per_step = 4) X(plan->actors[0].every = 2)                          \
