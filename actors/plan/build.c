@@ -339,15 +339,17 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory) {
   return sli_plan_memory(plan, device, SL_SPACE_DEVICE, memory);
 }
 
-/* Bytes of all registers of one name on a device. */
+/* Bytes of all registers of one name on a device, its own or those of its peers. */
 typedef struct holder {
   const char *name;
+  bool peer;
   size_t bytes;
 } holder;
 
 static int larger_holder(const void *a, const void *b) {
   const holder *x = a, *y = b;
-  return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : strcmp(x->name, y->name);
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->peer != y->peer ? x->peer - y->peer : strcmp(x->name, y->name);
 }
 
 /* Adds up the registers of a device's space by the names that --quota uses. */
@@ -356,8 +358,8 @@ static int32_t add_holders(const sl_plan *plan, int32_t device, sl_space space, 
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
     if (r->device != device || r->space != space || sli_memory_of(r)) continue;
-    for (h = 0; h < count && strcmp(to[h].name, r->quota_name); h++) {}
-    if (h == count) to[count++] = (holder){r->quota_name, 0};
+    for (h = 0; h < count && (to[h].peer != r->peer || strcmp(to[h].name, r->quota_name)); h++) {}
+    if (h == count) to[count++] = (holder){r->quota_name, r->peer, 0};
     to[h].bytes = add_slots(to[h].bytes, r->quota, r->slot_stride);
   }
   return count;
@@ -373,7 +375,8 @@ static void name_holders(const sl_plan *plan, int32_t device, sl_space space, ch
   text[0] = 0;
   for (int32_t i = 0; i < count && i < 4 && used < size; i++) {
     char bytes[32];
-    used += (size_t)snprintf(text + used, size - used, "%s%s %s", i ? ", " : "", all[i].name,
+    used += (size_t)snprintf(text + used, size - used, "%s%s%s %s", i ? ", " : "", all[i].name,
+                             all[i].peer ? " of its peers" : "",
                              sli_format_bytes(bytes, (double)all[i].bytes));
   }
   free(all);
