@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares predicted steps with published ones: Table 4 of Zero Bubble, the baselines of Vocabulary Parallelism,
 Table 4 of Llama 3, updates of Deep Optimizer States, a context of FPDT, prompts of Qwen2.5-1M, an encoder-decoder of GPipe,
-first tokens of SpikingBrain, and TorchTitan. megatron.py is the same for Megatron-LM.
+first tokens of SpikingBrain, TorchTitan, and memory of another GPU of EnergonAI. megatron.py is the same for Megatron-LM.
 
     SLUICE_BUILD=build/release tests/bench/published.py [zero-bubble] [vocabulary] [llama3] [optimizer-states] [fpdt]
-        [prompt-blocks] [gpipe] [first-tokens] [torchtitan] [galvatron]
+        [prompt-blocks] [gpipe] [first-tokens] [torchtitan] [galvatron] [energonai]
 
 Zero Bubble: samples per GPU and second, from Table 4 of Qi et al., "Zero Bubble Pipeline Parallelism"
 (arXiv 2401.10241), for the models of its Table 3. ZB-2p that waits for the gradient norm is compared
@@ -51,6 +51,10 @@ Galvatron (arXiv 2211.13878): examples a second on eight GPUs on PCIe 3.0 in bud
 devices share tensors in all blocks, or rows in all, and by the best whose blocks are laid out one by one, as a search over all
 ops chooses. The first two models have the sizes of Swin-Huge-32 and BERT-Huge-32 there. No figure is held.
 
+EnergonAI (arXiv 2209.02341) serves layers of the size of GPT-3's that do not fit one A100 of 80 GB, with the weights of some
+in the memory of another GPU, "at cost of limited performance reduction". Prompts of 64 tokens go through decoders of 24 to 36
+such layers on modelled A100s, beside devices of 200 GB and the same layers in the host's memory. Held: less than a tenth is lost.
+
 Exits with 1 if one of the other rows is off by more than the table's limit: 10 per cent, and 20 for Llama 3.
 """
 import csv
@@ -65,7 +69,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMITS = {"zero-bubble": 10, "vocabulary": 10, "llama3": 20, "optimizer-states": 5.5, "fpdt": 0,
           "prompt-blocks": 0, "gpipe": 5, "first-tokens": 0, "torchtitan": 15,
-          "galvatron": 0}  # per cent
+          "galvatron": 0, "energonai": 10}  # per cent
 
 
 def machine(path, products, memory, **more):
@@ -470,9 +474,42 @@ def galvatron(folder):
     return 0
 
 
+# ---- EnergonAI -----------------------------------------------------------------------------------------------
+
+# layers, those of them whose weights live elsewhere, and tokens of a tick
+LENT = [(24, 6, 1024), (24, 6, 512), (30, 12, 1024), (30, 12, 512), (36, 18, 1024), (36, 18, 512)]
+
+
+def lent_rate(folder, layers, away, tokens, memory, home):
+    """Returns the tokens per second of prompts of 64 tokens. The layers that live in `home` are spread evenly."""
+    report, prompts = folder + "/report.json", tokens // 64
+    homes = [word for i in range(away) for word in ("--home", f"weights@h.{(i + 1) * layers // away - 1}={home}")]
+    subprocess.run([os.environ["SLUICE_BUILD"] + "/bin/actorserve", "--quiet", "--clock", "virtual", "--devices", "timed:2",
+                    "--stages", "2", "--machine", "a100-sxm-80gb", "--dtype", "bf16", "--kv", "bf16", "--memory", memory,
+                    "--lengths", "64,1", "--concurrency", str(2 * prompts), "--requests", str(8 * prompts), "--rows",
+                    str(tokens), "--sequences", str(2 * prompts), "--report", report, *(homes if home else []),
+                    HERE + "/decoder_lent.c", "--layers", str(layers), "--width", "12288", "--heads", "96", "--ffn", "32768",
+                    "--context", "1024", "--vocab", "50304"], check=True, stdout=subprocess.DEVNULL)
+    with open(report) as file:
+        got = json.load(file)
+    return got["rows"] / got["seconds"]
+
+
+def energonai(folder):
+    print("| layers | lent | tokens of a tick | 200 GB each | of the other GPU | of the host |\n" + "| --- " * 6 + "|", flush=True)
+    most = 0
+    for layers, away, tokens in LENT:
+        whole = lent_rate(folder, layers, away, tokens, "200G", None)
+        peer, host = (lent_rate(folder, layers, away, tokens, "80G", home) for home in ("peer:1", "host"))
+        print(f"| {layers} | {away} | {tokens} | {whole:.0f} tokens/s | {peer:.0f}, {100 * (peer / whole - 1):+.1f} % | "
+              f"{host:.0f}, {100 * (host / whole - 1):+.1f} % |", flush=True)
+        most = max(most, 100 * (1 - peer / whole))
+    return most
+
+
 TABLES = {"zero-bubble": zero_bubble, "vocabulary": vocabulary, "llama3": llama3, "optimizer-states": optimizer_states,
           "fpdt": fpdt, "prompt-blocks": prompt_blocks, "gpipe": gpipe,
-          "first-tokens": first_tokens, "torchtitan": torchtitan, "galvatron": galvatron}
+          "first-tokens": first_tokens, "torchtitan": torchtitan, "galvatron": galvatron, "energonai": energonai}
 
 
 def main():
