@@ -390,13 +390,14 @@ def quotas_of(quotas: Optional[Mapping[str, int]]) -> List[Dict[str, Any]]:
 
 
 def homes_of(homes: Mapping[str, Any]) -> Dict[str, Any]:
-    """Converts {"act": "disk", "state@h.3": "host"} to the library's format. Records in C's format are kept."""
+    """Converts {"act": "disk", "state@h.3": "peer:1"} to the library's format. Records in C's format are kept."""
     if "homes" in homes or "update" in homes:
         return dict(homes)
     rows = []
     for name, space in homes.items():
         name, _, block = name.partition("@")
-        rows.append({"name": name, "block": block or None, "space": space})
+        space, _, further = space.partition(":")
+        rows.append({"name": name, "block": block or None, "space": space, "peer": int(further or 0)})
     return {"count": len(rows), "homes": rows}
 
 

@@ -41,4 +41,4 @@ PY
 ends 2 "${tune[@]}" --home auto --host-memory lots "${model[@]}"
 says "--host-memory lots: not a size such as 64G" err
 ends 2 "${tune[@]}" --home auto --home kv=tape "${model[@]}"
-says "home kv=tape: must be device, host or disk, not 'tape'" err
+says "home kv=tape: must be device, host, disk or peer:N, not 'tape'" err

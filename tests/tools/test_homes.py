@@ -78,7 +78,7 @@ same_bits(run("--init whole.safetensors")[0], run(BOTH + "--init second.safetens
 NAMED = "; its last is head"
 for text, options in (
         ("home x=disk: only act, act.b, act.w, kv, state and weights can be moved", "--home x=disk"),
-        ("home act=tape: must be device, host or disk, not 'tape'", "--home act=tape"),
+        ("home act=tape: must be device, host, disk or peer:N, not 'tape'", "--home act=tape"),
         ("home act@nope=disk: the model has no block of that name" + NAMED, "--home act@nope=disk"),
         ("home act=host: not supported on cpu devices, whose memory is the host's", "--home act=host"),
         ("--home act: must be NAME=HOME", "--home act"),

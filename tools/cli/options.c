@@ -47,7 +47,7 @@ static const tool_option other_options[] = {
      "another, - leaves a stage unchanged; may be repeated", 0, 0, GROUP_MEMORY},
     {"home", SL_OPTION_TEXT, "", "`NAME[@BLOCK]=HOME`: where registers of that name (act.b, act.w, "
      "act for both, kv with --piece-order layers, state, weights), made by blocks of that name (h.31, h.*), are "
-     "kept between uses: device, host (with GPUs) or disk; may be repeated; auto chooses the fastest homes within "
+     "kept between uses: device, host (with GPUs), disk or peer:N (the N-th device further along the pipeline); may be repeated; auto chooses the fastest homes within "
      "--memory, --host-memory and --disk for everything else", 0, 0, GROUP_MEMORY},
     {"host-memory", SL_OPTION_TEXT, "", "host memory that each device may use, a `SIZE`", 0, 0, GROUP_MEMORY},
     {"disk", SL_OPTION_TEXT, "", "`DIR[:SIZE]` for data kept on disk, and the space each device may "
