@@ -562,7 +562,7 @@ class Draw:
         if self.often(0.15) and "home" not in r:
             r.pop("grain", None)
             self.layers = c.own["layers"][0] = max(self.layers, self.of(4, 5, 6, 8))  # enough layers to save something
-            r["home"] = [self.of("act=disk", "act.b=disk", "state=disk", "weights=disk", "weights=disk", "auto")]
+            r["home"] = [self.of("act=disk", "act.b=disk", "state=disk", "weights=disk", "weights=peer:1", "auto")]
             if r["home"] == ["auto"]:
                 r["memory"] = [self.of("2M", "8M")]
             elif self.often(0.2):
