@@ -55,7 +55,7 @@ bool sli_home_is_loaded(const sl_home *home);
 /* Returns the home that the user gives for a role in a block, or for what `loads` reads there;
  * NULL: no such op. */
 const sl_home *sli_home_of(const sl_lower_options *options, sli_role role, const char *block,
-                     const sl_op *loads);
+                           const sl_op *loads);
 /* True if the user gives what the op reads a home off the device. */
 bool sli_loads_move(const sl_lower_options *options, const sl_op *loads);
 /* Convert a list of devices by place, such as "4-7,0-3", to numbers and back. The caller frees the

@@ -53,10 +53,10 @@ static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
 
 /* Draws options that save memory. */
 static void draw_memory(grid *g, grid_model *m) {
-  static const sl_home homes[] = {{"state", NULL, SL_SPACE_DISK},
-                                  {"weights", NULL, SL_SPACE_DISK},
-                                  {"act", NULL, SL_SPACE_DISK},
-                                  {"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home homes[] = {{"state", NULL, SL_SPACE_DISK, 0},
+                                  {"weights", NULL, SL_SPACE_DISK, 0},
+                                  {"act", NULL, SL_SPACE_DISK, 0},
+                                  {"kv", NULL, SL_SPACE_DISK, 0}};
   bool whole = g->nquotas > 0; /* parameters in two slots are not moved */
   g->recompute = ANY(NULL, "selective", "full");
   if (m->pieces > 1) m->pieces += below(4);

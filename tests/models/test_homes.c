@@ -19,13 +19,13 @@ static char *const small_llama[] = {"--layers", "8",          "--width", "32",  
 static char *const small_gpt[] = {"--layers",  "8",  "--width", "32", "--heads", "4",
                                   "--context", "16", "--batch", "8",  NULL};
 
-static const sl_home all_on_disk[] = {{"act", NULL, SL_SPACE_DISK}};
-static const sl_home some_on_disk[] = {{"act", NULL, SL_SPACE_DISK},
-                                       {"act", "h.1", SL_SPACE_DEVICE},
-                                       {"act.w", "h.2", SL_SPACE_DEVICE}};
-static const sl_home state_on_disk[] = {{"state", NULL, SL_SPACE_DISK}};
-static const sl_home both_on_disk[] = {{"state", NULL, SL_SPACE_DISK},
-                                       {"act", NULL, SL_SPACE_DISK}};
+static const sl_home all_on_disk[] = {{"act", NULL, SL_SPACE_DISK, 0}};
+static const sl_home some_on_disk[] = {{"act", NULL, SL_SPACE_DISK, 0},
+                                       {"act", "h.1", SL_SPACE_DEVICE, 0},
+                                       {"act.w", "h.2", SL_SPACE_DEVICE, 0}};
+static const sl_home state_on_disk[] = {{"state", NULL, SL_SPACE_DISK, 0}};
+static const sl_home both_on_disk[] = {{"state", NULL, SL_SPACE_DISK, 0},
+                                       {"act", NULL, SL_SPACE_DISK, 0}};
 static const sl_home_options homes[] = {{.count = 1, .homes = all_on_disk, .disk = "."},
                                         {.count = 3, .homes = some_on_disk, .disk = "."},
                                         {.count = 1, .homes = state_on_disk, .disk = "."},

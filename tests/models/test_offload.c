@@ -20,8 +20,8 @@ enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 static char *const small_llama[] = {"--layers", "6",          "--width", "32",        "--heads",
                                     "4",        "--kv-heads", "2",       "--context", "16",
                                     "--batch",  "8",          NULL};
-static const sl_home act_on_disk[] = {{"act", NULL, SL_SPACE_DISK}};
-static const sl_home layers_on_disk[] = {{"act", "h.*", SL_SPACE_DISK}};
+static const sl_home act_on_disk[] = {{"act", NULL, SL_SPACE_DISK, 0}};
+static const sl_home layers_on_disk[] = {{"act", "h.*", SL_SPACE_DISK, 0}};
 
 static sl_home_options homes_of(const sl_home *of, const char *offload) {
   return (sl_home_options){.count = 1, .homes = of, .disk = ".", .offload = offload};
@@ -98,8 +98,9 @@ static grid any_expert_grid(rng *r, int pieces) {
 }
 
 static const sl_home *any_homes(rng *r, const grid *g, int *count) {
-  static const sl_home all[] = {
-      {"act", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK, 0},
+                                {"weights", NULL, SL_SPACE_DISK, 0},
+                                {"kv", NULL, SL_SPACE_DISK, 0}};
   *count = 1 + (int)rng_below(r, 3);
   if (*count == 3 && (strcmp(g->piece_order, "layers") || g->sequence > 1)) *count = 2;
   return all;

@@ -24,8 +24,8 @@ static char *const small_gpt[] = {"--layers",  "6",  "--width", "32", "--heads",
 
 /* Compares both orders, with keys and values kept on the device, or on disk. */
 static void same_bits(const grid_model *m, grid g, bool away) {
-  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}},
-                       all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK, 0}},
+                       all[] = {{"act", NULL, SL_SPACE_DISK, 0}, {"kv", NULL, SL_SPACE_DISK, 0}};
   g.steps = 2;
   g.piece_order = "tokens";
   if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
@@ -53,7 +53,7 @@ static void no_schedule_changes_a_bit(void) {
 static void whatever_else_is_asked_for(seeds s) {
   static const char *const again[] = {NULL, "selective", "full"};
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
-  static const sl_home act[] = {{"act", NULL, SL_SPACE_DISK}};
+  static const sl_home act[] = {{"act", NULL, SL_SPACE_DISK, 0}};
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     rng r = {seed, 0};
     int pieces = 2 + (int)rng_below(&r, 9);
@@ -259,7 +259,7 @@ static int firings(const sl_plan *plan, const char *verb, char way) {
  * pass, and read by these and itself in the backward pass. Each direction holds two of them. */
 static void as_much_moves_as_was_said(void) {
   enum { K = 8, LAYERS = 2, PIECE = 4 * 256 / K * 2 * 32 };
-  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK, 0}};
   const grid_model m = {"llama", model_t, 1, K};
   const grid g = {.data = 1,
                   .tensor = 1,
@@ -301,7 +301,7 @@ static double flops_of(int pieces, sl_home_options homes) {
 
 /* The home of the keys does not change the work of a step. */
 static void as_much_is_computed(void) {
-  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK, 0}};
   static const int cuts[] = {5, 7, 8};
   for (size_t i = 0; i < SLI_COUNT(cuts); i++) {
     double here = flops_of(cuts[i], (sl_home_options){0});
@@ -313,7 +313,7 @@ static void as_much_is_computed(void) {
 
 /* Freed slots are filled with NaN; firings are delayed at random. */
 static void no_timing_changes_a_bit(seeds s) {
-  static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK, 0}, {"kv", NULL, SL_SPACE_DISK, 0}};
   const grid_model m = {"llama", small_llama, 2, 5};
   grid g = {.data = 1, .tensor = 1, .stages = 2, .steps = 2, .recompute = "full"};
   grid_losses kept = grid_train(&m, &g);

@@ -15,10 +15,11 @@ enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 
 static char *const small_gpt[] = {"--layers",  "10", "--width", "32", "--heads", "4",
                                   "--context", "16", "--batch", "8",  NULL};
-static const sl_home weights_on_disk[] = {{"weights", NULL, SL_SPACE_DISK}};
-static const sl_home all_on_disk[] = {
-    {"weights", NULL, SL_SPACE_DISK}, {"state", NULL, SL_SPACE_DISK}, {"act", NULL, SL_SPACE_DISK}};
-static const sl_home layers_on_disk[] = {{"weights", "h.*", SL_SPACE_DISK}};
+static const sl_home weights_on_disk[] = {{"weights", NULL, SL_SPACE_DISK, 0}};
+static const sl_home all_on_disk[] = {{"weights", NULL, SL_SPACE_DISK, 0},
+                                      {"state", NULL, SL_SPACE_DISK, 0},
+                                      {"act", NULL, SL_SPACE_DISK, 0}};
+static const sl_home layers_on_disk[] = {{"weights", "h.*", SL_SPACE_DISK, 0}};
 static const sl_home_options weights = {.count = 1, .homes = weights_on_disk, .disk = "."};
 static const sl_home_options all = {.count = 3, .homes = all_on_disk, .disk = "."};
 static const sl_home_options layers = {.count = 1, .homes = layers_on_disk, .disk = "."};
