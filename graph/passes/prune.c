@@ -7,6 +7,13 @@
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 
+/* True for an output that stays with its node: a record, and output 0 of a call that needs its
+ * region. */
+static bool stays(const sli_node *n, int output) {
+  return sli_bit(sli_op_memory(n->op)->updates, output) ||
+         (sli_op_is(n->op, SL_OP_LOCATED) && !output);
+}
+
 /* Fills in wanted[tensor] and keep[node]. Later ticks may read a delay. */
 static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   for (int i = 0; i < g->nnodes; i++)
@@ -16,19 +23,17 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
     for (int o = 0; o < n->nout; o++) keep[i] |= n->out[o] && wanted[n->out[o]->id];
-    for (int o = 0; o < n->nout && keep[i]; o++) /* records stay with their node */
-      if (n->out[o] && sli_bit(sli_op_memory(n->op)->updates, o)) wanted[n->out[o]->id] = true;
+    for (int o = 0; o < n->nout && keep[i]; o++)
+      if (n->out[o] && stays(n, o)) wanted[n->out[o]->id] = true;
     for (int a = 0; a < n->nin && keep[i]; a++)
       if (n->in[a]) wanted[n->in[a]->id] = true;
   }
 }
 
-/* Drops outputs that nobody needs. A call that needs the region of its output 0 keeps that
- * output. */
+/* Drops outputs that nobody needs. */
 static void drop_outputs(sli_node *n, const bool *wanted) {
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && !wanted[n->out[o]->id] && !(sli_op_is(n->op, SL_OP_LOCATED) && !o))
-      n->out[o] = NULL;
+    if (n->out[o] && !wanted[n->out[o]->id]) n->out[o] = NULL;
 }
 
 /* Keeps the marked nodes and tensors, and renumbers them. */

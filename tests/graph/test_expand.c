@@ -201,14 +201,15 @@ static void check_one(uint64_t seed) {
   sl_graph_destroy(all);
 }
 
-/* A seed with parameters that a device gets from another one but never reads, in turn with others
- * that it reads. */
-enum { UNREAD_IN_TURN = 108 };
+/* Seeds with parameters that a device gets from another one but never reads, in turn with others
+ * that it reads; and with calls whose first output nothing reads but which need its region. */
+enum { UNREAD_IN_TURN = 108, UNREAD_REGION = 2312 };
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, DRAWS);
   RUN(check_every_row_has_a_case);
   if (argc == 1) RUN(check_one, UNREAD_IN_TURN);
+  if (argc == 1) RUN(check_one, UNREAD_REGION);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(check_one, seed);
   return 0;
 }
