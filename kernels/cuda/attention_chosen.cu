@@ -13,7 +13,6 @@ namespace {
 using namespace sli;
 
 constexpr int64_t ROWS = 128; /* rows whose scores are kept at the same time */
-constexpr int WARPS = BLOCK / WARP;
 
 /* Returns the largest x of a block; every thread gets it. */
 __device__ inline float block_max(float x) {
@@ -203,15 +202,15 @@ template <typename P> __global__ void choose(choice c) {
   }
   __syncthreads();
   uint32_t bound = 0;
-  for (uint32_t bit = 1u << 31; bit && c.count < n; bit >>= 1)
+  for (uint32_t bit = 1u << 31; bit && n > c.count; bit >>= 1)
     if (count_from(scores, n, bound | bit) >= c.count) bound |= bit;
-  int ties = (int)(c.count < n ? c.count : n), taken = 0, tied = 0;
-  if (c.count < n && bound < UINT32_MAX) ties -= count_from(scores, n, bound + 1);
+  int ties = (int)(n > c.count ? c.count : n), taken = 0, tied = 0;
+  if (n > c.count && bound < UINT32_MAX) ties -= count_from(scores, n, bound + 1);
   int32_t *list = c.chosen + row * c.count;
   for (int64_t j0 = 0; j0 < n; j0 += BLOCK) {
     int64_t j = j0 + threadIdx.x;
     uint32_t rank = j < n ? rank_of(scores[j]) : 0;
-    bool tie = j < n && rank == bound && c.count < n,
+    bool tie = j < n && rank == bound && n > c.count,
          more = j < n && (rank > bound || c.count >= n);
     const int *up_to = sums_up_to((int)tie);
     bool in = more || (tie && tied + up_to[threadIdx.x] <= ties);
