@@ -224,7 +224,7 @@ sl_storage sli_scaled_storage(const sli_scaled *s) {
   return fits && l.bits == 4 && small ? SL_STORAGE_NVFP4 : SL_STORAGE_F32;
 }
 
-/* What the blocks are made of: bytes of numbers and of scales, or scales as floats. */
+/* Parts of blocks: bytes of numbers and of scales, or scales as floats. */
 typedef struct parts {
   const layout *l;
   unsigned char *numbers, *small;

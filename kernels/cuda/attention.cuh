@@ -74,7 +74,7 @@ void attend_sweep_b(const attention<float> &a, void *stream);
  * of attend_b(). */
 sl_status prepare_attend(sl_dtype dtype, int64_t dim);
 sl_status prepare_attend_b(sl_dtype dtype, int64_t dim);
-/* The same of f32, and of keys that arrive piece by piece. */
+/* Parts of these that stand in other files: f32, and keys that arrive piece by piece. */
 cudaError_t allow_attend_f32(int64_t dim);
 cudaError_t allow_attend_b_f32(int64_t dim);
 cudaError_t allow_attend_sweep(int64_t dim);

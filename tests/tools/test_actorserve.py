@@ -157,7 +157,7 @@ with Server("--replay slowly --log again model") as server:
     continues(server, continued)
     assert read("again").decode().startswith(slowly), read("again")
 
-# It also repeats disconnects, though no client hangs up now, and then answers the next request.
+# A replay repeats disconnects, though no client hangs up now, and then answers the next request.
 left = f"1:0+{n}\n1:{n}+1\n1:{n + 1}+1\nx1:{n + 2} 2:0+{n}\n2:{n}+1\nx2:{n + 1} 3:0+{n}\n"
 write("left", left)
 with Server("--prefix-caching off --replay left --log again model") as server:
@@ -177,7 +177,7 @@ with Server("--prefix-caching off --replay left --log again model") as server:
     assert server.client.metric("hung_up_total") == 2
     assert read("again").decode().startswith(left), read("again")
 
-# It fails on a line that cannot belong to the run.
+# A replay fails on a line that cannot belong to the run.
 for line in ("1:5+3", "1:-4+2"):
     write("wrong", line + "\n")
     with Started("--port 0 --replay wrong model", ACTORSERVE) as job:

@@ -90,7 +90,7 @@ for point in points:
     assert abs(report["predicted"]["step_seconds"] / point["seconds"] - 1) <= 1e-6, (point, report["predicted"])
     assert max(d["peak_bytes"]["total"] for d in report["devices"]) == point["bytes"], point
 
-# The same durations give the same result.
+# Equal durations give equal results.
 PROFILE = f"{EIGHT} --profile durations-m8.json "
 _, a = tune(f"{PROFILE} --points 8 {GPT}", "a.csv")
 _, b = tune(f"{PROFILE} --points 8 --threads 1 {GPT}", "b.csv")

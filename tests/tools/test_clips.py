@@ -51,7 +51,7 @@ for order in ("queue", "stream"):
     assert one[-8 * 64 * 4:] == beside[-8 * 64 * 4:], f"clips change each other ({order})"
 clips(2, "first.npy", "--clips nonex7@2 --first-frames 1 --clip-order stream", **CHECKED)
 assert len(clips(1, "video.y4m", "--clips 3x2", **CHECKED)) == 35 + 2 * (6 + 64)
-# The same with convolutions, whose clips are images of several channels.
+# Convolutions: clips are images of several channels.
 UNET = "unet --width 8 --frames 3 --context-frames 1 "
 unet = Runs(UNET + "--batch 8 --lr 0.01 --data {source}/examples/digits.u8", "--steps 20")
 same_bits(unet("--save u.safetensors"), unet("--stages 2"))
@@ -84,7 +84,7 @@ for n, steps, blocks, frames, context in every(3, (
     came = [block["seconds"] for block in parse("v.json")["clips"][0]["blocks"]]
     slack = context > 0  # short passes of a first block without context are caught between longer ones
     assert -1e-6 <= came[0] - first <= slack + 1e-6 and abs(came[-1] - end) < 1e-6, (came, first, end)
-# The same in a trace of a run, whose passes take 80 ms. A busy machine may start a pass late, so it has three tries.
+# A trace of a run, whose passes take 80 ms. A busy machine may start a pass late, so it has three tries.
 for attempt in range(0 if SANITIZED else 3):
     actorrun("--quiet --devices timed:3 --stages 3 --cost F=0.08 --clips 3x6 --denoise 3 --trace r.trace "
              f"{STILL} --frames 2")

@@ -260,19 +260,27 @@ static sl_status take_tables(making *m) {
 
 /* ---- rotary angles --------------------------------------------------------------------------- */
 
+double *gguf_rope_factors(const sl_rope *rope, double theta, int64_t pairs) {
+  double *plain = sli_calloc((size_t)pairs, sizeof *plain),
+         *factors = sli_calloc((size_t)pairs, sizeof *factors);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, pairs, plain);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, pairs, factors);
+  for (int64_t j = 0; j < pairs; j++) factors[j] = plain[j] / factors[j];
+  free(plain);
+  return factors;
+}
+
 bool gguf_is_llama3(double theta, const float *factors, int64_t pairs, double *factor) {
   const sl_rope rope = {.kind = SL_ROPE_LLAMA3,
                         .factor = pairs ? factors[pairs - 1] : 1,
                         .low = 1,
                         .high = 4,
                         .original = 8192};
-  double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
+  double *own = gguf_rope_factors(&rope, theta, pairs);
   bool good = true;
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, pairs, plain);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = &rope}, pairs, stretched);
   for (int64_t j = 0; j < pairs; j++)
-    good &= fabs(plain[j] / stretched[j] - (double)factors[j]) < 1e-4 * (double)factors[j];
-  free(plain);
+    good &= fabs(own[j] - (double)factors[j]) < 1e-4 * (double)factors[j];
+  free(own);
   *factor = (double)rope.factor;
   return good;
 }

@@ -5,6 +5,8 @@
 
 #include <cjson/cJSON.h>
 
+#include <sluice/ops.h>
+
 #include "io/gguf/gguf.h"
 #include "io/rows.h"
 
@@ -22,6 +24,8 @@ sl_status gguf_config_of(const char *path, cJSON **out);
 sl_status gguf_config_again(const char *path, const cJSON *row, const cJSON *own, const cJSON *root,
                             cJSON **out);
 
+/* Returns by how much a rope divides the frequency of each pair of a head; the caller frees it. */
+double *gguf_rope_factors(const sl_rope *rope, double theta, int64_t pairs);
 /* Returns whether factors of a head's pairs are those of LLaMA 3's rope: all its models share three
  * of its four numbers, and the last pair's factor is the fourth. */
 bool gguf_is_llama3(double theta, const float *factors, int64_t pairs, double *factor);

@@ -282,13 +282,10 @@ static void put_flag(const saving *saving, const char *key, bool value) {
 
 /* Computes the frequency factors of a head's pairs, because GGUF has no keys for LLaMA 3's rope. */
 static void make_factors(saving *saving, const sl_rope *rope, double theta) {
-  double *plain = sli_calloc(2 * (size_t)saving->pairs, sizeof *plain),
-         *stretched = plain + saving->pairs;
+  double *factors = gguf_rope_factors(rope, theta, saving->pairs);
   saving->factors = sli_calloc((size_t)saving->pairs, sizeof *saving->factors);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, saving->pairs, plain);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, saving->pairs, stretched);
-  for (int64_t j = 0; j < saving->pairs; j++) saving->factors[j] = (float)(plain[j] / stretched[j]);
-  free(plain);
+  for (int64_t j = 0; j < saving->pairs; j++) saving->factors[j] = (float)factors[j];
+  free(factors);
 }
 
 /* Makes what no key of config.json says: LLaMA 3's factors, and the factor of scores for YaRN, of

@@ -18,8 +18,8 @@ sl_status rope_read_kinds(const config *c, const family *f);
 /* Sets dual chunk attention, which excludes any other stretching of angles. */
 sl_status rope_read_chunks(const config *c, const family *f, const cJSON *chunks);
 
-/* Likewise, and sets the query scalar of latent attention: a key's numbers, divided by the fourth
- * power of what mscale_all_dim scales by. */
+/* Sets the angles and the query scalar of latent attention: a key's numbers, divided by the fourth
+ * power of the scale of mscale_all_dim. */
 sl_status rope_read_mscale(const config *c, const family *f);
 
 /* Writes --rope under a key: as rope_scaling, which names only what stretches angles and may be
