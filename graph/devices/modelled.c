@@ -11,6 +11,10 @@ static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
 
 static const char *bf16(void) { return "bf16"; }
 
+/* Queues of one kind that transfer registers to and from every other home. */
+#define MOVED_BY(queue) \
+  { [SL_SPACE_HOST] = &(queue), [SL_SPACE_DISK] = &(queue), [SL_SPACE_PEER] = &(queue) }
+
 static const sli_kind timed_hosted = {
     .name = "timed",
     .form = "timed[:N]",
@@ -22,9 +26,7 @@ static const sli_kind timed_hosted = {
     .run_ahead = 1,
     .memory = {[SL_SPACE_DEVICE] = &sl_memory_modelled, [SL_SPACE_PEER] = &sl_memory_modelled},
     .modelled = true,
-    .move = {[SL_SPACE_HOST] = &sl_queue_timed,
-             [SL_SPACE_DISK] = &sl_queue_timed,
-             [SL_SPACE_PEER] = &sl_queue_timed},
+    .move = MOVED_BY(sl_queue_timed),
     .loads = &sl_queue_timed,
     .bf16 = bf16,
     .narrow = true};
@@ -38,9 +40,7 @@ const sli_kind sli_kind_timed = {.name = "timed",
                                  .group = &sl_queue_group,
                                  .run_ahead = 1,
                                  .modelled = true,
-                                 .move = {[SL_SPACE_HOST] = &sl_queue_timed,
-                                          [SL_SPACE_DISK] = &sl_queue_timed,
-                                          [SL_SPACE_PEER] = &sl_queue_timed},
+                                 .move = MOVED_BY(sl_queue_timed),
                                  .loads = &sl_queue_timed,
                                  .bf16 = bf16,
                                  .narrow = true};
@@ -51,7 +51,5 @@ const sli_kind sli_kind_null = {.name = "null",
                                 .compute = &sl_queue_null,
                                 .host = &sl_queue_null,
                                 .run_ahead = 1,
-                                .move = {[SL_SPACE_HOST] = &sl_queue_null,
-                                         [SL_SPACE_DISK] = &sl_queue_null,
-                                         [SL_SPACE_PEER] = &sl_queue_null},
+                                .move = MOVED_BY(sl_queue_null),
                                 .loads = &sl_queue_null};
