@@ -15,7 +15,7 @@ static sl_param_place place_in(const sl_tensor *t, const sli_buffer *b, size_t o
                           .replica = t->replica};
 }
 
-/* Buffers in other processes that replace parameters without an update, in order. */
+/* Copies of parameters without an update, on devices that cannot address them, in order. */
 typedef struct stand_ins {
   int *first, *next; /* [nbuffers] first stand-in of a buffer, and the next stand-in of the same;
                         SL_NONE: none */

@@ -509,12 +509,14 @@ static int transfers_leave(transfers *x, int buffer, trip *t, int device, sl_spa
   return send(x, from, t, device);
 }
 
-/* Adds a copy of a buffer for another process. Buffers without a producer exist from the start of
- * the run, so each process that reads one has a copy from the start. */
-static int stand_in(transfers *x, int buffer, int device) {
+/* Adds a copy of a buffer for a device of another process or with memory of its own. Buffers
+ * without a producer exist from the start of the run, so each device that cannot address one has a
+ * copy from the start. */
+static int stand_in(transfers *x, int buffer, int device, sl_space space) {
   sli_lowering *l = x->l;
   sli_buffer b = l->buffers[buffer];
-  if (!between_processes(l, b.device, device)) return buffer;
+  bool far = b.device != device && !reaches(l, device, space, &b);
+  if (!far && !between_processes(l, b.device, device)) return buffer;
   trip t = trip_for_all(buffer);
   int there = find_end(x, buffer, &t, device, b.home);
   if (there != SL_NONE) return there;
@@ -538,7 +540,7 @@ static int bring(transfers *x, int buffer, int task) {
     return spill(x, buffer);
   if (b.target != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->tasks[task]))
     return transfers_fill(x, buffer, task);
-  if (b.producer == SL_NONE) return stand_in(x, buffer, device);
+  if (b.producer == SL_NONE) return stand_in(x, buffer, device, space);
   bool real = between_processes(l, b.device, device);
   bool far = !reaches(l, device, space, &b);
   bool copied = far && (b.device != device || sli_is_fetched(l, &b, &l->tasks[task]));

@@ -42,6 +42,16 @@ as_on_cpu tensor
 writes processes llama --devices cuda -n 2 --stages 2 -- "${small[@]}"
 as_on_cpu processes
 
+# A table that two stages read is on both, whether or not their GPUs reach each other.
+tied=(--width 32 --heads 4)
+train gpt "${tied[@]}"
+writes cpu gpt -- "${tied[@]}"
+for peers in 0 1; do
+  SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 SLUICE_EMULATED_PEERS=$peers writes stages gpt --devices cuda \
+    --stages 2 -- "${tied[@]}"
+  as_on_cpu stages
+done
+
 # a SERVER's answers: text, and log-probabilities.
 serve() { # WORDS...
   background "$actorserve" --port 0 --context 64 "$@"
