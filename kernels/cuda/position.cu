@@ -11,12 +11,21 @@ namespace {
 
 using namespace sli;
 
-/* Positions of rows: in turn, or in served graphs those of the batch. */
+/* Positions of rows: in turn, and from row `later` of a sequence on shifted by `shift`, or in
+ * served graphs those of the batch. */
 struct positions {
-  int64_t first, length;
+  int64_t first, length, later, shift;
   const sl_batch *batch;
   __device__ int64_t of_row(int64_t r) const {
-    return batch ? sl_batch_position(batch)[r] : first + r % length;
+    if (batch) return sl_batch_position(batch)[r];
+    int64_t t = r % length;
+    return first + t + (t >= later ? shift : 0);
+  }
+  /* Returns the row of a sequence with this position, or -1. */
+  __device__ int64_t row_at(int64_t position) const {
+    int64_t t = position - first, moved = t - shift;
+    if (t >= 0 && t < later) return t;
+    return moved >= later && moved < length ? moved : -1;
   }
 };
 
@@ -38,16 +47,16 @@ __global__ void add_position(const T *x, const float *table, T *y, positions at,
 
 /* One block per row of the table: sums over the batch, in order. */
 template <typename T, int N> __global__ void sum_position(const T *dy, float *dtable, bool add,
-                                                          int64_t batch, int64_t first,
-                                                          int64_t length, int64_t width) {
-  int64_t t = (int64_t)blockIdx.x - first;
-  bool here = t >= 0 && t < length;
+                                                          int64_t batch, positions at,
+                                                          int64_t width) {
+  int64_t t = at.row_at(blockIdx.x);
+  bool here = t >= 0;
   if (add && !here) return;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float sum[N] = {}, d[N];
     if (add) load<N>(sum, dtable + blockIdx.x * width + c);
     for (int64_t b = 0; here && b < batch; b++) {
-      load<N>(d, dy + (b * length + t) * width + c);
+      load<N>(d, dy + (b * at.length + t) * width + c);
 #pragma unroll
       for (int n = 0; n < N; n++) sum[n] += d[n];
     }
@@ -110,7 +119,10 @@ void turn_rows(const sl_call *call, int64_t rows, positions at, float direction,
 }
 
 positions positions_of(const sl_call *call) {
-  return {first_position(call), call->in_type[0].dim[1], nullptr};
+  const sl_attrs *attrs = call->attrs;
+  int64_t length = call->in_type[0].dim[1];
+  int64_t later = attrs->ndims == 2 ? attrs->dims[0] : length;
+  return {first_position(call), length, later, attrs->dims[1], nullptr};
 }
 
 void turn_all(const sl_call *call, void *stream, float direction) {
@@ -138,7 +150,7 @@ void sli_cuda_position(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_position_served(const sl_call *call, void *stream) {
-  add_positions(call, served_rows(call), {0, 0, batch_of(call)}, stream);
+  add_positions(call, served_rows(call), {0, 0, 0, 0, batch_of(call)}, stream);
 }
 
 void sli_cuda_position_w(const sl_call *call, void *stream) {
@@ -150,7 +162,7 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(call->out_type[0].dim[0]), threads_for(width / N), 0,
              sum_position<T, N>, (const T *)call->in[0], (float *)call->out[0],
-             accumulates(call, 0), dy->dim[0], first_position(call), dy->dim[1], width);
+             accumulates(call, 0), dy->dim[0], positions_of(call), width);
     });
   });
 }
@@ -187,7 +199,7 @@ void sli_cuda_rotary_release(void *state) {
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
   int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
-  int64_t rows = call->attrs->first + length;
+  int64_t rows = call->attrs->first + call->attrs->dims[1] + length;
   int64_t pairs = sli_rotary_turned(call->attrs, x->dim[2] / call->attrs->heads) / 2;
   size_t count = (size_t)(rows * pairs), bytes = 2 * count * sizeof(float);
   angles *a = (angles *)malloc(sizeof *a);
@@ -209,6 +221,6 @@ sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
 
 void sli_cuda_rotary(const sl_call *call, void *stream) { turn_all(call, stream, 1); }
 void sli_cuda_rotary_served(const sl_call *call, void *stream) {
-  turn_rows(call, served_rows(call), {0, 0, batch_of(call)}, 1, stream);
+  turn_rows(call, served_rows(call), {0, 0, 0, 0, batch_of(call)}, 1, stream);
 }
 void sli_cuda_rotary_b(const sl_call *call, void *stream) { turn_all(call, stream, -1); }
