@@ -9,7 +9,7 @@ exec python3 - "$SLUICE_SOURCE" <<'P'
 import pathlib, re, sys
 
 root = pathlib.Path(sys.argv[1])
-pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 wrong = []
 
 
