@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/allowance.h"
-
-#include <stdlib.h>
+#include "base/memory.h"
 
 enum { BLOCK = 64 << 10, HEAD = 64 }; /* block and header sizes of sli_arena */
 
-/* Takes memory for the arena's next block. Tests the allocation first, because sli_arena_alloc()
- * exits the program on failure. */
+/* Takes memory for the arena's next block. */
 static bool take_block(sli_bounded *b, size_t bytes) {
   size_t block = SLI_MAX(bytes, (size_t)BLOCK);
-  if (!sli_take(b->allowance, block + HEAD)) return false;
-  void *tried = malloc(block + HEAD);
-  if (!tried) sli_give(b->allowance, block + HEAD);
-  if (!tried) return false;
-  free(tried);
+  if (!sli_memory_has(block + HEAD) || !sli_take(b->allowance, block + HEAD)) return false;
   b->taken += block + HEAD;
   b->left = block;
   return true;

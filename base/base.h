@@ -4,6 +4,7 @@
 #ifndef SLUICE_BASE_BASE_H
 #define SLUICE_BASE_BASE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,8 +30,8 @@ noreturn void sli_broken(const char *file, int line, const char *format, ...)
 /* Writes one line to stderr, "sluice: ...". */
 void sli_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Allocates zeroed memory; exits the program with a message if none is left. For small, bounded
- * bookkeeping only: tensors go through devices, which return SL_E_MEMORY. */
+/* Allocates zeroed memory. What the system refuses comes from a reserve (base/memory.h). For sizes
+ * that no user sets; tensors go through devices, which return SL_E_MEMORY. */
 void *sli_calloc(size_t count, size_t size);
 void *sli_realloc(void *old, size_t count, size_t size);
 char *sli_strdup(const char *text);
@@ -73,6 +74,8 @@ void *sli_arena_alloc(sli_arena *arena, size_t bytes);
 char *sli_arena_strdup(sli_arena *arena, const char *text);
 char *sli_arena_format(sli_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Formats into the arena, or into memory that the caller frees if it is NULL. */
+char *sli_format_list(sli_arena *arena, const char *format, va_list args);
 void sli_arena_fini(sli_arena *arena);
 
 /* 64-bit FNV-1a over bytes, continued from `hash` (start with SLI_HASH_SEED). */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 
 /* Formats a character as \uNNNN, or as two of them; returns the length. */
@@ -48,7 +48,7 @@ char *sli_json_mend(char *text) {
   size_t bytes = text ? strlen(text) : 0, size;
   if (sli_utf8_good(text, bytes) == bytes) return text;
   char *out = NULL;
-  FILE *file = open_memstream(&out, &size);
+  FILE *file = sli_memory_stream(&out, &size);
   SLI_CHECK(file, "no memory for a text");
   sli_utf8_print(file, text, bytes);
   fclose(file);

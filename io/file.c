@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 sl_status sli_file_check(const char *path, const void *begin, size_t bytes) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/";
@@ -73,8 +73,9 @@ size_t sli_file_begin(const char *path, void *out, size_t size) {
 static sl_status read_all(const char *path, int fd, size_t length, size_t most, char **out,
                           size_t *bytes) {
   size_t room = SLI_MIN(length, most) + 2, size = 0;
-  char *text = sli_realloc(NULL, room, 1);
+  char *text;
   ssize_t got = 0;
+  SLI_TRY(SLI_ALLOCATE(text, room, path));
   while (size <= most && (got = read(fd, text + size, room - size - 1)) > 0) {
     size += (size_t)got;
     if (size + 1 == room) text = sli_realloc(text, room += SLI_MIN(room, (size_t)1 << 20), 1);
@@ -117,7 +118,8 @@ static sl_status take_line(const char *path, const char *at, size_t bytes, int l
                            sli_line_reader *read, void *ctx) {
   if (bytes > SLI_FILE_LINE)
     return sl_fail(SL_E_INPUT, "%s: line %d is longer than %d bytes", path, line, SLI_FILE_LINE);
-  char *copy = sli_realloc(NULL, bytes + 1, 1);
+  char *copy;
+  SLI_TRY(SLI_ALLOCATE(copy, bytes + 1, path));
   memcpy(copy, at, bytes);
   copy[bytes] = 0;
   sl_status status = read(ctx, line, copy, bytes);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "io/atomic.h"
 
 struct sli_journal {
@@ -31,7 +31,7 @@ static sl_status journal_at(int fd, const char *path, sli_journal **out) {
   if (fd < 0) return cannot_write(path);
   sli_journal *j = *out = sli_calloc(1, sizeof *j);
   *j = (sli_journal){.path = sli_strdup(path), .fd = fd};
-  j->stream = open_memstream(&j->text, &j->bytes);
+  j->stream = sli_memory_stream(&j->text, &j->bytes);
   SLI_CHECK(j->stream, "no memory to write %s", path);
   return SL_OK;
 }

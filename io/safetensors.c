@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "io/atomic.h"
 #include "io/file.h"
 #include "io/half.h"
@@ -75,6 +75,7 @@ static sl_status parse_header(sli_safetensors *file) {
                    file->path, (unsigned long long)length, file->map_bytes);
   const char *text = (const char *)bytes + 8, *end = NULL;
   file->header = cJSON_ParseWithLengthOpts(text, length, &end, false);
+  if (!file->header) SLI_TRY(sli_memory_for_json(length, file->path));
   if (!file->header || !cJSON_IsObject(file->header))
     return sl_fail(SL_E_INPUT, "%s: the header is not a JSON object (near byte %lld)", file->path,
                    (long long)(8 + (end ? end - text : 0)));

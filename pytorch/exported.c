@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "pytorch/build.h"
 #include "pytorch/import.h"
 #include "pytorch/inputs.h"
@@ -280,6 +281,7 @@ sl_status sl_exported_open(const char *path, sl_exported **out) {
   if (!status) status = sli_pt_sizes_find_rows(e->program);
   if (!status) status = find_inputs(e);
   if (!status) make_model(e, path);
+  if (!status) status = sli_memory_check();
   if (status) sl_exported_close(e);
   else *out = e;
   return status;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/monotonic.h"
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -215,6 +216,7 @@ sl_status sl_rollouts_create(const sl_rollouts_options *options, sl_rollouts **o
   pthread_mutex_init(&r->lock, NULL);
   sli_cond_init(&r->changed);
   sl_status status = create(r);
+  if (!status) status = sli_memory_check();
   if (!status) {
     *out = r;
     return SL_OK;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "ops/ops.h"
 #include "serve/prefixes.h"
 
@@ -84,13 +85,14 @@ static sl_status find_layers(sl_session *s) {
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
-static void make_tables(sli_kept *k) {
-  k->pages = sli_calloc((size_t)k->count, sizeof *k->pages);
-  k->tokens = sli_calloc((size_t)k->count * SL_PAGE, sizeof *k->tokens);
+static sl_status make_tables(sli_kept *k) {
   while ((int64_t)k->mask < k->count) k->mask = 2 * k->mask + 1;
-  k->first = sli_calloc(k->mask + 1, sizeof *k->first);
+  SLI_TRY(SLI_ALLOCATE(k->pages, (size_t)k->count, "the table of kept pages"));
+  SLI_TRY(SLI_ALLOCATE(k->tokens, (size_t)k->count * SL_PAGE, "the tokens of kept pages"));
+  SLI_TRY(SLI_ALLOCATE(k->first, k->mask + 1, "the index of kept pages"));
   for (uint64_t i = 0; i <= k->mask; i++) k->first[i] = -1;
   k->oldest = k->newest = k->spare = -1;
+  return SL_OK;
 }
 
 static sl_status make_room(sl_session *s) {
@@ -101,9 +103,9 @@ static sl_status make_room(sl_session *s) {
   if (!k->count)
     return sl_fail(SL_E_USAGE, "kept pages: %zu bytes are too few for a page of %zu bytes",
                    o->bytes, k->page_bytes);
-  make_tables(k);
+  SLI_TRY(make_tables(k));
   k->buffer = aligned_alloc(DISK_PAGE, k->page_bytes);
-  SLI_CHECK(k->buffer, "out of memory: %zu bytes for a page", k->page_bytes);
+  if (!k->buffer) return sli_no_memory(1, k->page_bytes, "a kept page");
   k->memory = o->space == SL_SPACE_DISK ? &sl_memory_disk : &sl_memory_host;
   void *room = NULL;
   sl_status status = k->memory->create(&(sl_memory_config){.path = o->folder},

@@ -9,6 +9,7 @@
  * for it. The contents of a reused page can be kept elsewhere (kept.c). */
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "serve/kept.h"
 #include "serve/prefixes.h"
 
@@ -50,16 +51,16 @@ static void release(sli_pages *p, int32_t i, uint64_t used) {
 
 /* ---- pages of requests ----------------------------------------------------------------------- */
 
-void sli_pages_init(sl_session *s) {
+sl_status sli_pages_init(sl_session *s) {
   int64_t n = s->stats.pages = s->about.pages;
   sli_pages *p = s->pages = sli_calloc(1, sizeof *p);
-  p->pages = sli_calloc((size_t)n, sizeof *p->pages);
+  SLI_TRY(SLI_ALLOCATE(p->pages, (size_t)n, "the table of pages"));
   p->oldest = p->newest = -1;
   for (int64_t i = 0; i < n; i++) link_behind(p, (int32_t)i, p->newest);
-  sli_prefixes_init(p, n);
-  p->slots = sli_calloc((size_t)s->about.sequences, sizeof *p->slots);
+  SLI_TRY(sli_prefixes_init(p, n));
+  SLI_TRY(SLI_ALLOCATE(p->slots, (size_t)s->about.sequences, "the slots of sequences"));
   while (p->nslots < s->about.sequences) p->slots[p->nslots] = p->nslots, p->nslots++;
-  sli_states_init(s);
+  return sli_states_init(s);
 }
 
 void sli_pages_fini(sl_session *s) {

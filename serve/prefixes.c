@@ -9,14 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "serve/kept.h"
 #include "serve/prefixes.h"
 
-void sli_prefixes_init(sli_pages *p, int64_t pages) {
+sl_status sli_prefixes_init(sli_pages *p, int64_t pages) {
   while ((int64_t)p->mask < pages) p->mask = 2 * p->mask + 1;
-  p->tokens = sli_calloc((size_t)pages * SL_PAGE, sizeof *p->tokens);
-  p->first = sli_calloc(p->mask + 1, sizeof *p->first);
+  SLI_TRY(SLI_ALLOCATE(p->tokens, (size_t)pages * SL_PAGE, "the tokens of pages"));
+  SLI_TRY(SLI_ALLOCATE(p->first, p->mask + 1, "the index of pages"));
   for (uint64_t i = 0; i <= p->mask; i++) p->first[i] = -1;
+  return SL_OK;
 }
 
 void sli_prefixes_fini(sli_pages *p) {

@@ -35,7 +35,7 @@ struct sli_pages {
   sli_kept_state *kept; /* [nkept] */
 };
 
-void sli_prefixes_init(sli_pages *p, int64_t pages);
+sl_status sli_prefixes_init(sli_pages *p, int64_t pages);
 void sli_prefixes_fini(sli_pages *p);
 /* Returns the name that precedes a request's first page. */
 uint64_t sli_prefixes_root(const request *r);
@@ -58,7 +58,7 @@ void sli_prefixes_restore(sli_pages *p, int32_t page, uint64_t name, uint64_t be
 void sli_prefixes_drop(sli_pages *p, int32_t page);
 
 /* states.c */
-void sli_states_init(sl_session *s);
+sl_status sli_states_init(sl_session *s);
 void sli_states_fini(sli_pages *p);
 /* Frees the state kept for a page. */
 void sli_states_drop(sli_pages *p, int32_t page);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: submission, cancellation, end, and the events about them. */
+#include "base/memory.h"
 #include "serve/serve.h"
 
 #include <errno.h>
@@ -72,7 +73,7 @@ int sl_session_fd(const sl_session *s) { return s->wake; }
 
 /* ---- end of a request ------------------------------------------------------------------- */
 
-static void forget(request *r) {
+void sli_session_forget(request *r) {
   free(r->cache.pages);
   free(r->text.tokens);
   free(r->stop);
@@ -108,7 +109,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
                                        .place = r->text.count - r->text.prompt,
                                        .cached = SLI_MAX(r->cache.cached - s->serving.sinks, 0)});
   count_end(s, r, end);
-  forget(r);
+  sli_session_forget(r);
 }
 
 void sli_session_finish_all(sl_session *s, sl_end end) {
@@ -312,6 +313,7 @@ sl_status sli_session_enter(sl_session *s, const sl_request *request, int64_t br
 }
 
 sl_status sli_session_may_submit(const sl_session *s, const sl_request *request) {
+  SLI_TRY(sli_memory_check());
   if (s->options.lower.parallel.processes > 1 && s->options.job && sl_job_process(s->options.job))
     return sl_fail(SL_E_USAGE, "requests must be submitted to process 0");
   return sli_session_check(s, request);
@@ -319,10 +321,11 @@ sl_status sli_session_may_submit(const sl_session *s, const sl_request *request)
 
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id) {
   pthread_mutex_lock(&s->lock);
-  sl_status status = check_now(s, &r->how);
+  sl_status status = sli_memory_check();
+  if (!status) status = check_now(s, &r->how);
   if (!status) *id = sli_session_queue(s, r);
   pthread_mutex_unlock(&s->lock);
-  if (status) forget(r);
+  if (status) sli_session_forget(r);
   return status;
 }
 

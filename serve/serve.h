@@ -292,7 +292,7 @@ bool sli_session_is_behind(const sl_session *s);
 void sli_session_finish_all(sl_session *s, sl_end end);
 
 /* pages.c */
-void sli_pages_init(sl_session *s);
+sl_status sli_pages_init(sl_session *s);
 void sli_pages_fini(sl_session *s);
 int64_t sli_pages_of(int64_t positions);
 /* Allocates pages so that a request covers `positions` positions. Returns false, with none
@@ -341,6 +341,8 @@ sl_status sli_session_may_submit(const sl_session *s, const sl_request *request)
 int64_t sli_session_positions(const sl_session *s);
 /* Creates a request from settings that have been checked. */
 request *sli_session_make(const sl_session *s, const sl_request *q);
+/* Frees a request that is in no list. */
+void sli_session_forget(request *r);
 /* Appends the request to the queue and returns its id. */
 uint64_t sli_session_queue(sl_session *s, request *r);
 /* Queues the request, or frees it on failure. Takes the lock itself. Fails with SL_E_BUSY as

@@ -9,6 +9,7 @@
 
 #include <sluice/trace.h>
 
+#include "base/memory.h"
 #include "base/monotonic.h"
 #include "comm/job/job.h"
 #include "graph/graph.h"
@@ -321,16 +322,18 @@ static sl_status make_runtime(sl_session *s) {
   return status || !job ? status : sl_job_attach(job, s->about.rt, 0);
 }
 
-static void make_ticks(sl_session *s) {
+static sl_status make_ticks(sl_session *s) {
+  size_t groups = (size_t)s->about.groups, sequences = (size_t)s->about.sequences;
+  SLI_TRY(SLI_ALLOCATE(s->ticks.ring, groups, "ticks"));
   s->ticks.most = s->about.groups;
-  s->ticks.ring = sli_calloc((size_t)s->ticks.most, sizeof *s->ticks.ring);
-  for (int i = 0; i < s->ticks.most; i++) {
-    s->ticks.ring[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
-    s->ticks.ring[i].sampled = sli_calloc((size_t)s->serving.picks, sizeof(sl_sampled));
+  for (size_t i = 0; i < groups; i++) {
+    SLI_TRY(SLI_ALLOCATE(s->ticks.ring[i].parts, sequences, "the sequences of a tick"));
+    SLI_TRY(SLI_ALLOCATE(s->ticks.ring[i].sampled, (size_t)s->serving.picks, "a tick's tokens"));
   }
-  s->wanted = sli_calloc((size_t)s->about.sequences, sizeof *s->wanted);
-  sli_pages_init(s);
+  SLI_TRY(SLI_ALLOCATE(s->wanted, sequences, "the sequences of a tick"));
+  SLI_TRY(sli_pages_init(s));
   if (is_modelled(s) && s->about.plan) sli_price_init(s);
+  return sli_memory_check();
 }
 
 static sl_status start_thread(sl_session *s) {
@@ -397,7 +400,7 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   if (!status) status = make_plan(s);
   if (!status) status = open_draft(s);
   if (!status) status = sli_log_open(s);
-  if (!status) make_ticks(s);
+  if (!status) status = make_ticks(s);
   if (!status) status = make_runtime(s);
   return status ? status : sli_kept_open(s);
 }
@@ -414,7 +417,7 @@ sl_status sli_session_open_driven(const sl_session_options *options, sli_simulat
   if (!status) status = build(s);
   if (!status) status = check_speculation(s);
   if (!status && planned) status = make_plan(s);
-  if (!status) make_ticks(s);
+  if (!status) status = make_ticks(s);
   return status;
 }
 
@@ -459,6 +462,7 @@ sl_status sl_session_embed(const sl_session_options *options, const sl_session_s
   make_lock(s);
   sl_status status = read_sizes(s);
   if (!status) status = build(s);
+  if (!status) status = make_ticks(s);
   if (status) {
     char *detail = sli_strdup(sl_detail());
     sl_session_destroy(s);
@@ -467,7 +471,6 @@ sl_status sl_session_embed(const sl_session_options *options, const sl_session_s
     return status;
   }
   s->serving.storage = NULL; /* training stores all weights in f32 */
-  make_ticks(s);
   *rollouts = (sl_rollout_options){
       .make = make_again, .ticks = steps->ticks, .on_output = sli_session_take, .ctx = s};
   *out = s;

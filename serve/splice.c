@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "graph/graph.h"
 #include "serve/serve.h"
 
@@ -28,14 +29,17 @@ static sl_status check_rows(const sl_session *s, const sl_request *request, cons
 
 /* Copies the rows and adds them to the salt, since prompts with different rows must not share
  * pages. */
-static void copy_rows(const sl_session *s, const sl_spliced *x, request *r) {
+static sl_status copy_rows(const sl_session *s, const sl_spliced *x, request *r) {
   size_t places = (size_t)r->text.prompt * sizeof *r->text.splice;
-  r->text.splice = memcpy(sli_calloc(places, 1), x->at, places);
+  SLI_TRY(SLI_ALLOCATE(r->text.splice, (size_t)r->text.prompt, "the placeholders of a request"));
+  memcpy(r->text.splice, x->at, places);
   r->how.salt = sli_hash(sli_hash(SLI_HASH_SEED, &r->how.salt, sizeof r->how.salt), x->at, places);
-  if (s->steps.ticks) return;
-  size_t bytes = (size_t)(x->count * sl_session_width(s)) * sizeof *r->text.rows;
-  r->text.rows = memcpy(sli_calloc(bytes, 1), x->rows, bytes);
+  if (s->steps.ticks) return SL_OK;
+  size_t count = (size_t)(x->count * sl_session_width(s)), bytes = count * sizeof *r->text.rows;
+  SLI_TRY(SLI_ALLOCATE(r->text.rows, count, "the rows of a request"));
+  memcpy(r->text.rows, x->rows, bytes);
   r->how.salt = sli_hash(r->how.salt, r->text.rows, bytes);
+  return SL_OK;
 }
 
 sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl_spliced *x,
@@ -43,8 +47,10 @@ sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl
   SLI_TRY(sli_session_may_submit(s, q));
   SLI_TRY(check_rows(s, q, x));
   request *r = sli_session_make(s, q);
-  copy_rows(s, x, r);
-  return sli_session_append(s, r, id);
+  sl_status status = copy_rows(s, x, r);
+  if (!status) return sli_session_append(s, r, id);
+  sli_session_forget(r);
+  return status;
 }
 
 /* ---- ticks ---------------------------------------------------------------------------------- */

@@ -9,16 +9,18 @@
  * the sequences of a tick run in no defined order. */
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "serve/prefixes.h"
 
 int32_t sli_states_slots(const sl_session *s) { return 1 + s->serving.drafted; }
 
-void sli_states_init(sl_session *s) {
+sl_status sli_states_init(sl_session *s) {
   sli_pages *p = s->pages;
   p->nkept = s->serving.kept;
-  p->kept = sli_calloc((size_t)p->nkept + 1, sizeof *p->kept);
+  SLI_TRY(SLI_ALLOCATE(p->kept, (size_t)p->nkept + 1, "the table of kept states"));
   for (int i = 0; i < p->nkept; i++) p->kept[i].page = -1;
   for (int64_t i = 0; i < s->about.pages; i++) p->pages[i].state = -1;
+  return SL_OK;
 }
 
 void sli_states_fini(sli_pages *p) { free(p->kept); }

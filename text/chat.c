@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "text/template/template.h"
 #include "text/chat_messages.h"
 #include "io/file.h"
@@ -128,7 +128,7 @@ uint64_t sli_chat_hash(const sli_chat *chat) { return chat->hash; }
 char *sli_chat_names(void) {
   char *names = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&names, &bytes);
+  FILE *out = sli_memory_stream(&names, &bytes);
   SLI_CHECK(out, "no memory for names");
   for (size_t i = 0; i < SLI_COUNT(known); i++) fprintf(out, "%s%s", i ? ", " : "", known[i].name);
   fclose(out);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "kernels/disk/disk.h"
 
 struct sli_plan_memory {
@@ -48,13 +49,9 @@ void *sl_plan_alloc(sl_plan *plan, size_t bytes) {
 }
 
 char *sl_plan_format(sl_plan *plan, const char *format, ...) {
-  va_list args, again;
+  va_list args;
   va_start(args, format);
-  va_copy(again, args);
-  size_t bytes = (size_t)vsnprintf(NULL, 0, format, args) + 1;
-  char *text = sl_plan_alloc(plan, bytes);
-  vsnprintf(text, bytes, format, again);
-  va_end(again);
+  char *text = sli_format_list(&plan->memory->arena, format, args);
   va_end(args);
   return text;
 }
@@ -428,16 +425,17 @@ static sl_status check_budgets(const sl_plan *plan) {
 }
 
 sl_status sl_plan_finish(sl_plan *plan) {
-  sl_status status = derive_ends(plan);
-  if (!status) status = sli_plan_check(plan);
-  if (!status) status = check_orders(plan);
-  if (status) return status;
+  SLI_TRY(sli_memory_check());
+  SLI_TRY(derive_ends(plan));
+  SLI_TRY(sli_plan_check(plan));
+  SLI_TRY(check_orders(plan));
   count_processes(plan);
   sli_plan_keep(plan);
   lay_out(plan);
   plan->hash = sli_plan_hash(plan);
-  status = check_sizes(plan);
-  return status ? status : check_budgets(plan);
+  SLI_TRY(check_sizes(plan));
+  SLI_TRY(check_budgets(plan));
+  return sli_memory_check();
 }
 
 sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n) {

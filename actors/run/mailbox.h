@@ -23,7 +23,7 @@
 #include <stdlib.h>
 
 #include "actors/run/message.h"
-#include "base/base.h"
+#include "base/memory.h"
 
 _Static_assert(sizeof(sli_message) <= 48, "a message and its sequence number share a line");
 
@@ -43,8 +43,7 @@ typedef struct sli_mailbox {
 static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {
   uint64_t size = 16;
   while (size < most_messages + 1) size *= 2;
-  box->cells = aligned_alloc(SLI_LINE_PAIR, size * sizeof *box->cells);
-  SLI_CHECK(box->cells, "out of memory for a mailbox of %llu messages", (unsigned long long)size);
+  box->cells = sli_aligned_alloc(SLI_LINE_PAIR, size * sizeof *box->cells);
   for (uint64_t i = 0; i < size; i++) atomic_init(&box->cells[i].sequence, 0);
   box->mask = size - 1;
   atomic_init(&box->tail, 0);

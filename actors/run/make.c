@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creating a runtime from a plan, and destroying it. */
 #include "actors/run/state.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,8 +131,7 @@ static int32_t *share_workers(const sl_runtime *rt) {
 }
 
 static worker *allot_workers(int32_t most) {
-  worker *workers = aligned_alloc(SLI_LINE_PAIR, (size_t)most * sizeof *workers);
-  SLI_CHECK(workers, "out of memory for %d workers", most);
+  worker *workers = sli_aligned_alloc(SLI_LINE_PAIR, (size_t)most * sizeof *workers);
   memset(workers, 0, (size_t)most * sizeof *workers);
   return workers;
 }
@@ -229,13 +229,15 @@ static void make_state(sl_runtime *rt) {
 
 /* ---- the runtime --------------------------------------------------------------------- */
 
-static void make_rings(sl_runtime *rt) {
+static sl_status make_rings(sl_runtime *rt) {
   uint64_t records = 1;
   while (records < (rt->options.trace_records ? rt->options.trace_records : 1u << 16)) records *= 2;
   for (int32_t i = 0; i < rt->nworkers; i++) {
     ring *r = &rt->workers[i].ring;
-    *r = (ring){sli_calloc(records, sizeof *r->records), records - 1};
+    SLI_TRY(SLI_ALLOCATE(r->records, records, "a worker's trace records"));
+    r->mask = records - 1;
   }
+  return SL_OK;
 }
 
 static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *options) {
@@ -314,10 +316,10 @@ static sl_status read_checks(bool *slots) {
 
 sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *options,
                             sl_runtime **out) {
-  sl_status status = check_queues(plan, options);
   bool check = options->check;
-  if (!status) status = read_checks(&check);
-  if (status) return status;
+  SLI_TRY(sli_memory_check());
+  SLI_TRY(check_queues(plan, options));
+  SLI_TRY(read_checks(&check));
   sl_runtime *rt = sli_calloc(1, sizeof *rt);
   rt->plan = plan;
   rt->options = *options;
@@ -328,8 +330,9 @@ sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *optio
   count_workers(rt);
   sli_clock_init(&rt->clock);
   make_state(rt);
-  make_rings(rt);
-  status = prepare_programs(rt);
+  sl_status status = make_rings(rt);
+  if (!status) status = sli_memory_check();
+  if (!status) status = prepare_programs(rt);
   if (!status) status = sli_threads_start(rt);
   if (status) {
     sl_runtime_destroy(rt);

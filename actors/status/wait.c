@@ -7,6 +7,7 @@
  * cycle, which is printed actor by actor and register by register. */
 #include "actors/status/status_inner.h"
 #include "actors/status/status.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,7 +184,7 @@ static void say_picture(const picture *p, FILE *out) {
 static char *explain(const sl_runtime *rt) {
   char *text = NULL;
   size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
+  FILE *out = sli_memory_stream(&text, &size);
   sl_run_status *rs = sl_run_status_create(sli_runtime_plan(rt));
   sl_runtime_run_status(rt, rs);
   say_picture(&(picture){rs, state_of(rs), sl_runtime_begun(rt)}, out);
@@ -200,6 +201,7 @@ static void say_idle(const sl_runtime *rt, double seconds) {
 }
 
 sl_status sl_runtime_run(sl_runtime *rt, int64_t steps) {
+  SLI_TRY(sli_memory_check());
   sl_status status = sli_runtime_run(rt, steps, say_idle);
   if (status != SL_E_STUCK) return status;
   char *text = explain(rt);

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "comm/job/job_inner.h"
 
 /* Packs the name and value of each item, each terminated by a 0, then the plan's hash. */
 static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint,
                   size_t *bytes) {
   char *text = NULL;
-  FILE *out = open_memstream(&text, bytes);
+  FILE *out = sli_memory_stream(&text, bytes);
   SLI_CHECK(out, "out of memory for the fingerprint of a job");
   for (int i = 0; i < nfingerprint; i++)
     fprintf(out, "%s%c%s%c", fingerprint[i].name, 0, fingerprint[i].value, 0);

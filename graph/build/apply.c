@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "ops/ops.h"
 
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
@@ -171,6 +172,7 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
 /* Adds a node; returns NULL after an earlier or a new error. */
 static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *ins, uint32_t absent) {
+  if (sli_memory_check()) sli_graph_fail_at(g, at, SL_E_MEMORY, "%s", sl_detail());
   if (g->status) return NULL;
   if (!g->nblocks && !sli_op_is(op, SL_OP_SOURCE)) sl_block(g, "main");
   const char *wrong = misuse(g, op, attrs, nin, ins, absent);

@@ -77,16 +77,6 @@ sl_status sl_graph_status(const sl_graph *g) {
   return g->status ? sl_fail(g->status, "%s", g->detail) : SL_OK;
 }
 
-static char *format_list(sl_graph *g, const char *format, va_list args) {
-  va_list again;
-  va_copy(again, args);
-  size_t bytes = (size_t)vsnprintf(NULL, 0, format, args) + 1;
-  char *text = sli_arena_alloc(&g->arena, bytes);
-  vsnprintf(text, bytes, format, again);
-  va_end(again);
-  return text;
-}
-
 static sl_status record(sl_graph *g, sl_status status, char *text) {
   SLI_CHECK(status, "an error without a status: %s", text);
   if (!g->status) {
@@ -99,7 +89,7 @@ static sl_status record(sl_graph *g, sl_status status, char *text) {
 sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  char *text = format_list(g, format, args);
+  char *text = sli_format_list(&g->arena, format, args);
   va_end(args);
   return record(g, status, text);
 }
@@ -107,7 +97,7 @@ sl_status sl_graph_fail(sl_graph *g, sl_status status, const char *format, ...) 
 sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  char *text = format_list(g, format, args);
+  char *text = sli_format_list(&g->arena, format, args);
   va_end(args);
   if (at.file) text = sli_arena_format(&g->arena, "%s:%d: %s", at.file, at.line, text);
   return record(g, status, text);
@@ -163,7 +153,7 @@ void sl_block(sl_graph *g, const char *format, ...) {
   if (g->status) return;
   va_list args;
   va_start(args, format);
-  open_block(g, format_list(g, format, args));
+  open_block(g, sli_format_list(&g->arena, format, args));
   va_end(args);
 }
 
@@ -171,7 +161,7 @@ void sl_block_again(sl_graph *g, const char *format, ...) {
   if (g->status) return;
   va_list args;
   va_start(args, format);
-  const char *name = format_list(g, format, args);
+  const char *name = sli_format_list(&g->arena, format, args);
   va_end(args);
   int first = find_block(g, name);
   if (first < 0) {
@@ -289,7 +279,8 @@ sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, cons
   if (g->status) return NULL;
   va_list args;
   va_start(args, format);
-  const char *name = format_list(g, format, args), *frozen = g->frozen.builds ? name : NULL;
+  const char *name = sli_format_list(&g->arena, format, args),
+             *frozen = g->frozen.builds ? name : NULL;
   va_end(args);
   if (frozen) name = sli_arena_format(&g->arena, "%s.%s", g->frozen.word, frozen);
   if (check_param(g, at, &type, init, name)) return NULL;

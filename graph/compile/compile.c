@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is chosen
  * or searched for, and lowering makes a plan from both. */
+#include "base/memory.h"
 #include "graph/build/build.h"
 #include "graph/compile/compile_inner.h"
 #include "graph/search/search.h"
@@ -47,7 +48,7 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   status = sli_lower(l);
   if (!status) keep_result(to, in, l);
   sli_lowering_destroy(l);
-  return status;
+  return status ? status : sli_memory_check();
 }
 
 /* Rejects what would read a delay in other ticks than those that write it, or in parts. */
@@ -78,6 +79,7 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
                    .k = SLI_MAX(g->options.pieces, 1),
                    .ranks = 1};
   sli_pick found = {0};
+  SLI_TRY(sli_memory_check());
   sl_status status = sli_compile_options(options, &in);
   if (!status) status = check_delays(g, &in);
   if (!status) status = sli_compile_pick(&in, &found);

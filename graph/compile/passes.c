@@ -4,6 +4,7 @@
  * Each row has a name, a condition on graphs, and a function. docs/passes.md is generated from this
  * table, and --print-after NAME prints the graph after a pass. Builds with assertions check the
  * graph after each pass. */
+#include "base/memory.h"
 #include "graph/compile/compile.h"
 #include "graph/compile/compile_inner.h"
 #include "graph/cost/cost.h"
@@ -531,6 +532,7 @@ sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {
     const pass *p = &passes[i];
     if (!p->when(in)) continue;
     SLI_TRY(p->run(&c));
+    SLI_TRY(sli_memory_check());
 #ifndef NDEBUG
     sli_graph_check(c.g);
 #endif

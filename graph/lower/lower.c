@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -55,26 +56,26 @@ static sl_status lower_place(sli_lowering *l) {
 }
 
 sl_status sli_lower(sli_lowering *l) {
-  sl_status status = lower_place(l);
-  if (status) return status;
+  SLI_TRY(lower_place(l));
   sli_lower_task(l);
+  SLI_TRY(sli_memory_check());
   sli_lower_buffer(l);
-  status = sli_lower_stage_routes(l);
-  if (status) return status;
+  SLI_TRY(sli_memory_check());
+  SLI_TRY(sli_lower_stage_routes(l));
   sli_lower_line(l);
-  status = sli_lower_versions(l);
-  if (status) return status;
+  SLI_TRY(sli_lower_versions(l));
   sli_lower_store(l);
   sli_lower_scripts(l);
   sli_lower_sections(l);
   sli_lower_credits(l);
-  status = sli_lower_homes(l);
-  if (status) return status;
+  SLI_TRY(sli_memory_check());
+  SLI_TRY(sli_lower_homes(l));
   sli_lower_transfers(l);
   sli_lower_slot_pools(l);
   sli_lower_aliases(l);
-  status = sli_lower_quotas(l);
-  return status ? status : sli_lower_emit(l);
+  SLI_TRY(sli_memory_check());
+  SLI_TRY(sli_lower_quotas(l));
+  return sli_lower_emit(l);
 }
 
 sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_statistics *out) {
@@ -82,6 +83,7 @@ sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_statistics *ou
   sl_status status = sli_lower(l);
   if (status) return status;
   const sl_plan *plan = sli_lowering_plan(l);
+  SLI_TRY(sli_memory_check());
   for (int32_t i = 0; i < plan->nactors; i++) *firings += STEPS * plan->actors[i].firings_per_step;
   return sl_plan_predict(plan, NULL, out);
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "graph/schedule/schedule.h"
 #include "io/file.h"
 
@@ -143,7 +143,7 @@ sl_status sli_paths_check(const sli_paths *paths, int stages, int *visits) {
 char *sli_paths_format(const sli_paths *paths) {
   char *text = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for the text of paths");
   for (int i = 0; i < paths->microbatches; i++) {
     fprintf(out, "%d:", i);

@@ -10,7 +10,7 @@
 
 #include <sluice/plan.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "graph/schedule/schedule.h"
 
 /* Returns the number called `name`, at a stage or, for SL_NONE, at all stages. Returns NULL if
@@ -47,7 +47,7 @@ char *sli_pick_format(const sli_pick *pick) {
   sli_pick p = *pick;
   char *text = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for the text of a schedule");
   fprintf(out, "%s chunks=%d split=%d", p.schedule->name, p.v, p.split);
   for (size_t i = 0; i < SLI_COUNT(wide); i++) {

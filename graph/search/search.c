@@ -280,7 +280,7 @@ static sl_status nothing_fits(const search *s) {
  * one: the proof of its plan names the quota that is too small. */
 static sl_status nothing_found(const search *s, sli_pick *out) {
   int p = s->in->p;
-  if (s->over_budget) return nothing_fits(s);
+  if (s->over_budget && s->failure != SL_E_MEMORY) return nothing_fits(s);
   if (s->failure == SL_E_STUCK) return *out = s->failed, SL_OK;
   if (s->failure) return sl_fail(s->failure, "%s", s->why);
   return sl_fail(SL_E_USAGE, "%d stages asked for, but the model has only %d blocks", p,
@@ -293,7 +293,7 @@ sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick
   for (int v = 1; !chunks && v <= most_chunks; v++)
     if (in->p * v <= sli_blocks_in_line(in->g)) add_starts(&s, v);
   try_all(&s);
-  bool found = s.ncandidates && s.candidates[0].score < INFINITY;
+  bool found = s.ncandidates && s.candidates[0].score < INFINITY && s.failure != SL_E_MEMORY;
   if (found) *out = s.candidates[0].pick;
   sl_status status = found ? SL_OK : nothing_found(&s, out);
   free(s.candidates);

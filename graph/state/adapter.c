@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 bool sli_is_adapter(const sl_param_info *param) {
   return param->adapter && strstr(param->name, ".lora_");
@@ -21,7 +21,7 @@ static sl_status read_matrix(const sl_lowered *lowered, sl_runtime *rt, const sl
   SLI_CHECK(i < n, "adapter of %s has no %s", adapter->module, letter);
   bool all = false;
   *info = &params[i];
-  *out = sli_calloc(1, sl_type_bytes(&params[i].type));
+  SLI_TRY(SLI_ALLOCATE(*out, (size_t)sl_type_elements(&params[i].type), params[i].name));
   sl_status status = sl_param_get(lowered, rt, i, *out, &all);
   if (!status && !all)
     status = sl_fail(

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "actors/plan/plan.h"
-#include "base/base.h"
+#include "base/memory.h"
 #include "graph/state/checkpoint.h"
 #include "graph/state/parts.h"
 #include "graph/state/state.h"
@@ -121,7 +121,8 @@ static sl_status write_state(sl_runtime *rt, const sl_state_tensor *to, const vo
 static sl_status assemble(reading *r, const char *name, const sl_type *whole) {
   if (r->name && !strcmp(r->name, name)) return SL_OK;
   free(r->whole);
-  r->whole = sli_calloc(1, sl_type_bytes(whole));
+  r->name = NULL;
+  SLI_TRY(SLI_ALLOCATE(r->whole, (size_t)sl_type_elements(whole), name));
   r->name = name;
   return sli_parts_assemble(r->c->from, name, whole, r->whole);
 }
@@ -142,7 +143,8 @@ static sl_status load_tensor(reading *r, const sl_state_tensor *to) {
   if (stored) return write_state(r->rt, to, stored);
   sl_status status = assemble(r, to->name, to->shard ? &to->shard->whole : &to->type);
   if (status || !to->shard) return status ? status : write_state(r->rt, to, r->whole);
-  float *part = sli_calloc(1, sl_type_bytes(&to->type));
+  float *part;
+  SLI_TRY(SLI_ALLOCATE(part, (size_t)sl_type_elements(&to->type), to->name));
   sl_shard_take(to->shard, r->whole, part);
   status = write_state(r->rt, to, part);
   free(part);

@@ -40,8 +40,7 @@ void sli_differ(sli_differences *d, const char *name, const char *format, ...) {
   if (is_listed(d->meant, name)) return;
   va_list args;
   va_start(args, format);
-  char *text = NULL;
-  SLI_CHECK(vasprintf(&text, format, args) >= 0, "no memory for what differs");
+  char *text = sli_format_list(NULL, format, args);
   va_end(args);
   append(&d->text, "; ", text);
   if (!is_listed(d->names, name)) append(&d->names, ",", sli_strdup(name));

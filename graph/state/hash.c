@@ -5,7 +5,7 @@
 
 #include <sluice/state.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 /* Sums the hashes of elements; each hash covers the element's place in the whole tensor and its
  * bits. */
@@ -19,22 +19,25 @@ static uint64_t sum_elements(uint64_t name, const uint32_t *bits, const uint32_t
   return sum;
 }
 
-/* Returns each shard element's place in the whole tensor; the caller frees the array. */
-static uint32_t *shard_places(const sl_shard *shard, int64_t count) {
-  int64_t all = sl_type_elements(&shard->whole);
-  uint32_t *whole = sli_calloc((size_t)all, sizeof *whole),
-           *part = sli_calloc((size_t)count, sizeof *part);
-  for (int64_t i = 0; i < all; i++) whole[i] = (uint32_t)i;
-  sl_shard_take(shard, whole, part);
+/* Finds each shard element's place in the whole tensor; the caller frees the array. */
+static sl_status shard_places(const sl_state_tensor *t, int64_t count, uint32_t **places) {
+  if (!t->shard) return SL_OK;
+  int64_t all = sl_type_elements(&t->shard->whole);
+  uint32_t *whole;
+  SLI_TRY(SLI_ALLOCATE(whole, (size_t)all, t->name));
+  sl_status status = SLI_ALLOCATE(*places, (size_t)count, t->name);
+  for (int64_t i = 0; i < all && !status; i++) whole[i] = (uint32_t)i;
+  if (!status) sl_shard_take(t->shard, whole, *places);
   free(whole);
-  return part;
+  return status;
 }
 
 static sl_status hash_tensor(const sl_state_tensor *t, sl_runtime *rt, uint64_t *sum) {
   int64_t count = sl_type_elements(&t->type);
-  uint32_t *bits = sli_calloc((size_t)count, sizeof *bits);
+  uint32_t *bits, *places = NULL;
+  SLI_TRY(SLI_ALLOCATE(bits, (size_t)count, t->name));
   sl_status status = sl_runtime_read(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type), bits);
-  uint32_t *places = t->shard ? shard_places(t->shard, count) : NULL;
+  if (!status) status = shard_places(t, count, &places);
   uint64_t name = sli_hash(SLI_HASH_SEED, t->name, strlen(t->name));
   if (!status) *sum += sum_elements(name, bits, places, count);
   free(places);

@@ -7,6 +7,7 @@
 #include <sluice/lower.h>
 
 #include "actors/plan/plan.h"
+#include "base/memory.h"
 #include "graph/build/build.h"
 #include "graph/state/weights.h"
 #include "ops/storage.h"
@@ -64,7 +65,8 @@ sl_status sli_param_read(const sl_param_info *p, const sl_param_place *place, sl
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
   if (!p->storage) return sl_runtime_read(rt, place->reg, slot, place->offset, bytes, values);
   sl_type type = sli_param_values(p, place);
-  void *lies = sli_calloc(1, bytes);
+  void *lies;
+  SLI_TRY(SLI_ALLOCATE(lies, bytes, p->name));
   sl_status status = sl_runtime_read(rt, place->reg, slot, place->offset, bytes, lies);
   if (!status) sli_storage_ungroup(p->storage, &place->type, lies);
   if (!status) sli_storage_unpack(p->storage, &type, lies, values);
@@ -77,7 +79,8 @@ static sl_status read_place(const sl_param_info *p, const sl_param_place *place,
                             float *whole) {
   if (!place->shard) return sli_param_read(p, place, rt, whole);
   sl_type type = sli_param_values(p, place);
-  float *part = sli_calloc(1, sl_type_bytes(&type));
+  float *part;
+  SLI_TRY(SLI_ALLOCATE(part, (size_t)sl_type_elements(&type), p->name));
   sl_status status = sli_param_read(p, place, rt, part);
   if (!status) sl_shard_put(place->shard, part, whole);
   free(part);
@@ -98,48 +101,55 @@ static sl_status write_place(const sl_param_info *p, const sl_param_place *place
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
   if (!place->shard && !p->storage)
     return sl_runtime_write(rt, place->reg, slot, place->offset, sl_type_bytes(&values), whole);
-  float *part = sli_calloc(1, sl_type_bytes(&values));
-  void *lies = p->storage ? sli_calloc(1, sl_type_bytes(&place->type)) : part;
+  float *part;
+  void *stored = NULL;
+  SLI_TRY(SLI_ALLOCATE(part, (size_t)sl_type_elements(&values), p->name));
   if (place->shard) sl_shard_take(place->shard, whole, part);
   else memcpy(part, whole, sl_type_bytes(&values));
-  if (p->storage) sli_storage_pack(p->storage, &values, part, lies);
-  sl_status status = write_lying(p, place, rt, lies);
-  if (lies != part) free(lies);
+  sl_status status =
+      p->storage ? SLI_ALLOCATE(stored, sl_type_bytes(&place->type), p->name) : SL_OK;
+  if (stored) sli_storage_pack(p->storage, &values, part, stored);
+  if (!status) status = write_lying(p, place, rt, stored ? stored : part);
+  free(stored);
   free(part);
   return status;
 }
 
 /* ---- blocks of a file -------------------------------------------------------------------- */
 
-/* Copies a shard's blocks from a tensor's blocks into one buffer; the caller frees it. */
-static void *take_blocks(const sli_file_blocks *from, const sl_shard *shard) {
+/* Copies a shard's blocks from the tensor's blocks into one buffer; the caller frees it. */
+static sl_status take_blocks(const char *name, const sli_file_blocks *from, const sl_shard *shard,
+                             char **out) {
   sl_type type = sl_shard_type(shard);
   int64_t all = sl_type_elements(&shard->whole), count = sl_type_elements(&type);
-  uint32_t *whole = sli_calloc((size_t)all, sizeof *whole),
-           *part = sli_calloc((size_t)count, sizeof *part);
-  char *out = sli_calloc((size_t)count, from->bytes);
-  for (int64_t i = 0; i < all; i++) whole[i] = (uint32_t)i;
-  sl_shard_take(shard, whole, part);
-  for (int64_t i = 0; i < count; i++)
-    memcpy(out + (size_t)i * from->bytes, (const char *)from->blocks + part[i] * from->bytes,
+  uint32_t *whole, *part = NULL;
+  SLI_TRY(SLI_ALLOCATE(whole, (size_t)all, name));
+  sl_status status = SLI_ALLOCATE(part, (size_t)count, name);
+  if (!status) status = SLI_ALLOCATE(*out, (size_t)count * from->bytes, name);
+  for (int64_t i = 0; i < all && !status; i++) whole[i] = (uint32_t)i;
+  if (!status) sl_shard_take(shard, whole, part);
+  for (int64_t i = 0; i < count && !status; i++)
+    memcpy(*out + (size_t)i * from->bytes, (const char *)from->blocks + part[i] * from->bytes,
            from->bytes);
   free(whole);
   free(part);
-  return out;
+  return status;
 }
 
 static sl_status write_blocks(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
                               const sli_file_blocks *from) {
   sl_type values = sli_param_values(p, place);
   sl_shard blocks;
-  void *part = NULL, *lies = sli_calloc(1, sl_type_bytes(&place->type));
+  char *part = NULL, *lies;
+  SLI_TRY(SLI_ALLOCATE(lies, sl_type_bytes(&place->type), p->name));
+  sl_status status = SL_OK;
   if (place->shard) {
     bool fits = sli_storage_shard(p->storage, place->shard, &blocks);
     SLI_CHECK(fits, "a cut goes through blocks of %s", p->name);
-    part = take_blocks(from, &blocks);
+    status = take_blocks(p->name, from, &blocks, &part);
   }
-  sli_storage_take(p->storage, from->type, &values, part ? part : from->blocks, lies);
-  sl_status status = write_lying(p, place, rt, lies);
+  if (!status) sli_storage_take(p->storage, from->type, &values, part ? part : from->blocks, lies);
+  if (!status) status = write_lying(p, place, rt, lies);
   free(part);
   free(lies);
   return status;
@@ -232,7 +242,8 @@ static sli_init_item item_of(const sl_param_info *p, float *values) {
 /* Initializes a parameter that is not contiguous in host memory, by way of a buffer. */
 static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint64_t seed) {
   const sl_param_info *p = param_at(l, index);
-  float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole);
+  float *whole;
+  SLI_TRY(SLI_ALLOCATE(whole, (size_t)sl_type_elements(&p->type), p->name));
   sli_init_item item = item_of(p, whole);
   sli_init_all(1, &item, seed);
   sl_status status = sl_param_set(l, rt, index, whole);
@@ -243,7 +254,8 @@ static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint
 static sl_status start_state(const sl_state_tensor *t, sl_runtime *rt) {
   if (t->start == 0) return SL_OK;
   int64_t n = sl_type_elements(&t->type);
-  float *values = sli_calloc((size_t)n, sizeof *values);
+  float *values;
+  SLI_TRY(SLI_ALLOCATE(values, (size_t)n, t->name));
   for (int64_t i = 0; i < n; i++) values[i] = t->start;
   sl_status status =
       sl_runtime_write(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type), values);
@@ -285,7 +297,8 @@ sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
 
 static sl_status copy_versions(const sl_register *r, sl_runtime *rt, int32_t reg) {
   int32_t newest = sl_runtime_newest_slot(rt, reg);
-  char *values = sli_calloc(1, r->slot_bytes);
+  char *values;
+  SLI_TRY(SLI_ALLOCATE(values, r->slot_bytes, r->name));
   sl_status status = sl_runtime_read(rt, reg, newest, 0, r->slot_bytes, values);
   for (int32_t s = 0; s < r->initial && !status; s++)
     if (s != newest) status = sl_runtime_write(rt, reg, s, 0, r->slot_bytes, values);

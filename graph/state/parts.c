@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "ops/layout.h"
 
 static bool same_shape(const sli_stored_tensor *t, const sl_type *type) {
@@ -52,7 +52,7 @@ static void print_part(FILE *out, const sl_type *of, const sl_part *part) {
 char *sli_part_format(const char *name, const sl_shard *shard) {
   char *text = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for the name of a part of %s", name);
   fprintf(out, "%s[", name);
   for (int d = 0; d < shard->whole.ndim; d++)
@@ -147,7 +147,8 @@ static sl_status put_part(assembly *a, const sli_safetensors *file, const sli_st
   sl_type type = sl_shard_type(shard);
   sl_status status = sli_stored_check(a->path, t->name, &type, t);
   if (status) return status;
-  float *values = sli_calloc(t->elements, sizeof *values);
+  float *values;
+  SLI_TRY(SLI_ALLOCATE(values, t->elements, t->name));
   status = sli_safetensors_read(file, t, values);
   if (!status) sl_shard_put(shard, values, a->out);
   free(values);

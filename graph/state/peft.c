@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
 #include "graph/state/peft_config.h"
@@ -201,7 +201,8 @@ static sl_status read_place(const loading *l, const sl_param_info *p, const sli_
   sl_status status = check_place(l, p, t);
   if (!status) status = scale_of(l, p, t, &scale);
   if (status) return status;
-  float *values = sli_calloc((size_t)(t->dim[0] * t->dim[1]), sizeof *values);
+  float *values;
+  SLI_TRY(SLI_ALLOCATE(values, (size_t)(t->dim[0] * t->dim[1]), t->name));
   status = sli_safetensors_read(l->file, t, values);
   if (!status) copy_place(p, t, scale, values, to);
   free(values);
@@ -213,8 +214,9 @@ static sl_status set_place(const loading *l, int index, const sl_param_info *p,
                            const sli_stored_tensor *t) {
   bool all;
   size_t numbers = (size_t)(p->type.dim[1] * p->type.dim[2]);
-  float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole),
-        *to = whole + numbers * (size_t)l->place;
+  float *whole;
+  SLI_TRY(SLI_ALLOCATE(whole, (size_t)sl_type_elements(&p->type), p->name));
+  float *to = whole + numbers * (size_t)l->place;
   sl_status status = sl_param_get(l->lowered, l->rt, index, whole, &all);
   memset(to, 0, numbers * sizeof *to);
   if (!status && t) status = read_place(l, p, t, to);
@@ -232,7 +234,8 @@ static sl_status peft_load(const loading *l, int index) {
   if (!t) return SL_OK; /* the folder lacks this adapter: it keeps its initial values */
   sl_status status = sli_stored_check(l->dir, params[index].name, &params[index].type, t);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
-  float *values = sli_calloc(1, sl_type_bytes(&params[index].type));
+  float *values;
+  SLI_TRY(SLI_ALLOCATE(values, t->elements, t->name));
   status = sli_safetensors_read(l->file, t, values);
   if (!status) status = sl_param_set(l->lowered, l->rt, index, values);
   free(values);

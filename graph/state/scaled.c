@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "io/small.h"
 #include "ops/storage.h"
 
@@ -176,7 +176,8 @@ static sl_status read_numbers(const sli_shards *from, const sli_scaled *s, const
                               float *out) {
   const sli_stored_tensor *t = s->numbers;
   if (!strcmp(t->dtype, "F8_E4M3")) return sli_shards_read(from, s->file[0], t, out);
-  unsigned char *bytes = sli_calloc(1, t->bytes + 1);
+  unsigned char *bytes;
+  SLI_TRY(SLI_ALLOCATE(bytes, t->bytes + 1, t->name));
   sl_status status = sli_shards_blocks(from, s->file[0], t, bytes);
   bool words = !strcmp(t->dtype, "I32");
   for (int64_t i = 0; i < l->outer * l->rows * l->columns && !status; i++)
@@ -188,7 +189,8 @@ static sl_status read_numbers(const sli_shards *from, const sli_scaled *s, const
 sl_status sli_scaled_read(const sli_shards *from, const sli_scaled *s, const sl_type *type,
                           float *out) {
   layout l = layout_of(s, type);
-  float *scales = sli_calloc(s->scales->elements + 1, sizeof *scales), second = 1;
+  float *scales, second = 1;
+  SLI_TRY(SLI_ALLOCATE(scales, s->scales->elements + 1, s->scales->name));
   sl_status status = read_numbers(from, s, &l, out);
   if (!status) status = sli_shards_read(from, s->file[1], s->scales, scales);
   if (!status && s->second) status = sli_shards_read(from, s->file[2], s->second, &second);
@@ -277,9 +279,11 @@ static sl_status read_parts(const sli_shards *from, const sli_scaled *s, parts *
 sl_status sli_scaled_blocks(const sli_shards *from, const sli_scaled *s, const sl_type *type,
                             void *blocks) {
   layout l = layout_of(s, type);
-  parts p = {&l, sli_calloc(1, s->numbers->bytes + 1), sli_calloc(1, s->scales->bytes + 1),
-             sli_calloc(s->scales->elements + 1, sizeof(float)), 1};
-  sl_status status = read_parts(from, s, &p);
+  parts p = {.l = &l, .second = 1};
+  sl_status status = SLI_ALLOCATE(p.numbers, s->numbers->bytes + 1, s->numbers->name);
+  if (!status) status = SLI_ALLOCATE(p.small, s->scales->bytes + 1, s->scales->name);
+  if (!status) status = SLI_ALLOCATE(p.scales, s->scales->elements + 1, s->scales->name);
+  if (!status) status = read_parts(from, s, &p);
   unsigned char *block = blocks;
   for (int64_t row = 0; row < l.outer * l.rows && !status; row++)
     for (int64_t c = 0; c < l.columns; c += SLI_SMALL_BLOCK) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "graph/state/checkpoint.h"
 #include "graph/state/parts.h"
 
@@ -72,8 +72,8 @@ static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int 
   size_t bytes = 0, at = 0;
   for (int i = 0; i < n; i++)
     if (!tensors[i].replica && !tensors[i].data) bytes += sl_type_bytes(&tensors[i].type);
-  *copies = bytes ? sli_calloc(1, bytes) : NULL;
-  sl_status status = SL_OK;
+  sl_status status =
+      bytes ? SLI_ALLOCATE(*copies, bytes, "a checkpoint's copy of the state") : SL_OK;
   for (int i = 0; i < n && !status; i++) {
     if (tensors[i].replica) continue;
     sl_state_tensor *t = &own[(*nown)++];

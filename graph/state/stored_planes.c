@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "ops/planes.h"
 
 sli_stored_planes sli_stored_planes_find(const sli_shards *from, const char *name) {
@@ -58,7 +58,7 @@ static sl_status check_numbers(const sli_shards *from, const sli_stored_planes *
 static sl_status read_all(const sli_shards *from, const sli_stored_planes *planes,
                           const sl_type *matrix, uint32_t **out) {
   SLI_TRY(sli_stored_planes_check(from, planes, matrix));
-  *out = sli_calloc(1, planes->tensor->bytes);
+  SLI_TRY(SLI_ALLOCATE(*out, planes->tensor->bytes / sizeof **out, planes->tensor->name));
   sl_status status = sli_shards_blocks(from, planes->file, planes->tensor, *out);
   return status ? status : check_numbers(from, planes, matrix, *out);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "comm/job/job.h"
 #include "io/shards/shards.h"
 #include "ops/layout.h"
@@ -231,14 +231,16 @@ typedef struct scratch {
   size_t bytes;
 } scratch;
 
-static float *scratch_take(scratch *s, const sl_type *type) {
+static sl_status scratch_take(scratch *s, const char *name, const sl_type *type, float **out) {
   size_t bytes = sl_type_bytes(type);
   if (bytes > s->bytes) {
     free(s->values);
-    s->values = sli_calloc(1, bytes);
+    s->bytes = 0;
+    SLI_TRY(SLI_ALLOCATE(s->values, (size_t)sl_type_elements(type), name));
     s->bytes = bytes;
   }
-  return s->values;
+  *out = s->values;
+  return SL_OK;
 }
 
 /* Part of the model to load: all but the teacher, the teacher, or parameters that stay in their
@@ -391,7 +393,8 @@ static sl_status load_turned(loading *l, const char *name, const sl_type *type, 
   sl_type stored = turned_type(*type);
   sli_packed packed = sli_shards_packed(l->from, name);
   if (packed.blocks && type->ndim == 3) return load_packed(l, &packed, type, values);
-  float *turned = values ? sli_calloc(1, sl_type_bytes(type)) : NULL;
+  float *turned = NULL;
+  if (values) SLI_TRY(SLI_ALLOCATE(turned, (size_t)sl_type_elements(type), name));
   sl_status status = load_member(l, name, &stored, turned);
   if (!status && values) turn(&stored, turned, values);
   free(turned);
@@ -428,8 +431,8 @@ static sl_status load_small(loading *l, int index, const sl_param_info *p) {
   int members = whole ? 1 : members_of(p);
   size_t bytes = (size_t)(sl_type_elements(&type) / sli_storage_block(p->storage) *
                           sli_storage_block_bytes(p->storage));
-  char *blocks = here ? sli_calloc((size_t)members, bytes) : NULL;
-  sl_status status = SL_OK;
+  char *blocks = NULL;
+  sl_status status = here ? SLI_ALLOCATE(blocks, (size_t)members * bytes, p->name) : SL_OK;
   for (int m = 0; m < members && !status; m++) {
     char *name = member_name(name_in_files(p), m);
     const sli_scaled s = find_scaled(l->from, name);
@@ -460,7 +463,8 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   if (stored != p->storage && sli_storage_for_products(stored) != p->storage)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, not the format it had when the plan was made",
                    l->path, t->name, t->dtype);
-  void *blocks = sli_calloc(1, t->bytes);
+  void *blocks;
+  SLI_TRY(SLI_ALLOCATE(blocks, t->bytes, t->name));
   status = sli_shards_blocks(l->from, file, t, blocks);
   size_t count = t->elements / (size_t)sli_storage_block(p->storage);
   const sli_file_blocks from = {t->dtype, t->bytes / count, blocks};
@@ -544,7 +548,8 @@ static sl_status load_fused(loading *l, const fused *f, const sl_type *type, flo
   SLI_TRY(sli_stored_check(sli_shards_path(l->from, f->file), f->tensor->name, &whole, f->tensor));
   mark_found(l, f->file, f->tensor);
   if (!values) return read_stored(l, f->file, f->tensor, &whole, NULL);
-  float *all = sli_calloc(1, sl_type_bytes(&whole));
+  float *all;
+  SLI_TRY(SLI_ALLOCATE(all, (size_t)sl_type_elements(&whole), f->tensor->name));
   sl_status status = read_stored(l, f->file, f->tensor, &whole, all);
   size_t each = (size_t)(type->dim[1] * type->dim[2]);
   for (int64_t e = 0; e < type->dim[0] && !status; e++)
@@ -581,7 +586,8 @@ static sl_status load_planes(loading *l, int index, const sl_param_info *p) {
   const sl_type matrix = member_type(p);
   sl_type each = sli_storage_type(p->storage, &p->type);
   size_t bytes = sl_type_bytes(&each) / (size_t)p->type.dim[0];
-  char *all = sli_calloc(1, sl_type_bytes(&each));
+  char *all;
+  SLI_TRY(SLI_ALLOCATE(all, sl_type_bytes(&each), p->name));
   sl_status status = SL_OK;
   for (int m = 0; m < members_of(p) && !status; m++) {
     char *name = member_name(name_in_files(p), m);
@@ -607,6 +613,7 @@ static sl_status load_whole(loading *l, int index, const sl_param_info *p, float
 }
 
 static sl_status load_param(loading *l, int index) {
+  SLI_TRY(sli_memory_check());
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
   p += index;
@@ -616,7 +623,7 @@ static sl_status load_param(loading *l, int index) {
   if (has_planes(l, p)) return load_planes(l, index, p);
   bool here = sl_param_here(l->lowered, l->rt, index);
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
-  if (here && !values) values = scratch_take(&l->room, &p->type);
+  if (here && !values) SLI_TRY(scratch_take(&l->room, p->name, &p->type, &values));
   sl_type type = member_type(p);
   if (weights_find(l->from, name_in_files(p), &(int){0})) return load_whole(l, index, p, values);
   bool done = false;
@@ -718,12 +725,14 @@ static sl_status check_finite(const saving *s, int index, const float *values, i
                  s->path);
 }
 
-/* Returns a parameter's values with the last two dims transposed. */
-static const float *turn_values(saving *s, int index, const float *values) {
-  const sl_type *type = &param_of(s, index)->type;
-  float *turned = scratch_take(&s->turned, type);
-  turn(type, values, turned);
-  return turned;
+/* Transposes the last two dims of a parameter's values. */
+static sl_status turn_values(saving *s, int index, const float *values, const float **out) {
+  const sl_param_info *p = param_of(s, index);
+  float *turned;
+  SLI_TRY(scratch_take(&s->turned, p->name, &p->type, &turned));
+  turn(&p->type, values, turned);
+  *out = turned;
+  return SL_OK;
 }
 
 /* Returns a tensor's values for the writer. Tensors of one parameter are requested consecutively,
@@ -731,7 +740,9 @@ static const float *turn_values(saving *s, int index, const float *values) {
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
   const sli_saved *t = &s->list[index];
-  float *values = scratch_take(&s->room, &param_of(s, index)->type);
+  const sl_param_info *p = param_of(s, index);
+  float *values;
+  SLI_TRY(scratch_take(&s->room, p->name, &p->type, &values));
   bool all = s->held == 1 + t->param;
   sl_status status = all ? SL_OK : sl_param_get(s->lowered, s->rt, t->param, values, &all);
   SLI_CHECK(status || all, "parameter %s is not all here", t->name);
@@ -740,9 +751,7 @@ static sl_status gather(void *ctx, int index, const float **out) {
   int64_t count;
   *out = values + begin_of(s, index, &count);
   if (!status) status = check_finite(s, index, *out, count);
-  if (!status && !s->raw && is_turned(param_of(s, index)->name))
-    *out = turn_values(s, index, values);
-  return status;
+  return status || s->raw || !is_turned(p->name) ? status : turn_values(s, index, values, out);
 }
 
 /* Writes `count` columns of `rows` rows, from element `from` on, of a parameter that the file
@@ -753,7 +762,7 @@ static void write_turned(saving *s, int64_t from, int64_t rows, int64_t count,
   int64_t height = type->dim[type->ndim - 2], width = type->dim[type->ndim - 1];
   int64_t matrix = from / (height * width) * height * width, row = (from - matrix) / width,
           column = from % width;
-  float *line = scratch_take(&s->turned, type);
+  float *line = s->turned.values;
   for (int64_t j = 0; j < count; j++) {
     for (int64_t i = 0; i < rows; i++) line[i] = values[i * width + j];
     sli_safetensors_write_part(s->parts, s->index, matrix + (column + j) * height + row, rows,
@@ -788,7 +797,8 @@ static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes)
 static sl_status merge_place(saving *s, const sl_param_place *place, float *values) {
   const sl_type *type = &param_of(s, s->index)->type;
   if (!place->shard) return sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, values);
-  float *whole = sli_calloc(1, sl_type_bytes(type));
+  float *whole;
+  SLI_TRY(SLI_ALLOCATE(whole, (size_t)sl_type_elements(type), param_of(s, s->index)->name));
   sl_shard_put(place->shard, values, whole);
   sl_status status = sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, whole);
   if (!status) sl_shard_take(place->shard, whole, values);
@@ -798,12 +808,16 @@ static sl_status merge_place(saving *s, const sl_param_place *place, float *valu
 
 static sl_status write_place(saving *s, const sl_param_place *place) {
   sl_type type = sli_param_values(param_of(s, s->index), place);
-  float *values = scratch_take(&s->room, &type);
+  float *values;
+  SLI_TRY(scratch_take(&s->room, param_of(s, s->index)->name, &type, &values));
   sl_status status = sli_param_read(param_of(s, s->index), place, s->rt, values);
   if (!status && s->list[s->index].merged) status = merge_place(s, place, values);
   s->values = values;
   if (!status) status = check_finite(s, s->index, values, sl_type_elements(&type));
   if (status) return status;
+  if (is_turned(param_of(s, s->index)->name))
+    SLI_TRY(scratch_take(&s->turned, param_of(s, s->index)->name, &param_of(s, s->index)->type,
+                         &(float *){NULL}));
   if (place->shard) sli_shard_walk(place->shard, write_stretch, s);
   else write_stretch(s, 0, 0, (int64_t)sl_type_bytes(&type));
   return SL_OK;
@@ -945,7 +959,8 @@ static sl_status copy(const sl_lowered *from, sl_runtime *from_rt, int i, const 
   const sl_param_info *params;
   sl_lowered_params(to, &params);
   float *there = sl_param_data(to, to_rt, j), *values = there;
-  if (!there) values = sli_calloc(1, sl_type_bytes(&params[j].type));
+  if (!there)
+    SLI_TRY(SLI_ALLOCATE(values, (size_t)sl_type_elements(&params[j].type), params[j].name));
   bool all = false;
   sl_status status = sl_param_get(from, from_rt, i, values, &all);
   SLI_CHECK(status || all, "parameter %s is not all here", params[j].name);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "io/atomic.h"
 #include "io/gguf/gguf_inner.h"
 
@@ -25,7 +25,7 @@ struct sli_gguf_keys {
 
 sli_gguf_keys *sli_gguf_keys_create(void) {
   sli_gguf_keys *k = sli_calloc(1, sizeof *k);
-  k->out = open_memstream(&k->bytes, &k->size);
+  k->out = sli_memory_stream(&k->bytes, &k->size);
   k->named = cJSON_CreateObject();
   SLI_CHECK(k->out, "no memory for the keys of a file");
   return k;

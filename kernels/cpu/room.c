@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 typedef struct rooms {
   struct {
@@ -41,8 +41,7 @@ void *sli_room(int which, size_t bytes) {
   bytes = (bytes + 63) / 64 * 64;
   if (bytes <= r->items[which].bytes) return r->items[which].data;
   free(r->items[which].data);
-  r->items[which].data = aligned_alloc(64, bytes);
-  SLI_CHECK(r->items[which].data, "out of memory: %zu bytes of scratch space", bytes);
+  r->items[which].data = sli_aligned_alloc(64, bytes);
   r->items[which].bytes = bytes;
   return r->items[which].data;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "kernels/bind.h"
 #include "kernels/disk/disk.h"
 #include "kernels/disk/loaders.h"
@@ -75,7 +75,7 @@ static sl_status loads_open(const sl_queue_config *config, void **queue) {
   const char *why;
   q->reads = sli_disk_reads_open();
   q->bytes = sli_disk_pages(config->scratch_bytes / LANDINGS);
-  if (q->bytes) q->room = aligned_alloc(SLI_DISK_PAGE, LANDINGS * q->bytes);
+  if (q->bytes) q->room = sli_aligned_alloc(SLI_DISK_PAGE, LANDINGS * q->bytes);
   if (q->bytes) q->flights = sli_disk_flights_open(&why);
   *queue = q;
   return SL_OK;

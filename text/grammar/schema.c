@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "base/memory.h"
 
 /* ---- fixed values ---------------------------------------------------------------------------- */
 
@@ -21,7 +22,7 @@ static void put_text(void *to, const char *text, size_t bytes) { fwrite(text, 1,
 static sli_term fixed_text(sli_schema *s, const char *value) {
   char *text;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for a text");
   sli_json_string(value, strlen(value), false, put_text, out);
   fclose(out);

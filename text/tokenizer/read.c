@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "io/file.h"
 #include "io/gguf/gguf.h"
 #include "text/tokenizer/tokenizer_inner.h"
@@ -261,6 +261,7 @@ static sl_status read_parts(sli_tokenizer *t, const cJSON *root) {
   if (!status) status = read_added(t, PART("added_tokens"));
   if (!status) status = read_around(t, PART("post_processor"));
   if (!status) status = sli_decoder_read(t->decoder, PART("decoder"));
+  if (!status) status = sli_memory_check();
 #undef PART
   return status;
 }
@@ -271,7 +272,8 @@ static sl_status parse(const char *path, cJSON **out) {
   sl_status status = sli_file_read(path, &text);
   if (status) return status;
   *out = cJSON_ParseWithOpts(text, &end, false);
-  if (!*out)
+  if (!*out) status = sli_memory_for_json(strlen(text), path);
+  if (!*out && !status)
     status = sl_fail(SL_E_INPUT, "%s is not JSON (near byte %lld)", path,
                      (long long)(end ? end - text : 0));
   free(text);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tokenizer_inner.h"
 
@@ -79,9 +79,10 @@ static void heed(sli_tokenizer *t, const atomic_bool *stop, const sli_allowance 
   sli_normalizer_heed(t->normalizer, allowance);
 }
 
+/* Takes memory by which an array grows. The array is copied, to twice its size. */
 static bool take_scratch(void *ctx, size_t bytes) {
   scratch *s = ctx;
-  bool good = sli_take(s->from, bytes);
+  bool good = sli_memory_has(2 * bytes) && sli_take(s->from, bytes);
   if (good) s->taken += bytes;
   s->refused |= !good;
   return good;
@@ -97,7 +98,8 @@ static void give_scratch(void *ctx, size_t bytes) {
 static sl_status status_of(const encoding *e) {
   if (e->scratch.refused || e->out->refused)
     return sl_fail(SL_E_MEMORY, "there is no memory to encode a text");
-  if (e->status || !sli_is_stopped(e->stop)) return e->status;
+  if (e->status) return e->status;
+  if (!sli_is_stopped(e->stop)) return sli_memory_check();
   return sl_fail(SL_E_STOPPED, "an encoding was stopped");
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "text/tokenizer/tokenizer_inner.h"
 
 void sli_text_add(text_row *text, const void *bytes, size_t count) {
@@ -31,7 +31,10 @@ void sli_token_row_add(sli_token_row *row, int32_t token) {
     size_t capacity = SLI_MAX(2 * row->capacity, (size_t)16);
     row->refused = !sli_take(row->allowance, (capacity - row->capacity) * sizeof *row->items);
     if (row->refused) return;
-    row->items = sli_realloc(row->items, capacity, sizeof *row->items);
+    int32_t *items = sli_try_realloc(row->items, capacity, sizeof *row->items);
+    row->refused = !items;
+    if (!items) return;
+    row->items = items;
     row->capacity = capacity;
   }
   row->items[row->count++] = token;

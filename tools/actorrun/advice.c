@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "graph/devices/devices.h"
 
 #define SECONDS_MOST 5
@@ -183,7 +183,7 @@ static void say_need(FILE *to, const settings *s, const remedy *r, const need *n
 static char *advice_describe(const settings *s, const remedy *r, const need *n) {
   char *text = NULL;
   size_t size;
-  FILE *to = open_memstream(&text, &size);
+  FILE *to = sli_memory_stream(&text, &size);
   SLI_CHECK(to, "no memory for advice");
   if (searches(s)) fprintf(to, "--schedule 1f1b --quota act=%d ", s->pieces);
   say(to, "recompute", r->recompute);
@@ -227,7 +227,7 @@ void advice_give(const settings *s, const sl_lower_options *run) {
   char *why = sli_strdup(sl_detail()), *text = NULL;
   size_t size;
   trial t = {.s = s, .run = run, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
-  t.fits = open_memstream(&text, &size);
+  t.fits = sli_memory_stream(&text, &size);
   SLI_CHECK(t.fits, "no memory for advice");
   t.least_bytes = need_with(s, run, &(remedy){.times = 1}).bytes[SL_SPACE_DEVICE];
   for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, single[i]);

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "io/file.h"
 #include "io/journal.h"
 #include "io/json.h"
@@ -56,7 +57,7 @@ static sl_status list_hashes(const job *j, char **text, size_t *bytes) {
   sl_state_hash *hashes;
   int count;
   sl_status status = sl_state_hashes(j->lowered, j->rt, &hashes, &count);
-  FILE *out = open_memstream(text, bytes);
+  FILE *out = sli_memory_stream(text, bytes);
   for (int i = 0; i < count && !status; i++)
     fprintf(out, "%s %016" PRIx64 "\n", hashes[i].name, hashes[i].hash);
   fclose(out);

@@ -9,6 +9,7 @@
 #include <sluice/generator.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "io/atomic.h"
 
 typedef struct block_record {
@@ -163,7 +164,7 @@ static sl_status write_video(const player *p, const char *path) {
   char *text = NULL;
   size_t bytes;
   bool array = strlen(path) > 4 && !strcmp(path + strlen(path) - 4, ".npy");
-  FILE *memory = open_memstream(&text, &bytes);
+  FILE *memory = sli_memory_stream(&text, &bytes);
   SLI_CHECK(memory, "no memory for a video");
   (array ? write_npy : write_y4m)(p, memory);
   fclose(memory);

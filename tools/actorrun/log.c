@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "io/file.h"
 #include "io/journal.h"
 #include "tools/actorrun/events.h"
@@ -142,7 +142,7 @@ static long end_of(const format *f, const char *text, int64_t first, const log_c
   if (f->begin) {
     char *header = NULL;
     size_t bytes;
-    FILE *memory = open_memstream(&header, &bytes);
+    FILE *memory = sli_memory_stream(&header, &bytes);
     f->begin(memory, own);
     fclose(memory);
     bool ours = !strncmp(text, header, bytes);

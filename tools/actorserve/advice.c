@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 enum { SECONDS_MOST = 5 };
 
@@ -121,7 +121,7 @@ void advice_add_sizes(const sl_session_options *options, bool has_context) {
   char *why = sli_strdup(sl_detail()), *text = NULL;
   size_t size;
   trial t = {.options = options, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
-  t.fits = open_memstream(&text, &size);
+  t.fits = sli_memory_stream(&text, &size);
   SLI_CHECK(t.fits, "no memory for advice");
   if (!sizes_now(options, has_context, &t.now)) {
     for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, &single[i]);

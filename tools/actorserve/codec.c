@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "tools/actorserve/json.h"
 
@@ -108,7 +108,7 @@ static void print_numbers(FILE *out, const int32_t *tokens, size_t count) {
 static char *print(const codec *c, void (*bytes_of)(FILE *out, const int32_t *tokens, size_t count),
                    const int32_t *tokens, size_t count, size_t *bytes) {
   char *text;
-  FILE *out = open_memstream(&text, bytes);
+  FILE *out = sli_memory_stream(&text, bytes);
   SLI_CHECK(out, "no memory for a text");
   if (c->vocabulary > BYTES) print_numbers(out, tokens, count);
   else bytes_of(out, tokens, count);
@@ -129,7 +129,7 @@ char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size
 
 char *codec_good(const char *text, size_t bytes, size_t *count) {
   char *good;
-  FILE *out = open_memstream(&good, count);
+  FILE *out = sli_memory_stream(&good, count);
   SLI_CHECK(out, "no memory for a text");
   sli_utf8_print(out, text, bytes);
   fclose(out);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
 #include "base/json_text.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "tools/actorserve/json.h"
 
@@ -52,7 +52,7 @@ static token_name name_of(const stream_text *behind, int32_t token) {
   token_name name;
   char *bytes = stream_text_bytes_of(behind, token, &count);
   if (sli_utf8_good(bytes, count) == count) return (token_name){bytes, count};
-  FILE *out = open_memstream(&name.text, &name.bytes);
+  FILE *out = sli_memory_stream(&name.text, &name.bytes);
   SLI_CHECK(out, "no memory for a token");
   fputs("bytes:", out);
   for (size_t i = 0; i < count; i++) fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
@@ -153,7 +153,7 @@ void logprobs_add(logprobs *logprobs, const stream_text *behind, const sl_sessio
   *bytes = WORD_BYTES;
   for (int i = 0; i < (logprobs->chat ? 1 : LOGPROB_TEXTS); i++) {
     size_t size;
-    FILE *out = open_memstream(&x->text[i], &size);
+    FILE *out = sli_memory_stream(&x->text[i], &size);
     SLI_CHECK(out, "no memory for a token");
     print_part(out, logprobs, i, behind, e);
     fclose(out);
@@ -165,7 +165,7 @@ void logprobs_add_first(logprobs *logprobs, const stream_text *behind, int32_t t
                         size_t *bytes) {
   struct logprob_word *x = add_word(logprobs, behind);
   size_t size;
-  FILE *out = open_memstream(&x->text[0], &size);
+  FILE *out = sli_memory_stream(&x->text[0], &size);
   SLI_CHECK(out, "no memory for a token");
   print_part(out, logprobs, 0, behind, &(sl_session_event){.token = token});
   fclose(out);

@@ -8,8 +8,8 @@
 #include <strings.h>
 #include <sys/random.h>
 
-#include "base/base.h"
 #include "base/descriptors.h"
+#include "base/memory.h"
 #include "io/journal.h"
 #include "tools/actorserve/cors.h"
 #include "tools/actorserve/messages.h"
@@ -63,7 +63,7 @@ static void answer_metrics(serving *s, http_exchange *x, const http_request *req
   (void)request;
   char *text;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for metrics");
   sl_session_stats stat = s->engine->stat(s->engine->self);
   metrics_print(out, &s->metrics, &stat, http_count_all(s->http), budget_held(s->budget));

@@ -9,6 +9,7 @@
 
 #include <sluice/generator.h>
 
+#include "base/memory.h"
 #include "tools/actorserve/cors.h"
 #include "tools/actorserve/errors.h"
 #include "tools/actorserve/http/http.h"
@@ -123,7 +124,7 @@ static void write_end(const answer *a, const sl_clip_event *e, FILE *out) {
 static void pass_on(videos *v, answer *a, const sl_clip_event *e) {
   char *text = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for frames");
   if (e->count) write_frames(v, a, e, out);
   else write_end(a, e, out);

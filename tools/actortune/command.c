@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* actorrun commands for points of the frontier. */
+#include "base/memory.h"
 #include "tools/actortune/actortune.h"
 
 #include <limits.h>
@@ -47,7 +48,7 @@ char *quota_text(const point *p, int i) {
     if (!strcmp(p->quotas[j].name, p->quotas[i].name)) return NULL;
   char *text = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   print_quotas(p, p->quotas[i].name, out);
   fclose(out);
   return text;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "base/memory.h"
 #include "io/atomic.h"
 
 /* ---- what a point changes ------------------------------------------------------------------ */
@@ -15,7 +16,7 @@ char *point_changes(const tuning *t, const point *p) {
   const config *c = &t->configs[p->config];
   char *list = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&list, &bytes);
+  FILE *out = sli_memory_stream(&list, &bytes);
   bool any = c->homes;
   if (any) fputs(c->homes, out);
   for (int i = 0; i < p->nquotas; i++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "io/file.h"
 #include "tools/cli/toml.h"
 
@@ -186,7 +187,7 @@ static sl_status no_reader(void *ctx, const toml_value *value) {
 sl_status config_file_print(const settings *s) {
   char *text = NULL;
   size_t bytes = 0;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for a configuration");
   write_all(out, s);
   fclose(out);

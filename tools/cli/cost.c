@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing and formatting of --cost: durations of passes on modelled devices. */
 #include "tools/cli/cost.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,7 +183,7 @@ static void write_passes(cost_writer *w, const char *block, const sl_stage_cost 
 char *cost_text(const sl_cost *cost) {
   char *text;
   size_t size;
-  cost_writer w = {open_memstream(&text, &size), ""};
+  cost_writer w = {sli_memory_stream(&text, &size), ""};
   SLI_CHECK(w.out, "out of memory");
   sl_stage_cost alike = {cost->F, cost->B, cost->W};
   write_passes(&w, "", cost->nstages ? cost->stages : &alike, cost->nstages ? cost->nstages : 1);

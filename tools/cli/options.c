@@ -9,7 +9,7 @@
 
 #include <sluice/options.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 /* Options of plans that are not fields of lowering, or that a parser turns into fields. */
 /* clang-format off */
@@ -95,7 +95,7 @@ static const sl_lower_field *field_at(const char *text, size_t *length) {
 char *options_named(const char *text) {
   char *out = NULL;
   size_t bytes, length;
-  FILE *to = open_memstream(&out, &bytes);
+  FILE *to = sli_memory_stream(&out, &bytes);
   SLI_CHECK(to, "no memory for a text");
   for (const char *at = text; *at; at += length) {
     bool inside = at > text && (goes_on(at[-1]) || at[-1] == '.' || at[-1] == '/');

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "io/atomic.h"
 #include "graph/state/state.h"
 #include "models/models.h"
@@ -41,6 +42,7 @@ sl_status sl_shipped_open(const char *word, int nwords, const char *const *words
   m->words[1] = sli_strdup(word);
   for (int i = 0; i < nwords; i++) m->words[i + 2] = sli_strdup(words[i]);
   sl_status status = settings_read(&shipped_tool, nwords + 2, m->words, &m->settings);
+  if (!status) status = sli_memory_check();
   if (status) {
     sl_shipped_close(m);
     return status;

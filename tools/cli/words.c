@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 
 void words_add(words *w, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  char *text = NULL;
-  SLI_CHECK(vasprintf(&text, format, args) >= 0, "no memory for a word");
+  char *text = sli_format_list(NULL, format, args);
   va_end(args);
   SLI_GROW(w->items, w->count + 1, w->capacity); /* room for the terminating NULL */
   w->items[w->count++] = text;
@@ -89,7 +88,7 @@ static void print_word(const char *word, FILE *out) {
 char *words_line_of(const char *tool, const words *w) {
   char *text = NULL;
   size_t bytes;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   fputs(tool, out);
   for (size_t i = 0; i < w->count; i++) {
     fputc(' ', out);

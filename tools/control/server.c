@@ -25,7 +25,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "tools/control/socket.h"
 
 /* A message queued by the control plane's thread. */
@@ -111,7 +111,7 @@ static heard *next_word(control *c) {
 static void make_answer(control *c, const question *q, const void *data, size_t bytes,
                         sl_blob *out) {
   char *text = NULL;
-  FILE *stream = open_memstream(&text, &out->bytes);
+  FILE *stream = sli_memory_stream(&text, &out->bytes);
   SLI_CHECK(stream, "no memory for an answer");
   q->answer(c, c->subject, data, bytes, stream);
   fclose(stream);
@@ -245,7 +245,7 @@ static void send_all(int fd, const char *text, size_t bytes) {
 static void send_answer(control *c, int fd, char *line) {
   char *text = NULL;
   size_t bytes = 0;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for an answer");
   answer_line(c, line, out);
   fclose(out);

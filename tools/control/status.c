@@ -11,6 +11,7 @@
 #include <sluice/run_status.h>
 
 #include "base/json_text.h"
+#include "base/memory.h"
 #include "tools/control/control.h"
 
 enum { PATIENCE_MS = 800 }; /* a process silent for twice this long counts as lost */
@@ -271,7 +272,7 @@ static void read_answers(const subject *s, sl_blob *answers, int n, sl_run_statu
 static void answer_for_self(const subject *s, sl_blob *own) {
   char *text = NULL;
   if (own->data) return;
-  FILE *out = open_memstream(&text, &own->bytes);
+  FILE *out = sli_memory_stream(&text, &own->bytes);
   SLI_CHECK(out, "no memory for an answer");
   answer_status(NULL, s, NULL, 0, out);
   fclose(out);

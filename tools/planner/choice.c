@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "graph/devices/devices.h"
 #include "graph/graph.h"
 #include "tools/cli/cli.h"
@@ -186,7 +187,7 @@ static void print(FILE *to, const saying *said, const char *option, const char *
 char *choice_format(const choices *c, const choice *x) {
   char *text = NULL;
   size_t size;
-  FILE *to = open_memstream(&text, &size);
+  FILE *to = sli_memory_stream(&text, &size);
   SLI_CHECK(to, "no memory for the text of a choice");
   saying said;
   say_homes(c, x, false, &said);

@@ -25,13 +25,12 @@ void svg_begin(FILE *out, double width, double height, const char *attributes, c
 void svg_end(FILE *out) { fputs("</svg>\n", out); }
 
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *format, ...) {
-  char *text = NULL;
   va_list list;
   va_start(list, format);
-  if (vasprintf(&text, format, list) < 0) text = NULL;
+  char *text = sli_format_list(NULL, format, list);
   va_end(list);
   fprintf(out, "<text x=\"%.2f\" y=\"%.1f\" %s>", x, y, attributes);
-  write_escaped(out, text ? text : "");
+  write_escaped(out, text);
   fputs("</text>\n", out);
   free(text);
 }

@@ -12,7 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "tools/cli/cli.h"
 #include "tools/control/control.h"
 
@@ -52,7 +52,7 @@ static sl_status connect_to(pid_t pid, int *out) {
 static char *read_all(FILE *stream) {
   char *text = NULL, part[4096];
   size_t bytes = 0;
-  FILE *all = open_memstream(&text, &bytes);
+  FILE *all = sli_memory_stream(&text, &bytes);
   SLI_CHECK(all, "no memory for an answer");
   for (size_t n; (n = fread(part, 1, sizeof part, stream));) fwrite(part, 1, n, all);
   fclose(all);

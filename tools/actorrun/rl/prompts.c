@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "io/file.h"
 #include "tools/actorrun/rl/rl.h"
@@ -270,7 +271,7 @@ char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count)
   size_t bytes;
   if (p->tokenizer) return sli_tokenizer_decode(p->tokenizer, tokens, (size_t)count, false, &bytes);
   char *text;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for a text");
   (p->bytes ? print_bytes : print_numbers)(out, tokens, count);
   fclose(out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "base/memory.h"
 
 static const cJSON *member(const cJSON *object, const char *name) {
   return cJSON_GetObjectItemCaseSensitive(object, name);
@@ -166,7 +167,7 @@ static sli_term name_term(sli_grammar *g, const answer_spelling *s, const char *
   size_t n = strlen(s->begin), bytes;
   if (!n || s->begin[n - 1] != '"') return plain(g, name);
   char *text;
-  FILE *out = open_memstream(&text, &bytes);
+  FILE *out = sli_memory_stream(&text, &bytes);
   SLI_CHECK(out, "no memory for a text");
   sli_json_string(name, strlen(name), false, put_bytes, out);
   fclose(out);
