@@ -15,7 +15,7 @@
  *
  * The largest of the three ranks a block. Among equal blocks the nearer one comes first. */
 #include "ops/attention_blocks.h"
-#include "ops/ops.h"
+#include "ops/attention_table.h"
 
 static sl_status want_causal(const sl_attrs *attrs) {
   if (!attrs->full && !attrs->window && !attrs->shown) return SL_OK;
@@ -25,24 +25,13 @@ static sl_status want_causal(const sl_attrs *attrs) {
                                  : "shown");
 }
 
-static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
+sl_status sli_attention_blocks_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(want_causal(attrs));
-  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+  SLI_TRY(sli_attention_infer(attrs, in, out));
   SLI_TRY(sli_want_array("blocks", &in[3], SL_I32, 4));
   sl_type blocks =
       SL_TYPE(SL_I32, in[0].dim[0], attrs->heads, sli_blocks(in[0].dim[1]), in[3].dim[3]);
   return sli_want("blocks", &in[3], &blocks);
-}
-
-static sl_status b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type forward[2];
-  SLI_TRY(infer(attrs, nin, in, forward));
-  SLI_TRY(sli_want("o", &in[4], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[5], &forward[1]));
-  SLI_TRY(sli_want("do", &in[6], &forward[0]));
-  for (int i = 0; i < 3; i++) out[i] = in[i];
-  return SL_OK;
 }
 
 static sl_status want_budget(const sl_attrs *attrs) {
@@ -64,7 +53,7 @@ static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   SLI_TRY(want_causal(attrs));
   SLI_TRY(want_budget(attrs));
   const sl_type all[] = {in[0], in[1], in[1]};
-  SLI_TRY(sli_attention_infer(attrs, 3, all, forward));
+  SLI_TRY(sli_attention_infer(attrs, all, forward));
   int64_t blocks = sli_blocks(in[0].dim[1]);
   out[0] =
       SL_TYPE(SL_I32, in[0].dim[0], attrs->heads, blocks, sli_blocks_chosen(attrs, blocks - 1));
@@ -90,7 +79,7 @@ static sl_status check_list(const int32_t *list, int64_t n, int64_t head, int64_
 }
 
 /* Checks that each list begins with the query block itself and then descends. */
-static sl_status check(const sl_call *call) {
+sl_status sli_blocks_check(const sl_call *call) {
   const sl_type *type = &call->in_type[3];
   const int32_t *lists = call->in[3];
   for (int64_t i = 0; i < sl_type_rows(type); i++)
@@ -101,27 +90,13 @@ static sl_status check(const sl_call *call) {
 
 /* ---- costs and signatures ------------------------------------------------------------------ */
 
-/* Returns the average keys per query, with lists of at most `most` blocks. */
-static double keys_of_query(const sl_attrs *attrs, int64_t length, int64_t most) {
-  int64_t blocks = sli_blocks(length), sum = 0;
+/* Counts the keys of lists of at most in[3].dim[3] blocks. */
+double sli_blocks_pairs(const sl_attrs *attrs, const sl_type *in) {
+  int64_t blocks = sli_blocks(in[0].dim[1]), most = in[3].dim[3], sum = 0;
   bool budget = attrs->count || attrs->value > 0;
   for (int64_t i = 0; i < blocks; i++)
     sum += SLI_MIN(budget ? sli_blocks_chosen(attrs, i) : i + 1, most);
-  return (double)sum * SLI_BLOCK / (double)blocks;
-}
-
-static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                 double *flops, double *bytes) {
-  double keys = keys_of_query(attrs, in[0].dim[1], in[3].dim[3]);
-  *flops = 4 * (double)sl_type_elements(&in[0]) * keys;
-  *bytes = sli_argument_bytes(nin, in, 2, out);
-}
-
-static void b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                   double *flops, double *bytes) {
-  double keys = keys_of_query(attrs, in[0].dim[1], in[3].dim[3]);
-  *flops = 10 * (double)sl_type_elements(&in[0]) * keys;
-  *bytes = sli_argument_bytes(nin, in, 3, out);
+  return 2 * ((double)sum * SLI_BLOCK / (double)blocks);
 }
 
 /* Counts the scores of the last queries, twice, and those of the means. */
@@ -133,59 +108,14 @@ static void choose_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
   *bytes = sli_argument_bytes(nin, in, 2, out);
 }
 
-/* Splits by sequences or by heads: dim 2 of the first `arrays` inputs, dim 1 of the lists. */
-static int split(int arrays, int nin, sl_signature *out) {
-  out[0] = out[1] = (sl_signature){.heads = false};
-  out[1].heads = true;
-  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
-  for (int i = 0; i < nin; i++) out[1].in[i] = sli_split(i < arrays ? 2 : 1);
-  out[0].out[0] = out[0].out[1] = sli_split(0);
+/* Splits by sequences or by heads. */
+static int choose_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_split(0), sli_split(0)}, .out = {sli_split(0), sli_split(0)}};
+  out[1] = (sl_signature){
+      .in = {sli_split(2), sli_split(2)}, .out = {sli_split(1), sli_split(1)}, .heads = true};
   return 2;
 }
-
-static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)in;
-  int n = split(3, nin, out);
-  out[1].out[0] = sli_split(2);
-  out[1].out[1] = sli_split(1);
-  return n;
-}
-
-static int choose_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)in;
-  int n = split(2, nin, out);
-  out[1].out[0] = out[1].out[1] = sli_split(1);
-  return n;
-}
-
-/* ---- ops ----------------------------------------------------------------------------------- */
-
-const sl_op sl_op_attention_blocks = {
-    .name = "attention_blocks",
-    .min_in = 4,
-    .max_in = 4,
-    .nout = 2,
-    .narrow = &(const sl_op_narrow){.rounds = true},
-    .infer = infer,
-    .check = check,
-    .cost = cost,
-    .shard = &(const sl_op_shard){.signatures = signatures},
-    .grad = {{.op = &sl_op_attention_blocks_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
-              .nwrt = 3,
-              .wrt = {0, 1, 2}}},
-};
-
-const sl_op sl_op_attention_blocks_b = {
-    .name = "attention_blocks_b",
-    .min_in = 7,
-    .max_in = 7,
-    .nout = 3,
-    .narrow = &(const sl_op_narrow){.rounds = true},
-    .infer = b_infer,
-    .cost = b_cost,
-};
 
 const sl_op sl_op_choose_blocks = {
     .name = "choose_blocks",

@@ -4,10 +4,8 @@
  *
  * B, T rows; H heads of E numbers per key and V per value; K chosen tokens; I heads of the indexer,
  * of D numbers. */
-#include <sluice/attention.h>
-
 #include "ops/attention_latent.h"
-#include "ops/ops.h"
+#include "ops/attention_table.h"
 
 /* Checks that x is [B, T, parts n] for x [B, T, ...] in `like`. */
 static sl_status want_rows(const char *name, const sl_type *x, const sl_type *like, int64_t parts) {
@@ -36,9 +34,7 @@ static sl_status check_list(const sl_call *call, int i) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* in: q, k, v, chosen */
-static sl_status chosen_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)nin;
+sl_status sli_attention_chosen_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
   SLI_TRY(want_rows("q", &in[0], &in[0], attrs->heads));
   SLI_TRY(sli_want("k", &in[1], &in[0]));
@@ -49,75 +45,12 @@ static sl_status chosen_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-static sl_status chosen_check(const sl_call *call) { return check_list(call, 3); }
+sl_status sli_chosen_check(const sl_call *call) { return check_list(call, 3); }
 
-/* in: q, k, v, chosen, o, lse, do */
-static sl_status chosen_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type forward[2];
-  (void)nin;
-  SLI_TRY(chosen_infer(attrs, 4, in, forward));
-  SLI_TRY(sli_want("o", &in[4], &forward[0]));
-  SLI_TRY(sli_want("lse", &in[5], &forward[1]));
-  SLI_TRY(sli_want("do", &in[6], &forward[0]));
-  for (int i = 0; i < 3; i++) out[i] = in[i];
-  return SL_OK;
-}
-
-/* Counts as many products of a key or value with each chosen token. */
-static void pairs_cost(int keys, int values, int nin, const sl_type *in, int nout,
-                       const sl_type *out, double *flops, double *bytes) {
-  double width = (double)(keys * in[1].dim[2] + values * in[2].dim[2]);
-  *flops = 2 * width * (double)sl_type_elements(&in[3]);
-  *bytes = sli_argument_bytes(nin, in, nout, out);
-}
-
-static void chosen_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                        double *flops, double *bytes) {
+double sli_chosen_pairs(const sl_attrs *attrs, const sl_type *in) {
   (void)attrs;
-  pairs_cost(1, 1, nin, in, 2, out, flops, bytes);
+  return 2 * (double)in[3].dim[2];
 }
-
-static void chosen_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                          double *flops, double *bytes) {
-  (void)attrs;
-  pairs_cost(3, 2, nin, in, 3, out, flops, bytes);
-}
-
-/* Splits by sequences or by heads. */
-static int chosen_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)nin, (void)in;
-  out[0] = (sl_signature){.in = {sli_split(0), sli_split(0), sli_split(0), sli_split(0)},
-                          .out = {sli_split(0), sli_split(0)}};
-  out[1] = (sl_signature){.in = {sli_split(2), sli_split(2), sli_split(2)},
-                          .out = {sli_split(2), sli_split(2)},
-                          .heads = true};
-  return 2;
-}
-
-const sl_op sl_op_attention_chosen = {
-    .name = "attention_chosen",
-    .min_in = 4,
-    .max_in = 4,
-    .nout = 2,
-    .infer = chosen_infer,
-    .check = chosen_check,
-    .cost = chosen_cost,
-    .shard = &(const sl_op_shard){.signatures = chosen_signatures},
-    .grad = {{.op = &sl_op_attention_chosen_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
-              .nwrt = 3,
-              .wrt = {0, 1, 2}}},
-};
-
-const sl_op sl_op_attention_chosen_b = {
-    .name = "attention_chosen_b",
-    .min_in = 7,
-    .max_in = 7,
-    .nout = 3,
-    .infer = chosen_b_infer,
-    .cost = chosen_b_cost,
-};
 
 /* ---- the indexer's loss ---------------------------------------------------------------------- */
 

@@ -77,6 +77,7 @@ const sl_op sl_op_attention_latent = {
     .nout = 1,
     .infer = latent_infer,
     .shard = &(const sl_op_shard){.signatures = latent_signatures},
+    .exact = &(const sl_op_exact){.reorders = true},
 };
 
 const sl_op sl_op_attention_latent_served = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention ops over one piece of a sequence that is cut along its positions, after Sun et al.,
- * arXiv 2406.03488.
+/* Attention over one piece of a sequence that is cut along its positions, after Sun et al., arXiv
+ * 2406.03488.
  *
  * A causal query needs the keys and values of every earlier position, so a record keeps them: kv
  * [B, T, 2 Hkv*D] for the whole sequence. In the forward pass each piece writes its rows into the
@@ -15,16 +15,33 @@
  * A call recomputed in the backward pass reads the record as the forward pass left it, with the
  * piece's own keys and values, and writes nothing to it.
  *
+ * attention_share is the same for one device's share of a piece's queries, if the positions of each
+ * piece are sharded over devices. A device computes its own queries and gathers the keys and values
+ * of the whole piece into one array. Its record keeps them for later pieces, so each position
+ * crosses the link once, and its gradient crosses it back once. When a piece runs its backward
+ * pass, its rows of dkv are this device's partial sum of the piece's gradient. Queries are one or
+ * two runs of positions.
+ *
  * All ops are views for the whole-sequence kernel (vector/attention.h), with query 0 at position
- * q0. */
+ * q0. Results per query equal those of whole sequences on one device. */
 #include "ops/attention_piece.h"
-#include "ops/attention_shape.h"
-#include "ops/ops.h"
 
-/* Type of kv and dkv, for o [B, n, Hq*D]. */
-static sl_type record_type(const sl_attrs *attrs, const sl_type *o) {
-  return SL_TYPE(SL_F32, o->dim[0], attrs->length,
-                 o->dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
+#include "ops/attention_shape.h"
+#include "ops/attention_rows.h"
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* Returns the number of the record of ids among the outputs. */
+static int ids_output(const sli_attention_variant *v) {
+  return v->layout == SL_HEADS_PACKED ? 4 : 3;
+}
+
+static int outputs(const sli_attention_variant *v, int nin) {
+  return ids_output(v) + (nin > v->inputs);
+}
+
+static int again_outputs(const sli_attention_variant *v, int nin) {
+  return outputs(v, sli_piece_inputs(v->inputs, nin));
 }
 
 /* Type of the record of ids. */
@@ -32,229 +49,181 @@ static sl_type ids_type(const sl_attrs *attrs, const sl_type *x) {
   return SL_TYPE(SL_I32, x->dim[0], attrs->length);
 }
 
-static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
-  if (attrs->full)
-    return sl_fail(
-        SL_E_SHAPE,
-        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
-  if (x->dim[1] <= attrs->length) return SL_OK;
-  return sli_misfit(x, "a piece may have at most the %lld positions of its sequence",
-                    (long long)attrs->length);
-}
-
-static sl_status piece_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_attention_infer(attrs, nin, in, out));
-  SLI_TRY(want_length(attrs, &in[0]));
-  out[2] = record_type(attrs, &out[0]);
-  if (nin > 3) out[3] = ids_type(attrs, &in[0]);
+/* in: inputs, [ids] */
+static sl_status infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
+                       const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_variant_infer(v, attrs, nin, in, out));
+  SLI_TRY(sli_want_length(attrs, &in[v->layout == SL_HEADS_JOINED]));
+  out[2] = SL_TYPE(SL_F32, out[0].dim[0], attrs->length,
+                   out[0].dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
+  if (v->layout == SL_HEADS_PACKED) out[3] = out[0];
+  if (nin > v->inputs) out[ids_output(v)] = ids_type(attrs, &in[0]);
   return SL_OK;
 }
 
-static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_attention_packed_infer(attrs, nin, in, out));
-  SLI_TRY(want_length(attrs, &in[0]));
-  out[2] = record_type(attrs, &out[0]);
-  out[3] = out[0];
-  if (nin > 1) out[4] = ids_type(attrs, &in[0]);
-  return SL_OK;
+/* in: inputs, [ids], kv, [ids of all] */
+static sl_status again_infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
+                             const sl_type *in, sl_type *out) {
+  int record = sli_piece_inputs(v->inputs, nin);
+  SLI_TRY(infer(v, attrs, record, in, out));
+  SLI_TRY(sli_want("kv", &in[record], &out[2]));
+  sl_type ids = ids_type(attrs, &in[0]);
+  return nin > record + 1 ? sli_want("ids", &in[record + 1], &ids) : SL_OK;
 }
 
-/* Returns the number of outputs: ids add one record at the end. */
-static int piece_outputs(const sl_attrs *attrs, int nin) {
-  (void)attrs;
-  return nin > 3 ? 4 : 3;
+/* Returns how many inputs of the forward call the backward call has after do. */
+static int inputs_after(const sli_attention_variant *v) {
+  return v->layout == SL_HEADS_JOINED ? 1 : SLI_MAX(v->inputs - 3, 0);
 }
 
-static int packed_outputs(const sl_attrs *attrs, int nin) {
-  (void)attrs;
-  return nin > 1 ? 5 : 4;
-}
-
-static int again_outputs(const sl_attrs *attrs, int nin) {
-  return piece_outputs(attrs, sli_attention_piece_inputs(nin));
-}
-
-static int packed_again_outputs(const sl_attrs *attrs, int nin) {
-  return packed_outputs(attrs, sli_attention_packed_inputs(nin));
-}
-
-/* Checks that input i is kv and that the ids of the whole sequence, if any, follow it. */
-static sl_status want_records(const sl_attrs *attrs, int nin, const sl_type *in, int i,
-                              const sl_type *kv) {
-  SLI_TRY(sli_want("kv", &in[i], kv));
-  sl_type ids = ids_type(attrs, kv);
-  return nin > i + 1 ? sli_want("ids", &in[i + 1], &ids) : SL_OK;
-}
-
-static sl_status again_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(piece_infer(attrs, sli_attention_piece_inputs(nin), in, out));
-  return want_records(attrs, nin, in, sli_attention_piece_inputs(nin), &out[2]);
-}
-
-static sl_status packed_again_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_type *out) {
-  SLI_TRY(packed_infer(attrs, sli_attention_packed_inputs(nin), in, out));
-  return want_records(attrs, nin, in, sli_attention_packed_inputs(nin), &out[2]);
-}
-
-/* in: q, kv, o, lse, do, [ids]. Sets *own to the type of the piece's k and v. */
-static sl_status backward_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *own) {
+/* Fills in the types of the forward call's inputs, given those of the backward call. */
+static sl_status find_inputs(const sli_attention_variant *v, const sl_attrs *attrs,
+                             const sl_type *in, sl_type *forward) {
   if (attrs->heads < 1 || in[0].ndim != 3)
     return sli_misfit(&in[0], "q must be f32[b, t, n], and heads must be positive");
-  *own = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
-  const sl_type forward[] = {in[0], *own, *own};
-  sl_type out[3];
-  SLI_TRY(piece_infer(attrs, 3, forward, out));
-  SLI_TRY(sli_want("kv", &in[1], &out[2]));
-  SLI_TRY(sli_want("o", &in[2], &out[0]));
-  SLI_TRY(sli_want("lse", &in[3], &out[1]));
-  sl_type ids = ids_type(attrs, &in[0]);
-  if (nin > 5) SLI_TRY(sli_want("ids", &in[5], &ids));
-  return sli_want("do", &in[4], &out[0]);
-}
-
-static sl_status piece_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(backward_infer(attrs, nin, in, &out[1]));
-  out[0] = in[0];
-  out[2] = out[1];
-  out[3] = in[1];
+  int64_t q = in[0].dim[2], kv = q / attrs->heads * sli_kv_heads(attrs);
+  forward[0] = v->layout == SL_HEADS_PACKED ? sli_type_with_last(&in[0], q + 2 * kv) : in[0];
+  int n = 1;
+  for (; v->layout == SL_HEADS_SEPARATE && n < 3; n++) forward[n] = sli_type_with_last(&in[0], kv);
+  for (int i = 0; i < inputs_after(v); i++) forward[n + i] = in[SLI_PIECE_MORE + i];
   return SL_OK;
 }
 
-static sl_status packed_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  sl_type own;
-  SLI_TRY(backward_infer(attrs, nin, in, &own));
-  out[0] = sli_type_with_last(&in[0], in[0].dim[2] + 2 * own.dim[2]);
-  out[1] = in[1];
+/* in: q, kv, o, lse, do, inputs after keys and values, [ids of all] */
+static sl_status backward_infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
+                                const sl_type *in, sl_type *out) {
+  sl_type inputs[SL_GRAD_ARGS], forward[5], ids = ids_type(attrs, &in[0]);
+  int ids_input = SLI_PIECE_MORE + inputs_after(v);
+  SLI_TRY(find_inputs(v, attrs, in, inputs));
+  SLI_TRY(infer(v, attrs, v->inputs, inputs, forward));
+  SLI_TRY(sli_want("kv", &in[SLI_PIECE_KV], &forward[2]));
+  SLI_TRY(sli_want("o", &in[SLI_PIECE_O], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[SLI_PIECE_LSE], &forward[1]));
+  SLI_TRY(sli_want("do", &in[SLI_PIECE_DO], &forward[0]));
+  if (nin > ids_input) SLI_TRY(sli_want("ids", &in[ids_input], &ids));
+  for (int i = 0; i < v->gradients; i++) out[i] = inputs[i];
+  out[v->gradients] = in[SLI_PIECE_KV];
   return SL_OK;
 }
 
 /* Extends the signatures of whole sequences to the records. The record and q are both split by
  * heads in their last dim; in the record, k precedes v. Every head needs all ids. */
-static int with_records(int n, sl_signature *out, int outputs, bool ids) {
+static int signatures(const sli_attention_variant *v, int nin, sl_signature *out) {
+  int n = sli_variant_signatures(v, nin, out);
   for (int i = 0; i < n; i++)
-    for (int o = 2; o < outputs; o++) out[i].out[o] = out[i].out[0];
-  for (int i = 0; i < n && ids; i++)
-    if (!out[i].heads) out[i].out[outputs] = out[i].out[0];
+    for (int o = 2; o < outputs(v, nin); o++)
+      if (o < ids_output(v) || !out[i].heads) out[i].out[o] = out[i].out[0];
   return n;
-}
-
-static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  return with_records(sli_attention_signatures(attrs, nin, in, out), out, 3, nin > 3);
-}
-
-static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  return with_records(sli_attention_packed_signatures(attrs, nin, in, out), out, 4, nin > 1);
 }
 
 /* Cost of a piece of average length and position, so that the costs of all pieces add up to the
  * cost of the whole. On average half of the record is filled. */
-static void cost(const sl_attrs *attrs, const sl_type *o, int products, double *flops,
-                 double *bytes) {
-  sl_type record = record_type(attrs, o);
+static void cost(const sl_attrs *attrs, const sl_type *o, const sl_type *record, int products,
+                 double *flops, double *bytes) {
   *flops = products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
-  *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(&record);
+  *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(record);
 }
 
-static void piece_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                       double *flops, double *bytes) {
+static void forward_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                         double *flops, double *bytes) {
   (void)nin, (void)in;
-  cost(attrs, &out[0], 2, flops, bytes);
+  cost(attrs, &out[0], &out[2], 2, flops, bytes);
 }
 
 static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                           double *flops, double *bytes) {
   (void)nin, (void)out;
-  cost(attrs, &in[2], 5, flops, bytes);
+  cost(attrs, &in[SLI_PIECE_O], &in[SLI_PIECE_KV], 5, flops, bytes);
 }
 
-/* ---- ops -------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
-const sl_op sl_op_attention_piece = {
-    .name = "attention_piece",
-    .min_in = 3,
-    .max_in = 4,
-    .nout = -1,
-    .outputs = piece_outputs,
-    .narrow = &(const sl_op_narrow){.in = 7, .out = 5, .rounds = true},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
-    .memory = &(const sl_op_memory){.updates = 12},
-    .rematerialized = &sl_op_attention_piece_again,
-    .infer = piece_infer,
-    .cost = piece_cost,
-    .shard = &(const sl_op_shard){.signatures = piece_signatures, .heads = SL_HEADS_SEPARATE},
-    .grad = {{.op = &sl_op_attention_piece_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(3)},
-              .nwrt = 3,
-              .wrt = {0, 1, 2}}},
-};
+/* By layout: the record of ids, outputs that may be bf16, and inputs whose contents a recomputed
+ * call and the backward call do not read. */
+#define IDS(layout) ((layout) == SL_HEADS_PACKED ? 4 : 3)
+#define NARROW_OUT(layout) ((layout) == SL_HEADS_PACKED ? 13 : 5)
+#define UNREAD(layout) ((layout) == SL_HEADS_SEPARATE ? 6 : (layout) == SL_HEADS_JOINED ? 2 : 0)
+#define UNREAD_B(layout) ((layout) == SL_HEADS_JOINED ? 1 << SLI_PIECE_MORE : 0)
 
-const sl_op sl_op_attention_piece_b = {
-    .name = "attention_piece_b",
-    .min_in = 5,
-    .max_in = 6,
-    .nout = 4,
-    .narrow = &(const sl_op_narrow){.in = 0x17, .out = 15, .rounds = true},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
-    .memory = &(const sl_op_memory){.updates = 8},
-    .infer = piece_b_infer,
-    .cost = backward_cost,
-};
+/* Inputs of the forward call that the backward call has after do, at most one. */
+#define MORE(layout, inputs) ((layout) == SL_HEADS_JOINED || (inputs) > 3)
 
-const sl_op sl_op_attention_packed_piece = {
-    .name = "attention_packed_piece",
-    .min_in = 1,
-    .max_in = 2,
-    .nout = -1,
-    .outputs = packed_outputs,
-    .narrow = &(const sl_op_narrow){.in = 1, .out = 13, .rounds = true},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
-    .memory = &(const sl_op_memory){.updates = 20},
-    .rematerialized = &sl_op_attention_packed_piece_again,
-    .infer = packed_infer,
-    .cost = piece_cost,
-    .shard = &(const sl_op_shard){.signatures = packed_signatures, .heads = SL_HEADS_PACKED},
-    .grad = {{.op = &sl_op_attention_packed_piece_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_OUT(3), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
-              .nwrt = 1,
-              .wrt = {0}}},
-};
+/* Arguments of the backward call: its queries, and those after do. */
+#define QUERIES(layout) \
+  { (layout) == SL_HEADS_PACKED ? SL_ARG_OUT : SL_ARG_IN, (layout) == SL_HEADS_PACKED ? 3 : 0 }
+#define AFTER(layout, inputs)                                                   \
+  {MORE(layout, inputs) ? SL_ARG_IN : SL_ARG_OUTS,                              \
+   MORE(layout, inputs) ? ((layout) == SL_HEADS_JOINED ? 1 : 3) : IDS(layout)}, \
+  {                                                                             \
+    MORE(layout, inputs) ? SL_ARG_OUTS : SL_ARG_NONE, IDS(layout)               \
+  }
 
-const sl_op sl_op_attention_packed_piece_b = {
-    .name = "attention_packed_piece_b",
-    .min_in = 5,
-    .max_in = 6,
-    .nout = 2,
-    .narrow = &(const sl_op_narrow){.in = 0x17, .out = 3, .rounds = true},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
-    .memory = &(const sl_op_memory){.updates = 2},
-    .infer = packed_b_infer,
-    .cost = backward_cost,
-};
+#define PIECE(name_, v, layout, inputs_, ids, gradients, numbers, sequence_)                   \
+  OUTPUTS(name_##_outputs, outputs, v)                                                         \
+  OUTPUTS(name_##_again_outputs, again_outputs, v)                                             \
+  INFER(name_##_infer, infer, v)                                                               \
+  INFER(name_##_b_infer, backward_infer, v)                                                    \
+  INFER(name_##_again_infer, again_infer, v)                                                   \
+  SHARES(name_##_signatures, signatures, v)                                                    \
+                                                                                               \
+  const sl_op sl_op_##name_ = {                                                                \
+      .name = #name_,                                                                          \
+      .min_in = inputs_,                                                                       \
+      .max_in = inputs_ + ids,                                                                 \
+      .nout = -1,                                                                              \
+      .outputs = name_##_outputs,                                                              \
+      .narrow = NARROWED(numbers, FIRST_BITS(inputs_), NARROW_OUT(layout)),                    \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},                                    \
+      .memory = &(const sl_op_memory){.updates = 1 << 2 | 1 << IDS(layout)},                   \
+      .rematerialized = &sl_op_##name_##_again,                                                \
+      .infer = name_##_infer,                                                                  \
+      .cost = forward_cost,                                                                    \
+      .shard =                                                                                 \
+          &(const sl_op_shard){                                                                \
+              .signatures = name_##_signatures, .sequence = sequence_, .heads = layout},       \
+      .grad = {{.op = &sl_op_##name_##_b,                                                      \
+                .cls = SL_CLASS_B,                                                             \
+                .in = {QUERIES(layout), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0),           \
+                       AFTER(layout, inputs_)},                                                \
+                .nwrt = gradients,                                                             \
+                .wrt = {0, 1, 2, 3, 4}}},                                                      \
+  };                                                                                           \
+                                                                                               \
+  const sl_op sl_op_##name_##_b = {                                                            \
+      .name = #name_ "_b",                                                                     \
+      .min_in = SLI_PIECE_MORE + MORE(layout, inputs_),                                        \
+      .max_in = SLI_PIECE_MORE + MORE(layout, inputs_) + ids,                                  \
+      .nout = gradients + 1,                                                                   \
+      .narrow = NARROWED(numbers, 0x17 | UNREAD_B(layout), FIRST_BITS(gradients + 1)),         \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},                                    \
+      .memory = &(const sl_op_memory){.unread = UNREAD_B(layout), .updates = 1u << gradients}, \
+      .infer = name_##_b_infer,                                                                \
+      .cost = backward_cost,                                                                   \
+  };                                                                                           \
+                                                                                               \
+  const sl_op sl_op_##name_##_again = {                                                        \
+      .name = #name_ "_again",                                                                 \
+      .min_in = inputs_ + 1,                                                                   \
+      .max_in = inputs_ + 2 * ids + 1,                                                         \
+      .nout = -1,                                                                              \
+      .outputs = name_##_again_outputs,                                                        \
+      .narrow = NARROWED(numbers, FIRST_BITS(inputs_ + 2), NARROW_OUT(layout)),                \
+      .memory = &(const sl_op_memory){.unread = UNREAD(layout)},                               \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},                                    \
+      .infer = name_##_again_infer,                                                            \
+      .cost = forward_cost,                                                                    \
+  };
 
-const sl_op sl_op_attention_piece_again = {
-    .name = "attention_piece_again",
-    .min_in = 4,
-    .max_in = 6,
-    .nout = -1,
-    .outputs = again_outputs,
-    .narrow = &(const sl_op_narrow){.in = 31, .out = 5, .rounds = true},
-    .memory = &(const sl_op_memory){.unread = 6},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
-    .infer = again_infer,
-    .cost = piece_cost,
-};
+#define ATTENTION(op, layout, inputs, ids, gradients, heads, numbers, pairs, check, pieces, ...) \
+  pieces(PIECE(op##_piece, VARIANT(op), layout, inputs, ids, gradients, numbers, SL_SEQUENCE_NONE))
+#include "ops/attention.def"
+#undef ATTENTION
 
-const sl_op sl_op_attention_packed_piece_again = {
-    .name = "attention_packed_piece_again",
-    .min_in = 2,
-    .max_in = 4,
-    .nout = -1,
-    .outputs = packed_again_outputs,
-    .narrow = &(const sl_op_narrow){.in = 7, .out = 13, .rounds = true},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_STATE},
-    .infer = packed_again_infer,
-    .cost = piece_cost,
-};
+/* Queries, and keys and values of the whole piece in one array. */
+static const sli_attention_variant joined = {.layout = SL_HEADS_JOINED,
+                                             .inputs = 2,
+                                             .ids = 1,
+                                             .gradients = 2,
+                                             .heads = "221",
+                                             .infer = sli_attention_joined_infer};
+PIECE(attention_share, &joined, SL_HEADS_JOINED, 2, 1, 2, NARROW, SL_SEQUENCE_GATHER)

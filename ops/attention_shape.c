@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes and signatures of attention, for whole sequences and for pieces. */
+/* Shapes of attention, for whole sequences and for pieces. */
 #include "ops/attention_shape.h"
 
 #include <math.h>
 
-#include "ops/ops.h"
+#include "ops/attention_table.h"
 
 int sli_kv_heads(const sl_attrs *attrs) {
   return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
@@ -44,7 +44,12 @@ static sl_status want_window(const sl_attrs *attrs) {
                  (long long)attrs->window);
 }
 
-sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
+static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
+  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
+}
+
+sl_status sli_attention_joined_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
+  const sl_type *q = &in[0], *kv = &in[1];
   if (attrs->shown)
     return sl_fail(SL_E_SHAPE, "keys given in parts cannot be shown to all (attrs.shown)");
   SLI_TRY(sli_want_array("q", q, SL_F32, 3));
@@ -54,51 +59,51 @@ sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type 
   sl_type want = sli_type_with_last(q, 2 * sli_kv_heads(attrs) * (q->dim[2] / attrs->heads));
   want.dim[1] = kv->dim[1];
   SLI_TRY(sli_want("kv", kv, &want));
-  if (q->dim[1] <= kv->dim[1]) return SL_OK;
-  return sli_misfit(q, "k must have %lld positions", (long long)kv->dim[1]);
+  if (q->dim[1] > kv->dim[1])
+    return sli_misfit(q, "k must have %lld positions", (long long)kv->dim[1]);
+  out[0] = *q;
+  out[1] = lse_type(attrs, q);
+  return SL_OK;
 }
 
-static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
-  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
+sl_status sli_want_length(const sl_attrs *attrs, const sl_type *x) {
+  if (attrs->full)
+    return sl_fail(
+        SL_E_SHAPE,
+        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
+  if (x->dim[1] <= attrs->length) return SL_OK;
+  return sli_misfit(x, "a piece may have at most the %lld positions of its sequence",
+                    (long long)attrs->length);
 }
 
-sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+sl_status sli_attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(want_heads(attrs));
   SLI_TRY(want_window(attrs));
   SLI_TRY(want_split("q", &in[0], attrs->heads));
   sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
   SLI_TRY(sli_want("k", &in[1], &kv));
   SLI_TRY(sli_want("v", &in[2], &kv));
-  if (nin > 3) SLI_TRY(sli_want_ids(&in[3], &in[0]));
   out[0] = in[0];
   out[1] = lse_type(attrs, &in[0]);
   return SL_OK;
 }
 
-sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                     sl_type *out) {
+sl_status sli_attention_packed_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(want_heads(attrs));
   SLI_TRY(want_window(attrs));
   int parts = attrs->heads + 2 * sli_kv_heads(attrs);
   SLI_TRY(want_split("qkv", &in[0], parts));
-  if (nin > 1) SLI_TRY(sli_want_ids(&in[1], &in[0]));
   out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
   out[1] = lse_type(attrs, &in[0]);
   return SL_OK;
 }
 
-static sl_status want_sinks(const sl_attrs *attrs, const sl_type *sinks, const sl_type *q) {
-  sl_type want = sli_type_with_last(q, attrs->heads);
-  return sli_want("sinks", sinks, &want);
-}
-
-sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_type *out) {
-  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+sl_status sli_attention_sinks_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_attention_infer(attrs, in, out));
   if (attrs->shown)
     return sl_fail(SL_E_SHAPE, "logits as sinks are not supported with attrs.shown");
-  SLI_TRY(want_sinks(attrs, &in[3], &in[0]));
-  return nin > 4 ? sli_want_ids(&in[4], &in[0]) : SL_OK;
+  sl_type want = sli_type_with_last(&in[0], attrs->heads);
+  return sli_want("sinks", &in[3], &want);
 }
 
 /* A chunk must be whole tiles of keys, so that a tile meets one form of the queries. */
@@ -111,31 +116,9 @@ static sl_status want_chunk(const sl_attrs *attrs) {
                  attrs->full ? "full" : "shown");
 }
 
-sl_status sli_attention_dual_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                   sl_type *out) {
-  (void)nin;
-  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+sl_status sli_attention_dual_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_attention_infer(attrs, in, out));
   SLI_TRY(want_chunk(attrs));
   SLI_TRY(sli_want("next", &in[3], &in[0]));
   return sli_want("far", &in[4], &in[0]);
-}
-
-/* Splits by sequences or by heads. `arrays` counts the inputs before the optional ids. */
-static int signatures(int nin, int arrays, sl_signature *out) {
-  out[0] = (sl_signature){.out = {sli_split(0), sli_split(0)}};
-  out[1] = (sl_signature){.out = {sli_split(2), sli_split(1)}, .heads = true};
-  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
-  for (int i = 0; i < arrays; i++) out[1].in[i] = sli_split(2);
-  return 2;
-}
-
-int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)in;
-  return signatures(nin, 3, out);
-}
-
-int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_signature *out) {
-  (void)attrs, (void)in;
-  return signatures(nin, 1, out);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shape checks, limits and signatures of attention, for whole sequences and for pieces. */
+/* Shape checks and limits of attention, for whole sequences and for pieces. */
 #ifndef SLUICE_OPS_ATTENTION_SHAPE_H
 #define SLUICE_OPS_ATTENTION_SHAPE_H
 
@@ -19,22 +19,12 @@ float sli_attention_scale(const sl_attrs *attrs, int64_t dim);
 /* Returns SL_OK if `ids` can hold the document ids of x [B, T, ...]. */
 sl_status sli_want_ids(const sl_type *ids, const sl_type *x);
 
-/* Returns SL_OK if kv [B, m, k then v] can hold the keys and values for queries q [B, n], which are
- * n of the m positions. */
-sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type *kv);
+/* Returns SL_OK if x can be a piece of a sequence of attrs.length positions. */
+sl_status sli_want_length(const sl_attrs *attrs, const sl_type *x);
 
-/* Shape rules and signatures of attention and attention_packed. */
-sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
-sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                     sl_type *out);
-/* in: q, k, v, sinks, [ids] */
-sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_type *out);
-/* in: q, k, v, and the forms of q for the previous chunk and for all chunks before it */
-sl_status sli_attention_dual_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
-int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
-int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_signature *out);
+/* Checks q [B, n] and kv [B, m, k then v], whose m positions include those of q, and sets the types
+ * of o and lse. */
+sl_status sli_attention_joined_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out);
 
 #ifdef __cplusplus
 }

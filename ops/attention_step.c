@@ -18,7 +18,7 @@
  * (vector/attention.h). */
 #include "ops/attention_shape.h"
 #include "ops/attention_step.h"
-#include "ops/ops.h"
+#include "ops/attention_table.h"
 
 static bool is_there(int nin, const sl_type *in, int i) { return i < nin && in[i].ndim >= 0; }
 
@@ -40,7 +40,7 @@ static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *f
   if (attrs->heads < 1) return sl_fail(SL_E_SHAPE, "heads must be positive");
   sl_type k = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
   const sl_type whole[] = {in[0], k, k};
-  SLI_TRY(sli_attention_infer(attrs, 3, whole, forward));
+  SLI_TRY(sli_attention_infer(attrs, whole, forward));
   k.dim[1] = in[1].dim[1];
   k.dim[2] *= 2;
   SLI_TRY(sli_want("kv", &in[1], &k));

@@ -15,58 +15,37 @@
  *
  * A call stores the number of the next piece of keys in an extra row of `tail` and of dkv. */
 #include "ops/attention_shape.h"
-#include "ops/attention_sweep.h"
-#include "ops/ops.h"
+#include "ops/attention_rows.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
-
-/* Type of the keys and values for queries like q. */
-static sl_type kv_type(const sl_attrs *attrs, const sl_type *q) {
-  return sli_type_with_last(q, 2 * sli_kv_heads(attrs) * sli_attention_sweep_dim(attrs, q));
-}
 
 static sl_type with_rows(sl_type type, int64_t rows) {
   type.dim[1] = rows;
   return type;
 }
 
-static sl_status parts_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+/* in: the variant's inputs for queries, keys and values */
+static sl_status parts_infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
+                             const sl_type *in, sl_type *out) {
   sl_type forward[2];
-  SLI_TRY(sli_attention_infer(attrs, nin, in, forward));
-  out[0] = in[0];
-  out[1] = kv_type(attrs, &in[0]);
-  return SL_OK;
-}
-
-static sl_status packed_parts_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                    sl_type *out) {
-  sl_type forward[2];
-  SLI_TRY(sli_attention_packed_infer(attrs, nin, in, forward));
+  (void)nin;
+  SLI_TRY(v->infer(attrs, in, forward));
+  int64_t q = forward[0].dim[2];
   out[0] = forward[0];
-  out[1] = kv_type(attrs, &forward[0]);
+  out[1] = sli_type_with_last(&out[0], 2 * sli_kv_heads(attrs) * (q / attrs->heads));
   return SL_OK;
 }
 
-/* in: q and kv of the same positions. */
-static sl_status want_parts(const sl_attrs *attrs, const sl_type *in) {
-  SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
-  sl_type kv = with_rows(in[1], in[0].dim[1]);
-  return sli_want("kv", &in[1], &kv);
-}
-
-static sl_status parts_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+/* in: gradients of q and kv */
+static sl_status parts_b_infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
+                               const sl_type *in, sl_type *out) {
+  sl_type forward[2], kv = with_rows(in[1], in[0].dim[1]);
   (void)nin;
-  SLI_TRY(want_parts(attrs, in));
-  out[0] = in[0];
-  out[1] = out[2] = sli_type_with_last(&in[0], in[1].dim[2] / 2);
-  return SL_OK;
-}
-
-static sl_status packed_parts_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                      sl_type *out) {
-  (void)nin;
-  SLI_TRY(want_parts(attrs, in));
-  out[0] = sli_type_with_last(&in[0], in[0].dim[2] + in[1].dim[2]);
+  SLI_TRY(sli_attention_joined_infer(attrs, in, forward));
+  SLI_TRY(sli_want("kv", &in[1], &kv));
+  bool packed = v->layout == SL_HEADS_PACKED;
+  out[0] = packed ? sli_type_with_last(&in[0], in[0].dim[2] + in[1].dim[2]) : in[0];
+  for (int i = 1; i < v->gradients; i++) out[i] = sli_type_with_last(&in[0], in[1].dim[2] / 2);
   return SL_OK;
 }
 
@@ -82,17 +61,9 @@ static int sweep_outputs(const sl_attrs *attrs, int nin) {
 enum { SEEN = 4 }; /* numbers per query and head: CPUs use two; GPUs use the sums of four lanes */
 
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
-  if (attrs->full)
-    return sl_fail(
-        SL_E_SHAPE,
-        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
-  if (in[1].dim[1] > attrs->length)
-    return sli_misfit(&in[1], "a piece may have at most the %lld positions of its sequence",
-                      (long long)attrs->length);
+  SLI_TRY(sli_attention_joined_infer(attrs, in, out));
+  SLI_TRY(sli_want_length(attrs, &in[1]));
   if (nin > 2) SLI_TRY(sli_want_ids(&in[2], &in[1]));
-  out[0] = in[0];
-  out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, in[0].dim[1]);
   out[2] = with_rows(in[1], SLI_KEY_TILE + 1);
   out[3] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, SEEN * in[0].dim[1]);
   if (nin > 2) out[4] = ids_type(attrs, &in[0]);
@@ -115,31 +86,27 @@ static sl_status sweep_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
 
 /* ---- signatures ---------------------------------------------------------------------------- */
 
-/* Splits by sequences or heads, as for whole sequences. */
-static int shares(int nin, int arrays, int nout, sl_signature *out) {
-  out[0] = out[1] = (sl_signature){.in = {{0}}};
-  out[1].heads = true;
-  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
-  for (int i = 0; i < arrays; i++) out[1].in[i] = sli_split(2);
-  for (int o = 0; o < nout; o++) out[0].out[o] = sli_split(0), out[1].out[o] = sli_split(2);
-  return 2;
-}
-
-/* Adds a split by positions. */
+/* Splits by sequences, by heads or by positions. */
 static int parts_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)in;
-  int n = shares(nin, nin, 2, out);
-  out[n] = (sl_signature){.out = {sli_split(1), sli_split(1)}};
-  for (int i = 0; i < nin; i++) out[n].in[i] = sli_split(1);
-  return n + 1;
+  static const int dims[] = {0, 2, 1};
+  for (int s = 0; s < (int)SLI_COUNT(dims); s++) {
+    out[s] = (sl_signature){.out = {sli_split(dims[s]), sli_split(dims[s])}, .heads = s == 1};
+    for (int i = 0; i < nin; i++) out[s].in[i] = sli_split(dims[s]);
+  }
+  return (int)SLI_COUNT(dims);
 }
 
+/* Splits by sequences or by heads. */
 static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)in;
-  int n = shares(nin, 2, sweep_outputs(attrs, nin), out);
-  out[1].out[1] = out[1].out[3] = sli_split(1);
-  if (nin > 2) out[1].out[4] = (sl_sbp){0};
-  return n;
+  out[0] = (sl_signature){.in = {sli_split(0), sli_split(0)}};
+  out[1] = (sl_signature){.in = {sli_split(2), sli_split(2)},
+                          .out = {sli_split(2), sli_split(1), sli_split(2), sli_split(1)},
+                          .heads = true};
+  if (nin > 2) out[0].in[2] = sli_split(0);
+  for (int o = 0; o < sweep_outputs(attrs, nin); o++) out[0].out[o] = sli_split(0);
+  return 2;
 }
 
 /* ---- cost ---------------------------------------------------------------------------------- */
@@ -167,56 +134,40 @@ static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-const sl_op sl_op_attention_parts = {
-    .name = "attention_parts",
-    .min_in = 3,
-    .max_in = 3,
-    .nout = 2,
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},
-    .infer = parts_infer,
-    .shard =
-        &(const sl_op_shard){
-            .signatures = parts_signatures, .heads = SL_HEADS_SEPARATE, .joins = true},
-    .grad = {{.op = &sl_op_attention_parts_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_DOUT(1)},
-              .nwrt = 3,
-              .wrt = {0, 1, 2}}},
-};
+#define PARTS(name_, v, layout, inputs, gradients)                                              \
+  INFER(name_##_infer, parts_infer, v)                                                          \
+  INFER(name_##_b_infer, parts_b_infer, v)                                                      \
+                                                                                                \
+  const sl_op sl_op_##name_ = {                                                                 \
+      .name = #name_,                                                                           \
+      .min_in = inputs,                                                                         \
+      .max_in = inputs,                                                                         \
+      .nout = 2,                                                                                \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},                                 \
+      .infer = name_##_infer,                                                                   \
+      .shard =                                                                                  \
+          &(const sl_op_shard){.signatures = parts_signatures, .heads = layout, .joins = true}, \
+      .grad = {{.op = &sl_op_##name_##_b,                                                       \
+                .cls = SL_CLASS_B,                                                              \
+                .in = {SL_DOUT(0), SL_DOUT(1)},                                                 \
+                .nwrt = gradients,                                                              \
+                .wrt = {0, 1, 2}}},                                                             \
+  };                                                                                            \
+                                                                                                \
+  const sl_op sl_op_##name_##_b = {                                                             \
+      .name = #name_ "_b",                                                                      \
+      .min_in = 2,                                                                              \
+      .max_in = 2,                                                                              \
+      .nout = gradients,                                                                        \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},                                 \
+      .infer = name_##_b_infer,                                                                 \
+  };
 
-const sl_op sl_op_attention_parts_b = {
-    .name = "attention_parts_b",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 3,
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},
-    .infer = parts_b_infer,
-};
-
-const sl_op sl_op_attention_packed_parts = {
-    .name = "attention_packed_parts",
-    .min_in = 1,
-    .max_in = 1,
-    .nout = 2,
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},
-    .infer = packed_parts_infer,
-    .shard = &(
-        const sl_op_shard){.signatures = parts_signatures, .heads = SL_HEADS_PACKED, .joins = true},
-    .grad = {{.op = &sl_op_attention_packed_parts_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_DOUT(1)},
-              .nwrt = 1,
-              .wrt = {0}}},
-};
-
-const sl_op sl_op_attention_packed_parts_b = {
-    .name = "attention_packed_parts_b",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_POSITIONS},
-    .infer = packed_parts_b_infer,
-};
+#define ATTENTION(op, layout, inputs, ids, gradients, heads, numbers, pairs, check, pieces, parts, \
+                  ...)                                                                             \
+  parts(PARTS(op##_parts, VARIANT(op), layout, inputs, gradients))
+#include "ops/attention.def"
+#undef ATTENTION
 
 const sl_op sl_op_attention_sweep = {
     .name = "attention_sweep",

@@ -5,11 +5,9 @@
  * the batch's table names the page. A row first writes its own keys and values, then attends to its
  * sequence page by page, from its own position backwards. Its sums are therefore the same in a
  * prompt's chunk and alone, with any choice of pages, and equal to those of training. */
-#include <sluice/attention.h>
-
 #include "ops/attention_shape.h"
+#include "ops/attention_rows.h"
 #include "ops/batch.h"
-#include "ops/ops.h"
 
 /* Type of attrs.count pages. Numbers are rounded when they are stored; computation is in f32. */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
@@ -32,77 +30,33 @@ static sl_status want_no_ids(const sl_type *ids) {
                    "masks of documents are not supported, since sequences are separate already");
 }
 
-static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
-  SLI_TRY(want_no_ids(&in[3]));
-  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
-  SLI_TRY(want_causal(attrs, &in[4]));
+/* in: inputs, [no ids], batch */
+static sl_status infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
+                       const sl_type *in, sl_type *out) {
+  int batch = v->inputs + v->ids;
+  if (nin != batch + 1) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  if (v->ids) SLI_TRY(want_no_ids(&in[v->inputs]));
+  SLI_TRY(v->infer(attrs, in, out));
+  SLI_TRY(want_causal(attrs, &in[batch]));
   out[2] = pages_type(attrs, &out[0]);
   return SL_OK;
 }
 
-static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 3) return sl_fail(SL_E_SHAPE, "it has no batch to read");
-  SLI_TRY(want_no_ids(&in[1]));
-  SLI_TRY(sli_attention_packed_infer(attrs, 1, in, out));
-  SLI_TRY(want_causal(attrs, &in[2]));
-  out[2] = pages_type(attrs, &out[0]);
-  return SL_OK;
-}
+#define SERVED(name_, v, inputs, ids)                                         \
+  INFER(name_##_infer, infer, v)                                              \
+                                                                              \
+  const sl_op sl_op_##name_ = {                                               \
+      .name = #name_,                                                         \
+      .min_in = inputs + ids + 1,                                             \
+      .max_in = inputs + ids + 1,                                             \
+      .nout = 3,                                                              \
+      .memory = &(const sl_op_memory){.updates = 4},                          \
+      .infer = name_##_infer,                                                 \
+      .rows = &(const sl_op_rows){.looks = FIRST_BITS(inputs), .follows = 1}, \
+  };
 
-const sl_op sl_op_attention_served = {
-    .name = "attention_served",
-    .min_in = 5,
-    .max_in = 5,
-    .nout = 3,
-    .memory = &(const sl_op_memory){.updates = 4},
-    .infer = served_infer,
-    .rows = &(const sl_op_rows){.looks = 7, .follows = 1},
-};
-
-static sl_status sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
-  SLI_TRY(want_no_ids(&in[4]));
-  SLI_TRY(sli_attention_sinks_infer(attrs, 4, in, out));
-  SLI_TRY(want_causal(attrs, &in[5]));
-  out[2] = pages_type(attrs, &out[0]);
-  return SL_OK;
-}
-
-const sl_op sl_op_attention_sinks_served = {
-    .name = "attention_sinks_served",
-    .min_in = 6,
-    .max_in = 6,
-    .nout = 3,
-    .memory = &(const sl_op_memory){.updates = 4},
-    .infer = sinks_infer,
-    .rows = &(const sl_op_rows){.looks = 15, .follows = 1},
-};
-
-static sl_status dual_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
-  SLI_TRY(sli_attention_dual_infer(attrs, 5, in, out));
-  SLI_TRY(want_causal(attrs, &in[5]));
-  out[2] = pages_type(attrs, &out[0]);
-  return SL_OK;
-}
-
-const sl_op sl_op_attention_dual_served = {
-    .name = "attention_dual_served",
-    .min_in = 6,
-    .max_in = 6,
-    .nout = 3,
-    .memory = &(const sl_op_memory){.updates = 4},
-    .infer = dual_infer,
-    .rows = &(const sl_op_rows){.looks = 31, .follows = 1},
-};
-
-const sl_op sl_op_attention_packed_served = {
-    .name = "attention_packed_served",
-    .min_in = 3,
-    .max_in = 3,
-    .nout = 3,
-    .memory = &(const sl_op_memory){.updates = 4},
-    .infer = packed_infer,
-    .rows = &(const sl_op_rows){.looks = 1, .follows = 1},
-};
+#define ATTENTION(op, layout, inputs, ids, gradients, heads, numbers, pairs, check, pieces, parts, \
+                  ring, served)                                                                    \
+  served(SERVED(op##_served, VARIANT(op), inputs, ids))
+#include "ops/attention.def"
+#undef ATTENTION

@@ -9,7 +9,6 @@
 #include "graph/compile/compile_inner.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
-#include "ops/attention_latent.h"
 #include "ops/leaves.h"
 #include "ops/expert_loads.h"
 #include "ops/ops.h"
@@ -181,13 +180,13 @@ static sl_status refuse_limits(sl_graph *g) {
   return SL_OK;
 }
 
-/* Rejects attention to latents, which a server sums in another order than training. */
-static sl_status refuse_latents(sl_graph *g) {
+/* Rejects ops that a server computes in another order than training. */
+static sl_status refuse_reordered(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->op == &sl_op_attention_latent)
+    if (sli_op_exact(g->nodes[i]->op)->reorders)
       return sli_graph_fail_at(
           g, g->nodes[i]->at, SL_E_UNSUPPORTED,
-          "numbers.exact: op %s (%s) attends to latents, in another order than training "
+          "numbers.exact: op %s (%s) sums in another order than training when it is served "
           "(sl_serving.exact, sl_rollouts_options.exact)",
           g->nodes[i]->name, g->nodes[i]->op->name);
   return SL_OK;
@@ -197,7 +196,7 @@ static sl_status mark_exact(compilation *c) {
   const char *what = not_exact(c->in);
   if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not supported with %s", what);
   if (trains(c->in)) SLI_TRY(refuse_limits(c->g));
-  SLI_TRY(refuse_latents(c->g));
+  SLI_TRY(refuse_reordered(c->g));
   if (trains(c->in)) SLI_TRY(mark_sums(c));
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
   return SL_OK;
@@ -350,7 +349,7 @@ static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o,
   bool exact = is_exact(c->in);
   sl_graph *served = o->make(o->ctx);
   if (!served) return sl_fail(SL_E_UNSUPPORTED, "rollouts: %s", sl_detail());
-  if (exact) SLI_TRY(refuse_latents(served));
+  if (exact) SLI_TRY(refuse_reordered(served));
   if (exact) SLI_TRY(refuse_rounded_weights(served));
   for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.exact = exact;
   SLI_TRY(sli_pass_serve(served));

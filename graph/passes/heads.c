@@ -22,9 +22,15 @@ static int times_for(const sl_attrs *attrs, int least) {
   return 0;
 }
 
+/* True for attention on whole sequences whose keys are apart from its queries. */
+static bool has_keys(const sli_node *n) {
+  const sl_op_shard *shard = sli_op_shard(n->op);
+  return shard->heads == SL_HEADS_SEPARATE && !shard->joins && !sli_op_keeps_record(n->op);
+}
+
 /* Returns how often to repeat heads for `devices`, and if possible for tensor-axis devices too. */
 static int times_of(const sli_node *n, int devices, int times_devices) {
-  if (n->op != &sl_op_attention || keys_of(&n->attrs) >= devices) return 1;
+  if (!has_keys(n) || keys_of(&n->attrs) >= devices) return 1;
   int times = times_for(&n->attrs, devices * times_devices);
   return times ? times : times_for(&n->attrs, devices);
 }
@@ -85,7 +91,7 @@ static sli_heads *remember(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     sli_node *node = b->nodes[i] = g->nodes[i];
     b->were[i] = *node;
-    for (int k = 0; k < 2 && node->op == &sl_op_attention; k++) b->keys[i][k] = node->in[1 + k];
+    for (int k = 0; k < 2 && has_keys(node); k++) b->keys[i][k] = node->in[1 + k];
   }
   return b;
 }
@@ -97,7 +103,7 @@ void sli_heads_undo(sl_graph *g, const sli_heads *before) {
   for (int i = 0; i < before->nnodes; i++) {
     sli_node *n = before->nodes[i];
     *n = before->were[i];
-    for (int k = 0; k < 2 && n->op == &sl_op_attention; k++) {
+    for (int k = 0; k < 2 && has_keys(n); k++) {
       n->in[1 + k] = before->keys[i][k];
       n->in_type[1 + k] = n->in[1 + k]->type;
     }
@@ -110,7 +116,7 @@ sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices) {
   sli_heads *undo = remember(g);
   size_t most = (size_t)before;
   for (int i = 0; i < before; i++)
-    if (g->nodes[i]->op == &sl_op_attention) most += 2 * (size_t)g->nodes[i]->attrs.heads + 2;
+    if (has_keys(g->nodes[i])) most += 2 * (size_t)g->nodes[i]->attrs.heads + 2;
   sli_node **order = sli_arena_alloc(&g->arena, most * sizeof *order);
   for (int i = 0; i < before; i++) {
     sli_node *n = g->nodes[i];

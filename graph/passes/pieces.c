@@ -19,6 +19,7 @@
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/sharding/sharding.h"
+#include "ops/attention_table.h"
 #include "ops/ops.h"
 
 #include <math.h>
@@ -39,9 +40,12 @@ static sl_status pieces_refuse(sl_graph *g, const sli_node *n, const char *why) 
                            n->op->name, why, sli_graph_describe(g, n->nin, n->in));
 }
 
-static const char *mixes(const sl_op *op) {
-  return sli_words(op, "it may mix positions (sl_op_cut.pieces does not say that it does not)",
-                   "it may mix positions; --stages, --data-parallel and --tensor cut no sequences");
+static const char *mixes(sl_graph *g, const sl_op *op) {
+  const char *why = sli_attention_refusal(op, SLI_ATTENTION_PIECE);
+  return sli_words(
+      op, "it may mix positions (sl_op_cut.pieces does not say that it does not)",
+      sli_arena_format(&g->arena, "%s; --stages, --data-parallel and --tensor cut no sequences",
+                       why ? why : "it may mix positions"));
 }
 
 /* ---- shapes of a piece ------------------------------------------------------------ */
@@ -332,7 +336,7 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   bool any = false;
   int d;
   if (sli_op_is(n->op, SL_OP_SOURCE) || n->whole) return SL_OK;
-  if (sli_op_cut(op)->pieces == SL_PIECES_REFUSED) return pieces_refuse(g, n, mixes(n->op));
+  if (sli_op_cut(op)->pieces == SL_PIECES_REFUSED) return pieces_refuse(g, n, mixes(g, n->op));
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
     if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
@@ -437,7 +441,7 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
     if (n->whole) continue;
     n->attrs.length = g->length;
     if (sli_is_sweeping(g, n)) status = exchange(g, n, sli_op_cut(n->op)->swept);
-    else if (sli_has_parts(g, n)) status = exchange(g, n, &sl_op_attention_share);
+    else if (sli_has_parts(g, n)) status = exchange(g, n, sli_op_cut(n->op)->shared);
     else if (sli_op_cut(n->op)->pieced) status = exchange(g, n, sli_op_cut(n->op)->pieced);
   }
   return status;
@@ -490,7 +494,7 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
     bool cut = !sli_op_is(n->op, SL_OP_SOURCE) && !n->like && !n->whole;
     if (sli_op_cut(n->op)->pieces == SL_PIECES_REFUSED && cut)
-      status = pieces_refuse(g, n, mixes(n->op));
+      status = pieces_refuse(g, n, mixes(g, n->op));
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);
     if (!status && sli_op_is((n->rule ? n->about : n)->op, SL_OP_COUNTED))

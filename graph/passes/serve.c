@@ -15,6 +15,7 @@
 
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
+#include "ops/attention_table.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
@@ -180,6 +181,7 @@ static sl_status serve_node(sl_graph *g, sli_node *n, bool fed, int sharers) {
     return n == g->batch->producer ? SL_OK
                                    : serve_refuse(g, n, "a served model can read tokens only");
   if (n->op->serve) return exchange(g, n);
+  const char *why = sli_attention_refusal(n->op, SLI_ATTENTION_SERVED);
   return goes_by_rows(g->options.serve, n, sharers)
              ? SL_OK
              : serve_refuse(
@@ -188,7 +190,7 @@ static sl_status serve_node(sl_graph *g, sli_node *n, bool fed, int sharers) {
                        n->op,
                        "it may mix positions (neither sl_op_cut.pieces nor sl_op.serve says that "
                        "it does not)",
-                       "it may mix positions in a way that has no served form"));
+                       why ? why : "it may mix positions in a way that has no served form"));
 }
 
 /* ---- capacity of experts -----------------------------------------------------------------------

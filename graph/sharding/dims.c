@@ -154,9 +154,9 @@ static void say_attention(pass *p, const sli_node *n) {
   int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
   int64_t queries = sl_type_last(&n->out_type[0]), keys = queries / heads * kv_heads;
   bool packed = heads_in(n) == SL_HEADS_PACKED;
-  say_segments(p, n->in[0], packed ? 3 : 1, (int64_t[]){queries, keys, keys});
-  for (int i = 1; i < n->nin; i++)
-    if (n->in_type[i].ndim == 3) say_segments(p, n->in[i], 1, &keys); /* not ids */
+  if (packed) say_segments(p, n->in[0], 3, (int64_t[]){queries, keys, keys});
+  for (int i = 0; i < 3 && !packed; i++)
+    say_segments(p, n->in[i], 1, (int64_t[]){sl_type_last(&n->in_type[i])});
   say_segments(p, n->out[0], 1, &queries);
   if (sli_op_shard(n->op)->joins) say_keys(p, n->out[1], keys);
   if (n->nout > 2) say_keys(p, n->out[2], keys);

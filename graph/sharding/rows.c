@@ -10,6 +10,7 @@
 
 #include "graph/build/build.h"
 #include "graph/sharding/search.h"
+#include "ops/attention_table.h"
 #include "ops/ops.h"
 
 typedef struct pass {
@@ -147,10 +148,12 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
   int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
   bool few = queries < p->size;
+  const char *ring = sli_attention_refusal(n->op, SLI_ATTENTION_STEP);
   return sli_graph_fail_at(
       p->g, n->at, SL_E_USAGE,
-      "op %s (%s) cannot be split by heads over %d sequence-parallel devices: it has %d %s heads",
-      n->name, n->op->name, p->size, few ? queries : keys, few ? "query" : "key/value");
+      "op %s (%s) cannot be split by heads over %d sequence-parallel devices: it has %d %s heads%s%s",
+      n->name, n->op->name, p->size, few ? queries : keys, few ? "query" : "key/value",
+      ring ? ", and for a ring " : "", ring ? ring : "");
 }
 
 static bool has_heads(const sli_node *n) {

@@ -457,8 +457,9 @@ typedef struct sl_op_cut {
    * outputs; for each piece it is called with every piece up to that one, in order. Bit i of its
    * `sweeps`: input i belongs to the earlier piece; all other inputs belong to the current piece.
    * Outputs that `swept` updates persist for a microbatch. attrs.user, an sl_call_cut, holds the
-   * pieces' boundaries. */
-  const struct sl_op *parts, *swept;
+   * pieces' boundaries. `shared` replaces this one, and reads the same parts, if devices share the
+   * positions of a piece and gather its keys and values. */
+  const struct sl_op *parts, *swept, *shared;
   uint32_t sweeps;
 } sl_op_cut;
 
@@ -581,6 +582,7 @@ typedef struct sl_op_exact {
   bool moves;    /* a backward op that moves numbers of a gradient, or adds some of them: takes and
                     gives sums over rows, in f64 */
   bool by_leaf;  /* cuts its rows into leaves (attrs.leaves) itself */
+  bool reorders; /* a server sums in another order than training, so exact calls are refused */
   sl_exact_total total; /* output 0: rounds the summand of each row and adds in f64; the gradient of
                            a mean divides by attrs.rows */
 } sl_op_exact;

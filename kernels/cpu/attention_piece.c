@@ -129,7 +129,7 @@ static void piece_cpu(const sl_call *call) {
 }
 
 static void again_cpu(const sl_call *call) {
-  int kv = sli_attention_piece_inputs(call->nin);
+  int kv = sli_piece_inputs(3, call->nin);
   sli_attention a = view(call, &call->out_type[0], sli_optional(call, kv + 1));
   forward(call, &a, call->in[0], a.o_row, call->in[kv]);
 }
@@ -161,7 +161,7 @@ static void packed_cpu(const sl_call *call) {
 }
 
 static void packed_again_cpu(const sl_call *call) {
-  int kv = sli_attention_packed_inputs(call->nin);
+  int kv = sli_piece_inputs(1, call->nin);
   sli_attention a = view(call, &call->out_type[0], sli_optional(call, kv + 1));
   move_rows(call, a.batch,
             &(move){.rows = a.queries, .nblocks = 1, .blocks = {keep_queries(call, &a)}});
@@ -171,16 +171,16 @@ static void packed_again_cpu(const sl_call *call) {
 /* Computes dq, with rows dq_row floats apart, and dk and dv, with rows kv_row floats apart. */
 static void backward(const sl_call *call, float *record, float *dq, int64_t dq_row, float *dk,
                      float *dv, int64_t kv_row) {
-  sli_attention a = view(call, &call->in_type[2], sli_optional(call, 5));
+  sli_attention a = view(call, &call->in_type[SLI_PIECE_O], sli_optional(call, SLI_PIECE_MORE));
   int64_t own = a.kv_heads * a.dim;
   a.q = call->in[0];
   a.q_row = a.o_row;
   a.q_batch = a.o_batch;
-  a.k = call->in[1];
+  a.k = call->in[SLI_PIECE_KV];
   a.v = a.k + own;
-  a.o = call->in[2];
-  a.lse = (float *)call->in[3];
-  a.do_ = call->in[4];
+  a.o = call->in[SLI_PIECE_O];
+  a.lse = (float *)call->in[SLI_PIECE_LSE];
+  a.do_ = call->in[SLI_PIECE_DO];
   a.dq = dq;
   a.dq_row = dq_row;
   a.dq_batch = a.queries * dq_row;

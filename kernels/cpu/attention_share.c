@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of attention for one device's share of a piece's queries. ops/attention_share.c
+/* CPU kernels of attention for one device's share of a piece's queries. ops/attention_piece.c
  * describes the sharding and the records.
  *
  * Queries are one or two runs of positions, each a view for the whole-sequence kernel
@@ -8,8 +8,8 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
+#include "ops/attention_piece.h"
 #include "ops/attention_shape.h"
-#include "ops/attention_share.h"
 #include "ops/ops.h"
 
 /* ---- moving rows ---------------------------------------------------------------- */
@@ -117,24 +117,24 @@ static void share_cpu(const sl_call *call) {
 }
 
 static void again_cpu(const sl_call *call) {
-  int record = sli_attention_share_inputs(call->nin);
+  int record = sli_piece_inputs(2, call->nin);
   forward(call, call->tick.row + call->in_type[1].dim[1], call->in[record],
           sli_optional(call, record + 1));
 }
 
 static void share_b_cpu(const sl_call *call) {
-  const sl_type *kv = &call->in_type[SLI_SHARE_BACKWARD_KV];
+  const sl_type *kv = &call->in_type[SLI_PIECE_MORE];
   int64_t keys = call->tick.row + kv->dim[1];
   float *dq = call->out[0], *record = call->out[2];
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
   for (int i = 0; i < count; i++) {
     sli_attention a =
-        view(call, &runs[i], keys, call->in[1], sli_optional(call, SLI_SHARE_BACKWARD_IDS));
+        view(call, &runs[i], keys, call->in[SLI_PIECE_KV], sli_optional(call, SLI_PIECE_MORE + 1));
     int64_t from = runs[i].row * a.o_row;
-    a.o = (const float *)call->in[SLI_SHARE_BACKWARD_O] + from;
-    a.do_ = (const float *)call->in[SLI_SHARE_BACKWARD_DO] + from;
-    a.lse = (float *)call->in[SLI_SHARE_BACKWARD_LSE] + runs[i].row;
+    a.o = (const float *)call->in[SLI_PIECE_O] + from;
+    a.do_ = (const float *)call->in[SLI_PIECE_DO] + from;
+    a.lse = (float *)call->in[SLI_PIECE_LSE] + runs[i].row;
     a.dq = dq ? dq + from : NULL;
     a.dk = record;
     a.dv = record + a.kv_row / 2;

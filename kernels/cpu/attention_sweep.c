@@ -6,7 +6,6 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/attention_shape.h"
-#include "ops/attention_sweep.h"
 #include "ops/ops.h"
 
 /* ---- moving columns -------------------------------------------------------------------------- */
@@ -99,8 +98,7 @@ static int next_piece(const sl_call *call, int output, int64_t row, bool falls) 
 static sli_attention view(const sl_call *call, const sli_query_run *run, int j, const void *ids) {
   const sl_call_cut *cut = call->attrs->user;
   const sl_type *q = &call->in_type[0];
-  int64_t dim = sli_attention_sweep_dim(call->attrs, q),
-          kv_row = 2 * sli_kv_heads(call->attrs) * dim;
+  int64_t dim = q->dim[2] / call->attrs->heads, kv_row = 2 * sli_kv_heads(call->attrs) * dim;
   SLI_CHECK(j >= 0 && j <= call->tick.piece,
             "%s: keys of piece %d are later than queries of piece %d", call->op->name, j,
             call->tick.piece);

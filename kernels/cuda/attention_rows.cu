@@ -205,11 +205,12 @@ void sli_cuda_attention_packed_piece_b(const sl_call *call, void *stream) {
 }
 
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state) {
-  int64_t heads = call->attrs->heads, width = call->in_type[0].dim[2];
-  bool is_packed = call->op == &sl_op_attention_packed || call->op == &sl_op_attention_packed_b ||
-                   call->op == &sl_op_attention_packed_piece ||
-                   call->op == &sl_op_attention_packed_piece_again;
+  *state = NULL;
+  return prepare_attend(call->in_type[0].dtype, call->in_type[0].dim[2] / call->attrs->heads);
+}
+
+sl_status sli_cuda_attention_packed_prepare(const sl_call *call, void **state) {
   *state = NULL;
   return prepare_attend(call->in_type[0].dtype,
-                        width / (is_packed ? heads + 2 * kv_heads(call) : heads));
+                        call->in_type[0].dim[2] / (call->attrs->heads + 2 * kv_heads(call)));
 }

@@ -24,6 +24,7 @@ sl_status sli_cuda_parts_prepare(const sl_call *call, void **state) {
 #define SCRATCH(name) .scratch = sli_cuda_##name##_scratch
 #define STATES(name) .scratch = sli_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
+#define PACKED .prepare = sli_cuda_attention_packed_prepare
 #define SINKS .prepare = sli_cuda_attention_sinks_prepare
 #define CHOICE .prepare = sli_cuda_choose_blocks_prepare
 #define SWEEP \

@@ -88,6 +88,7 @@ sl_status sli_cuda_slice_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
+sl_status sli_cuda_attention_packed_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_sinks_prepare(const sl_call *call, void **state); /* also _b */
 sl_status sli_cuda_choose_blocks_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_muon_prepare(const sl_call *call, void **state);

@@ -446,14 +446,14 @@ static void check_all(uint64_t seed) {
 static void check_every_row_with_gradients_is_claimed(void) {
   for (int i = 0; sl_ops[i]; i++) {
     bool claimed =
-        !sl_ops[i]->grad[0].nwrt || sl_ops[i] == &sl_op_attention_share || /* in test_ring.c */
-        sl_ops[i] == &sl_op_plane_values ||                                /* in test_planes.c */
-        sl_ops[i] == &sl_op_spikes || sl_ops[i] == &sl_op_quantize;        /* in test_spikes.c */
+        !sl_ops[i]->grad[0].nwrt || sl_ops[i] == &sl_op_plane_values || /* in test_planes.c */
+        sl_ops[i] == &sl_op_spikes || sl_ops[i] == &sl_op_quantize;     /* in test_spikes.c */
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i] || /* in test_pieces.c and test_sweep.c: */
                  sli_op_cut(claims[j].op)->pieced == sl_ops[i] ||
                  sli_op_cut(claims[j].op)->parts == sl_ops[i] ||
-                 sli_op_cut(claims[j].op)->swept == sl_ops[i];
+                 sli_op_cut(claims[j].op)->swept == sl_ops[i] ||
+                 sli_op_cut(claims[j].op)->shared == sl_ops[i]; /* in test_ring.c */
     for (size_t j = 0; j < SLI_COUNT(math_claims); j++) claimed |= math_claims[j].op == sl_ops[i];
     CHECK(claimed, "%s has gradient rules and no claim here", sl_ops[i]->name);
     CHECK(sl_op_find(sl_ops[i]->name) == sl_ops[i], "%s is not found by name", sl_ops[i]->name);

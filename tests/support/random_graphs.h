@@ -528,7 +528,6 @@ static inline bool comes_along(const sl_op *op) {
                                         &sl_op_log_probability_join,
                                         &sl_op_weighted_cross_entropy_part,
                                         &sl_op_weighted_cross_entropy_join,
-                                        &sl_op_attention_share,
                                         &sl_op_linear_stored,
                                         &sl_op_linear_b_stored,
                                         &sl_op_embedding_stored,
@@ -539,7 +538,7 @@ static inline bool comes_along(const sl_op *op) {
   for (int i = 0; sl_ops[i]; i++)
     if (is_of_gradients(op, sl_ops[i]) || sli_op_cut(sl_ops[i])->pieced == op ||
         sl_ops[i]->rematerialized == op || sli_op_cut(sl_ops[i])->parts == op ||
-        sli_op_cut(sl_ops[i])->swept == op)
+        sli_op_cut(sl_ops[i])->swept == op || sli_op_cut(sl_ops[i])->shared == op)
       return true;
   return false;
 }
