@@ -35,7 +35,8 @@ typedef struct sli_expert_loads {
   bool ascending; /* loads by expert and level instead of by number of rows */
   bool planes;    /* experts in planes; otherwise whole */
   int32_t each;   /* experts of a token */
-  sl_type matrix[SLI_MATRICES]; /* an expert's matrices: as stored, or for planes as f32 */
+  sl_type matrix[SLI_MATRICES];     /* an expert's matrices: as stored, or for planes as f32 */
+  sl_storage storage[SLI_MATRICES]; /* formats of `matrix` */
   size_t piece_bytes[SLI_MATRICES], part_bytes, slot_bytes;
   sl_expert_reads *reads; /* counters, or NULL */
 } sli_expert_loads;

@@ -194,26 +194,25 @@ const sl_op sl_op_grouped_linear_w = {
  */
 
 /* Returns the type of a weight's values, or the weight's own if that is no storage format. */
-static sl_type values_of(const sl_type *x, const sl_type *weight) {
+static sl_type values_of(const sl_attrs *attrs, const sl_type *x, const sl_type *weight) {
   sl_type values = sli_type_with_last(weight, sl_type_last(x));
   values.dtype = SL_F32;
-  sl_type stored = sli_storage_type(sli_storage_of(weight, sl_type_last(x)), &values);
+  sl_type stored = sli_storage_type(sli_storage_of(attrs, weight), &values);
   return sl_type_equal(weight, &stored) ? values : *weight;
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 3));
-  if (attrs->exact && in[2].dtype != SL_F32 &&
-      !sli_storage_exact(sli_storage_of(&in[2], sl_type_last(&in[0]))))
+  if (attrs->exact && in[2].dtype != SL_F32 && !sli_storage_exact(sli_storage_of(attrs, &in[2])))
     return sli_misfit(&in[2], "exact products need weights in f32, Q8_0 or Q4_1");
-  sl_type values[3] = {in[0], in[1], values_of(&in[0], &in[2])};
+  sl_type values[3] = {in[0], in[1], values_of(attrs, &in[0], &in[2])};
   return grouped_linear_infer(attrs, 3, values, out);
 }
 
 /* Counts the weights of the experts that rows choose, each evenly: all of them for many rows. */
 static void served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                         double *flops, double *bytes) {
-  sl_type values = values_of(&in[0], &in[2]);
+  sl_type values = values_of(attrs, &in[0], &in[2]);
   grouped_linear_cost(attrs, nin, in, out, flops, bytes);
   *flops = flops_of(&in[1], &values);
   double experts = (double)in[2].dim[0], rows = (double)sl_type_elements(&in[1]);

@@ -10,10 +10,10 @@
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Checks for rows of k numbers in any storage format. */
-static sl_status want_rows(const char *what, const sl_type *in, int64_t k) {
+/* Checks for rows of k numbers in the weight's storage format. */
+static sl_status want_rows(const char *what, const sl_attrs *attrs, const sl_type *in, int64_t k) {
   sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, k);
-  sl_storage storage = sli_storage_of(in, k);
+  sl_storage storage = sli_storage_of(attrs, in);
   sl_type lies = sli_storage_type(storage, &values);
   if (sli_storage_fits(storage, &values)) return sli_want(what, in, &lies);
   return sli_misfit(in, "%s must have rows of %lld numbers", what, (long long)k);
@@ -25,11 +25,12 @@ static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_ty
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
   int64_t k = sl_type_last(&in[0]);
   sl_type turned = SL_TYPE(SL_F32, k, sl_type_last(&in[1])), bias;
-  SLI_TRY(attrs->transposed ? sli_want("weight", &in[1], &turned) : want_rows("weight", &in[1], k));
+  SLI_TRY(attrs->transposed ? sli_want("weight", &in[1], &turned)
+                            : want_rows("weight", attrs, &in[1], k));
   int64_t n = in[1].dim[attrs->transposed ? 1 : 0];
   bias = SL_TYPE(SL_F32, n);
   if (in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
-  if (attrs->exact && in[1].dtype != SL_F32 && !sli_storage_exact(sli_storage_of(&in[1], k)))
+  if (attrs->exact && in[1].dtype != SL_F32 && !sli_storage_exact(sli_storage_of(attrs, &in[1])))
     return sli_misfit(&in[1], "exact products need weights in f32, Q8_0 or Q4_1");
   out[0] = sli_type_with_last(&in[0], n);
   return SL_OK;
@@ -54,12 +55,12 @@ const sl_op sl_op_linear_served = {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* attrs.dims[0]: numbers per row */
+/* attrs.dims[0]: numbers of a row; attrs.dims[1]: the table's storage format */
 static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                         sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
-  SLI_TRY(want_rows("table", &in[1], attrs->dims[0]));
+  SLI_TRY(want_rows("table", attrs, &in[1], attrs->dims[0]));
   if (in[0].ndim < 2 || in[0].ndim == SL_MAX_DIMS)
     return sli_misfit(&in[0], "ids must have 2 to %d dims", SL_MAX_DIMS - 1);
   out[0] = in[0];

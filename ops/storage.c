@@ -13,12 +13,13 @@
 #include "io/small.h"
 #include "ops/planes.h"
 #include "ops/spikes.h"
-#include "ops/stored_products.h"
 
 static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_doubled(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
+static void take_iq4_nl(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_mxfp4(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 
 /* Names in files, bytes per block, and the conversion of a block (NULL: blocks stay as they
@@ -41,38 +42,15 @@ static const struct {
              {"Q4_K", SL_STORAGE_Q4_K, 144, NULL},
              {"Q5_K", SL_STORAGE_Q5_K, 176, NULL},
              {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},
-             {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
+             {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, take_iq4_nl},
              {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL},
-             {"MXFP4", SL_STORAGE_MXFP4, 17, NULL},
-             {"MXFP4", SL_STORAGE_Q8_0, 17, take_mxfp4},
+             {"MXFP4", SL_STORAGE_MXFP4, 17, take_mxfp4},
+             {"MXFP4", SL_STORAGE_Q8_0, 17, take_doubled},
              {"FP8", SL_STORAGE_SCALED, SLI_FP8_BYTES, NULL},
              {"NVFP4", SL_STORAGE_NVFP4, SLI_NVFP4_BYTES, NULL}};
 
-/* Names, and numbers and bytes of a block in memory. */
-static const struct {
-  const char *name;
-  int numbers, bytes;
-} blocks_of[] = {[SL_STORAGE_F32] = {"f32", 1, 4},
-                 [SL_STORAGE_BF16] = {"bf16", 1, 2},
-                 [SL_STORAGE_Q8_0] = {"Q8_0", 32, 34},
-                 [SL_STORAGE_Q4_1] = {"Q4_1", 32, 20},
-                 [SL_STORAGE_INT8] = {"int8", 1, 4},
-                 [SL_STORAGE_F16] = {"f16", 1, 2},
-                 [SL_STORAGE_Q5_1] = {"Q5_1", 32, 24},
-                 [SL_STORAGE_Q2_K] = {"Q2_K", 256, 84},
-                 [SL_STORAGE_Q3_K] = {"Q3_K", 256, 110},
-                 [SL_STORAGE_Q4_K] = {"Q4_K", 256, 144},
-                 [SL_STORAGE_Q5_K] = {"Q5_K", 256, 176},
-                 [SL_STORAGE_Q6_K] = {"Q6_K", 256, 210},
-                 [SL_STORAGE_IQ4_NL] = {"IQ4_NL", 32, 18},
-                 [SL_STORAGE_IQ4_XS] = {"IQ4_XS", 256, 136},
-                 [SL_STORAGE_MXFP4] = {"MXFP4", 32, 17},
-                 [SL_STORAGE_FP8] = {"fp8", 1, 1},
-                 [SL_STORAGE_SCALED] = {"FP8", SLI_SMALL_BLOCK, SLI_FP8_BYTES},
-                 [SL_STORAGE_NVFP4] = {"NVFP4", SLI_SMALL_BLOCK, SLI_NVFP4_BYTES}};
-
 const char *sli_storage_name(sl_storage storage) {
-  return (size_t)storage < SLI_COUNT(blocks_of) ? blocks_of[storage].name : "an unknown format";
+  return (size_t)storage < SLI_COUNT(sli_forms) ? sli_forms[storage].name : "an unknown format";
 }
 
 sl_storage sli_storage_named(const char *type) {
@@ -81,32 +59,17 @@ sl_storage sli_storage_named(const char *type) {
   return SL_STORAGE_F32;
 }
 
-int64_t sli_storage_block(sl_storage storage) { return blocks_of[storage].numbers; }
+int64_t sli_storage_block(sl_storage storage) { return sli_forms[storage].numbers; }
 
-int64_t sli_storage_block_bytes(sl_storage storage) { return blocks_of[storage].bytes; }
+int64_t sli_storage_block_bytes(sl_storage storage) { return sli_storage_bytes(storage); }
 
 bool sli_storage_blocks(sl_storage storage) {
   return !sli_storage_in_planes(storage) && storage != SL_STORAGE_F32 &&
          storage != SL_STORAGE_BF16 && storage != SL_STORAGE_F16 && storage != SL_STORAGE_INT8;
 }
 
-sl_storage sli_storage_for_products(sl_storage storage) {
-  return storage == SL_STORAGE_MXFP4 ? SL_STORAGE_Q8_0 : storage;
-}
-
-bool sli_storage_in_groups(sl_storage storage) {
-  return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1 || sli_storage_in_parts(storage);
-}
-
-bool sli_storage_served(sl_storage storage) {
-  return storage <= SL_STORAGE_INT8 || storage == SL_STORAGE_F16 || storage == SL_STORAGE_FP8 ||
-         sli_storage_small(storage) || sli_storage_in_groups(storage);
-}
-
 /* Halves after the quads of a block. */
-static int64_t halves_of(sl_storage storage) {
-  return (sli_storage_bytes(storage) - sli_storage_quads(storage)) / 2;
-}
+static int64_t halves_of(sl_storage storage) { return sli_forms[storage].halves / 2; }
 
 /* True for formats whose rows are words of a type that holds 32 bits. */
 static bool in_words(sl_storage storage) {
@@ -114,7 +77,7 @@ static bool in_words(sl_storage storage) {
 }
 
 static size_t row_bytes(sl_storage storage, int64_t k) {
-  size_t bytes = (size_t)(k / blocks_of[storage].numbers * blocks_of[storage].bytes);
+  size_t bytes = (size_t)(k / sli_storage_block(storage) * sli_storage_bytes(storage));
   return in_words(storage) ? (bytes + 3) / 4 * 4 : bytes;
 }
 
@@ -138,20 +101,15 @@ sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
   return type;
 }
 
-sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
-  if (lies->dtype != SL_I32) return lies->dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
-  size_t bytes = (size_t)sl_type_last(lies) * sizeof(int32_t);
-  sl_storage storage = SL_STORAGE_Q8_0;
-  while (storage < SL_STORAGE_FP8 &&
-         (!sli_storage_served(storage) || k % sli_storage_block(storage) ||
-          bytes != row_bytes(storage, k)))
-    storage++;
-  return storage;
+sl_storage sli_storage_of(const sl_attrs *attrs, const sl_type *weight) {
+  bool known = attrs->dims[1] > 0 && attrs->dims[1] < SL_STORAGE_FP8;
+  if (weight->dtype == SL_I32 && known) return (sl_storage)attrs->dims[1];
+  return weight->dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
   return (values->ndim == 2 || values->ndim == 3 /* weights of experts */) &&
-         sl_type_last(values) % blocks_of[storage].numbers == 0;
+         sl_type_last(values) % sli_storage_block(storage) == 0;
 }
 
 /* Converts a part along the last dim to count blocks; returns false if it begins or ends within
@@ -166,7 +124,7 @@ static bool count_in_blocks(sl_part *part, int64_t numbers) {
 }
 
 bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blocks) {
-  int64_t numbers = blocks_of[storage].numbers;
+  int64_t numbers = sli_storage_block(storage);
   int last = values->whole.ndim - 1;
   bool fits = true;
   *blocks = *values;
@@ -261,6 +219,36 @@ static void unpack_q4_1(const unsigned char *row, int64_t k, float *out) {
   }
 }
 
+/* Unpacks a block of IQ4_NL or MXFP4 by way of its bytes in a file. */
+static void unpack_places(sl_storage storage, const uint8_t *numbers, uint16_t scale, float *out) {
+  uint8_t block[18];
+  bool half = storage == SL_STORAGE_IQ4_NL;
+  if (half) memcpy(block, &scale, sizeof scale);
+  else block[0] = (uint8_t)(scale < 0x80 ? scale >> 6 : (scale >> 7) + 1);
+  memcpy(block + (half ? 2 : 1), numbers, 16);
+  sli_storage_unpack_file(storage, block, SLI_STORAGE_BLOCK, out);
+}
+
+static void unpack_split(sl_storage storage, const unsigned char *row, int64_t k, float *out) {
+  const unsigned char *scales = row + sli_storage_scales_at(storage, k);
+  for (int64_t b = 0; b < k / SLI_STORAGE_BLOCK; b++) {
+    uint16_t scale;
+    memcpy(&scale, scales + 2 * b, sizeof scale);
+    unpack_places(storage, row + 16 * b, scale, out + b * SLI_STORAGE_BLOCK);
+  }
+}
+
+void sli_storage_unpack_block(sl_storage storage, const uint8_t *quads, const uint16_t *halves,
+                              float *out) {
+  uint8_t block[256];
+  int64_t bytes = sli_storage_quads(storage);
+  if (sli_forms[storage].layout == SLI_LAYOUT_SPLIT)
+    return unpack_places(storage, quads, halves[0], out);
+  memcpy(block, quads, (size_t)bytes);
+  memcpy(block + bytes, halves, (size_t)sli_forms[storage].halves);
+  sli_storage_unpack_file(storage, block, sli_storage_block(storage), out);
+}
+
 void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out) {
   int64_t k = sl_type_last(values), rows = sl_type_rows(values);
   const uint16_t *words = from;
@@ -273,6 +261,8 @@ void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *f
     const unsigned char *row = (const unsigned char *)from + (size_t)r * row_bytes(storage, k);
     if (storage == SL_STORAGE_Q8_0) unpack_q8_0(row, k, out + r * k);
     else if (storage == SL_STORAGE_Q4_1) unpack_q4_1(row, k, out + r * k);
+    else if (sli_forms[storage].layout == SLI_LAYOUT_SPLIT)
+      unpack_split(storage, row, k, out + r * k);
     else sli_storage_unpack_file(storage, row, k, out + r * k);
   }
 }
@@ -323,13 +313,25 @@ static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16
 
 /* Doubles the numbers of MXFP4, which are then whole, and halves the scale, a power of two. A half
  * rounds scales below 2^-24. */
-static void take_mxfp4(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+static void take_doubled(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
   static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   *scales = sli_float_to_half(ldexpf(1, block[0] - 128));
   for (int i = 0; i < 16; i++) {
     numbers[i] = (unsigned char)doubled[block[1 + i] & 15];
     numbers[i + 16] = (unsigned char)doubled[block[1 + i] >> 4];
   }
+}
+
+static void take_iq4_nl(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  memcpy(scales, block, 2);
+  memcpy(numbers, block + 2, 16);
+}
+
+/* Halves the scale, as the table's values are doubled: 2^(e - 128) has the exponent e - 1, and no
+ * exponent for e below 2. */
+static void take_mxfp4(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
+  *scales = (uint16_t)(block[0] < 2 ? 0x20 << block[0] : (block[0] - 1) << 7);
+  memcpy(numbers, block + 1, 16);
 }
 
 /* Expands q4_0: m is -8 d, which a half can hold. */
@@ -339,13 +341,22 @@ static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 2, 16);
 }
 
+/* Returns the conversion of the named type to the storage format; SLI_COUNT(forms): none. */
+static size_t find_form(sl_storage storage, const char *type) {
+  size_t f = 0;
+  while (f < SLI_COUNT(forms) && (forms[f].storage != storage || strcmp(forms[f].type, type))) f++;
+  return f;
+}
+
+bool sli_storage_takes(sl_storage storage, const char *type) {
+  return find_form(storage, type) < SLI_COUNT(forms);
+}
+
 void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from,
                       void *out) {
-  size_t f = 0;
-  while (strcmp(forms[f].type, type) ||
-         (forms[f].storage != storage && forms[f].storage == SL_STORAGE_MXFP4))
-    f++;
-  int64_t k = sl_type_last(values), blocks = k / blocks_of[storage].numbers,
+  size_t f = find_form(storage, type);
+  SLI_CHECK(f < SLI_COUNT(forms), "%s is not stored as %s", type, sli_storage_name(storage));
+  int64_t k = sl_type_last(values), blocks = k / sli_storage_block(storage),
           each = storage == SL_STORAGE_Q8_0 ? 32 : 16;
   const unsigned char *block = from;
   for (int64_t r = 0; r < sl_type_rows(values); r++) {
@@ -413,7 +424,7 @@ static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool ba
     const moving m = {.quads = sli_storage_quads(storage),
                       .halves = 2 * halves_of(storage),
                       .wide = wide,
-                      .whole = !sli_storage_in_parts(storage),
+                      .whole = sli_forms[storage].layout == SLI_LAYOUT_SPLIT,
                       .flips = storage == SL_STORAGE_Q8_0 ? 0x80808080 : 0,
                       .back = back};
     if (back) move_group(&m, here, copy, bytes);

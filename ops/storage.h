@@ -12,18 +12,23 @@
  * their upper halves. Q5_0 in a file, whose numbers are d q with q from -16 to 15, is stored as
  * Q8_0. The product d q is exact in f32, so every way of unpacking gives the same value.
  *
- * Rows of other block formats are stored as in the file, each starting at a multiple of four bytes.
+ *   IQ4_NL, MXFP4  16 bytes per block | d per block  number = d table[q]
+ *
+ * The scale d of MXFP4 is the upper half of a float, with which its power of two is exact, and the
+ * table has doubled values. Rows of other block formats are stored as in the file, each starting at
+ * a multiple of four bytes. storage.def lists the formats.
  *
  * For matrix products, rows of blocks are grouped so that a product reads addresses in order, many
  * rows at a time: SLI_STORAGE_GROUP rows of a matrix on a device form a group (the last group may
  * have fewer). A group stores its blocks one after another. A block of a group of `wide` rows:
  *
- *   Q8_0                    8 quads [wide][4] of bytes, q + 128 | half d[wide]
- *   Q4_1                    4 quads [wide][4] of bytes | half d[wide] | half m[wide]
- *   Q3_K, Q4_K, Q5_K, Q6_K  quads [wide][4] of the file's bytes | the last half [wide], if any
+ *   Q8_0                  8 quads [wide][4] of bytes, q + 128 | half d[wide]
+ *   Q4_1                  4 quads [wide][4] of bytes | half d[wide] | half m[wide]
+ *   IQ4_NL, MXFP4         4 quads [wide][4] of bytes | d[wide]
+ *   others in groups      quads [wide][4] of the file's bytes | the last half [wide], if any
  *
- * A quad holds, for each row, four adjacent bytes of that row. The formats not named here have no
- * groups. FP8 and NVFP4 have blocks of 128 numbers (io/small.h). */
+ * A quad holds, for each row, four adjacent bytes of that row. FP8 and NVFP4 have no groups, and
+ * blocks of 128 numbers (io/small.h). */
 #ifndef SLUICE_OPS_STORAGE_H
 #define SLUICE_OPS_STORAGE_H
 
@@ -32,6 +37,8 @@
 
 #include <sluice/batch.h>
 #include <sluice/op.h>
+
+#include "io/small.h"
 
 enum { SLI_STORAGE_BLOCK = 32, SLI_STORAGE_GROUP = 16 };
 
@@ -47,6 +54,28 @@ static inline bool sli_storage_in_planes(sl_storage storage) {
 static inline int sli_storage_base(sl_storage storage) { return (int)storage / 16 % 16; }
 static inline int sli_storage_width(sl_storage storage) { return (int)storage % 16; }
 
+/* A row of storage.def. */
+typedef enum sli_grouping {
+  SLI_LAYOUT_NUMBERS,
+  SLI_LAYOUT_ROWS,
+  SLI_LAYOUT_GROUPS,
+  SLI_LAYOUT_SPLIT
+} sli_grouping;
+typedef enum sli_summands { SLI_SUMS_FLOATS, SLI_SUMS_DIGITS } sli_summands;
+typedef struct sli_form {
+  const char *name;
+  int numbers, quads, halves; /* of a block: its numbers, bytes in quads, and bytes after them */
+  sli_grouping layout;
+  sli_summands sums;
+  sl_storage on_cpus;
+} sli_form;
+static const sli_form sli_forms[] = {
+#define FORM(storage, name, numbers, quads, halves, layout, sums, on_cpus) \
+  {name, numbers, quads, halves, layout, sums, on_cpus},
+#include "ops/storage.def"
+#undef FORM
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -55,15 +84,13 @@ extern "C" {
  * need k to be a multiple of the block. */
 sl_type sli_storage_type(sl_storage storage, const sl_type *values);
 bool sli_storage_fits(sl_storage storage, const sl_type *values);
-/* Returns the storage format of an array of type `lies`, with rows of k numbers, in a served
- * graph. */
-sl_storage sli_storage_of(const sl_type *lies, int64_t k);
+/* Returns the storage format of a weight that a served op reads. attrs.dims[1] is the format of
+ * blocks and halves, whose type does not show it; another number gives f32. */
+sl_storage sli_storage_of(const sl_attrs *attrs, const sl_type *weight);
 /* Return the numbers and the bytes of a block. In formats without blocks, each number is a
  * block. */
 int64_t sli_storage_block(sl_storage storage);
 int64_t sli_storage_block_bytes(sl_storage storage);
-/* Returns true if served products and tables read the format. */
-bool sli_storage_served(sl_storage storage);
 /* Sets *blocks to the shard of blocks, [rows, blocks per row], for a shard of values. Returns false
  * if a cut splits a block. */
 bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blocks);
@@ -73,17 +100,20 @@ const char *sli_storage_name(sl_storage storage);
 sl_storage sli_storage_named(const char *type);
 /* Returns true for block formats, which are loaded from a file unchanged, not as f32. */
 bool sli_storage_blocks(sl_storage storage);
-/* Returns true for formats whose rows are in groups; their products are sums of integers. */
-bool sli_storage_in_groups(sl_storage storage);
 
 /* Convert f32 to the storage format, with rounding (not to block formats), and back to f32. */
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out);
 void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out);
 
-/* Unpacks blocks laid out as in a file, in formats that served products do not read. */
+/* Unpacks blocks laid out as in a file. */
 void sli_storage_unpack_file(sl_storage storage, const void *blocks, int64_t numbers, float *out);
+/* Unpacks a block that was in groups. */
+void sli_storage_unpack_block(sl_storage storage, const uint8_t *quads, const uint16_t *halves,
+                              float *out);
 
-/* Converts a file's blocks of the named type to the storage format `rest`. */
+/* Returns whether a file's blocks of the named type can be converted to the storage format. */
+bool sli_storage_takes(sl_storage storage, const char *type);
+/* Converts a file's blocks of the named type to the storage format. */
 void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from,
                       void *out);
 
@@ -102,33 +132,31 @@ static inline size_t sli_storage_scales_at(sl_storage storage, int64_t k) {
 }
 
 /* Bytes per block of a row in groups: of its quads, and in all. */
-static inline int64_t sli_storage_quads(sl_storage storage) {
-  switch (storage) {
-  case SL_STORAGE_Q8_0: return 32;
-  case SL_STORAGE_Q3_K: return 108;
-  case SL_STORAGE_Q4_K: return 144;
-  case SL_STORAGE_Q5_K: return 176;
-  case SL_STORAGE_Q6_K: return 208;
-  default: return 16; /* Q4_1 */
-  }
-}
+static inline int64_t sli_storage_quads(sl_storage storage) { return sli_forms[storage].quads; }
 static inline int64_t sli_storage_bytes(sl_storage storage) {
-  switch (storage) {
-  case SL_STORAGE_Q8_0: return 34;
-  case SL_STORAGE_Q3_K: return 110;
-  case SL_STORAGE_Q4_K: return 144;
-  case SL_STORAGE_Q5_K: return 176;
-  case SL_STORAGE_Q6_K: return 210;
-  default: return 20; /* Q4_1 */
-  }
+  return sli_forms[storage].quads + sli_forms[storage].halves;
 }
-/* True for floats of 8 and 4 bits with scales. Products sum them as they sum f32. */
+/* True for floats of 8 and 4 bits with scales. */
 static inline bool sli_storage_small(sl_storage storage) {
   return storage == SL_STORAGE_SCALED || storage == SL_STORAGE_NVFP4;
 }
-/* True for formats whose blocks are the file's, 256 numbers in eight parts. */
+/* True for formats whose rows are in groups. */
+static inline bool sli_storage_in_groups(sl_storage storage) {
+  return !sli_storage_in_planes(storage) && sli_forms[storage].layout >= SLI_LAYOUT_GROUPS;
+}
+/* True for formats whose products are sums of integers on CPUs. */
+static inline bool sli_storage_by_digits(sl_storage storage) {
+  return !sli_storage_in_planes(storage) && sli_forms[storage].sums == SLI_SUMS_DIGITS;
+}
+/* True for formats of digits whose blocks are the file's, 256 numbers in eight parts. */
 static inline bool sli_storage_in_parts(sl_storage storage) {
-  return storage >= SL_STORAGE_Q3_K && storage <= SL_STORAGE_Q6_K;
+  return sli_forms[storage].numbers == 256 && sli_forms[storage].sums == SLI_SUMS_DIGITS;
+}
+/* Returns the format in which products on CPUs read weights that a file has in `storage`: MXFP4 as
+ * Q8_0, whose numbers are doubled and whose scales are halved; formats without fast products as
+ * f32. */
+static inline sl_storage sli_storage_on_cpus(sl_storage storage) {
+  return sli_storage_in_planes(storage) ? storage : sli_forms[storage].on_cpus;
 }
 
 /* True for formats that exact products read, with the bits of f32 weights of the same values. */

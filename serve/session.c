@@ -47,10 +47,18 @@ static void *session_run(void *arg) {
 
 static int default_to(int64_t given, int64_t otherwise) { return (int)(given ? given : otherwise); }
 
+static bool is_on_gpus(const sl_session *s) {
+  const char *kind = s->options.lower.devices.kind;
+  return kind && !strcmp(kind, "cuda");
+}
+
 static sl_storage storage_of(void *ctx, const char *param) {
   const sl_session *s = ctx;
   if (s->options.storage) return s->options.storage;
-  if (s->stored) return sli_weights_storage(s->stored, param);
+  if (s->stored) {
+    if (is_on_gpus(s)) return sli_weights_storage(s->stored, param, SL_STORAGE_MXFP4);
+    return sli_storage_on_cpus(sli_weights_storage(s->stored, param, SL_STORAGE_BF16));
+  }
   return s->options.lower.numbers.dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
 }
 

@@ -87,8 +87,7 @@ static bool has_whole_pages(const sli_work *w) {
 
 /* Returns true if a served product's weights have the format. */
 static bool is_stored(const sli_work *w, sl_storage storage) {
-  return w->op == &sl_op_linear_served &&
-         sli_storage_of(&w->in[1], sl_type_last(&w->in[0])) == storage;
+  return w->op == &sl_op_linear_served && sli_storage_of(w->attrs, &w->in[1]) == storage;
 }
 
 bool sli_work_has(const sli_work *w, sli_trait trait) {

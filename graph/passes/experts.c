@@ -99,6 +99,7 @@ static sli_expert_loads *whole_experts(sl_graph *g, const mixture *m) {
       .experts = (int32_t)weights[0]->type.dim[0], .levels = 1, .base = 1, .each = 1};
   for (int i = 0; i < SLI_MATRICES; i++) {
     x->matrix[i] = matrix_of(weights[i]);
+    x->storage[i] = weights[i]->storage;
     x->piece_bytes[i] = sl_type_bytes(&x->matrix[i]);
     x->part_bytes += x->piece_bytes[i];
   }

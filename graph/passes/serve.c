@@ -19,7 +19,6 @@
 #include "ops/batch.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
-#include "ops/stored_products.h"
 
 static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
   return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot be served: %s", n->name,
@@ -60,9 +59,8 @@ static void settle_weights(sl_graph *g, const bool *fed) {
   const sl_serving *s = g->options.serve;
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
-    sl_storage storage = sli_storage_for_products(s->storage(s->ctx, p->name));
-    if (!p->storage && sli_storage_served(storage) && can_be_stored(g, fed, p, storage))
-      sli_store(p, storage);
+    sl_storage storage = s->storage(s->ctx, p->name);
+    if (!p->storage && can_be_stored(g, fed, p, storage)) sli_store(p, storage);
   }
 }
 
@@ -94,9 +92,16 @@ static void round_weights(sl_graph *g) {
   }
 }
 
-/* Sets a table's width, which a stored type may not show. */
-static void tell_width(sli_node *n) {
-  if (sli_op_weight(n->op) == SL_WEIGHT_TABLE) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
+/* Sets a table's width and a weight's storage format, which a stored type may not show. */
+static void set_format(sli_node *n) {
+  bool table = sli_op_weight(n->op) == SL_WEIGHT_TABLE;
+  if (table) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
+  for (int a = 0; a < n->nin; a++)
+    if (n->in[a] && n->in[a]->storage && n->in[a]->type.dtype == SL_I32 &&
+        sli_op_serve(n->op)->stored >> a & 1) {
+      n->attrs.ndims = 2;
+      n->attrs.dims[1] = n->in[a]->storage;
+    }
 }
 
 /* ---- replaced ops ------------------------------------------------------------------------- */
@@ -143,7 +148,7 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   const sl_op_serve *form = n->op->serve;
   const sl_op *op = form->op;
   SLI_TRY(choose_pages(g, n, form));
-  tell_width(n);
+  set_format(n);
   int had = n->nout, nout = sli_op_outputs(op, &n->attrs, op->max_in);
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)had * sizeof *out);

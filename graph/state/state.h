@@ -21,8 +21,9 @@ sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runt
                             sli_weights_writer *write, void *ctx);
 
 /* Returns the format in which memory stores a parameter of these weight files, or f32 if the files
- * lack it or mix formats. */
-sl_storage sli_weights_storage(const struct sli_shards *from, const char *param);
+ * lack it or mix formats. `packed`: the format of experts that a folder has in MXFP4, either bf16,
+ * which holds their numbers, or MXFP4. */
+sl_storage sli_weights_storage(const struct sli_shards *from, const char *param, sl_storage packed);
 
 /* Checks that all processes of a job see the same folder. Each process writes a small file, process
  * 0 looks for all of them, and the files are removed. All processes must call it after sl_job_join.

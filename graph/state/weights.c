@@ -17,7 +17,6 @@
 #include "io/shards/shards.h"
 #include "ops/layout.h"
 #include "ops/storage.h"
-#include "ops/stored_products.h"
 #include "graph/state/adapter.h"
 #include "graph/state/parts.h"
 #include "graph/state/scaled.h"
@@ -452,15 +451,37 @@ static sl_status load_small(loading *l, int index, const sl_param_info *p) {
   return status;
 }
 
+/* Loads a parameter that stays in MXFP4. */
+static sl_status load_packed_blocks(loading *l, int index, const sl_param_info *p,
+                                    const sli_packed *packed) {
+  bool here = sl_param_here(l->lowered, l->rt, index);
+  SLI_TRY(load_packed(l, packed, &p->type, NULL));
+  if (!here) return SL_OK;
+  unsigned char *blocks = sli_calloc(packed->scales->elements, SLI_MXFP4_BYTES);
+  const sli_file_blocks from = {"MXFP4", SLI_MXFP4_BYTES, blocks};
+  sl_status status = sli_shards_read_packed_blocks(l->from, packed, p->type.dim, blocks);
+  if (!status) status = sli_param_set_blocks(l->lowered, l->rt, index, &from);
+  free(blocks);
+  return status;
+}
+
+static sli_packed packed_of(const sli_shards *from, const char *param) {
+  char *name = member_name(param, 0);
+  sli_packed packed = is_turned(param) ? sli_shards_packed(from, name) : (sli_packed){0};
+  free(name);
+  return packed;
+}
+
 /* Loads a parameter that keeps the file's format. */
 static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
+  const sli_packed packed = packed_of(l->from, name_in_files(p));
+  if (packed.blocks) return load_packed_blocks(l, index, p, &packed);
   if (sli_storage_small(p->storage)) return load_small(l, index, p);
   sl_status status = load_member(l, name_in_files(p), &p->type, NULL);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &file);
-  sl_storage stored = sli_storage_named(t->dtype);
-  if (stored != p->storage && sli_storage_for_products(stored) != p->storage)
+  if (!sli_storage_takes(p->storage, t->dtype))
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, not the format it had when the plan was made",
                    l->path, t->name, t->dtype);
   void *blocks;
@@ -473,13 +494,6 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   return status;
 }
 
-static bool is_packed(const sli_shards *from, const char *param) {
-  char *name = member_name(param, 0);
-  bool packed = is_turned(param) && sli_shards_packed(from, name).blocks;
-  free(name);
-  return packed;
-}
-
 /* Returns the storage format of a tensor, or of a matrix of small numbers with scales. */
 static sl_storage storage_in_file(const sli_shards *from, const char *name, bool *there) {
   const sli_stored_tensor *t = weights_find(from, name, &(int){0});
@@ -490,13 +504,12 @@ static sl_storage storage_in_file(const sli_shards *from, const char *name, bool
                         : SL_STORAGE_F32;
 }
 
-/* Returns f32 if the members of a parameter differ in format. MXFP4 values fit in bf16. */
-sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
+sl_storage sli_weights_storage(const sli_shards *from, const char *param, sl_storage packed) {
   sl_storage storage = SL_STORAGE_F32;
   bool star = strchr(param, '*'), more = true, same = true;
   sl_storage whole = storage_in_file(from, param, &more);
   if (more) return is_turned(param) && sli_storage_small(whole) ? SL_STORAGE_F32 : whole;
-  if (is_packed(from, param)) return SL_STORAGE_BF16;
+  if (packed_of(from, param).blocks) return packed;
   more = true;
   for (int m = 0; more && same; m++) {
     char *name = member_name(param, m);

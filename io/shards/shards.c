@@ -184,15 +184,41 @@ static void unpack_block(const unsigned char *from, unsigned scale, float *out) 
     out[i] = ldexpf(values[from[i / 2] >> i % 2 * 4 & 15], (int)scale - 127);
 }
 
-sl_status sli_shards_read_packed(const sli_shards *s, const sli_packed *p, const int64_t dim[3],
-                                 float *out) {
+/* Sets the addresses of a packed tensor's blocks and scales. */
+static sl_status find_packed(const sli_shards *s, const sli_packed *p, const int64_t dim[3],
+                             const unsigned char **blocks, const unsigned char **scales) {
   const int64_t want[] = {dim[0], dim[1], dim[2] / PACKED_BLOCK, PACKED_BLOCK / 2};
   sl_status status = want_bytes(s, p->file[0], p->blocks, 4, want);
   if (!status) status = want_bytes(s, p->file[1], p->scales, 3, want);
   if (status) return status;
-  const unsigned char *blocks = sli_safetensors_bytes(s->items[p->file[0]].file, p->blocks);
-  const unsigned char *scales = sli_safetensors_bytes(s->items[p->file[1]].file, p->scales);
-  for (size_t b = 0; b < p->scales->elements; b++)
-    unpack_block(blocks + b * PACKED_BLOCK / 2, scales[b], out + b * PACKED_BLOCK);
+  *blocks = sli_safetensors_bytes(s->items[p->file[0]].file, p->blocks);
+  *scales = sli_safetensors_bytes(s->items[p->file[1]].file, p->scales);
   return SL_OK;
+}
+
+sl_status sli_shards_read_packed(const sli_shards *s, const sli_packed *p, const int64_t dim[3],
+                                 float *out) {
+  const unsigned char *blocks, *scales;
+  sl_status status = find_packed(s, p, dim, &blocks, &scales);
+  for (size_t b = 0; !status && b < p->scales->elements; b++)
+    unpack_block(blocks + b * PACKED_BLOCK / 2, scales[b], out + b * PACKED_BLOCK);
+  return status;
+}
+
+static unsigned four_bits(const unsigned char *from, int i) {
+  return from[i / 2] >> i % 2 * 4 & 15;
+}
+
+/* Moves number i + 16 beside number i. */
+sl_status sli_shards_read_packed_blocks(const sli_shards *s, const sli_packed *p,
+                                        const int64_t dim[3], unsigned char *out) {
+  const unsigned char *blocks, *scales;
+  sl_status status = find_packed(s, p, dim, &blocks, &scales);
+  for (size_t b = 0; !status && b < p->scales->elements; b++, out += SLI_MXFP4_BYTES) {
+    const unsigned char *from = blocks + b * PACKED_BLOCK / 2;
+    out[0] = scales[b];
+    for (int i = 0; i < PACKED_BLOCK / 2; i++)
+      out[1 + i] = (unsigned char)(four_bits(from, i) | four_bits(from, i + PACKED_BLOCK / 2) << 4);
+  }
+  return status;
 }

@@ -36,6 +36,10 @@ sli_packed sli_shards_packed(const sli_shards *s, const char *name);
  * or type. */
 sl_status sli_shards_read_packed(const sli_shards *s, const sli_packed *packed,
                                  const int64_t dim[3], float *out);
+/* Converts the packed tensor to blocks of MXFP4 as in GGUF files, SLI_MXFP4_BYTES each. */
+enum { SLI_MXFP4_BYTES = 17 };
+sl_status sli_shards_read_packed_blocks(const sli_shards *s, const sli_packed *packed,
+                                        const int64_t dim[3], unsigned char *out);
 /* Copies a tensor's bytes, which in GGUF files are quantized blocks, to out[tensor->bytes]. */
 sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor,
                             void *out);

@@ -27,6 +27,7 @@ void sli_clear_without_expert(const sl_call *call, int experts, int64_t rows, fl
 typedef struct sli_expert_product {
   const sl_attrs *attrs;
   const sl_type *weight; /* [n, k], in its storage format */
+  sl_storage storage;
   const void *values;
   const float *x; /* [rows, k] */
   float *y;       /* [rows, n] */

@@ -45,8 +45,7 @@ static int64_t width_of(const lending *l, int m) {
 }
 
 static bool in_blocks(const lending *l, int m) {
-  return !l->loads->planes &&
-         sli_storage_in_groups(sli_storage_of(&l->loads->matrix[m], width_of(l, m)));
+  return !l->loads->planes && sli_storage_by_digits(l->loads->storage[m]);
 }
 
 static size_t lay_out(const sl_call *call, lending *l) {
@@ -142,6 +141,7 @@ static sli_expert_product product_of(const lending *l, const lent_rows *part, in
   int64_t k = width_of(l, m);
   return (sli_expert_product){.attrs = l->call->attrs,
                               .weight = weight,
+                              .storage = l->loads->storage[m],
                               .values = values,
                               .x = (m == DOWN ? l->inner[GATE] : l->x) + part->begin * k,
                               .y = y,

@@ -27,12 +27,12 @@ static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
 }
 
 static sl_storage rest_of(const sl_call *call) {
-  return sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]));
+  return sli_storage_of(call->attrs, &call->in_type[1]);
 }
 
 /* Returns true if products are sums of integers. */
 static bool by_blocks(const sl_call *call) {
-  return sli_storage_in_groups(rest_of(call)) && !call->attrs->exact;
+  return sli_storage_by_digits(rest_of(call)) && !call->attrs->exact;
 }
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
@@ -96,11 +96,12 @@ typedef struct expert_call {
   sl_type in_type[2], out_type;
   const void *in[3];
   void *out;
+  sl_attrs attrs;
   sl_call call;
 } expert_call;
 
 static bool shares_digits(const sli_expert_product *p) {
-  return sli_storage_in_groups(sli_storage_of(p->weight, p->k)) && !p->attrs->exact &&
+  return sli_storage_by_digits(p->storage) && !p->attrs->exact &&
          p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
 }
 
@@ -108,8 +109,10 @@ static sli_served_product bind(const sli_expert_product *p, int pieces, expert_c
   *c = (expert_call){.in_type = {SL_TYPE(SL_F32, p->rows, p->k), *p->weight},
                      .out_type = SL_TYPE(SL_F32, p->rows, p->weight->dim[0]),
                      .in = {p->x, p->values},
-                     .out = p->y};
-  c->call = (sl_call){.attrs = p->attrs,
+                     .out = p->y,
+                     .attrs = *p->attrs};
+  c->attrs.dims[1] = p->storage;
+  c->call = (sl_call){.attrs = &c->attrs,
                       .nin = 3,
                       .nout = 1,
                       .in_type = c->in_type,
@@ -149,7 +152,7 @@ typedef struct experts {
 static size_t lay_out(const sl_call *call, experts *x) {
   const sl_type *ids = &call->in_type[1], *w = &call->in_type[2];
   int64_t most = sl_type_elements(ids), all = w->dim[0], k = sl_type_last(&call->in_type[0]);
-  bool blocks = sli_storage_in_groups(sli_storage_of(w, k));
+  bool blocks = sli_storage_by_digits(sli_storage_of(call->attrs, w));
   size_t at = 0;
   x->order = sli_place(call->scratch, &at, most, sizeof *x->order);
   x->ends = sli_place(call->scratch, &at, all + 1, sizeof *x->ends);
@@ -191,6 +194,7 @@ static sli_expert_product product_of(const experts *x, const expert_rows *part,
   return (sli_expert_product){
       .attrs = x->call->attrs,
       .weight = weight,
+      .storage = sli_storage_of(x->call->attrs, weight),
       .values = (const char *)x->call->in[2] + (size_t)part->expert * sl_type_bytes(weight),
       .x = x->x + part->begin * k,
       .y = x->y + part->begin * weight->dim[0],

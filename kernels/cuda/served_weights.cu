@@ -54,10 +54,15 @@ void multiply(sl_storage storage, product p, void *scratch, void *stream) {
   switch (storage) {
   case SL_STORAGE_Q8_0: return multiply_on_tensor_cores<tensor_q8_0>(p, scratch, stream);
   case SL_STORAGE_Q4_1: return multiply_on_tensor_cores<tensor_q4_1>(p, scratch, stream);
+  case SL_STORAGE_Q5_1: return multiply_on_tensor_cores<tensor_q5_1>(p, scratch, stream);
+  case SL_STORAGE_Q2_K: return multiply_on_tensor_cores<tensor_q2_k>(p, scratch, stream);
   case SL_STORAGE_Q3_K: return multiply_on_tensor_cores<tensor_q3_k>(p, scratch, stream);
   case SL_STORAGE_Q4_K: return multiply_on_tensor_cores<tensor_q4_k>(p, scratch, stream);
   case SL_STORAGE_Q5_K: return multiply_on_tensor_cores<tensor_q5_k>(p, scratch, stream);
   case SL_STORAGE_Q6_K: return multiply_on_tensor_cores<tensor_q6_k>(p, scratch, stream);
+  case SL_STORAGE_IQ4_NL: return multiply_on_tensor_cores<tensor_iq4_nl>(p, scratch, stream);
+  case SL_STORAGE_IQ4_XS: return multiply_on_tensor_cores<tensor_iq4_xs>(p, scratch, stream);
+  case SL_STORAGE_MXFP4: return multiply_on_tensor_cores<tensor_mxfp4>(p, scratch, stream);
   case SL_STORAGE_SCALED: return multiply_on_tensor_cores<tensor_fp8>(p, scratch, stream);
   case SL_STORAGE_NVFP4: return multiply_on_tensor_cores<tensor_nvfp4>(p, scratch, stream);
   default: break;
@@ -74,7 +79,8 @@ void multiply(sl_storage storage, product p, void *scratch, void *stream) {
 } // namespace
 
 size_t sli_cuda_linear_served_scratch(const sl_call *call) {
-  return split_bytes(sl_type_rows(&call->in_type[0]), sl_type_last(&call->in_type[0]));
+  return split_bytes(sli_storage_of(call->attrs, &call->in_type[1]),
+                     sl_type_rows(&call->in_type[0]), sl_type_last(&call->in_type[0]));
 }
 
 void sli_cuda_linear_served(const sl_call *call, void *stream) {
@@ -84,12 +90,13 @@ void sli_cuda_linear_served(const sl_call *call, void *stream) {
                (float *)call->out[0],      served_rows(call),          k % 4 == 0};
   if (!p.rows) return;
   if (turned) return multiply_all<stored_columns>(p, stream);
-  multiply(sli_storage_of(&call->in_type[1], k), p, call->scratch, stream);
+  multiply(sli_storage_of(call->attrs, &call->in_type[1]), p, call->scratch, stream);
 }
 
 size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call) {
   int64_t places = sl_type_elements(&call->in_type[1]), k = sl_type_last(&call->in_type[0]);
-  return (size_t)places * 2 * sizeof(uint64_t) + split_bytes(places, k);
+  return (size_t)places * 2 * sizeof(uint64_t) +
+         split_bytes(sli_storage_of(call->attrs, &call->in_type[2]), places, k);
 }
 
 void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
@@ -111,7 +118,7 @@ void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
   launch(stream, grid_of(rows), threads_for(p.w.n), 0, clear_rows, p, ids);
   sl_type matrix = SL_TYPE(w->dtype, w->dim[1], w->dim[2]);
   p.expert_bytes = (int64_t)sl_type_bytes(&matrix);
-  multiply(sli_storage_of(w, k), p, keys + 2 * sl_type_elements(ids_type), stream);
+  multiply(sli_storage_of(call->attrs, w), p, keys + 2 * sl_type_elements(ids_type), stream);
 }
 
 void sli_cuda_embedding_served(const sl_call *call, void *stream) {
@@ -125,5 +132,5 @@ void sli_cuda_embedding_served(const sl_call *call, void *stream) {
              call->attrs->partial ? -0.0f : NAN};
   if (rows)
     launch(stream, grid_of(rows), threads_for(width), 0, look_up, t,
-           sli_storage_of(&call->in_type[1], width));
+           sli_storage_of(call->attrs, &call->in_type[1]));
 }

@@ -32,6 +32,25 @@ __device__ inline float half_to_float(uint16_t half) {
 #endif
 }
 
+/* Sizes of a format (ops/storage.def). */
+template <sl_storage STORAGE> struct form_of;
+#define FORM(storage, name, numbers, quads, halves, layout, sums, on_cpus)         \
+  template <> struct form_of<SL_STORAGE_##storage> {                               \
+    static constexpr int NUMBERS = numbers, QUADS = quads, BYTES = quads + halves; \
+    static constexpr bool IN_GROUPS = layout >= SLI_LAYOUT_GROUPS;                 \
+  };
+#include "ops/storage.def"
+#undef FORM
+
+/* Returns a quad of the table of IQ4_NL and IQ4_XS, denser around 0, or of MXFP4's doubled values,
+ * with 128 added to each byte. */
+__device__ inline uint32_t uneven_quad(int i) {
+  return i < 2 ? i ? 0x766a5d4fu : 0x3f2d1801u : i < 3 ? 0xa6998d81u : 0xf1d9c5b5u;
+}
+__device__ inline uint32_t doubled_quad(int i) {
+  return i < 2 ? i ? 0x8c888684u : 0x83828180u : i < 3 ? 0x7d7e7f80u : 0x74787a7cu;
+}
+
 /* A number of 16 bits with five bits of exponent. */
 struct fp16 {
   uint16_t bits;

@@ -27,7 +27,7 @@ template <typename B> __device__ inline float half_at(B from) {
 }
 
 /* Returns number n of 32 with four bits each. */
-__device__ inline int four_bits(const uint8_t *from, int n) {
+template <typename B> __device__ inline int four_bits(B from, int n) {
   return n < 16 ? from[n] & 15 : from[n - 16] >> 4;
 }
 
@@ -36,27 +36,22 @@ template <typename B> __device__ inline int two_bits(B from, int n) {
   return from[n / 128 * 32 + n % 32] >> n / 32 % 4 * 2 & 3;
 }
 
-/* Returns place i of the table of IQ4_NL and IQ4_XS, or of MXFP4's doubled values. */
+/* Return place i of the table of IQ4_NL and IQ4_XS, or of MXFP4's doubled values. */
 __device__ inline float uneven_number(int i) {
-  const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                            1,    13,   25,  38,  53,  69,  89,  113};
-  return (float)table[i];
+  return (float)((int)(uneven_quad(i / 4) >> i % 4 * 8 & 255) - 128);
 }
 __device__ inline float doubled_number(int i) {
-  const int8_t table[8] = {0, 1, 2, 3, 4, 6, 8, 12};
-  return i < 8 ? (float)table[i] : -(float)table[i - 8];
+  return (float)((int)(doubled_quad(i / 4) >> i % 4 * 8 & 255) - 128);
 }
 
-__device__ inline float q5_1_number(const uint8_t *b, int n) {
+template <typename B> __device__ inline float q5_1_number(B b, int n) {
   int fifth = b[4 + n / 8] >> n % 8 & 1;
   return (float)(four_bits(b + 8, n) | fifth << 4) * half_at(b) + half_at(b + 2);
 }
 
-__device__ inline float mxfp4_number(const uint8_t *b, int n) {
-  uint32_t bits = b[0] < 2 ? UINT32_C(0x00200000) << b[0] : (uint32_t)(b[0] - 1) << 23;
-  float scale;
-  memcpy(&scale, &bits, sizeof scale);
-  return scale * doubled_number(four_bits(b + 1, n));
+/* The scale is the upper half of a float. */
+template <typename B> __device__ inline float mxfp4_number(B b, int n) {
+  return __uint_as_float((uint32_t)(b[16] | b[17] << 8) << 16) * doubled_number(four_bits(b, n));
 }
 
 /* Q4_K, and Q5_K with a fifth bit: parts of 32 with a scale and a minimum of six bits each. */
@@ -80,7 +75,7 @@ template <typename B> __device__ inline float q6_k_number(B b, int n) {
   return half_at(b + 208) * (float)(int8_t)b[192 + n / 16] * (float)((lower | upper << 4) - 32);
 }
 
-__device__ inline float q2_k_number(const uint8_t *b, int n) {
+template <typename B> __device__ inline float q2_k_number(B b, int n) {
   float scale = half_at(b + 80) * (float)(b[n / 16] & 15);
   return scale * (float)two_bits(b + 16, n) - half_at(b + 82) * (float)(b[n / 16] >> 4);
 }
@@ -92,33 +87,37 @@ template <typename B> __device__ inline float q3_k_number(B b, int n) {
   return scale * (float)((two_bits(b + 32, n) | third << 2) - 4);
 }
 
-__device__ inline float iq4_xs_number(const uint8_t *b, int n) {
+template <typename B> __device__ inline float iq4_xs_number(B b, int n) {
   int j = n / 32, lower = b[4 + j / 2] >> j % 2 * 4 & 15;
   int upper = (b[2] | b[3] << 8) >> 2 * j & 3;
   float scale = half_at(b) * (float)((lower | upper << 4) - 32);
   return scale * uneven_number(four_bits(b + 8 + 16 * j, n % 32));
 }
 
-/* Numbers and bytes of a block, and its number n. Blocks with quads are stored in groups. */
+/* Number n of a block, which is a row's, or in groups its quads and the half after them. */
 template <sl_storage STORAGE> struct file_block;
-#define FILE_BLOCK(storage, numbers, quads, bytes, number)                                   \
-  template <> struct file_block<storage> {                                                   \
-    static constexpr int NUMBERS = numbers, QUAD_BYTES = quads, BYTES = bytes;               \
+#define FILE_BLOCK(storage, number)                                                          \
+  template <> struct file_block<storage> : form_of<storage> {                                \
     template <typename B> __device__ static float at(B b, int n) { return (void)n, number; } \
   };
-FILE_BLOCK(SL_STORAGE_F16, 1, 0, 2, half_at(b))
-FILE_BLOCK(SL_STORAGE_Q5_1, 32, 0, 24, q5_1_number(b, n))
-FILE_BLOCK(SL_STORAGE_Q2_K, 256, 0, 84, q2_k_number(b, n))
-FILE_BLOCK(SL_STORAGE_Q3_K, 256, 108, 110, q3_k_number(b, n))
-FILE_BLOCK(SL_STORAGE_Q4_K, 256, 144, 144, part_number<false>(b, n))
-FILE_BLOCK(SL_STORAGE_Q5_K, 256, 176, 176, part_number<true>(b, n))
-FILE_BLOCK(SL_STORAGE_Q6_K, 256, 208, 210, q6_k_number(b, n))
-FILE_BLOCK(SL_STORAGE_IQ4_NL, 32, 0, 18, half_at(b) * uneven_number(four_bits(b + 2, n)))
-FILE_BLOCK(SL_STORAGE_IQ4_XS, 256, 0, 136, iq4_xs_number(b, n))
-FILE_BLOCK(SL_STORAGE_MXFP4, 32, 0, 17, mxfp4_number(b, n))
-FILE_BLOCK(SL_STORAGE_SCALED, SLI_SMALL_BLOCK, 0, SLI_FP8_BYTES, sli_fp8_number(b, n))
-FILE_BLOCK(SL_STORAGE_NVFP4, SLI_SMALL_BLOCK, 0, SLI_NVFP4_BYTES, sli_nvfp4_number(b, n))
+FILE_BLOCK(SL_STORAGE_F16, half_at(b))
+FILE_BLOCK(SL_STORAGE_Q5_1, q5_1_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q2_K, q2_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q3_K, q3_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_Q4_K, part_number<false>(b, n))
+FILE_BLOCK(SL_STORAGE_Q5_K, part_number<true>(b, n))
+FILE_BLOCK(SL_STORAGE_Q6_K, q6_k_number(b, n))
+FILE_BLOCK(SL_STORAGE_IQ4_NL, half_at(b + 16) * uneven_number(four_bits(b, n)))
+FILE_BLOCK(SL_STORAGE_IQ4_XS, iq4_xs_number(b, n))
+FILE_BLOCK(SL_STORAGE_MXFP4, mxfp4_number(b, n))
+FILE_BLOCK(SL_STORAGE_SCALED, sli_fp8_number(b, n))
+FILE_BLOCK(SL_STORAGE_NVFP4, sli_nvfp4_number(b, n))
 #undef FILE_BLOCK
+
+/* Formats whose numbers are read one by one. */
+#define SLI_FILE_FORMS(form)                                                               \
+  form(F16) form(Q5_1) form(Q2_K) form(Q3_K) form(Q4_K) form(Q5_K) form(Q6_K) form(IQ4_NL) \
+      form(IQ4_XS) form(MXFP4) form(SCALED) form(NVFP4)
 
 /* Rows of such blocks; each row or group begins at a multiple of four bytes. */
 template <sl_storage STORAGE> struct stored_file {
@@ -129,12 +128,12 @@ template <sl_storage STORAGE> struct stored_file {
     int64_t bytes = (w.k / block::NUMBERS * block::BYTES + 3) / 4 * 4, b = c / block::NUMBERS;
     const uint8_t *rows = (const uint8_t *)w.data;
     int n = (int)(c % block::NUMBERS);
-    if constexpr (block::QUAD_BYTES > 0) {
+    if constexpr (block::IN_GROUPS) {
       int64_t place = row % GROUP, left = w.n - (row - place), wide = left < GROUP ? left : GROUP;
       const uint8_t *here = rows + (row - place) * bytes + b * wide * block::BYTES;
       return block::at(
-          grouped_bytes<block::QUAD_BYTES>{
-              here + 4 * place, here + wide * block::QUAD_BYTES + 2 * place, 4 * wide, 0},
+          grouped_bytes<block::QUADS>{here + 4 * place, here + wide * block::QUADS + 2 * place,
+                                      4 * wide, 0},
           n);
     } else return block::at(rows + row * bytes + b * block::BYTES, n);
   }
@@ -149,35 +148,24 @@ template <sl_storage STORAGE> struct stored_file {
   }
 };
 
-/* Returns number c of a row of weights in any format that served graphs read. */
+/* Returns number c of a row of weights in any format. */
 __device__ inline float served_number(sl_storage storage, const stored &w, int64_t row, int64_t c) {
   switch (storage) {
-  case SL_STORAGE_F16: return stored_file<SL_STORAGE_F16>::number(w, row, c);
-  case SL_STORAGE_Q3_K: return stored_file<SL_STORAGE_Q3_K>::number(w, row, c);
-  case SL_STORAGE_Q4_K: return stored_file<SL_STORAGE_Q4_K>::number(w, row, c);
-  case SL_STORAGE_Q5_K: return stored_file<SL_STORAGE_Q5_K>::number(w, row, c);
-  case SL_STORAGE_Q6_K: return stored_file<SL_STORAGE_Q6_K>::number(w, row, c);
-  case SL_STORAGE_SCALED: return stored_file<SL_STORAGE_SCALED>::number(w, row, c);
-  case SL_STORAGE_NVFP4: return stored_file<SL_STORAGE_NVFP4>::number(w, row, c);
+#define FILE_FORM(form) \
+  case SL_STORAGE_##form: return stored_file<SL_STORAGE_##form>::number(w, row, c);
+    SLI_FILE_FORMS(FILE_FORM)
+#undef FILE_FORM
   default: return stored_number(storage, w, row, c);
   }
 }
 
-/* Calls f with the reader of a format, of those that served graphs read and of the others. */
+/* Calls f with the reader of a format. */
 template <typename F> void with_any_stored(sl_storage storage, F f) {
   switch (storage) {
-  case SL_STORAGE_F16: return f(stored_file<SL_STORAGE_F16>());
-  case SL_STORAGE_Q5_1: return f(stored_file<SL_STORAGE_Q5_1>());
-  case SL_STORAGE_Q2_K: return f(stored_file<SL_STORAGE_Q2_K>());
-  case SL_STORAGE_Q3_K: return f(stored_file<SL_STORAGE_Q3_K>());
-  case SL_STORAGE_Q4_K: return f(stored_file<SL_STORAGE_Q4_K>());
-  case SL_STORAGE_Q5_K: return f(stored_file<SL_STORAGE_Q5_K>());
-  case SL_STORAGE_Q6_K: return f(stored_file<SL_STORAGE_Q6_K>());
-  case SL_STORAGE_IQ4_NL: return f(stored_file<SL_STORAGE_IQ4_NL>());
-  case SL_STORAGE_IQ4_XS: return f(stored_file<SL_STORAGE_IQ4_XS>());
-  case SL_STORAGE_MXFP4: return f(stored_file<SL_STORAGE_MXFP4>());
-  case SL_STORAGE_SCALED: return f(stored_file<SL_STORAGE_SCALED>());
-  case SL_STORAGE_NVFP4: return f(stored_file<SL_STORAGE_NVFP4>());
+#define FILE_FORM(form) \
+  case SL_STORAGE_##form: return f(stored_file<SL_STORAGE_##form>());
+    SLI_FILE_FORMS(FILE_FORM)
+#undef FILE_FORM
   default: return with_stored(storage, f);
   }
 }

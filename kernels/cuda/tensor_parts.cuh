@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in blocks of 256 numbers as operands of products on the tensor cores. A part of 32
- * numbers is a chunk. Its integers are exact in bf16; scales are floats, made from those of the
- * part and of the block. The layouts are those of io/gguf/types.c, quad by quad (ops/storage.h). */
+/* Weights in a file's blocks as operands of products on the tensor cores. A block of 32 numbers, or
+ * a part of a block of 256, is a chunk. Its integers are exact in bf16; scales are floats, made
+ * from those of the part and of the block. The layouts are those of io/gguf/types.c, quad by quad
+ * (ops/storage.h). */
 #ifndef SLUICE_CUDA_TENSOR_PARTS_CUH
 #define SLUICE_CUDA_TENSOR_PARTS_CUH
 
@@ -15,21 +16,25 @@ constexpr int BLOCK_PARTS = 8, PART_QUADS = STORED_BLOCK / 4,
 /* Returns byte i of a word. */
 __device__ inline uint32_t byte_of(uint32_t word, int i) { return word >> 8 * i & 255; }
 
+/* Returns bytes i and i + 1 of a word, less CENTRE, as bf16. */
+template <int CENTRE> __device__ inline uint32_t small_numbers(uint32_t word, int i) {
+  constexpr uint32_t ONE = 0x4300 + CENTRE; /* 128 + CENTRE */
+  return subtract_pairs(spread_bytes(word, i) | 0x43004300u, ONE << 16 | ONE);
+}
+
 /* Quads of a lane's rows, and their scales. CENTRE is subtracted from numbers. */
-template <int BYTES, int CENTRE> struct tensor_parts : tensor_blocks<BYTES, WIDE_BLOCK> {
-  using typename tensor_blocks<BYTES, WIDE_BLOCK>::place;
+template <int BYTES, int CENTRE, int NUMBERS = WIDE_BLOCK> struct tensor_parts
+    : tensor_blocks<BYTES, NUMBERS> {
+  using typename tensor_blocks<BYTES, NUMBERS>::place;
   struct raw {
     uint32_t words[2][2];
     float scales[2][2]; /* [row]: of both halves, or the scale and the offset */
   };
   __device__ static void unpack(left_words &to, const raw &from) {
-    constexpr uint32_t ONE = 0x4300 + CENTRE; /* 128 + CENTRE */
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
-      for (int i = 0; i < 4; i++)
-        to[h][i] = subtract_pairs(spread_bytes(from.words[h][i / 2], i % 2 * 2) | 0x43004300u,
-                                  ONE << 16 | ONE);
+      for (int i = 0; i < 4; i++) to[h][i] = small_numbers<CENTRE>(from.words[h][i / 2], i % 2 * 2);
   }
 };
 
@@ -65,10 +70,97 @@ template <int BYTES, bool FIFTH> struct tensor_offset_parts : tensor_parts<BYTES
     }
   }
   __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
-  __device__ static float offset(const raw &from, int h) { return from.scales[h][1]; }
+  __device__ static float offset(const raw &from, int h, int) { return from.scales[h][1]; }
 };
 using tensor_q4_k = tensor_offset_parts<144, false>;
 using tensor_q5_k = tensor_offset_parts<176, true>;
+
+/* Q5_1: a scale and an offset, the fifth bits as a quad, and the other four. */
+struct tensor_q5_1 : tensor_parts<24, 0, STORED_BLOCK> {
+  static constexpr bool OFFSET = true;
+  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
+  __device__ static void read(raw &to, const place &at, int64_t chunk) {
+    stored_block b = at.block(chunk);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      int r = lane_row() + 8 * h;
+      uint32_t head = quad_at(b, 0, r), fifth = quad_at(b, 1, r),
+               four = quad_at(b, 2 + lane_quarter(), r);
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        uint32_t bits = fifth >> column(j) & 15; /* each goes to the fifth bit of a byte */
+        to.words[h][j] = (four >> 4 * j & 0x0f0f0f0fu) | (bits * 0x204081u & 0x01010101u) << 4;
+      }
+      to.scales[h][0] = half_to_float((uint16_t)head);
+      to.scales[h][1] = half_to_float((uint16_t)(head >> 16));
+    }
+  }
+  __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
+  __device__ static float offset(const raw &from, int h, int) { return from.scales[h][1]; }
+};
+
+/* IQ4_XS: places in a table, and a scale of six bits for each part. */
+struct tensor_iq4_xs : tensor_parts<136, 0> {
+  static constexpr bool OFFSET = false;
+  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
+  __device__ static void read(raw &to, const place &at, int64_t chunk) {
+    stored_block b = at.block(chunk / BLOCK_PARTS);
+    int part = (int)(chunk % BLOCK_PARTS);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      int r = lane_row() + 8 * h;
+      uint32_t head = quad_at(b, 0, r), word = quad_at(b, 2 + part * 4 + lane_quarter(), r),
+               lower = quad_at(b, 1, r) >> 4 * part & 15, upper = head >> (16 + 2 * part) & 3;
+      to.words[h][0] = word;
+      to.scales[h][0] = half_to_float((uint16_t)head) * (float)((int)(lower | upper << 4) - 32);
+    }
+  }
+  __device__ static void unpack(left_words &to, const raw &from) {
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        to[h][i] = tensor_q8_0::numbers(
+            table_bytes<SL_STORAGE_IQ4_XS>(from.words[h][0] >> i / 2 * 4), i % 2 * 2);
+  }
+  __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
+  __device__ static float offset(const raw &, int, int) { return 0; }
+};
+
+/* Q2_K: a scale and an offset of four bits for each half of a part. */
+struct tensor_q2_k : tensor_parts<84, 0> {
+  static constexpr bool OFFSET = true, HALVES = true;
+  struct raw {
+    uint32_t words[2][2];
+    float scales[2][2], offsets[2][2];
+  };
+  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
+  __device__ static void read(raw &to, const place &at, int64_t chunk) {
+    stored_block b = at.block(chunk / BLOCK_PARTS);
+    int part = (int)(chunk % BLOCK_PARTS);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      int r = lane_row() + 8 * h;
+      uint32_t last = quad_at(b, 20, r), eight = quad_at(b, part / 2, r);
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        uint32_t two = quad_at(b, 4 + part / 4 * PART_QUADS + 4 * j + lane_quarter(), r),
+                 scales = byte_of(eight, part % 2 * 2 + j);
+        to.words[h][j] = two >> part % 4 * 2 & 0x03030303u;
+        to.scales[h][j] = half_to_float((uint16_t)last) * (float)(scales & 15);
+        to.offsets[h][j] = -half_to_float((uint16_t)(last >> 16)) * (float)(scales >> 4);
+      }
+    }
+  }
+  __device__ static void unpack(left_words &to, const raw &from) {
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) to[h][i] = small_numbers<0>(from.words[h][i / 2], i % 2 * 2);
+  }
+  __device__ static float scale(const raw &from, int h, int j) { return from.scales[h][j]; }
+  __device__ static float offset(const raw &from, int h, int j) { return from.offsets[h][j]; }
+};
 
 /* Q3_K and Q6_K: a scale for each half of a part. FORMAT reads quad i of a part, and the scale of a
  * half. */
@@ -93,7 +185,7 @@ template <typename FORMAT> struct tensor_half_parts : tensor_parts<FORMAT::BYTES
     }
   }
   __device__ static float scale(const raw &from, int h, int j) { return from.scales[h][j]; }
-  __device__ static float offset(const raw &, int) { return 0; }
+  __device__ static float offset(const raw &, int, int) { return 0; }
 };
 
 struct format_q6_k {

@@ -21,7 +21,6 @@
 namespace sli {
 
 constexpr int CHUNK = STORED_BLOCK, SPAN_CHUNKS = 8, HIGH_ROWS = 16, WIDE_ROWS = 8;
-constexpr int CHUNK_BYTES = 2 * CHUNK * (int)sizeof(bf16) + (int)sizeof(float); /* of a split row */
 
 __device__ inline int lane_quarter() { return (int)(threadIdx.x % 4); }
 
@@ -62,7 +61,7 @@ struct tensor_bf16 {
       for (int i = 0; i < 4; i++) to[h][i] = from.rows[h].v[i];
   }
   __device__ static float scale(const raw &, int, int) { return 1; }
-  __device__ static float offset(const raw &, int) { return 0; }
+  __device__ static float offset(const raw &, int, int) { return 0; }
 };
 
 /* The first block of a group; groups after the last one are the last one. */
@@ -96,6 +95,22 @@ __device__ inline uint32_t spread_bytes(uint32_t word, int i) {
 #endif
 }
 
+/* Returns the bytes of two words that the lower four bits of each byte of s name. */
+__device__ inline uint32_t select_bytes(uint32_t x, uint32_t y, uint32_t s) {
+#ifdef __CUDA_ARCH__
+  s &= 0x07070707u;
+  s = (s | s >> 4) & 0x00ff00ffu;
+  return __byte_perm(x, y, s | s >> 8);
+#else
+  uint32_t z = 0;
+  for (int i = 0; i < 4; i++) {
+    int at = (int)(s >> 8 * i & 7);
+    z |= ((at < 4 ? x : y) >> at % 4 * 8 & 255) << 8 * i;
+  }
+  return z;
+#endif
+}
+
 /* Returns x - y of numbers of bf16 whose difference bf16 holds exactly. */
 __device__ inline uint32_t subtract_pairs(uint32_t x, uint32_t y) {
 #ifdef __CUDA_ARCH__
@@ -108,8 +123,8 @@ __device__ inline uint32_t subtract_pairs(uint32_t x, uint32_t y) {
 #endif
 }
 
-/* Weights in blocks of integers with a scale. HALVES: the numbers of each product have a scale of
- * their own. */
+/* Weights in blocks of integers with a scale. HALVES: the numbers of each product have a scale, and
+ * an offset, of their own. */
 template <int BYTES, int NUMBERS = STORED_BLOCK> struct tensor_blocks {
   static constexpr bool SCALED = true, HALVES = false;
   using place = group_of_blocks<BYTES, NUMBERS>;
@@ -147,8 +162,18 @@ struct tensor_q8_0 : tensor_blocks<34> {
       for (int i = 0; i < 4; i++) to[h][i] = numbers(from.words[h][i / 2], i % 2 * 2);
   }
   __device__ static float scale(const raw &from, int h, int) { return half_to_float(from.d[h]); }
-  __device__ static float offset(const raw &, int) { return 0; }
+  __device__ static float offset(const raw &, int, int) { return 0; }
 };
+
+/* Returns a table's bytes, with 128 added, at the places in the lower four bits of each byte. */
+template <sl_storage TABLE> __device__ inline uint32_t table_bytes(uint32_t places) {
+  constexpr bool DOUBLED = TABLE == SL_STORAGE_MXFP4;
+  uint32_t quads[4], upper = (places >> 3 & 0x01010101u) * 255u;
+#pragma unroll
+  for (int i = 0; i < 4; i++) quads[i] = DOUBLED ? doubled_quad(i) : uneven_quad(i);
+  return (select_bytes(quads[0], quads[1], places) & ~upper) |
+         (select_bytes(quads[2], quads[3], places) & upper);
+}
 
 /* Integers from 0 to 15. */
 struct tensor_q4_1 : tensor_blocks<20> {
@@ -178,30 +203,74 @@ struct tensor_q4_1 : tensor_blocks<20> {
       }
   }
   __device__ static float scale(const raw &from, int h, int) { return half_to_float(from.d[h]); }
-  __device__ static float offset(const raw &from, int h) { return half_to_float(from.m[h]); }
+  __device__ static float offset(const raw &from, int h, int) { return half_to_float(from.m[h]); }
 };
 
+/* Places of four bits in a table, with a scale: 16 bytes hold the numbers i and i + 16. */
+template <sl_storage STORAGE> struct tensor_places : tensor_blocks<18> {
+  static constexpr bool OFFSET = false;
+  struct raw {
+    uint32_t words[2];
+    uint16_t d[2];
+  };
+  __device__ static int column(int j) { return lane_quarter() * 4 + 16 * j; }
+  __device__ static void read(raw &to, const place &at, int64_t chunk) {
+    stored_block b = at.block(chunk);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      int r = lane_row() + 8 * h;
+      to.words[h] = quad_at(b, lane_quarter(), r);
+      to.d[h] = half_of_row(b, 16, 0, r);
+    }
+  }
+  __device__ static void unpack(left_words &to, const raw &from) {
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        uint32_t bytes = table_bytes<STORAGE>(from.words[h] >> 4 * j);
+#pragma unroll
+        for (int i = 0; i < 2; i++) to[h][2 * j + i] = tensor_q8_0::numbers(bytes, 2 * i);
+      }
+  }
+  __device__ static float scale(const raw &from, int h, int) {
+    return STORAGE == SL_STORAGE_MXFP4 ? __uint_as_float((uint32_t)from.d[h] << 16)
+                                       : half_to_float(from.d[h]);
+  }
+  __device__ static float offset(const raw &, int, int) { return 0; }
+};
+using tensor_iq4_nl = tensor_places<SL_STORAGE_IQ4_NL>;
+using tensor_mxfp4 = tensor_places<SL_STORAGE_MXFP4>;
+
 /* ---- rows of x ------------------------------------------------------------------------------- */
+
+/* Sums of a chunk of x that offsets multiply: of all its numbers, or of those of each product. */
+template <typename W> constexpr int SUMS = W::OFFSET ? W::HALVES ? 2 : 1 : 0;
 
 /* A lane's eight columns of a chunk of row lane_row(), and the sums of the chunk in the rows of its
  * results. */
 struct right {
   uint32_t high[4], low[4];
-  float sums[2];
+  float sums[2][2];
 };
 
-/* Splits a lane's numbers and returns the sum of the row's chunk. */
-__device__ inline float split_chunk(const float (&x)[8], uint32_t (&high)[4], uint32_t (&low)[4]) {
-  float sum = 0;
+/* Splits a lane's numbers, and sums those of the row's chunk. */
+template <typename W> __device__ inline void split_chunk(const float (&x)[8], uint32_t (&high)[4],
+                                                         uint32_t (&low)[4], float (&sums)[2]) {
+  constexpr int EACH = W::HALVES ? 4 : 8;
 #pragma unroll
-  for (int i = 0; i < 8; i++) sum += x[i];
+  for (int s = 0; s < SUMS<W>; s++) {
+    sums[s] = 0;
+#pragma unroll
+    for (int i = EACH * s; i < EACH * (s + 1); i++) sums[s] += x[i];
+    sums[s] = warp_sum<4>(sums[s]);
+  }
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     high[i] = round_pair(x[2 * i], x[2 * i + 1]);
     low[i] = round_pair(x[2 * i] - __uint_as_float(high[i] << 16),
                         x[2 * i + 1] - __uint_as_float(high[i] & 0xffff0000u));
   }
-  return warp_sum<4>(sum);
 }
 
 template <typename W>
@@ -226,9 +295,11 @@ template <typename W> struct rows_as_given {
   }
   __device__ void read(raw &to, int, int64_t chunk) const { read_chunk<W>(row, chunk, to.x); }
   __device__ void split(right &to, const raw &from) const {
-    float sum = split_chunk(from.x, to.high, to.low);
-    if constexpr (W::OFFSET)
-      for (int e = 0; e < 2; e++) to.sums[e] = __shfl_sync(ALL, sum, (lane_pair() + e) * 4);
+    float sums[2] = {};
+    split_chunk<W>(from.x, to.high, to.low, sums);
+#pragma unroll
+    for (int s = 0; s < SUMS<W>; s++)
+      for (int e = 0; e < 2; e++) to.sums[s][e] = __shfl_sync(ALL, sums[s], (lane_pair() + e) * 4);
   }
 };
 
@@ -251,9 +322,11 @@ template <typename W> struct rows_split {
     return words + (row(i) * chunks + chunk) * CHUNK;
   }
   __device__ void read_sums(right &to, int tile, int64_t chunk) const {
-    if constexpr (W::OFFSET)
+#pragma unroll
+    for (int s = 0; s < SUMS<W>; s++)
       for (int e = 0; e < 2; e++)
-        to.sums[e] = sums[row(tile * WIDE_ROWS + lane_pair() + e) * chunks + chunk];
+        to.sums[s][e] =
+            sums[(row(tile * WIDE_ROWS + lane_pair() + e) * chunks + chunk) * SUMS<W> + s];
   }
   __device__ static void read_words(right &to, const uint32_t *high, const uint32_t *low) {
     pack<uint32_t, 4> h = read_pack<4>(high), l = read_pack<4>(low);
@@ -278,12 +351,15 @@ template <typename W> __global__ void split_rows(product p, uint32_t *words, flo
   float x[8];
   pack<uint32_t, 4> high, low;
   read_chunk<W>(p.x + (none ? 0 : row / p.each * p.w.k), at % all, x);
-  float sum = split_chunk(x, high.v, low.v);
+  float mine[2] = {};
+  split_chunk<W>(x, high.v, low.v, mine);
   if (!here) return;
   uint32_t *to = words + at * CHUNK + lane_quarter() * 4;
   write_pack(to, high);
   write_pack(to + CHUNK / 2, low);
-  if (!lane_quarter()) sums[at] = sum;
+#pragma unroll
+  for (int s = 0; s < SUMS<W>; s++)
+    if (!lane_quarter()) sums[at * SUMS<W> + s] = mine[s];
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -316,13 +392,15 @@ template <typename W> __device__ inline void add_products(float (&sum)[4], const
     mma_bf16(step, a, high);
     if constexpr (W::HALVES)
 #pragma unroll
-      for (int i = 0; i < 4 && !j; i++)
+      for (int i = 0; i < 4 && !j; i++) {
         sum[i] = fmaf(W::scale(raw, i / 2, j), step[i], sum[i]), step[i] = 0;
+        if (W::OFFSET) sum[i] = fmaf(W::offset(raw, i / 2, j), r.sums[j][i % 2], sum[i]);
+      }
   }
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     if (W::SCALED) step[i] = fmaf(W::scale(raw, i / 2, 1), step[i], sum[i]);
-    if (W::OFFSET) step[i] = fmaf(W::offset(raw, i / 2), r.sums[i % 2], step[i]);
+    if (W::OFFSET) step[i] = fmaf(W::offset(raw, i / 2, 1), r.sums[W::HALVES][i % 2], step[i]);
     sum[i] = step[i];
   }
 }
@@ -514,8 +592,10 @@ template <typename W, int M, int N> __global__ void __launch_bounds__(BLOCK, 1)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-inline size_t split_bytes(int64_t rows, int64_t k) {
-  return (size_t)(rows * chunks(k, CHUNK)) * CHUNK_BYTES;
+/* Returns the bytes of split rows. Those of Q2_K have two sums per chunk. */
+inline size_t split_bytes(sl_storage storage, int64_t rows, int64_t k) {
+  size_t sums = storage == SL_STORAGE_Q2_K ? 2 : 1;
+  return (size_t)(rows * chunks(k, CHUNK)) * (2 * CHUNK * sizeof(bf16) + sums * sizeof(float));
 }
 
 /* Launches a block for every `high` rows of weights and every `wide` rows of x. */

@@ -79,7 +79,7 @@ struct tensor_fp8 : tensor_small<SLI_FP8_BYTES> {
         to[h][i] = widen_e4m3(spread_bytes(from.words[h][i / 2], i % 2 * 2));
   }
   __device__ static float scale(const raw &from, int h, int) { return from.scales[h]; }
-  __device__ static float offset(const raw &, int) { return 0; }
+  __device__ static float offset(const raw &, int, int) { return 0; }
 };
 
 /* The numbers of each product of a chunk are a run with a scale. */
@@ -112,7 +112,7 @@ struct tensor_nvfp4 : tensor_small<SLI_NVFP4_BYTES> {
       }
   }
   __device__ static float scale(const raw &from, int h, int j) { return from.scales[h][j]; }
-  __device__ static float offset(const raw &, int) { return 0; }
+  __device__ static float offset(const raw &, int, int) { return 0; }
 };
 
 } // namespace sli

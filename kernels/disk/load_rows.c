@@ -25,7 +25,7 @@ static rows rows_of(const sl_call *call) {
   size_t bytes = sl_type_bytes(&row);
   return (rows){.count = sl_call_rows(call, 0, tokens) * (sl_type_elements(ids) / tokens),
                 .width = width,
-                .storage = sli_storage_of(table, width),
+                .storage = sli_storage_of(call->attrs, table),
                 .row_bytes = bytes,
                 .room = sli_disk_pages(bytes) + SLI_DISK_PAGE};
 }

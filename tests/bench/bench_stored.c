@@ -37,7 +37,7 @@ static product make(const struct form *f, int64_t n, int64_t k) {
   weight w = make_weight(f, n, k);
   const sl_type in[] = {SL_TYPE(SL_F32, 1, rows[SLI_COUNT(rows) - 1], k), w.lies, none, none,
                         SL_TYPE(SL_I32, 8)};
-  product p = {f, kernel_create(&sl_op_linear_served, (sl_attrs){0}, 5, in, 1), {0}};
+  product p = {f, kernel_create(&sl_op_linear_served, attrs_of(&w, false), 5, in, 1), {0}};
   array_random(p.call.in[0], &in[0], 0);
   memcpy(p.call.in[1], w.stored, sl_type_bytes(&w.lies));
   for (size_t i = 0; i < SLI_COUNT(rows); i++) p.best[i] = INFINITY;
@@ -50,7 +50,6 @@ int main(int argc, char **argv) {
   int64_t n = argc > 2 ? atoll(argv[2]) : 2048, k = argc > 3 ? atoll(argv[3]) : 2048;
   product all[SLI_COUNT(forms)];
   for (size_t f = 0; f < SLI_COUNT(forms); f++) {
-    if (!sli_storage_served(sli_storage_named(forms[f].type))) continue;
     if (!strcmp(forms[f].type, "Q4_1")) first = count;
     all[count++] = make(&forms[f], n, k);
   }

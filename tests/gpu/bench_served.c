@@ -66,7 +66,7 @@ static void bench_product(sl_storage storage, int64_t rows, int64_t k, int64_t n
   snprintf(name, sizeof name, "product_%s_%dx%d_%d_rows", sli_storage_name(storage), (int)n, (int)k,
            (int)rows);
   if (!strstr(name, filter)) return;
-  double ns = time_of(&sl_op_linear_served, (sl_attrs){0}, 5, in, 1);
+  double ns = time_of(&sl_op_linear_served, (sl_attrs){.dims = {k, storage}}, 5, in, 1);
   if (rows < MANY_ROWS) show_bytes(name, (double)sl_type_bytes(&lies), ns);
   else show_flops(name, 2.0 * (double)rows * (double)k * (double)n, ns);
 }

@@ -116,13 +116,17 @@ static void check_call(kernel *k, double tolerance, uint32_t same) {
  * part multiplies them by up to 63. */
 static void fill_scales(sl_storage storage, int64_t k, size_t bytes, unsigned char *row) {
   const struct form *f = forms;
+  bool split = sli_forms[storage].layout == SLI_LAYOUT_SPLIT;
+  int least = split || sli_storage_block(storage) == 32 ? 0x20 : 0x08;
   while (sli_storage_named(f->type) != storage) f++;
-  if (!sli_storage_in_parts(storage))
-    for (size_t i = sli_storage_scales_at(storage, k); i + 1 < bytes; i += 2)
-      row[i + 1] = (unsigned char)(0x20 + random_below(8));
-  for (int64_t b = 0; b < k / f->numbers && sli_storage_in_parts(storage); b++)
+  for (size_t i = sli_storage_scales_at(storage, k); split && i + 1 < bytes; i += 2) {
+    uint16_t power = (uint16_t)((118 + random_below(4)) << 7);
+    row[i + 1] = (unsigned char)(least + (int)random_below(8));
+    if (storage == SL_STORAGE_MXFP4) memcpy(row + i, &power, sizeof power);
+  }
+  for (int64_t b = 0; !split && b < k / f->numbers; b++)
     for (int h = 0; h < f->nhalves; h++)
-      row[b * f->bytes + f->halves[h] + 1] = (unsigned char)(0x08 + random_below(4));
+      row[b * f->bytes + f->halves[h] + 1] = (unsigned char)(least + (int)random_below(4));
 }
 
 /* Fills blocks of floats of 8 or 4 bits. A negative factor is a divisor. */
@@ -163,7 +167,8 @@ static kernel make_product(sl_storage storage, int64_t rows, int64_t k, int64_t 
                            bool bias) {
   sl_type values = turned ? F32(k, n) : F32(n, k), lies = sli_storage_type(storage, &values);
   const sl_type in[] = {F32(1, rows, k), lies, bias ? F32(n) : none, none, I32(8)};
-  kernel x = kernel_create(&sl_op_linear_served, (sl_attrs){.transposed = turned}, 5, in, 1);
+  const sl_attrs attrs = {.transposed = turned, .dims = {k, storage}};
+  kernel x = kernel_create(&sl_op_linear_served, attrs, 5, in, 1);
   array_random(x.in[0], &in[0], 0);
   if (bias) array_random(x.in[2], &in[2], 0);
   fill_weights(storage, &values, x.in[1]);
@@ -200,14 +205,16 @@ static void check_product(sl_storage storage, int64_t rows, int64_t width, int64
   kernel_destroy(&k);
 }
 
-static const sl_storage parts[] = {SL_STORAGE_Q3_K, SL_STORAGE_Q4_K, SL_STORAGE_Q5_K,
-                                   SL_STORAGE_Q6_K};
+static const sl_storage parts[] = {SL_STORAGE_Q2_K, SL_STORAGE_Q3_K, SL_STORAGE_Q4_K,
+                                   SL_STORAGE_Q5_K, SL_STORAGE_Q6_K, SL_STORAGE_IQ4_XS};
 
 /* Blocks of 256 numbers, with few rows, several and many. */
 static void check_products_of_parts(void) {
   for (size_t s = 0; s < SLI_COUNT(parts); s++) {
     check_product(parts[s], 1, 256, 3, false, false);
+    check_product(parts[s], 3, 1792, 5, false, true);
     check_product(parts[s], 5, 768, 37, false, true);
+    check_product(parts[s], 7, 2304, 19, false, false);
     check_product(parts[s], 27, 512, 33, false, false);
     check_product(parts[s], 67, 1280, 21, false, true);
   }
@@ -226,9 +233,12 @@ static void check_products_of_small(void) {
   check_product(SL_STORAGE_SCALED, 65, 128, 12300, false, false);
 }
 
+static const sl_storage short_blocks[] = {SL_STORAGE_Q5_1, SL_STORAGE_IQ4_NL, SL_STORAGE_MXFP4};
+
 static void check_products(void) {
-  static const sl_storage storages[] = {SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_F16,
-                                        SL_STORAGE_Q8_0, SL_STORAGE_Q4_1};
+  static const sl_storage storages[] = {SL_STORAGE_F32,    SL_STORAGE_BF16, SL_STORAGE_F16,
+                                        SL_STORAGE_Q8_0,   SL_STORAGE_Q4_1, SL_STORAGE_Q5_1,
+                                        SL_STORAGE_IQ4_NL, SL_STORAGE_MXFP4};
   for (size_t s = 0; s < SLI_COUNT(storages); s++) {
     check_product(storages[s], 1, 32, 3, false, false);
     check_product(storages[s], 3, 96, 37, false, true);
@@ -252,7 +262,8 @@ static void check_experts(bool own, sl_storage storage) {
   const sl_type values = F32(EXPERTS, COLUMNS, width);
   const sl_type in[] = {own ? F32(1, TOKENS, EACH, width) : F32(1, TOKENS, width),
                         I32(1, TOKENS, EACH), sli_storage_type(storage, &values), I32(8)};
-  kernel k = kernel_create(&sl_op_grouped_linear_served, (sl_attrs){0}, 4, in, 1);
+  kernel k =
+      kernel_create(&sl_op_grouped_linear_served, (sl_attrs){.dims = {width, storage}}, 4, in, 1);
   array_random(k.in[0], &in[0], 0);
   fill_weights(storage, &values, k.in[2]);
   for (int i = 0; i < TOKENS * EACH; i++)
@@ -265,7 +276,7 @@ static void check_table(sl_storage storage, int64_t first, bool partial) {
   int64_t width = 2 * SLI_MAX(sli_storage_block(storage), 32);
   sl_type values = F32(21, width), lies = sli_storage_type(storage, &values);
   const sl_type in[] = {I32(1, 30), lies, I32(8)};
-  const sl_attrs attrs = {.dims = {width}, .first = first, .partial = partial};
+  const sl_attrs attrs = {.dims = {width, storage}, .first = first, .partial = partial};
   kernel k = kernel_create(&sl_op_embedding_served, attrs, 3, in, 1);
   array_random(k.in[0], &in[0], 25);
   fill_weights(storage, &values, k.in[1]);
@@ -609,6 +620,10 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < SLI_COUNT(parts); i++) {
       RUN(check_table, parts[i], 0, i % 2);
       RUN(check_experts, i & 1, parts[i]);
+    }
+    for (size_t i = 0; i < SLI_COUNT(short_blocks); i++) {
+      RUN(check_table, short_blocks[i], 0, i % 2);
+      RUN(check_experts, i & 1, short_blocks[i]);
     }
     for (int i = 0; i < 6; i++) RUN(check_sample);
   }

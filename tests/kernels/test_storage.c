@@ -35,7 +35,10 @@ static const struct form {
     {"Q5_0", SL_STORAGE_Q8_0, 32, 22, 1, {0}},      {"Q3_K", SL_STORAGE_Q3_K, 256, 110, 1, {108}},
     {"Q4_K", SL_STORAGE_Q4_K, 256, 144, 2, {0, 2}}, {"Q5_K", SL_STORAGE_Q5_K, 256, 176, 2, {0, 2}},
     {"Q6_K", SL_STORAGE_Q6_K, 256, 210, 1, {208}},  {"FP8", SL_STORAGE_SCALED, 128, 132, 0, {0}},
-    {"NVFP4", SL_STORAGE_NVFP4, 128, 76, 0, {0}}};
+    {"NVFP4", SL_STORAGE_NVFP4, 128, 76, 0, {0}},   {"F16", SL_STORAGE_F16, 1, 2, 0, {0}},
+    {"Q5_1", SL_STORAGE_Q5_1, 32, 24, 2, {0, 2}},   {"Q2_K", SL_STORAGE_Q2_K, 256, 84, 2, {80, 82}},
+    {"IQ4_NL", SL_STORAGE_IQ4_NL, 32, 18, 1, {0}},  {"IQ4_XS", SL_STORAGE_IQ4_XS, 256, 136, 1, {0}},
+    {"MXFP4", SL_STORAGE_MXFP4, 32, 17, 0, {0}},    {"MXFP4", SL_STORAGE_Q8_0, 32, 17, 0, {0}}};
 
 static float number(rng *d) { return (float)rng_below(d, 2000) / 1000 - 1; }
 
@@ -56,6 +59,7 @@ static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
     for (int i = 0; i < f->nhalves; i++)
       block[f->halves[i] + 1] = (unsigned char)(rng_below(d, 2) << 7 | rng_below(d, 0x28));
     if (sli_storage_small(f->storage)) make_small(f, block, d);
+    if (f->bytes == 17) block[0] = (unsigned char)(118 + rng_below(d, 8));
   }
 }
 
@@ -81,15 +85,17 @@ static void make_weight(const struct form *f, int64_t n, int64_t k, rng *d) {
   group(f->storage, &values);
 }
 
-static void multiply_with(const sl_attrs *attrs, const sli_cpu_chunks *cpu, sl_storage storage,
+static void multiply_with(const sl_attrs *how, const sli_cpu_chunks *cpu, sl_storage storage,
                           const void *weight, const float *rows_of, int64_t rows, int64_t n,
                           int64_t k, float *y) {
   const sl_type weights = SL_TYPE(SL_F32, n, k);
+  sl_attrs attrs = *how;
+  attrs.dims[1] = storage;
   const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_storage_type(storage, &weights)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, rows, n)};
   const void *in[5] = {rows_of, weight, bias};
   void *out[1] = {y};
-  sl_call call = {.attrs = attrs,
+  sl_call call = {.attrs = &attrs,
                   .nin = 5,
                   .nout = 1,
                   .in_type = in_type,
@@ -97,7 +103,7 @@ static void multiply_with(const sl_attrs *attrs, const sli_cpu_chunks *cpu, sl_s
                   .in = in,
                   .out = out};
   sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-                                sli_storage_in_groups(storage) && !attrs->exact &&
+                                sli_storage_by_digits(storage) && !attrs.exact &&
                                         (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
                                     ? digits
                                     : NULL};
@@ -127,7 +133,7 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
 /* Compares blocks with level 0, and floats with f32. */
 static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
   const sli_cpu_chunks *cpu = level_chunks(level);
-  bool blocks = sli_storage_in_groups(f->storage);
+  bool blocks = sli_storage_by_digits(f->storage);
   multiply(blocks ? level_chunks(0) : cpu, blocks ? f->storage : SL_STORAGE_F32,
            blocks ? (void *)lies : w, x, rows, n, k, want);
   multiply(cpu, f->storage, lies, x, rows, n, k, got);
@@ -159,7 +165,7 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
   const sl_type values = SL_TYPE(SL_F32, n, k);
   const sl_type in_type[3] = {SL_TYPE(SL_I32, 1, 3), sli_storage_type(f->storage, &values)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, 3, k)};
-  const sl_attrs attrs = {.dims = {k}};
+  const sl_attrs attrs = {.dims = {k, f->storage}};
   const int32_t ids[3] = {(int32_t)n - 1, 0, (int32_t)n};
   const void *in[3] = {ids, lies};
   float y[3 * MOST_K];
@@ -236,7 +242,7 @@ static void check_numbers(rng *d) {
     int top, spread;
   } sizes[] = {{0, 0}, {4, 8}, {20, 40}, {-120, 8}, {-126, 22}, {100, 60}};
   for (size_t f = 2; f < SLI_COUNT(forms); f++) {
-    for (size_t i = 0; i < SLI_COUNT(sizes) && sli_storage_in_groups(forms[f].storage); i++)
+    for (size_t i = 0; i < SLI_COUNT(sizes) && sli_storage_by_digits(forms[f].storage); i++)
       check_accuracy(&forms[f], sizes[i].top, sizes[i].spread, d);
     check_not_finite(&forms[f], INFINITY, d);
     check_not_finite(&forms[f], NAN, d);

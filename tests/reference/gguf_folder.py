@@ -483,6 +483,36 @@ def mxfp4(x):
     return bytes([e]) + bytes(q[i] | q[i + 16] << 4 for i in range(16))
 
 
+UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+
+
+def places(x, scale):
+    """Returns the places of numbers in a table of multiples of a scale, two in a byte."""
+    q = [min(range(16), key=lambda i: abs(UNEVEN[i] * scale - v)) for v in x]
+    return bytes(q[i] | q[i + 16] << 4 for i in range(16))
+
+
+def iq4_nl(x):
+    d = round_half(max(x, key=abs) / -127)
+    return half(d) + places(x, d)
+
+
+def iq4_xs(x):
+    parts = [x[i:i + 32] for i in range(0, 256, 32)]
+    scale = [max(p, key=abs) / -127 for p in parts]
+    d = round_half(max(map(abs, scale)) / 31)
+    s = steps(scale, d, -32, 31)
+    low, top = sum((v + 32 & 15) << 4 * j for j, v in enumerate(s)), sum((v + 32 >> 4) << 2 * j for j, v in enumerate(s))
+    return half(d) + struct.pack("<HI", top, low) + b"".join(places(p, v * d) for p, v in zip(parts, s))
+
+
+def q5_1(x):
+    d, m = round_half((max(x) - min(x)) / 31), round_half(min(x))
+    q = steps([v - m for v in x], d, 0, 31)
+    fifth = struct.pack("<I", sum((v >> 4) << i for i, v in enumerate(q)))
+    return half(d) + half(m) + fifth + bytes(q[i] & 15 | (q[i + 16] & 15) << 4 for i in range(16))
+
+
 def steps(x, scale, first, last):
     """Returns numbers as the nearest whole multiples of a scale."""
     return [min(last, max(first, nearest(v / scale))) if scale else 0 for v in x]
@@ -547,11 +577,23 @@ def q3_k(x):
     return third + two + scales + half(d)
 
 
+def q2_k(x):
+    parts = [x[i:i + 16] for i in range(0, 256, 16)]
+    less = [max(0, -min(p)) for p in parts]
+    scale = [(max(0, max(p)) + m) / 3 for p, m in zip(parts, less)]
+    d, least = round_half(max(scale) / 15), round_half(max(less) / 15)
+    s, m = steps(scale, d, 0, 15), steps(less, least, 0, 15)
+    q = [v for p, a, b in zip(parts, s, m) for v in steps([v + b * least for v in p], a * d, 0, 3)]
+    two = bytes(sum(q[i + k + 32 * j] << 2 * j for j in range(4)) for i in (0, 128) for k in range(32))
+    return bytes(a | b << 4 for a, b in zip(s, m)) + two + half(d) + half(least)
+
+
 # name: number, numbers and bytes of a block, function
 PACK = {"f32": (0, 1, 4, None), "f16": (1, 1, 2, lambda x: half(x[0])), "q4_0": (2, 32, 18, q4_0), "q8_0": (8, 32, 34, q8_0),
         "bf16": (30, 1, 2, lambda x: struct.pack("<I", struct.unpack("<I", struct.pack("<f", x[0]))[0] + 0x7fff
                                                  + (struct.unpack("<I", struct.pack("<f", x[0]))[0] >> 16 & 1))[2:]),
-        "mxfp4": (39, 32, 17, mxfp4), "q3_k": (11, 256, 110, q3_k), "q4_k": (12, 256, 144, q4_k), "q5_k": (13, 256, 176, q5_k),
+        "mxfp4": (39, 32, 17, mxfp4), "q5_1": (7, 32, 24, q5_1), "iq4_nl": (20, 32, 18, iq4_nl), "iq4_xs": (23, 256, 136, iq4_xs),
+        "q2_k": (10, 256, 84, q2_k), "q3_k": (11, 256, 110, q3_k), "q4_k": (12, 256, 144, q4_k), "q5_k": (13, 256, 176, q5_k),
         "q6_k": (14, 256, 210, q6_k)}
 
 

@@ -44,7 +44,7 @@ sl_status pretrained_load(const pretrained *p, const sli_weights_lacks *lacks,
 }
 
 sl_storage pretrained_storage(void *shards, const char *param) {
-  return sli_weights_storage(shards, param);
+  return sli_weights_storage(shards, param, SL_STORAGE_BF16);
 }
 
 sl_status pretrained_save(const pretrained *p, const char *folder, const sl_lowered *lowered,

@@ -581,7 +581,7 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
   const sl_call *call = p->call;
   const sl_type *lies = &call->in_type[1];
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]), few;
-  const sl_storage storage = sli_storage_of(lies, k);
+  const sl_storage storage = sli_storage_of(call->attrs, lies);
   const float *bias = call->in[2];
   _Alignas(64) float sums[MOST_ROWS * GROUP];
   _Alignas(64) sli_digits own[SLI_OWN_DIGITS];

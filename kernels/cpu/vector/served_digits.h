@@ -174,7 +174,7 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, bool
 static void row_digits(const sl_call *call, int64_t rows, int64_t i, sli_digits *to) {
   int64_t k = sl_type_last(&call->in_type[0]);
   const float *x = (const float *)call->in[0] + i * k;
-  sl_storage storage = sli_storage_of(&call->in_type[1], k);
+  sl_storage storage = sli_storage_of(call->attrs, &call->in_type[1]);
   const int centre = centre_left(storage);
   const bool pairs = in_pairs(storage), halves = in_halves(storage);
   for (int64_t b = 0; b < k / SLI_STORAGE_BLOCK; b++, x += SLI_STORAGE_BLOCK, to += rows)

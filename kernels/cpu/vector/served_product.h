@@ -27,8 +27,10 @@ enum { MOST_COLUMNS = (int)LANES > (int)MANY_COLUMNS ? LANES : MANY_COLUMNS };
 
 /* Rows of x and columns of w. Missing rows and columns repeat the last one. */
 typedef struct served_tile {
-  sl_storage storage; /* f32, bf16, f16, or floats of 8 or 4 bits */
-  int64_t k, n, rows, columns;
+  sl_storage storage;  /* of floats */
+  const sl_type *type; /* of the weights */
+  const void *weights;
+  int64_t k, n, rows, first, columns; /* columns from `first` on */
   const float *x[HEIGHT + MANY_ROWS + TILE_ROWS];
   const uint8_t *w[MOST_COLUMNS];
   const float *bias; /* bias of these columns, or NULL */
@@ -217,15 +219,6 @@ static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
 /* Multiplies up to HEIGHT rows by one stretch of the columns at a time. */
 enum { STRETCH = 768 };
 
-/* Unpacks numbers of a row from number i on; i is that of a block. */
-static void unpack_stretch(sl_storage storage, const uint8_t *row, int64_t i, int64_t count,
-                           float *to) {
-  const uint16_t *shorts = (const uint16_t *)(const void *)row + i;
-  if (sli_storage_small(storage))
-    unpack_small(storage, row + i / SLI_SMALL_BLOCK * sli_storage_block_bytes(storage), count, to);
-  else (storage == SL_STORAGE_BF16 ? unpack_bf16 : unpack_f16)(shorts, count, to);
-}
-
 static void dot_many(const served_tile *t) {
   _Alignas(64) float unpacked[MANY_COLUMNS][STRETCH];
   vec kept[(HEIGHT + MANY_ROWS) * MANY_COLUMNS + LANES] = {0};
@@ -238,7 +231,9 @@ static void dot_many(const served_tile *t) {
     for (int c = 0; c < MANY_COLUMNS; c++) {
       w[c] = unpacked[c];
       if (t->storage == SL_STORAGE_F32) w[c] = (const float *)(const void *)t->w[c] + i;
-      else unpack_stretch(t->storage, t->w[c], i, count, unpacked[c]);
+      else
+        unpack_columns(t->storage, t->type, t->weights, t->k,
+                       t->first + (c < t->columns ? c : t->columns - 1), i, count, unpacked[c]);
     }
     for (int64_t r = 0; r < t->rows; r += MANY_ROWS) {
       fetch_next(t, i * t->rows + r * count, MANY_ROWS * count);
@@ -254,21 +249,25 @@ static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
     t->y = y + r * t->n;
     for (int i = 0; i < t->rows + MANY_ROWS + TILE_ROWS - 1; i++)
       t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
-    if (rows == 1) dot_one(t);
-    else if (rows <= TILE_ROWS) dot_tile(t);
-    else dot_many(t);
+    if (rows > TILE_ROWS || sli_storage_in_groups(t->storage)) dot_many(t);
+    else if (rows == 1) dot_one(t);
+    else dot_tile(t);
   }
 }
 
 /* Multiplies by weights [n, k]. */
 static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
-  int64_t wide = rows == 1 ? LANES : rows <= TILE_ROWS ? TILE_COLUMNS : MANY_COLUMNS;
-  size_t row = sl_type_bytes(&call->in_type[1]) / (size_t)n;
+  const sl_type *type = &call->in_type[1];
+  sl_storage storage = sli_storage_of(call->attrs, type);
+  bool many = rows > TILE_ROWS || sli_storage_in_groups(storage);
+  int64_t wide = many ? MANY_COLUMNS : rows == 1 ? LANES : TILE_COLUMNS;
+  size_t row = sl_type_bytes(type) / (size_t)n;
   const float *bias = call->in[2];
-  served_tile t = {.storage = sli_storage_of(&call->in_type[1], k), .k = k, .n = n};
+  served_tile t = {.storage = storage, .type = type, .weights = call->in[1], .k = k, .n = n};
   for (int64_t c = columns.begin; c < columns.end; c += wide) {
     const uint8_t *w = (const uint8_t *)call->in[1] + (size_t)c * row;
+    t.first = c;
     t.columns = columns.end - c < wide ? columns.end - c : wide;
     t.bias = bias ? bias + c : NULL;
     for (int i = 0; i < wide; i++) t.w[i] = w + (size_t)(i < t.columns ? i : t.columns - 1) * row;
@@ -527,11 +526,11 @@ static void linear_served_chunk(void *arg, int i) {
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
   bool exact = call->attrs->exact,
        few = rows <= EXACT_ROWS && !call->attrs->transposed && !call->attrs->part[0];
-  sl_storage storage = sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]));
+  sl_storage storage = sli_storage_of(call->attrs, &call->in_type[1]);
   if (exact && sli_storage_exact(storage)) exact_stored(call, storage, rows, columns);
   else if (exact && few) exact_few(call, rows, columns);
   else if (exact) exact_columns(call, rows, columns);
-  else if (sli_storage_in_groups(storage)) block_columns(p, rows, columns);
+  else if (sli_storage_by_digits(storage)) block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }

@@ -116,17 +116,16 @@ static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *w
   }
 }
 
-/* Unpacks numbers of rows whose groups have a file's blocks. */
-static void unpack_parts(sl_storage storage, const sl_type *lies, const void *weights, int64_t row,
-                         int64_t column, int64_t columns, float *to) {
+/* Unpacks numbers of rows in groups, block by block. */
+static void unpack_grouped(sl_storage storage, const sl_type *lies, const void *weights,
+                           int64_t row, int64_t column, int64_t columns, float *to) {
   sli_grouped group = sli_storage_grouped(lies, weights, row);
   const int64_t numbers = sli_storage_block(storage);
-  uint8_t block[256];
+  uint8_t quads[256];
   for (int64_t c = 0; c < columns; c += numbers) {
     uint16_t halves[2] = {0};
-    sli_storage_block_of(storage, group, row, (column + c) / numbers, block, halves);
-    memcpy(block + sli_storage_quads(storage), halves, sizeof halves);
-    sli_storage_unpack_file(storage, block, numbers, to + c);
+    sli_storage_block_of(storage, group, row, (column + c) / numbers, quads, halves);
+    sli_storage_unpack_block(storage, quads, halves, to + c);
   }
 }
 
@@ -237,8 +236,8 @@ static void unpack_columns(sl_storage storage, const sl_type *lies, const void *
   const char *bytes = (const char *)weights + row * sl_type_last(lies) * (int64_t)sizeof(int32_t);
   if (storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1)
     unpack_blocks(storage, lies, weights, row, column, columns, to);
-  else if (sli_storage_in_parts(storage))
-    unpack_parts(storage, lies, weights, row, column, columns, to);
+  else if (sli_storage_in_groups(storage))
+    unpack_grouped(storage, lies, weights, row, column, columns, to);
   else if (storage == SL_STORAGE_BF16)
     unpack_bf16((const uint16_t *)weights + row * k + column, columns, to);
   else if (storage == SL_STORAGE_F16)
@@ -247,9 +246,6 @@ static void unpack_columns(sl_storage storage, const sl_type *lies, const void *
     unpack_small(storage,
                  (const uint8_t *)bytes + column / block * sli_storage_block_bytes(storage),
                  columns, to);
-  else if (sli_storage_blocks(storage))
-    sli_storage_unpack_file(storage, bytes + column / block * sli_storage_block_bytes(storage),
-                            columns, to);
   else memcpy(to, (const float *)weights + row * k + column, (size_t)columns * sizeof *to);
 }
 
@@ -284,7 +280,7 @@ static void embedding_served_chunk(void *arg, int i) {
   int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first, vocab = lies->dim[0];
   int64_t width = sl_type_last(&call->out_type[0]);
   float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? -0.0f : NAN;
-  sl_storage storage = sli_storage_of(lies, width);
+  sl_storage storage = sli_storage_of(call->attrs, lies);
   if (id < 0 || id >= vocab)
     for (int64_t c = 0; c < width; c++) y[c] = other;
   else unpack_columns(storage, lies, call->in[1], width, id, 0, width, y);

@@ -220,6 +220,7 @@ static bool is_measured(const measures *all, double m, double n, double k) {
 static sl_status product_seconds(const measures *all, sl_storage storage, const int64_t *mnk,
                                  int busy, double *seconds) {
   timed_call t = new_call(all, &sl_op_linear_served, 5, 1);
+  t.attrs.dims[1] = storage;
   const sl_type none = {.ndim = -1}, values = SL_TYPE(SL_F32, mnk[1], mnk[2]);
   const sl_type in[] = {SL_TYPE(SL_F32, 1, mnk[0], mnk[2]), sli_storage_type(storage, &values),
                         none, none, SL_TYPE(SL_I32, 16)};
