@@ -424,7 +424,7 @@ static sl_status check_budgets(const sl_plan *plan) {
   return status;
 }
 
-sl_status sl_plan_finish(sl_plan *plan) {
+sl_status sli_plan_settle(sl_plan *plan) {
   SLI_TRY(sli_memory_check());
   SLI_TRY(derive_ends(plan));
   SLI_TRY(sli_plan_check(plan));
@@ -432,10 +432,15 @@ sl_status sl_plan_finish(sl_plan *plan) {
   count_processes(plan);
   sli_plan_keep(plan);
   lay_out(plan);
-  plan->hash = sli_plan_hash(plan);
   SLI_TRY(check_sizes(plan));
   SLI_TRY(check_budgets(plan));
   return sli_memory_check();
+}
+
+sl_status sl_plan_finish(sl_plan *plan) {
+  sl_status status = sli_plan_settle(plan);
+  if (!status) plan->hash = sli_plan_hash(plan);
+  return status;
 }
 
 sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n) {

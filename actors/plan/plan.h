@@ -77,6 +77,9 @@ sl_status sli_plan_check_reads(const sl_plan *plan, const sl_actor *a);
  * program. */
 void sli_plan_keep(sl_plan *plan);
 
+/* Finishes a plan except for its hash, which candidates of a search do not need. */
+sl_status sli_plan_settle(sl_plan *plan);
+
 /* Hashes all fields that can change a run. The plan's ends must be derived. */
 uint64_t sli_plan_hash(const sl_plan *plan);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is chosen
  * or searched for, and lowering makes a plan from both. */
+#include "actors/plan/plan.h"
 #include "base/memory.h"
 #include "graph/build/build.h"
 #include "graph/compile/compile_inner.h"
@@ -39,9 +40,8 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
 /* Lowers with the given schedule, or with the best one that a search finds. */
 static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   enum { MOST_CHUNKS = 3 };
-  sl_status status = sli_compile_passes(to, in);
-  if (!status && !pick->schedule)
-    status = sli_search(in, in->options->schedule.chunks, MOST_CHUNKS, pick);
+  sl_status status = SL_OK;
+  if (!pick->schedule) status = sli_search(in, in->options->schedule.chunks, MOST_CHUNKS, pick);
   if (!status && in->options->schedule.skip > 0 && !pick->paths) status = sli_skip(in, pick);
   if (status) return status;
   sli_lowering *l = sli_lowering_create(in, pick);
@@ -49,6 +49,12 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   if (!status) keep_result(to, in, l);
   sli_lowering_destroy(l);
   return status ? status : sli_memory_check();
+}
+
+static sl_status keep_or_destroy(sl_lowered *to, sl_status status, sl_lowered **out) {
+  if (status) sl_lowered_destroy(to);
+  else *out = to;
+  return status;
 }
 
 /* Rejects what would read a delay in other ticks than those that write it, or in parts. */
@@ -99,13 +105,27 @@ static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_low
   to->options = *options;
   to->stores = in.stores = sli_stores_create(options);
   in.rt = &to->rt;
-  status = lower(to, &in, &found);
-  if (status) {
-    sl_lowered_destroy(to);
-    return status;
-  }
-  *out = to;
-  return SL_OK;
+  status = sli_compile_passes(to, &in);
+  if (!status) status = lower(to, &in, &found);
+  if (!status) to->plan->hash = sli_plan_hash(to->plan);
+  return keep_or_destroy(to, status, out);
+}
+
+sl_status sli_lower_again(const sl_lowered *from, const sl_home_options *homes, sl_lowered **out) {
+  sl_lowered *to = sli_calloc(1, sizeof *to);
+  sli_inputs in = from->inputs,
+             read = {.g = in.g, .options = &to->options, .m = in.m, .k = in.k, .ranks = 1};
+  sli_pick found = {0};
+  to->g = from->g, to->fingerprints = from->fingerprints;
+  to->options = from->options;
+  to->options.memory.homes = *homes;
+  to->stores = in.stores = sli_stores_create(&to->options);
+  in.options = &to->options, in.rt = &to->rt;
+  sl_status status = sli_compile_options(&to->options, &read);
+  in.by_block = read.by_block; /* all that homes decide before lowering */
+  if (!status) status = sli_compile_pick(&in, &found);
+  if (!status) status = sli_lower_check_homes(&in);
+  return keep_or_destroy(to, status ? status : lower(to, &in, &found), out);
 }
 
 sl_status sl_lower(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {

@@ -33,6 +33,13 @@ sl_status sli_quota_read(const char *text, int *count, sl_quota **out);
 /* Reads "act=disk" or "act@h.31=device"; errors name "home TEXT". */
 sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out);
 
+/* ---- candidates of a search ----------------------------------------------------------- */
+
+/* Lowers the graph of a result again, with other homes of activations and of the optimizer's state,
+ * on which no pass depends. `from` must outlive *out, which has no hash, and can be predicted but
+ * not run. */
+sl_status sli_lower_again(const sl_lowered *from, const sl_home_options *homes, sl_lowered **out);
+
 /* ---- the result ----------------------------------------------------------------------- */
 
 /* Fingerprints of the model before any pass (graph/build/fingerprints.c). */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes tasks and buffers as a plan. */
+#include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
 
@@ -645,7 +646,7 @@ static sl_status finish(sli_lowering *l) {
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
   if (!status && l->queues.ngroups) {
     status = sl_plan_fix_groups(l->plan);
-    if (!status) status = sl_plan_finish(l->plan);
+    if (!status) status = sli_plan_settle(l->plan);
   }
   /* the proof fails as well, and says how to fix it */
   return status == SL_E_STUCK && derived ? SL_OK : status;

@@ -200,7 +200,7 @@ static double predicted_bubble(const sl_plan *plan) {
 /* Fixes the order and finishes the plan again, since the order is part of its checks and hash. */
 static sl_status fix(sl_plan *plan, const double *seconds) {
   sl_status status = sl_plan_fix_order(plan, seconds);
-  return status ? status : sl_plan_finish(plan);
+  return status ? status : sli_plan_settle(plan);
 }
 
 /* Tries the order that emerges with these durations. Skips it if the plan deadlocks with them. */
@@ -267,10 +267,10 @@ sl_status sli_order_passes(const sli_pass_order *o) {
   bool derive = o->given && !strcmp(o->given, "derive"), reads = o->given && !derive;
   sl_status status = reads ? read_orders(o, o->given) : SL_OK;
   if (!reads && !derive && o->scripts) follow_scripts(o);
-  if (!status) status = sl_plan_finish(o->plan);
+  if (!status) status = sli_plan_settle(o->plan);
   if (status || reads || (o->scripts && !derive)) return status;
   if (derive || o->tuned == 2) return fix(o->plan, NULL);
   if (o->tuned == 1 || !(o->improve || o->latency)) return SL_OK;
   status = order_choose(o);
-  return status ? status : sl_plan_finish(o->plan);
+  return status ? status : sli_plan_settle(o->plan);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "graph/compile/compile.h"
 
 static void feed_zeros(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count) {
   (void)ctx, (void)tick;
@@ -116,6 +117,15 @@ sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out
     plan_free(&p);
     return status;
   }
+  p.plan = sl_lowered_plan(p.lowered);
+  *out = p;
+  return SL_OK;
+}
+
+sl_status plan_again(const planned *base, const settings *s, planned *out) {
+  planned p = {.items = base->items, .word = base->word};
+  sl_status status = sli_lower_again(base->lowered, &s->lower.memory.homes, &p.lowered);
+  if (status) return status;
   p.plan = sl_lowered_plan(p.lowered);
   *out = p;
   return SL_OK;

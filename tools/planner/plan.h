@@ -27,6 +27,9 @@ extern _Thread_local const char *volatile model_being_built;
  * and the sharding, recomputation, assignment and checks that are set there. Any number of threads
  * may call it concurrently, each with a separate `out`. On failure nothing is left to free. */
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
+/* Makes the plan of settings that differ from those of `base` in the homes of activations and of
+ * the optimizer's state. `base` must outlive it. It can be predicted but not run. */
+sl_status plan_again(const planned *base, const settings *s, planned *out);
 void plan_free(planned *p);
 
 /* Builds the model only for its data. The caller destroys the graph, also after an error. */

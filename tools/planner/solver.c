@@ -27,6 +27,7 @@
 
 enum { MOST_FIRINGS = 3000000, MOST_EXHAUSTIVE = 256, BASIC_WAYS = 4, KEPT = 3, STEPS = 3 };
 enum { MAKING = 20 }; /* work to make one actor of a plan, in firings */
+enum { BASES = 8 };   /* plans kept for their graphs */
 
 typedef struct trial {
   choice choice;
@@ -36,6 +37,14 @@ typedef struct trial {
   bool fits;
 } trial;
 
+/* A plan whose graph serves all choices with the same sharding and recomputation. */
+typedef struct base {
+  settings settings; /* its texts are in the arena */
+  sli_arena arena;
+  planned planned;
+  size_t used; /* latest trial that used it, counted from 1; 0: an empty place */
+} base;
+
 typedef struct search {
   choices all;
   const sl_lower_options *run;
@@ -43,6 +52,7 @@ typedef struct search {
   int64_t firings;
   size_t count, capacity;
   trial *trials;
+  base bases[BASES];
 } search;
 
 /* ---- one plan ------------------------------------------------------------------------------- */
@@ -91,19 +101,64 @@ static void weigh(search *x, const planned *p, trial *t) {
   free(f.devices);
 }
 
-/* Makes a trial's plan without budgets, to learn its size. */
-static void make(search *x, trial *t) {
-  sli_arena arena = {0};
+static void base_fini(base *b) {
+  if (!b->used) return;
+  plan_free(&b->planned);
+  sli_arena_fini(&b->arena);
+  *b = (base){0};
+}
+
+static bool is_base_of(const base *b, const settings *s) {
+  const sl_memory_options *kept = &b->settings.lower.memory, *wanted = &s->lower.memory;
+  return b->used && !strcmp(kept->shard, wanted->shard) &&
+         !strcmp(kept->recompute, wanted->recompute);
+}
+
+/* Returns the base for these settings, or else the place of the one that was used least recently.
+ */
+static base *find_base(search *x, const settings *s) {
+  base *least = &x->bases[0];
+  for (int i = 0; i < BASES; i++) {
+    if (is_base_of(&x->bases[i], s)) return &x->bases[i];
+    if (x->bases[i].used < least->used) least = &x->bases[i];
+  }
+  return least;
+}
+
+/* Makes settings for a choice without budgets, to learn its size. */
+static settings settings_of(const search *x, const choice *c, sli_arena *arena) {
   settings s = *x->all.s;
-  sl_lower_options run = x->run ? *x->run : (sl_lower_options){0};
-  planned p;
-  choice_apply(&x->all, &t->choice, &arena, &s);
+  choice_apply(&x->all, c, arena, &s);
   s.lower.devices.budget_bytes = s.lower.memory.homes.host_bytes = s.lower.memory.homes.disk_bytes =
       0;
+  return s;
+}
+
+static void make_base(search *x, base *b, trial *t) {
+  sl_lower_options run = x->run ? *x->run : (sl_lower_options){0};
   run.print.sharing = NULL, run.print.after = NULL; /* no output */
   run.schedule.chosen = x->all.chosen;
+  if (plan_make(&b->settings, &run, &b->planned)) sli_arena_fini(&b->arena);
+  else {
+    weigh(x, &b->planned, t);
+    b->used = x->count + 1;
+  }
+}
+
+static void make(search *x, trial *t) {
+  sli_arena arena = {0};
+  const settings s = settings_of(x, &t->choice, &arena);
+  base *b = find_base(x, &s);
+  planned p;
   t->seconds = INFINITY;
-  if (!plan_make(&s, &run, &p)) {
+  if (!is_base_of(b, &s)) {
+    base_fini(b);
+    *b = (base){.settings = s, .arena = arena};
+    make_base(x, b, t);
+    return;
+  }
+  b->used = x->count + 1;
+  if (!plan_again(&b->planned, &s, &p)) {
     weigh(x, &p, t);
     plan_free(&p);
   }
@@ -339,6 +394,7 @@ sl_status solve_homes(settings *s, const sl_lower_options *run, solved *out) {
   if (!status) climb_from_best(&x);
   if (!status && x.count && x.trials[0].fits) keep(&x, s, out);
   else if (!status) status = nothing_fits(&x);
+  for (int i = 0; i < BASES; i++) base_fini(&x.bases[i]);
   choices_fini(&x.all);
   free(x.trials);
   return status;
