@@ -62,9 +62,10 @@ static NOINLINE void share_out(timers *t) {
 /* Takes the first timer, which must exist. */
 static inline queue *take_timer(timers *t) {
   if (!(t->filled & 1)) share_out(t);
-  queue *q = t->buckets[0].first;
-  t->buckets[0].first = q->due_next;
-  if (!q->due_next) t->filled &= ~UINT64_C(1);
+  queue *q = t->buckets[0].first, *next = q->due_next;
+  t->buckets[0].first = next;
+  if (next) __builtin_prefetch(&next->flights[next->head]);
+  else t->filled &= ~UINT64_C(1);
   return q;
 }
 
