@@ -2,6 +2,7 @@
 /* Scanner for JSON text, and checks of parsed values. Nothing here calls the parser: see
  * sli_json_read(). */
 #include "base/json.h"
+#include "base/number.h"
 
 #include <float.h>
 #include <math.h>
@@ -62,8 +63,7 @@ static bool scan_number(scan *s) {
 static int read_unit(scan *s) {
   int unit = 0;
   for (int i = 0; i < 4; i++) {
-    int c = next_byte(s), low = c | 0x20;
-    int digit = is_digit(c) ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+    int digit = sli_hex_digit(next_byte(s));
     if (digit < 0) return -1;
     unit = unit << 4 | digit;
     s->at++;

@@ -52,35 +52,38 @@ const sl_op sl_op_add = {
              {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nwrt = 1, .wrt = {1}}},
 };
 
-const sl_op sl_op_mul = {
-    .name = "mul",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 3, .out = 1},
-    .traits = SL_OP_CHEAP,
-    .cut = &sl_cut_elements,
-    .memory = &(const sl_op_memory){.in_place = {3}},
-    .infer = infer_one,
-    .cost = cost_1,
-    .grad = {{.op = &sl_op_mul_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nwrt = 2,
-              .wrt = {0, 1}}},
-};
-
-const sl_op sl_op_mul_b = {
-    .name = "mul_b",
-    .min_in = 3,
-    .max_in = 3,
-    .nout = 2,
-    .narrow = &(const sl_op_narrow){.in = 7, .out = 3},
-    .cut = &sl_cut_rows,
-    .memory = &(const sl_op_memory){.in_place = {7, 7}},
-    .infer = infer_two,
-    .cost = cost_2,
-};
+/* A product of two tensors, perhaps of a function of the first. */
+#define PRODUCT(name_, cost_, cost_b_)                     \
+  const sl_op sl_op_##name_ = {                            \
+      .name = #name_,                                      \
+      .min_in = 2,                                         \
+      .max_in = 2,                                         \
+      .nout = 1,                                           \
+      .narrow = &(const sl_op_narrow){.in = 3, .out = 1},  \
+      .traits = SL_OP_CHEAP,                               \
+      .cut = &sl_cut_elements,                             \
+      .memory = &(const sl_op_memory){.in_place = {3}},    \
+      .infer = infer_one,                                  \
+      .cost = cost_,                                       \
+      .grad = {{.op = &sl_op_##name_##_b,                  \
+                .cls = SL_CLASS_B,                         \
+                .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},    \
+                .nwrt = 2,                                 \
+                .wrt = {0, 1}}},                           \
+  };                                                       \
+  const sl_op sl_op_##name_##_b = {                        \
+      .name = #name_ "_b",                                 \
+      .min_in = 3,                                         \
+      .max_in = 3,                                         \
+      .nout = 2,                                           \
+      .narrow = &(const sl_op_narrow){.in = 7, .out = 3},  \
+      .cut = &sl_cut_rows,                                 \
+      .memory = &(const sl_op_memory){.in_place = {7, 7}}, \
+      .infer = infer_two,                                  \
+      .cost = cost_b_,                                     \
+  };
+PRODUCT(mul, cost_1, cost_2)
+PRODUCT(swiglu, cost_tanh, cost_swiglu_b)
 
 const sl_op sl_op_gelu = {
     .name = "gelu",
@@ -170,34 +173,4 @@ const sl_op sl_op_tanh_b = {
     .memory = &(const sl_op_memory){.in_place = {3}},
     .infer = infer_one,
     .cost = cost_1,
-};
-
-const sl_op sl_op_swiglu = {
-    .name = "swiglu",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 3, .out = 1},
-    .traits = SL_OP_CHEAP,
-    .cut = &sl_cut_elements,
-    .memory = &(const sl_op_memory){.in_place = {3}},
-    .infer = infer_one,
-    .cost = cost_tanh,
-    .grad = {{.op = &sl_op_swiglu_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nwrt = 2,
-              .wrt = {0, 1}}},
-};
-
-const sl_op sl_op_swiglu_b = {
-    .name = "swiglu_b",
-    .min_in = 3,
-    .max_in = 3,
-    .nout = 2,
-    .narrow = &(const sl_op_narrow){.in = 7, .out = 3},
-    .cut = &sl_cut_rows,
-    .memory = &(const sl_op_memory){.in_place = {7, 7}},
-    .infer = infer_two,
-    .cost = cost_swiglu_b,
 };

@@ -227,6 +227,35 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 static const sl_op_exact cross_entropy_exact = {.groups = true, .total = SL_TOTAL_MEAN_ROWS},
                          join_exact = {.total = SL_TOTAL_MEAN_ROWS};
 
+/* The gradient of a loss by rows, and its sums over a part of the vocabulary. */
+#define BY_ROWS(name_, check_)                            \
+  const sl_op sl_op_##name_##_b = {                       \
+      .name = #name_ "_b",                                \
+      .min_in = 4,                                        \
+      .max_in = 4,                                        \
+      .nout = 1,                                          \
+      .narrow = &(const sl_op_narrow){.in = 1, .out = 1}, \
+      .traits = SL_OP_PADDED,                             \
+      .cut = &sl_cut_rows,                                \
+      .memory = &(const sl_op_memory){.in_place = {1}},   \
+      .infer = name_##_b_infer,                           \
+      .cost = name_##_b_cost,                             \
+  };                                                      \
+  const sl_op sl_op_##name_##_part = {                    \
+      .name = #name_ "_part",                             \
+      .min_in = 2,                                        \
+      .max_in = 2,                                        \
+      .nout = 1,                                          \
+      .narrow = &(const sl_op_narrow){.in = 1},           \
+      .traits = SL_OP_PADDED,                             \
+      .cut = &sl_cut_rows,                                \
+      .infer = part_infer,                                \
+      .cost = cross_entropy_part_cost,                    \
+      .check = check_,                                    \
+  };
+BY_ROWS(cross_entropy, cross_entropy_check)
+BY_ROWS(log_probability, NULL)
+
 /* The lse belongs to the rows counted by the mean's gradient, which softmax_rescale also reads. */
 const sl_op sl_op_cross_entropy = {
     .name = "cross_entropy",
@@ -246,32 +275,6 @@ const sl_op sl_op_cross_entropy = {
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
               .nwrt = 1,
               .wrt = {0}}},
-};
-
-const sl_op sl_op_cross_entropy_b = {
-    .name = "cross_entropy_b",
-    .min_in = 4,
-    .max_in = 4,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
-    .traits = SL_OP_PADDED,
-    .cut = &sl_cut_rows,
-    .memory = &(const sl_op_memory){.in_place = {1}},
-    .infer = cross_entropy_b_infer,
-    .cost = cross_entropy_b_cost,
-};
-
-const sl_op sl_op_cross_entropy_part = {
-    .name = "cross_entropy_part",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 1},
-    .traits = SL_OP_PADDED,
-    .cut = &sl_cut_rows,
-    .infer = part_infer,
-    .cost = cross_entropy_part_cost,
-    .check = cross_entropy_check,
 };
 
 const sl_op sl_op_cross_entropy_join = {
@@ -303,31 +306,6 @@ const sl_op sl_op_log_probability = {
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
               .nwrt = 1,
               .wrt = {0}}},
-};
-
-const sl_op sl_op_log_probability_b = {
-    .name = "log_probability_b",
-    .min_in = 4,
-    .max_in = 4,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
-    .traits = SL_OP_PADDED,
-    .cut = &sl_cut_rows,
-    .memory = &(const sl_op_memory){.in_place = {1}},
-    .infer = log_probability_b_infer,
-    .cost = log_probability_b_cost,
-};
-
-const sl_op sl_op_log_probability_part = {
-    .name = "log_probability_part",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 1},
-    .traits = SL_OP_PADDED,
-    .cut = &sl_cut_rows,
-    .infer = part_infer,
-    .cost = cross_entropy_part_cost,
 };
 
 const sl_op sl_op_log_probability_join = {

@@ -47,65 +47,36 @@ SLI_COST(mean_pool_b_cost, 1, 1, 1)
 
 /* ---- ops ----------------------------------------------------------------------------------- */
 
-const sl_op sl_op_max_pool = {
-    .name = "max_pool",
-    .min_in = 1,
-    .max_in = 1,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
-    .traits = SL_OP_CHEAP,
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
-    .shard = &(const sl_op_shard){.signatures = pool_signatures},
-    .infer = pool_infer,
-    .cost = pool_cost,
-    .hash = sli_window_hash,
-    .grad = {{.op = &sl_op_max_pool_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_DOUT(0)},
-              .nwrt = 1,
-              .wrt = {0}}},
-};
-
-const sl_op sl_op_max_pool_b = {
-    .name = "max_pool_b",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 3, .out = 1},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
-    .infer = max_pool_b_infer,
-    .cost = max_pool_b_cost,
-    .hash = sli_window_hash,
-};
-
-const sl_op sl_op_mean_pool = {
-    .name = "mean_pool",
-    .min_in = 1,
-    .max_in = 1,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 1, .out = 1},
-    .traits = SL_OP_CHEAP,
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
-    .shard = &(const sl_op_shard){.signatures = pool_signatures},
-    .infer = pool_infer,
-    .cost = pool_cost,
-    .hash = sli_window_hash,
-    .grad = {{.op = &sl_op_mean_pool_b,
-              .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(0)},
-              .nwrt = 1,
-              .wrt = {0}}},
-};
-
-const sl_op sl_op_mean_pool_b = {
-    .name = "mean_pool_b",
-    .min_in = 2,
-    .max_in = 2,
-    .nout = 1,
-    .narrow = &(const sl_op_narrow){.in = 3, .out = 1},
-    .memory = &(const sl_op_memory){.unread = 1 << 1},
-    .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},
-    .infer = mean_pool_b_infer,
-    .cost = mean_pool_b_cost,
-    .hash = sli_window_hash,
-};
+#define POOL(name_, memory_, ...)                                   \
+  const sl_op sl_op_##name_ = {                                     \
+      .name = #name_,                                               \
+      .min_in = 1,                                                  \
+      .max_in = 1,                                                  \
+      .nout = 1,                                                    \
+      .narrow = &(const sl_op_narrow){.in = 1, .out = 1},           \
+      .traits = SL_OP_CHEAP,                                        \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},    \
+      .shard = &(const sl_op_shard){.signatures = pool_signatures}, \
+      .infer = pool_infer,                                          \
+      .cost = pool_cost,                                            \
+      .hash = sli_window_hash,                                      \
+      .grad = {{.op = &sl_op_##name_##_b,                           \
+                .cls = SL_CLASS_B,                                  \
+                .in = {__VA_ARGS__},                                \
+                .nwrt = 1,                                          \
+                .wrt = {0}}},                                       \
+  };                                                                \
+  const sl_op sl_op_##name_##_b = {                                 \
+      .name = #name_ "_b",                                          \
+      .min_in = 2,                                                  \
+      .max_in = 2,                                                  \
+      .nout = 1,                                                    \
+      .narrow = &(const sl_op_narrow){.in = 3, .out = 1},           \
+      .memory = memory_,                                            \
+      .cut = &(const sl_op_cut){.pieces = SL_PIECES_SIGNATURES},    \
+      .infer = name_##_b_infer,                                     \
+      .cost = name_##_b_cost,                                       \
+      .hash = sli_window_hash,                                      \
+  };
+POOL(max_pool, NULL, SL_IN(0), SL_DOUT(0))
+POOL(mean_pool, &(const sl_op_memory){.unread = 1 << 1}, SL_DOUT(0), SL_IN(0))

@@ -9,6 +9,7 @@
 
 #include <sluice/trace.h>
 
+#include "actors/plan/plan.h"
 #include "base/memory.h"
 #include "base/monotonic.h"
 #include "comm/job/job.h"
@@ -292,9 +293,7 @@ static sl_status make_plan(sl_session *s) {
   find_width(s);
   s->about.plan = sl_lowered_plan(lowered);
   s->about.experts = s->serving.experts;
-  for (int32_t d = 0; d < s->about.plan->ndevices; d++)
-    s->about.device_bytes =
-        SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
+  s->about.device_bytes = sli_plan_most_bytes(s->about.plan);
   status = check_speculation(s);
   if (!status) status = sli_mirror_check(s);
   return status ? status : sl_plan_prove(s->about.plan);
@@ -382,11 +381,7 @@ static sl_status open_draft(sl_session *s) {
   sl_status status = sli_session_open(&o, NULL, s, &s->draft);
   s->draft->steps.note = sli_mirror_note;
   if (!status) status = start_thread(s->draft);
-  if (!status) return SL_OK;
-  char *detail = sli_strdup(sl_detail());
-  sl_fail(status, "the draft model: %s", detail);
-  free(detail);
-  return status;
+  return status ? sl_fail(status, "the draft model: %s", sl_detail()) : SL_OK;
 }
 
 static const sli_drafter *drafter_of(const sl_speculation *how) {

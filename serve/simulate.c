@@ -91,11 +91,7 @@ static sl_status check_arrival(const sli_script *p, const sl_session *s, int64_t
                    (long long)i + 1, a->seconds, before);
   sl_request q = sli_script_request(p, s, i);
   sl_status status = sli_session_check(s, &q);
-  if (!status) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(status, "arrival %lld: %s", (long long)i + 1, why);
-  free(why);
-  return status;
+  return status ? sl_fail(status, "arrival %lld: %s", (long long)i + 1, sl_detail()) : SL_OK;
 }
 
 sl_status sli_script_check(const sli_script *p, const sl_session *s) {

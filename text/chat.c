@@ -189,10 +189,7 @@ static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks,
 /* Adds the template's name to an error. */
 static sl_status name_failure(const sli_chat *chat, sl_status status) {
   if (!status || status == SL_E_MEMORY) return status;
-  char *why = sli_strdup(sl_detail());
-  status = sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), why);
-  free(why);
-  return status;
+  return sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), sl_detail());
 }
 
 static sl_status nothing_to_answer(void) {

@@ -41,6 +41,21 @@ static inline int64_t sli_firings(const sl_actor *a, int64_t steps) {
   return steps / sli_every(a) * a->firings_per_step;
 }
 
+/* Firings of all actors in a step, at most. */
+static inline int64_t sli_plan_firings(const sl_plan *plan) {
+  int64_t sum = 0;
+  for (int32_t i = 0; i < plan->nactors; i++) sum += plan->actors[i].firings_per_step;
+  return sum;
+}
+
+/* Memory of the fullest device. */
+static inline size_t sli_plan_most_bytes(const sl_plan *plan) {
+  size_t most = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
+  return most;
+}
+
 /* True if a port with this map takes every key once, from the first on, and releases it before it
  * takes the next. */
 bool sli_map_walks(const sl_map *map);

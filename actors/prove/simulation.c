@@ -35,14 +35,8 @@ void sli_simulation_fini(sli_simulation *simulation) {
   free(simulation->plan.actors);
 }
 
-static size_t step_firings(const sl_plan *plan) {
-  size_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) sum += (size_t)plan->actors[i].firings_per_step;
-  return sum;
-}
-
 sl_status sli_simulate(sli_simulation *simulation, int64_t steps, bool keep_trace) {
-  size_t records = keep_trace ? step_firings(&simulation->plan) * (size_t)steps : 1;
+  size_t records = keep_trace ? (size_t)(sli_plan_firings(&simulation->plan) * steps) : 1;
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL,
                                 .no_data = true,
                                 .first_step = simulation->first_step,

@@ -54,12 +54,8 @@ static sl_status create(sl_runtime *rt, int32_t device, sl_space space) {
   void *arena;
   sl_memory_config config = {.device = d->number, .path = d->room[space].path};
   sl_status status = memory->create(&config, bytes, &arena);
-  if (status) {
-    char *why = sli_strdup(sl_detail());
-    sl_fail(status, "device %s, %s memory: %s", d->name, memory->name, why);
-    free(why);
-    return status;
-  }
+  if (status)
+    return sl_fail(status, "device %s, %s memory: %s", d->name, memory->name, sl_detail());
   rt->devices[device].arenas[space] = arena;
   use_planned(rt, device, space, arena);
   if (!memory->fixed && has_near_memory()) touch_initial(rt, device, space, arena);

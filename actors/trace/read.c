@@ -364,13 +364,8 @@ static sl_status read_plan(reading *r) {
   if (status) return status;
   read_lanes(r);
   read_shares(r);
-  if (sl_plan_finish(r->plan)) {
-    char *why = sli_strdup(sl_detail());
-    sl_fail(SL_E_INPUT, "%s is damaged: its plan is invalid: %s", r->path, why);
-    free(why);
-    return SL_E_INPUT;
-  }
-  return SL_OK;
+  if (!sl_plan_finish(r->plan)) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s is damaged: its plan is invalid: %s", r->path, sl_detail());
 }
 
 /* Checks that the plan is small enough to be run again, and that there are few enough firings to

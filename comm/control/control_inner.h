@@ -59,7 +59,6 @@ typedef struct sli_peer {
   sli_line out; /* this side's DEALER to the peer's ROUTER: this side watches it */
   sli_line in;  /* the peer's DEALER to this side's ROUTER: it watches this side */
   sli_assembly parts[SLI_DATA_KINDS];
-  int64_t from_hub_ns; /* its clock minus that of process 0, as process 0 reports */
 } sli_peer;
 
 /* Data that waits to be sent, in order. */

@@ -45,6 +45,8 @@ typedef struct sli_kind {
   const sl_queue_ops *move[SL_HOME_COUNT]; /* transfers registers to and from this space; NULL: no
                                                register can live there */
   const sl_queue_ops *loads; /* reads what a tick's rows want of experts on disk; NULL: it cannot */
+  bool loads_in_line; /* experts are loaded in line with products: a layer waits for a read or does
+                         not, so the means of both hardly overlap */
   sl_status (*direct)(void); /* checks that links can connect device memory to that of another
                                 process; NULL: links use host memory */
   const sl_queue_ops *group; /* collectives of several devices; NULL: they cannot make any */

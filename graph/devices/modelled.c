@@ -28,6 +28,7 @@ static const sli_kind timed_hosted = {
     .modelled = true,
     .move = MOVED_BY(sl_queue_timed),
     .loads = &sl_queue_timed,
+    .loads_in_line = true,
     .bf16 = bf16,
     .narrow = true};
 
@@ -42,6 +43,7 @@ const sli_kind sli_kind_timed = {.name = "timed",
                                  .modelled = true,
                                  .move = MOVED_BY(sl_queue_timed),
                                  .loads = &sl_queue_timed,
+                                 .loads_in_line = true,
                                  .bf16 = bf16,
                                  .narrow = true};
 

@@ -199,11 +199,10 @@ static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *tas
       .kind = l->in->kind->loads ? SLI_TRANSFER_LOADS : SLI_TRANSFER_FILL,
       .to = task->device,
       .home = SL_SPACE_DISK};
-  /* A layer waits for a read or does not, so the means of reads and of products hardly overlap:
-   * modelled devices load experts in line with their products. */
-  if (sli_reads_homes(task) && l->in->kind->modelled && task->turns > 1)
-    return q->pass[task->device];
-  if (sli_reads_homes(task)) return transfer_queue(l, x, task->device, &read);
+  if (sli_reads_homes(task))
+    return l->in->kind->loads_in_line && task->turns > 1
+               ? q->pass[task->device]
+               : transfer_queue(l, x, task->device, &read);
   if (task->transfer && !sli_lower_is_in_line(l, task))
     return transfer_queue(l, x, task->device, task->transfer);
   if (takes_host(l, task)) return update_queue(l, x, task);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "actors/plan/plan.h"
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -44,11 +45,8 @@ static sl_status lower_place(sli_lowering *l) {
             ? sli_pass_partition_by(in->g, in->block_seconds, paths ? visits : NULL, l->stages,
                                     l->stage_of)
             : sli_pass_partition(in->g, in->options->simulation.hardware, l->stages, l->stage_of);
-  if (status && l->pick.v > 1) {
-    char *why = sli_strdup(sl_detail());
-    sl_fail(status, "%d chunks for each of %d devices: %s", l->pick.v, in->p, why);
-    free(why);
-  }
+  if (status && l->pick.v > 1)
+    sl_fail(status, "%d chunks for each of %d devices: %s", l->pick.v, in->p, sl_detail());
   for (int b = sli_blocks_in_line(in->g); b < in->g->nblocks && !status; b++)
     for (int s = 0; s < l->stages; s++) /* with the last chunk of its device */
       if (l->device_of[s] == in->g->blocks[b].stage) l->stage_of[b] = s;
@@ -84,7 +82,7 @@ sl_status sli_lower_predict(sli_lowering *l, int64_t *firings, sl_statistics *ou
   if (status) return status;
   const sl_plan *plan = sli_lowering_plan(l);
   SLI_TRY(sli_memory_check());
-  for (int32_t i = 0; i < plan->nactors; i++) *firings += STEPS * plan->actors[i].firings_per_step;
+  *firings += STEPS * sli_plan_firings(plan);
   return sl_plan_predict(plan, NULL, out);
 }
 

@@ -215,23 +215,29 @@ static bool takes_time(const sli_lowering *l, const sli_buffer *b, int device) {
   return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
 }
 
+/* Sends the buffer to a memory of another device, over a link that takes `how->seconds` more. */
+static int send_over(transfers *x, int from, trip *t, int device, const leg *how) {
+  sli_lowering *l = x->l;
+  const sli_buffer *b = &l->buffers[t->origin];
+  int there = find_end(x, from, t, device, how->home);
+  if (there != SL_NONE) return there;
+  sl_hardware_link link = link_to(l, b, device);
+  leg g = *how;
+  g.from = b->device;
+  g.to = device;
+  g.mark = sli_arena_format(&l->arena, ">%d", device);
+  g.seconds = wire_seconds(&link, b->bytes) + link.seconds + how->seconds;
+  return keep_end(x, from, add_transfer(x, from, t, &g), t);
+}
+
 /* Sends the buffer to the host memory of another process, unless that is the device's own
  * memory. */
 static int send(transfers *x, int from, trip *t, int device) {
-  sli_lowering *l = x->l;
-  const sli_buffer *b = &l->buffers[t->origin];
-  sl_space host = sli_kind_host_space(l->in->kind);
-  int there = find_end(x, from, t, device, host);
-  if (there != SL_NONE) return there;
-  sl_hardware_link link = link_to(l, b, device);
-  leg g = {.kind = SLI_TRANSFER_LINK,
-           .from = b->device,
-           .to = device,
-           .home = host,
-           .mark = sli_arena_format(&l->arena, ">%d", device),
-           .seconds = wire_seconds(&link, b->bytes) + link.seconds +
-                      sli_lower_process_link(l->in, b->device, device, b->bytes)};
-  return keep_end(x, from, add_transfer(x, from, t, &g), t);
+  const sli_buffer *b = &x->l->buffers[t->origin];
+  const leg how = {.kind = SLI_TRANSFER_LINK,
+                   .home = sli_kind_host_space(x->l->in->kind),
+                   .seconds = sli_lower_process_link(x->l->in, b->device, device, b->bytes)};
+  return send_over(x, from, t, device, &how);
 }
 
 /* Sends the buffer to another modelled device. */
@@ -319,18 +325,7 @@ static bool is_direct(const sli_lowering *l, const sli_buffer *b, int device, sl
 }
 
 static int send_directly(transfers *x, int from, trip *t, int device, sl_space space) {
-  sli_lowering *l = x->l;
-  const sli_buffer *b = &l->buffers[t->origin];
-  int there = find_end(x, from, t, device, space);
-  if (there != SL_NONE) return there;
-  sl_hardware_link link = link_to(l, b, device);
-  leg g = {.kind = SLI_TRANSFER_DIRECT,
-           .from = b->device,
-           .to = device,
-           .home = space,
-           .mark = sli_arena_format(&l->arena, ">%d", device),
-           .seconds = wire_seconds(&link, b->bytes) + link.seconds};
-  return keep_end(x, from, add_transfer(x, from, t, &g), t);
+  return send_over(x, from, t, device, &(leg){.kind = SLI_TRANSFER_DIRECT, .home = space});
 }
 
 static bool is_weights(const sli_buffer *b) { return b->memory == SL_MEMORY_PARAMETERS; }

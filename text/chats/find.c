@@ -137,11 +137,7 @@ static sl_status choose_file(const char *path, const sli_chat **out) {
   if (status) return status;
   *out = sli_chat_of_template(text, NULL);
   free(text);
-  if (*out) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  status = sl_fail(SL_E_USAGE, "--chat-template %s: %s", path, why);
-  free(why);
-  return status;
+  return *out ? SL_OK : sl_fail(SL_E_USAGE, "--chat-template %s: %s", path, sl_detail());
 }
 
 sl_status sli_chat_choose(const sli_chat_found *f, const char *tokenizer, const char *name,

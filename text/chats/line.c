@@ -10,10 +10,7 @@
 #include "text/chats/chats_inner.h"
 
 sl_status sli_chats_fail(const chats_line *line, sl_status status) {
-  char *why = sli_strdup(sl_detail());
-  sl_fail(status, "%s: %s", line->place, why);
-  free(why);
-  return status;
+  return sl_fail(status, "%s: %s", line->place, sl_detail());
 }
 
 sli_values *sli_chats_room(const chats_line *line) {

@@ -183,7 +183,7 @@ typedef struct sli_states {
   } * pending;
   size_t npending, pending_room;
   sli_config *configs; /* configurations of the state being made */
-  size_t nconfigs, configs_room;
+  size_t nconfigs;
   uint64_t *seen;    /* hash set of these */
   uint32_t *seen_at; /* their indices in it */
   size_t work;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "text/template/template_inner.h"
+#include "base/number.h"
 
 void sli_source_fail(source *s, const char *format, ...) {
   if (s->status) return;
@@ -147,10 +148,9 @@ static const char *hex_escape(source *s, const char *at, char **to) {
   int digits = *at == 'x' ? 2 : *at == 'u' ? 4 : 8;
   uint32_t c = 0;
   for (int i = 1; i <= digits; i++) {
-    if (!isxdigit((unsigned char)at[i]))
-      return sli_source_fail(s, "a string has an incomplete escape"), at;
-    c = c * 16 +
-        (uint32_t)(isdigit((unsigned char)at[i]) ? at[i] - '0' : tolower(at[i]) - 'a' + 10);
+    int digit = sli_hex_digit(at[i]);
+    if (digit < 0) return sli_source_fail(s, "a string has an incomplete escape"), at;
+    c = c * 16 + (uint32_t)digit;
   }
   bool good = c && c <= 0x10ffff && !(c >= 0xd800 && c < 0xe000);
   if (!good) return sli_source_fail(s, "a string has an escape that is not a character"), at;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tokenizer_inner.h"
 
@@ -99,17 +100,10 @@ static void bytes(const step *step, const texts *in, texts *out) {
   sli_texts_end(out);
 }
 
-static int hex_digit(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                : -1;
-}
-
 /* Parses "<0x0A>". */
 static bool is_byte(span text, char *byte) {
   if (text.bytes != 6 || memcmp(text.at, "<0x", 3) || text.at[5] != '>') return false;
-  int high = hex_digit(text.at[3]), low = hex_digit(text.at[4]);
+  int high = sli_hex_digit(text.at[3]), low = sli_hex_digit(text.at[4]);
   if (high < 0 || low < 0) return false;
   *byte = (char)(high << 4 | low);
   return true;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "text/tokenizer/tokenizer_inner.h"
 
@@ -83,10 +84,8 @@ static long digits(reader *r, int base, int least, int most) {
   long value = 0;
   int n = 0;
   for (; n < most; n++) {
-    int c = (unsigned char)r->at[n], digit = isdigit(c)    ? c - '0'
-                                             : isxdigit(c) ? tolower(c) - 'a' + 10
-                                                           : base;
-    if (digit >= base) break;
+    int digit = sli_hex_digit(r->at[n]);
+    if (digit < 0 || digit >= base) break;
     value = value * base + digit;
   }
   if (n < least) return -1;

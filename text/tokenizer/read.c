@@ -282,11 +282,7 @@ static sl_status parse(const char *path, cJSON **out) {
 
 static sl_status read_root(sli_tokenizer *t, const cJSON *root) {
   sl_status status = read_parts(t, root);
-  if (!status) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(status, "%s: %s", t->path, why);
-  free(why);
-  return status;
+  return status ? sl_fail(status, "%s: %s", t->path, sl_detail()) : SL_OK;
 }
 
 sl_status sli_tokenizer_open(const char *path, sli_tokenizer **out) {

@@ -53,11 +53,7 @@ static sl_status check_tokens(const sli_json *doc, const sli_pairs *p, size_t fr
 
 /* Adds the place to an error. */
 static sl_status name_place(const sli_json *doc, sl_status status) {
-  if (!status) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(status, "%s: %s", doc->name, why);
-  free(why);
-  return status;
+  return status ? sl_fail(status, "%s: %s", doc->name, sl_detail()) : SL_OK;
 }
 
 /* Adds the tokens of a prompt, then those of an answer and of the text that ends it. */

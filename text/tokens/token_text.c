@@ -118,11 +118,7 @@ static sl_status make_row(sli_token_text *t, const sli_token_file *f, sli_token_
   if (status) return status;
   status = sli_tokenizer_encode(t->tokenizer, (const char *)f->bytes, f->size, true, row);
   if (!status && !row->count) return sl_fail(SL_E_INPUT, "%s has no tokens", f->path);
-  if (!status) return SL_OK;
-  char *why = sli_strdup(sl_detail());
-  sl_fail(status, "%s: %s", f->path, why);
-  free(why);
-  return status;
+  return status ? sl_fail(status, "%s: %s", f->path, sl_detail()) : SL_OK;
 }
 
 static sl_status map_row(const sli_token_file *f, const sli_token_row *row, const void **map,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tools/actorrun/actorrun.h"
+#include "actors/plan/plan.h"
 
 bool has_hosts(const job *j) { return j->settings->modelled.hardware.devices_per_host > 0; }
 
@@ -35,14 +36,6 @@ static void print_moved(const job *j) {
       printf("  %-8s links carry %s in a step, %s to one device at most%s\n",
              sl_traffic_name((sl_traffic)t), all, most, between);
   }
-}
-
-/* Returns the memory of the fullest device. */
-static size_t most_memory(const sl_plan *plan) {
-  size_t most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++)
-    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
-  return most;
 }
 
 double step_joules(const job *j, const sl_statistics *statistics) {
@@ -98,7 +91,7 @@ void print_modelled(const job *j, const sl_statistics *statistics) {
 
 static void print_prediction(const job *j, const sl_statistics *stats) {
   char memory[32];
-  sli_format_bytes(memory, (double)most_memory(j->plan));
+  sli_format_bytes(memory, (double)sli_plan_most_bytes(j->plan));
   printf("\n");
   print_step(j, stats);
   printf("  memory of a device: %s at most\n", memory);

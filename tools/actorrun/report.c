@@ -14,6 +14,7 @@
 #include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/atomic.h"
+#include "io/json.h"
 #include "kernels/library.h"
 
 /* Adds a number. Infinities and NaN become null, because JSON has neither. */
@@ -373,29 +374,19 @@ static void add_results(cJSON *root, const job *j) {
   add_runtime(root, j);
 }
 
-/* Writes a report. Takes ownership of it. */
-static sl_status write_json(const char *path, cJSON *root) {
-  char *text = sli_json_mend(cJSON_Print(root));
-  cJSON_Delete(root);
-  SLI_CHECK(text, "no memory for the report");
-  sl_status status = sli_atomic_text(path, text);
-  free(text);
-  return status;
-}
-
 sl_status report_write(const char *path, const job *j, const char *failure) {
   cJSON *root = make_report(j, failure ? "failed" : j->stopped ? "stopped" : "done", failure);
   add_results(root, j);
-  return write_json(path, root);
+  return sli_json_write(path, root);
 }
 
 sl_status report_write_meanwhile(const char *path, const job *j) {
-  return write_json(path, make_report(j, "running", NULL));
+  return sli_json_write(path, make_report(j, "running", NULL));
 }
 
 sl_status report_write_plan(const char *path, const job *j, const sl_statistics *stats) {
   cJSON *root = make_report(j, "planned", NULL);
   add_devices(root, j, NULL);
   if (stats) add_predicted(root, j, j->settings->profile ? "profile" : "modelled", stats);
-  return write_json(path, root);
+  return sli_json_write(path, root);
 }

@@ -149,6 +149,11 @@ typedef struct sample {
 sample *bytes_curve(const analysis *a, int32_t device, size_t *count);
 sample *slots_curve(const analysis *a, int32_t reg, size_t *count);
 uint64_t peak_bytes(const analysis *a, int32_t device);
+/* Passes on the curves of a device, or of all if it is -1: bytes in use, and slots of registers
+ * with a quota. */
+typedef void curve_reader(void *ctx, int32_t device, const char *name, bool of_bytes,
+                          const sample *all, size_t count);
+void each_curve(const analysis *a, int32_t device, curve_reader *read, void *ctx);
 
 /* ---- replay ------------------------------------------------------------------------ */
 

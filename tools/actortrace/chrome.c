@@ -114,33 +114,17 @@ static void put_arrows(writer *w) {
 
 /* ---- counters --------------------------------------------------------------------------- */
 
-static void put_counter(writer *w, const char *name, int32_t device, sample *all, size_t n) {
-  for (size_t i = 0; i < n; i++) {
+static void put_counter(void *ctx, int32_t device, const char *name, bool of_bytes,
+                        const sample *all, size_t count) {
+  writer *w = ctx;
+  (void)of_bytes;
+  for (size_t i = 0; i < count; i++) {
     chrome_begin(w);
     fputs("{\"ph\":\"C\",\"name\":", w->out);
     put_json(w->out, name);
     fprintf(w->out, ",\"pid\":%d,\"ts\":", device);
     put_us(w->out, all[i].ns);
     fprintf(w->out, ",\"args\":{\"value\":%" PRId64 "}}", all[i].value);
-  }
-  free(all);
-}
-
-static void put_counters(writer *w) {
-  const sl_plan *plan = w->a->plan;
-  size_t n;
-  for (int32_t d = 0; d < plan->ndevices; d++) {
-    if (w->o->device >= 0 && w->o->device != d) continue;
-    sample *bytes = bytes_curve(w->a, d, &n);
-    put_counter(w, "bytes in use", d, bytes, n);
-    for (int32_t r = 0; r < plan->nregs; r++) {
-      const sl_register *g = &plan->regs[r];
-      if (g->device != d || g->held || g->quota < 2) continue;
-      char name[256];
-      snprintf(name, sizeof name, "slots of %s (%d)", g->name, g->quota);
-      sample *slots = slots_curve(w->a, r, &n);
-      put_counter(w, name, d, slots, n);
-    }
   }
 }
 
@@ -152,7 +136,7 @@ sl_status command_chrome(const sl_trace *t, const options *o, FILE *out) {
   for (size_t i = 0; i < a->nfirings; i++)
     if (is_chosen(&w, (int64_t)i)) put_firing(&w, (int64_t)i);
   put_arrows(&w);
-  put_counters(&w);
+  each_curve(a, o->device, put_counter, &w);
   fputs("\n]}\n", out);
   analysis_destroy(a);
   return SL_OK;

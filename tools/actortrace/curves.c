@@ -71,3 +71,23 @@ uint64_t peak_bytes(const analysis *a, int32_t device) {
   free(all);
   return (uint64_t)most;
 }
+
+void each_curve(const analysis *a, int32_t device, curve_reader *read, void *ctx) {
+  const sl_plan *plan = a->plan;
+  size_t n;
+  for (int32_t d = 0; d < plan->ndevices; d++) {
+    if (device >= 0 && device != d) continue;
+    sample *bytes = bytes_curve(a, d, &n);
+    read(ctx, d, "bytes in use", true, bytes, n);
+    free(bytes);
+    for (int32_t r = 0; r < plan->nregs; r++) {
+      const sl_register *reg = &plan->regs[r];
+      if (reg->device != d || reg->held || reg->quota < 2) continue;
+      char name[256];
+      snprintf(name, sizeof name, "slots of %s (%d)", reg->name, reg->quota);
+      sample *slots = slots_curve(a, r, &n);
+      read(ctx, d, name, false, slots, n);
+      free(slots);
+    }
+  }
+}

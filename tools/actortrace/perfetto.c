@@ -190,31 +190,15 @@ static void write_firings(writer *w) {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-static void write_counter(writer *w, uint64_t track, sample *all, size_t n) {
-  for (size_t i = 0; i < n; i++) {
+static void write_counter(void *ctx, int32_t device, const char *name, bool of_bytes,
+                          const sample *all, size_t count) {
+  writer *w = ctx;
+  uint64_t track = write_track(w, name, w->device[device], of_bytes ? SIZE_BYTES : COUNT);
+  for (size_t i = 0; i < count; i++) {
     put_uint(&w->body, 9, 4);
     put_uint(&w->body, 11, track);
     put_uint(&w->body, 30, (uint64_t)all[i].value);
     write_event(w, all[i].ns);
-  }
-  free(all);
-}
-
-static void write_counters(writer *w) {
-  const sl_plan *plan = w->a->plan;
-  size_t n;
-  for (int32_t d = 0; d < plan->ndevices; d++) {
-    if (w->o->device >= 0 && w->o->device != d) continue;
-    sample *bytes = bytes_curve(w->a, d, &n);
-    write_counter(w, write_track(w, "bytes in use", w->device[d], SIZE_BYTES), bytes, n);
-    for (int32_t r = 0; r < plan->nregs; r++) {
-      const sl_register *g = &plan->regs[r];
-      if (g->device != d || g->held || g->quota < 2) continue;
-      char name[256];
-      snprintf(name, sizeof name, "slots of %s (%d)", g->name, g->quota);
-      sample *slots = slots_curve(w->a, r, &n);
-      write_counter(w, write_track(w, name, w->device[d], COUNT), slots, n);
-    }
   }
 }
 
@@ -229,7 +213,7 @@ sl_status command_perfetto(const sl_trace *t, const options *o, FILE *out) {
   for (int32_t d = 0; d < t->plan->ndevices; d++)
     w.device[d] = write_track(&w, t->plan->devices[d].name, 0, 0);
   write_firings(&w);
-  write_counters(&w);
+  each_curve(a, o->device, write_counter, &w);
   free(w.device);
   free(w.packet.bytes);
   free(w.body.bytes);

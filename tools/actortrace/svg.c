@@ -326,12 +326,7 @@ static void draw_memory(const figure *figure, int32_t device) {
 /* ---- the figure ---------------------------------------------------------------------- */
 
 static void draw_axis(const figure *figure, double bottom) {
-  double span = (double)(figure->to - figure->from), raw = span / 8,
-         base = pow(10, floor(log10(raw)));
-  double tick = raw <= base       ? base
-                : raw <= 2 * base ? 2 * base
-                : raw <= 5 * base ? 5 * base
-                                  : 10 * base;
+  double span = (double)(figure->to - figure->from), tick = svg_tick_step(span, 6);
   for (int k = 0; k * tick <= span * 1.0001; k++) {
     double x = at_x(figure, figure->from + (uint64_t)(k * tick));
     char text[32];

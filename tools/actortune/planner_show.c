@@ -10,6 +10,7 @@
 
 #include "base/json_text.h"
 #include "io/atomic.h"
+#include "io/json.h"
 #include "tools/actortune/actortune.h"
 
 size_t planner_shown(const planner *p) {
@@ -162,10 +163,5 @@ sl_status planner_json_write(const planner *p, const char *path) {
       cJSON_AddItemToObject(seconds, plan_dims[d].name,
                             plan_json(p, planner_second(p, (plan_dim)d)));
   add_search(root, p);
-  char *text = sli_json_mend(cJSON_Print(root));
-  cJSON_Delete(root);
-  SLI_CHECK(text, "no memory for the file");
-  sl_status status = sli_atomic_text(path, text);
-  free(text);
-  return status;
+  return sli_json_write(path, root);
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "actors/plan/plan.h"
 #include "graph/devices/devices.h"
 #include "graph/lower/lower.h"
 
@@ -98,24 +99,12 @@ static void keep_failure(point *p, sl_status status) {
   p->failure = status ? options_named(sl_detail()) : NULL;
 }
 
-static size_t largest_device(const sl_plan *plan) {
-  size_t most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++)
-    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
-  return most;
-}
-
 /* ---- evaluating -------------------------------------------------------------------- */
 
-static size_t firings(const sl_plan *plan) {
-  size_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) sum += (size_t)plan->actors[i].firings_per_step;
-  return sum;
-}
-
 static sl_status run_virtually(const sl_plan *plan, sl_runtime **out) {
-  sl_runtime_options options = {
-      .clock = SL_CLOCK_VIRTUAL, .no_data = true, .trace_records = STEPS * firings(plan)};
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL,
+                                .no_data = true,
+                                .trace_records = STEPS * (size_t)sli_plan_firings(plan)};
   sl_runtime *rt = NULL;
   sl_status status = sl_runtime_create(plan, &options, &rt);
   if (!status) status = sl_runtime_run(rt, STEPS);
@@ -175,7 +164,7 @@ static void measure_point(const tuning *t, const planned *made, const sl_runtime
   p->scaled = p->seconds * scale(t, c);
   p->bubble = f.bubble_fraction;
   list quotas = quotas_of(made);
-  p->published_bytes = largest_device(made->plan);
+  p->published_bytes = sli_plan_most_bytes(made->plan);
   drop_unused(&c->settings, &quotas, made->plan, rt);
   p->bytes = bytes_with(&c->settings, &quotas, made->plan);
   free(p->quotas);
@@ -319,7 +308,7 @@ static void shorten(const list *want, list *given) {
 
 static void take_confirmed(const tuning *t, const planned *made, const sl_statistics *statistics,
                            point *p) {
-  p->bytes = largest_device(made->plan);
+  p->bytes = sli_plan_most_bytes(made->plan);
   p->seconds = statistics->step_seconds;
   p->scaled = p->seconds * scale(t, &t->configs[p->config]);
   p->bubble = statistics->bubble_fraction;

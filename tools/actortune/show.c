@@ -9,6 +9,7 @@
 #include "base/json_text.h"
 #include "base/memory.h"
 #include "io/atomic.h"
+#include "io/json.h"
 
 /* ---- what a point changes ------------------------------------------------------------------ */
 
@@ -188,10 +189,5 @@ sl_status json_write(const char *path, const tuning *t, const frontier *f) {
   cJSON *points = cJSON_AddArrayToObject(root, "points");
   for (size_t i = 0; i < f->count; i++) cJSON_AddItemToArray(points, point_json(t, &f->points[i]));
   cJSON_AddItemToObject(root, "published", published_json(t));
-  char *text = sli_json_mend(cJSON_Print(root));
-  cJSON_Delete(root);
-  SLI_CHECK(text, "no memory for the file");
-  sl_status status = sli_atomic_text(path, text);
-  free(text);
-  return status;
+  return sli_json_write(path, root);
 }

@@ -80,12 +80,8 @@ static void set_range(figure *figure) {
   figure->most_y += 0.08 * high;
 }
 
-/* Returns 1, 2 or 5 times a power of ten (of two for bytes, by unit), so that about six ticks
- * fit. */
-static double tick_step(double range, double unit) {
-  double rough = range / unit / 6, power = pow(10, floor(log10(rough))), share = rough / power;
-  return unit * power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
-}
+/* Returns the step of about six ticks, in units. */
+static double tick_step(double range, double unit) { return unit * svg_tick_step(range / unit, 6); }
 
 static double byte_unit(double most, const char **name) {
   static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -178,7 +178,6 @@ void planner_samples_make(planner *p) {
   for (size_t i = 0; i < p->nsamples; i++)
     if (p->samples[i].wanted && !p->samples[i].made) w.samples[w.count++] = i;
   planner_each(p, 0, w.count, make_sample, &w);
-  p->nsampled += w.count;
   free(w.samples);
 }
 
@@ -193,5 +192,5 @@ void planner_samples_forget(planner *p) {
   for (size_t i = 0; i < p->nsamples; i++) free(p->samples[i].prices.blocks);
   free(p->samples);
   p->samples = NULL;
-  p->nsamples = p->nsampled = p->sample_capacity = 0;
+  p->nsamples = p->sample_capacity = 0;
 }

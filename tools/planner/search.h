@@ -91,7 +91,7 @@ typedef struct planner {
   double best;    /* seconds of the best plan so far */
   double seconds; /* duration of the search */
   planner_blocks *blocks;
-  size_t nsamples, nsampled, sample_capacity;
+  size_t nsamples, sample_capacity;
   planner_sample *samples;
 } planner;
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "tools/planner/search_inner.h"
+#include "actors/plan/plan.h"
 
 /* One way to relax a plan: what it may give up, and the word for that in the choice. */
 typedef struct way {
@@ -20,19 +21,6 @@ typedef struct way {
 } way;
 static const way ways[] = {{PLAN_QUOTAS, 1, true}, {PLAN_RECOMPUTE, 4, false}};
 enum { WAYS = SLI_COUNT(ways), ROUNDS = 8 };
-
-static size_t largest(const sl_plan *plan) {
-  size_t most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++)
-    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
-  return most;
-}
-
-static int64_t firings_of(const sl_plan *plan) {
-  int64_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) sum += plan->actors[i].firings_per_step;
-  return sum;
-}
 
 static double seconds_of(const sl_plan *plan) {
   sl_statistics f;
@@ -80,8 +68,8 @@ static double weigh(const planner *p, plan_choice *choice, int microbatches, pla
   *more = false;
   choice->bytes = 0;
   if (planner_make(p, choice, microbatches, care, &made)) return INFINITY;
-  choice->bytes = largest(made.planned.plan), choice->hash = made.planned.plan->hash;
-  choice->firings = firings_of(made.planned.plan);
+  choice->bytes = sli_plan_most_bytes(made.planned.plan), choice->hash = made.planned.plan->hash;
+  choice->firings = sli_plan_firings(made.planned.plan);
   double seconds = seconds_of(made.planned.plan);
   if (!fits(p, choice) && w && !is_slow(p, seconds)) *more = give_up_any(p, choice, &made, w);
   planner_unmake(&made);
@@ -110,7 +98,7 @@ static void give_up_all(const planner *p, plan_choice *choice, int microbatches)
       choice->at[ways[w].dim] = ways[w].value;
   planner_unmake(&made);
   if (planner_make(p, choice, microbatches, PLAN_ROUGH, &made)) return;
-  choice->bytes = largest(made.planned.plan);
+  choice->bytes = sli_plan_most_bytes(made.planned.plan);
   planner_unmake(&made);
 }
 

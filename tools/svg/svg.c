@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/svg/svg.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -20,6 +21,11 @@ void svg_begin(FILE *out, double width, double height, const char *attributes, c
           width, height, width, height, *attributes ? " " : "", attributes);
   write_escaped(out, title);
   fprintf(out, "</title>\n%s<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", inside);
+}
+
+double svg_tick_step(double range, double count) {
+  double rough = range / count, power = pow(10, floor(log10(rough))), share = rough / power;
+  return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
 }
 
 void svg_end(FILE *out) { fputs("</svg>\n", out); }

@@ -17,6 +17,8 @@ void svg_end(FILE *out);
 void svg_text(FILE *out, double x, double y, const char *attributes, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 void svg_rect(FILE *out, double x, double y, double width, double height, const char *attributes);
+/* Returns 1, 2 or 5 times a power of ten, so that about `count` ticks of an axis fit in `range`. */
+double svg_tick_step(double range, double count);
 void svg_circle(FILE *out, double x, double y, double radius, const char *attributes);
 
 #endif

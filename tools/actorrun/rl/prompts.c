@@ -178,11 +178,7 @@ static sl_status take_line(reader *r, const char *path, int64_t number, char *li
   sl_status status = json ? sli_json_read(where, line, strlen(line), 0, &doc) : SL_OK;
   if (!status) {
     status = json ? take_object(r, doc.root) : take_text(r, line);
-    if (status) {
-      char *why = sli_strdup(sl_detail());
-      sl_fail(status, "--prompts %s: %s", where, why);
-      free(why);
-    }
+    if (status) sl_fail(status, "--prompts %s: %s", where, sl_detail());
   }
   sli_json_fini(&doc);
   free(where);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/base.h"
+#include "base/number.h"
 
 static const http_fault good = {0};
 
@@ -25,18 +26,12 @@ static bool is_token(const char *text) {
   return true;
 }
 
-static int hex_of(char c) {
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
-
 /* Decodes %XX in place, except %2F, which must not become a path separator. */
 static bool decode(char *text) {
   char *to = text;
   for (const char *at = text; *at; at++) {
-    int high = *at == '%' ? hex_of(at[1]) : 0, low = high < 0 || *at != '%' ? 0 : hex_of(at[2]);
+    int high = *at == '%' ? sli_hex_digit(at[1]) : 0,
+        low = high < 0 || *at != '%' ? 0 : sli_hex_digit(at[2]);
     int c = *at != '%' ? *at : high < 0 || low < 0 ? 0 : high * 16 + low;
     if (c == 127 || (c >= 0 && c < ' ')) return false;
     if (*at == '%' && c == '/') c = '%'; /* left encoded */
@@ -208,7 +203,7 @@ void http_body_begin(http_body *b, const http_head *head) {
 static bool read_size(const char *line, size_t count, uint64_t *out) {
   size_t digits = 0, end;
   for (*out = 0; digits < count && isxdigit((unsigned char)line[digits]); digits++)
-    *out = *out << 4 | (uint64_t)hex_of(line[digits]);
+    *out = *out << 4 | (uint64_t)sli_hex_digit(line[digits]);
   for (end = digits; end < count && (line[end] == ' ' || line[end] == '\t');) end++;
   return digits && digits <= 15 && (end == count || line[end] == ';');
 }
