@@ -207,19 +207,22 @@ typedef struct sli_types {
 struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
-  sl_status status; /* first error */
-  /* with numbers.exact, for each tensor of the forward pass; else NULL: */
-  const bool *rows;        /* dim 0 is the rows of the data */
-  const bool *fed;         /* depends on data or on random numbers, so it may differ between
-                              microbatches */
-  const int8_t *positions; /* sequence dim, -1 if none; NULL: not determined */
-  int64_t leaf;            /* positions of a leaf; 0: whole sequences */
-  bool skips;              /* microbatches skip stages, so layouts must fit all stages */
-  bool repeats_heads;      /* key and value heads are repeated for devices (passes/heads.c) */
-  int weighed;             /* microbatches over which costs of a step are weighed; 0: the graph's */
-  char *detail;            /* text of the error */
+  sl_status status;   /* first error */
+  struct sli_exact {  /* with numbers.exact, for each tensor of the forward pass; else NULL: */
+    const bool *rows; /* dim 0 is the rows of the data */
+    const bool *fed;  /* depends on data or on random numbers, so it may differ between
+                         microbatches */
+    const int8_t *positions; /* sequence dim, -1 if none; NULL: not determined */
+    int64_t leaf;            /* positions of a leaf; 0: whole sequences */
+  } exact;
+  bool skips;         /* microbatches skip stages, so layouts must fit all stages */
+  bool repeats_heads; /* key and value heads are repeated for devices (passes/heads.c) */
+  int weighed;        /* microbatches over which costs of a step are weighed; 0: the graph's */
+  char *detail;       /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
-  size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
+  struct sli_capacity {
+    size_t nodes, tensors, blocks, params, outputs;
+  } capacity;
   sli_node **nodes; /* forward nodes in order of creation, then nodes that passes append; always in
                        an executable order */
   sl_tensor **tensors;
@@ -272,7 +275,6 @@ struct sl_graph {
     sli_encoder *encoders; /* [count] encoders, by attrs.first of their spans */
     sl_tensor *served;     /* span that rollouts read */
   } spans;
-  int64_t sinks;       /* sl_sink_tokens */
   struct sli_frozen {  /* the objective's frozen model, which is built first, and its data */
     const char *model; /* name of the trained model; NULL: unknown */
     const char *word;  /* "reference" or "teacher" */
@@ -303,15 +305,18 @@ struct sl_graph {
       bool read; /* options.training has been applied */
     } adapters;
   } training;
-  /* set if sequences are cut, else 0 and NULL: */
-  int64_t length;           /* positions of a whole sequence */
-  int64_t *lengths;         /* [pieces] */
-  int nvariants;            /* number of different lengths */
-  int64_t *variant_lengths; /* longest first */
-  sl_tensor *batch;         /* batch of a served graph; see batch.h */
-  sl_tensor *adapters;      /* adapter of each row, -1: none; NULL: no places for adapters */
+  struct sli_cut_lengths {    /* set if sequences are cut, else 0 and NULL */
+    int64_t length;           /* positions of a whole sequence */
+    int64_t *lengths;         /* [pieces] */
+    int nvariants;            /* number of different lengths */
+    int64_t *variant_lengths; /* longest first */
+  } cut;
+  struct sli_served {    /* of a served graph */
+    sl_tensor *batch;    /* see batch.h */
+    sl_tensor *adapters; /* adapter of each row, -1: none; NULL: no places for adapters */
+    int64_t sinks;       /* sl_sink_tokens */
+  } served;
   int noutputs;
-  size_t output_capacity;
   struct sli_output {
     const char *name;
     sl_tensor *tensor;
@@ -371,7 +376,7 @@ static inline bool sli_is_one_tick(const sl_graph *g) {
 }
 
 /* True if results must not depend on the grid. */
-static inline bool sli_is_exact(const sl_graph *g) { return g->rows; }
+static inline bool sli_is_exact(const sl_graph *g) { return g->exact.rows; }
 
 /* True if the graph is evaluated during training. */
 static inline bool sli_evaluates(const sl_graph *g) {

@@ -129,7 +129,7 @@ static sl_status read_sizes(sl_session *s) {
 /* Returns the bytes of one page, or of one slot, that an op keeps in a served graph. */
 static int64_t op_kept_bytes(const sl_session *s, const sli_node *n, bool slots) {
   const sl_op_serve *form = n->op->serve;
-  const sl_tensor *batch = s->graph->batch;
+  const sl_tensor *batch = s->graph->served.batch;
   if (!form || form->slots != slots || !batch) return 0;
   sl_attrs attrs = n->attrs;
   int inputs = n->op->max_in;

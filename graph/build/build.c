@@ -143,7 +143,7 @@ static sli_block *open_block(sl_graph *g, const char *given) {
   const char *name = given;
   for (int n = 2; find_block(g, name) >= 0; n++)
     name = sli_arena_format(&g->arena, "%s.%d", given, n);
-  SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
+  SLI_GROW(g->blocks, (size_t)g->nblocks, g->capacity.blocks);
   int stage = g->nblocks ? g->blocks[g->nblocks - 1].stage : -1;
   g->blocks[g->nblocks] = (sli_block){.name = name, .stage = stage, .first = g->nblocks};
   return &g->blocks[g->nblocks++];
@@ -197,7 +197,7 @@ void sl_block_stage(sl_graph *g, int stage) {
 sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name) {
   sl_tensor *t = sli_arena_alloc(&g->arena, sizeof *t);
   *t = (sl_tensor){.id = g->ntensors, .name = name, .type = *type, .param_index = -1, .home = -1};
-  SLI_GROW(g->tensors, (size_t)g->ntensors, g->tensor_capacity);
+  SLI_GROW(g->tensors, (size_t)g->ntensors, g->capacity.tensors);
   return g->tensors[g->ntensors++] = t;
 }
 
@@ -267,7 +267,7 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
 }
 
 static void add_param(sl_graph *g, sl_tensor *t) {
-  SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
+  SLI_GROW(g->params, (size_t)g->nparams, g->capacity.params);
   SLI_GROW(g->known.hashes, (size_t)g->nparams, g->known.capacity);
   g->known.hashes[g->nparams] = name_hash(t->name);
   t->param_index = g->nparams;
@@ -356,7 +356,7 @@ sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const s
   n->in_type = types_of(g, ntypes, nin, in);
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   for (int i = 0; i < nin; i++) n->in[i] = in[i];
-  SLI_GROW(g->nodes, (size_t)g->nnodes, g->node_capacity);
+  SLI_GROW(g->nodes, (size_t)g->nnodes, g->capacity.nodes);
   return g->nodes[g->nnodes++] = n;
 }
 
@@ -409,7 +409,7 @@ void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
       sli_graph_fail_at(g, at, SL_E_USAGE, "output %s already exists", name);
       return;
     }
-  SLI_GROW(g->outputs, (size_t)g->noutputs, g->output_capacity);
+  SLI_GROW(g->outputs, (size_t)g->noutputs, g->capacity.outputs);
   g->outputs[g->noutputs].name = sli_arena_strdup(&g->arena, name);
   g->outputs[g->noutputs++].tensor = t;
 }

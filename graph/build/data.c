@@ -192,12 +192,12 @@ static const token_rows *data_rows_of(const sli_node *node) {
 static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_t vocab,
                                 sl_tensor **targets) {
   sl_serving *s = g->options.serve;
-  if (g->batch) {
+  if (g->served.batch) {
     sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "sl_tokens: a served model can call it only once");
     return NULL;
   }
   s->context = context;
-  s->sinks = g->sinks;
+  s->sinks = g->served.sinks;
   s->sink = (int32_t)vocab;
   s->rows = SLI_MIN(s->rows, context);
   s->picks = (int)SLI_MIN(s->picks ? s->picks : s->sequences, s->rows);
@@ -220,32 +220,32 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
   sl_tensor *outs[4] = {NULL};
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];
-  g->batch = outs[2];
-  g->adapters = outs[3];
+  g->served.batch = outs[2];
+  g->served.adapters = outs[3];
   return outs[0];
 }
 
 sl_status sli_serve_spliced(sl_graph *g, int64_t width) {
-  if (!g->batch)
+  if (!g->served.batch)
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
                          "sl_splice: must come after sl_tokens in a served model");
-  if (g->sinks)
+  if (g->served.sinks)
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
                          "sl_splice: not supported in a served model with sink tokens");
   if (g->spans.width)
     return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a served model can call it only once");
-  sli_node *n = g->batch->producer;
+  sli_node *n = g->served.batch->producer;
   token_rows *r = ((sl_source *)n->attrs.user)->ctx;
   g->spans.width = width;
   r->types[2].dim[0] += r->context * (1 + width);
-  n->out_type[2] = g->batch->type = r->types[2];
+  n->out_type[2] = g->served.batch->type = r->types[2];
   return SL_OK;
 }
 
 sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                             int64_t context, int64_t vocab, bool chats, bool alone) {
   sl_tensor *outs[5] = {NULL};
-  context += g->sinks;
+  context += g->served.sinks;
   if (g->options.serve) {
     outs[0] = served_tokens(at, g, context, vocab, &outs[1]);
     return (sl_texts){outs[0], outs[1], NULL, NULL};
@@ -253,7 +253,7 @@ sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t 
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   r->rows = rows;
   r->context = context;
-  r->sinks = g->sinks;
+  r->sinks = g->served.sinks;
   r->sink = (int32_t)vocab;
   r->batch = rows * g->options.microbatches;
   r->chats = chats;

@@ -100,15 +100,15 @@ static sl_tensor *add_places(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x
                              const sl_tensor *weight, bool transposed) {
   const sl_serving *s = g->options.serve;
   bool rows =
-      g->adapters && !g->status && x->type.ndim == 3 && x->type.dim[0] == 1 && weight->param;
+      g->served.adapters && !g->status && x->type.ndim == 3 && x->type.dim[0] == 1 && weight->param;
   if (!rows || x->type.dim[1] != s->rows || !s->adapts(s->ctx, weight->name)) return y;
   sl_adapter *adapter = sli_arena_alloc(&g->arena, sizeof *adapter);
   *adapter = (sl_adapter){module_of(g, weight), s->adapter_rank, (float)s->adapter_rank, transposed,
                           s->adapters};
   sl_tensor *a = matrices(at, g, adapter, 'A', s->adapter_rank, sl_type_last(&x->type)),
             *b = matrices(at, g, adapter, 'B', sl_type_last(&y->type), s->adapter_rank);
-  sl_tensor *low = sl_grouped_linear_at(at, g, x, g->adapters, a),
-            *high = sl_grouped_linear_at(at, g, low, g->adapters, b);
+  sl_tensor *low = sl_grouped_linear_at(at, g, x, g->served.adapters, a),
+            *high = sl_grouped_linear_at(at, g, low, g->served.adapters, b);
   return sl_op2_at(at, g, &sl_op_add, NULL, y, high);
 }
 

@@ -72,7 +72,7 @@ static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t r
                       (long long)rows, (long long)context, (long long)vocab);
     return (sl_texts){NULL};
   }
-  if (o && g->sinks) {
+  if (o && g->served.sinks) {
     sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
                       "%s: not supported for models with sink tokens (sl_sink_tokens)", o->name);
     return (sl_texts){NULL};
@@ -95,7 +95,7 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
 void sl_sink_tokens(sl_graph *g, int64_t count) {
   if (count < 0 || count > 1 << 20)
     sl_graph_fail(g, SL_E_USAGE, "%lld sink tokens: must be from 0 to 1048576", (long long)count);
-  else g->sinks = count;
+  else g->served.sinks = count;
 }
 
 sl_texts sl_texts_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,

@@ -107,7 +107,7 @@ static sl_status add_replicas(compilation *c) {
 static sl_status split_losses(compilation *c) { return sli_pass_losses(c->g); }
 static sl_status choose_attention(compilation *c) { return sli_lower_attention(c->in); }
 static sl_status cut_sequences(compilation *c) {
-  if (is_exact(c->in)) c->g->leaf = c->in->options->numbers.leaf;
+  if (is_exact(c->in)) c->g->exact.leaf = c->in->options->numbers.leaf;
   return sli_pass_cut(c->g, c->in->options->simulation.hardware);
 }
 
@@ -128,19 +128,19 @@ static const char *not_exact(const sli_inputs *in) {
 static sl_status check_leaves(const sli_inputs *in) {
   const sl_graph *g = in->g;
   int devices = in->grid.size[SLI_AXIS_SEQUENCE], runs = in->grid.zigzag ? 2 * devices : devices;
-  if (g->leaf % SLI_LEAF_MULTIPLE)
-    return sl_fail(SL_E_USAGE, "numbers.leaf %lld: must be a multiple of %d", (long long)g->leaf,
-                   SLI_LEAF_MULTIPLE);
-  if (!g->leaf && (in->k > 1 || devices > 1))
+  if (g->exact.leaf % SLI_LEAF_MULTIPLE)
+    return sl_fail(SL_E_USAGE, "numbers.leaf %lld: must be a multiple of %d",
+                   (long long)g->exact.leaf, SLI_LEAF_MULTIPLE);
+  if (!g->exact.leaf && (in->k > 1 || devices > 1))
     return sl_fail(SL_E_USAGE, "numbers.exact: %s cuts sequences, so numbers.leaf must be given",
                    in->k > 1 ? "--pieces" : "parallel.sequence");
-  for (int k = 0; k < in->k && g->leaf; k++) {
-    int64_t length = in->k > 1 ? g->lengths[k] : g->length;
-    if (length % (runs * g->leaf))
+  for (int k = 0; k < in->k && g->exact.leaf; k++) {
+    int64_t length = in->k > 1 ? g->cut.lengths[k] : g->cut.length;
+    if (length % (runs * g->exact.leaf))
       return sl_fail(
           SL_E_USAGE,
           "numbers.leaf %lld: the %lld positions of piece %d are not whole leaves for %d %s",
-          (long long)g->leaf, (long long)length, k, runs,
+          (long long)g->exact.leaf, (long long)length, k, runs,
           in->grid.zigzag ? "runs (parallel.sequence_layout zigzag)"
           : runs > 1      ? "devices"
                           : "device");
@@ -159,10 +159,10 @@ static void count_rows(sl_graph *g) {
 
 /* Records which dims gradients and losses sum over. */
 static sl_status mark_sums(const compilation *c) {
-  if (c->g->leaf) SLI_TRY(sli_positions_find(c->g));
+  if (c->g->exact.leaf) SLI_TRY(sli_positions_find(c->g));
   SLI_TRY(check_leaves(c->in));
-  c->g->fed = sli_fed_find(c->g);
-  c->g->rows = sli_rows_find(c->g);
+  c->g->exact.fed = sli_fed_find(c->g);
+  c->g->exact.rows = sli_rows_find(c->g);
   count_rows(c->g);
   return SL_OK;
 }
@@ -229,7 +229,7 @@ static double count_flops(const sl_graph *g, const sli_inputs *in) {
     for (int k = 0; k < in->k; k++) {
       double flops, bytes;
       int v = 0;
-      while (n->shapes && g->variant_lengths[v] != g->lengths[k]) v++;
+      while (n->shapes && g->cut.variant_lengths[v] != g->cut.lengths[k]) v++;
       sli_call_cost(n, n->shapes ? n->shapes[v].in : n->in_type,
                     n->shapes ? n->shapes[v].out : n->out_type, &flops, &bytes);
       sum += calls_of(n, in) * flops * in->m;

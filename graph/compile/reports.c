@@ -28,8 +28,8 @@ typedef struct logprobs_sink {
 /* Returns the variant for the length of a tick's piece. */
 static int variant_of(const sl_graph *g, const sl_tick *tick) {
   int v = 0;
-  while (v < g->nvariants && g->variant_lengths[v] != tick->rows) v++;
-  return v < g->nvariants ? v : 0;
+  while (v < g->cut.nvariants && g->cut.variant_lengths[v] != tick->rows) v++;
+  return v < g->cut.nvariants ? v : 0;
 }
 
 /* Returns a part of a mean times its weight. An exact mean is weighted by rows, and adds its op's
@@ -67,7 +67,7 @@ static void losses_cpu(const sl_call *call) {
   int first;
   double *sum = call->out[0],
          share = a->eval ? sli_evaluation_weight(l->g, tick->microbatch, &first) : 1;
-  if (tick->rows && !a->mean->adds) share *= (double)tick->rows / (double)l->g->length;
+  if (tick->rows && !a->mean->adds) share *= (double)tick->rows / (double)l->g->cut.length;
   double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in, share);
   *sum = call->accumulate & 1 ? *sum + loss : loss;
   if (isfinite(loss) || !a->finite || !l->rt) return;
@@ -193,7 +193,7 @@ static void place_logprobs(const logprobs_sink *to, const sl_tick *tick, const s
 
 /* Moves the rows together without the positions of sink tokens, which have no targets. */
 static void drop_sinks(const logprobs_sink *to) {
-  int64_t sinks = to->lowered->g->sinks, rest = to->length - sinks;
+  int64_t sinks = to->lowered->g->served.sinks, rest = to->length - sinks;
   for (int64_t row = 0; sinks && row < to->rows; row++)
     memmove(to->logprobs + row * rest, to->logprobs + row * to->length + sinks,
             (size_t)rest * sizeof *to->logprobs);
@@ -208,7 +208,8 @@ static void take_logprobs(void *ctx, const sl_tick *tick, int n, const void *con
   if (++to->taken < l->g->options.microbatches * l->g->options.pieces) return;
   to->taken = 0;
   drop_sinks(to);
-  const sl_logprobs_report report = {tick->step, to->rows, to->length - l->g->sinks, to->logprobs};
+  const sl_logprobs_report report = {tick->step, to->rows, to->length - l->g->served.sinks,
+                                     to->logprobs};
   l->options.report.on_logprobs(l->options.report.ctx, &report);
 }
 

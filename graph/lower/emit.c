@@ -474,17 +474,17 @@ static sl_port *task_ports(sli_lowering *l, const sli_task *task, bool output) {
 static void add_pieces(sli_lowering *l) {
   const sl_graph *g = l->in->g;
   l->cut.pieces = NULL;
-  if (!g->nvariants) return;
+  if (!g->cut.nvariants) return;
   l->cut.pieces = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->cut.pieces);
   l->cut.leaving = sl_plan_alloc(l->plan, (size_t)l->in->k * sizeof *l->cut.leaving);
   int64_t row = 0;
   for (int k = 0; k < l->in->k; k++) {
     int v = 0;
-    while (g->variant_lengths[v] != g->lengths[k]) v++;
-    l->cut.pieces[k] = l->cut.leaving[k] = (sl_program_piece){row, g->lengths[k], v};
+    while (g->cut.variant_lengths[v] != g->cut.lengths[k]) v++;
+    l->cut.pieces[k] = l->cut.leaving[k] = (sl_program_piece){row, g->cut.lengths[k], v};
     if (l->in->leaving != SL_NONE && sli_lower_leaves(l, k))
-      l->cut.leaving[k].variant += g->nvariants;
-    row += g->lengths[k];
+      l->cut.leaving[k].variant += g->cut.nvariants;
+    row += g->cut.lengths[k];
   }
 }
 

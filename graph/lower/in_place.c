@@ -28,7 +28,7 @@ static bool is_one_size(const sl_type *in, const sl_type *out) {
 }
 
 static bool is_one_type(const sli_lowering *l, const sli_node *n, int input, int output) {
-  for (int v = 0; v < SLI_MAX(l->in->g->nvariants, 1); v++)
+  for (int v = 0; v < SLI_MAX(l->in->g->cut.nvariants, 1); v++)
     if (!is_one_size(variant_type(n, v, false, input), variant_type(n, v, true, output)))
       return false;
   return true;

@@ -145,7 +145,7 @@ static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
   if (n->nout && n->out[0] && sli_delay_before(n->out[0])) return 0; /* its readers have a slot */
   int own = is_checked(l, n), count = own + 1;
-  int lengths = SLI_MAX(l->in->g->nvariants, 1);
+  int lengths = SLI_MAX(l->in->g->cut.nvariants, 1);
   if (first) calls[own] = vary_call(&first[own], n, variant % lengths);
   else write_call(l, task, n, &calls[own]);
   if (variant >= lengths) leave_call(l, task, n, &calls[own]);
@@ -235,7 +235,7 @@ sl_program *sli_lower_program(sli_lowering *l, int task) {
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   bool cut = l->cut.pieces && g->rate <= SLI_PER_TICK;
   bool leaving = cut && sli_lower_reads_leaving(g);
-  int nvariants = cut ? (leaving + 1) * l->in->g->nvariants : 1;
+  int nvariants = cut ? (leaving + 1) * l->in->g->cut.nvariants : 1;
   size_t most = (size_t)nvariants * count_calls(l, g) + copies(l, task) +
                 (size_t)sli_lower_store_calls(l, task);
   program->calls = sl_plan_alloc(l->plan, most * sizeof *program->calls);

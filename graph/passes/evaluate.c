@@ -73,7 +73,7 @@ static sl_type *copies(sl_graph *g, const sl_type *types, int count) {
 
 /* Copies the types, since later passes may change those of only one of the two nodes. */
 static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
-  int nin = SLI_MAX(from->nin, from->op->max_in), variants = from->shapes ? g->nvariants : 0;
+  int nin = SLI_MAX(from->nin, from->op->max_in), variants = from->shapes ? g->cut.nvariants : 0;
   n->in_type = copies(g, from->in_type, nin);
   n->out_type = copies(g, from->out_type, from->nout);
   if (!variants) return;
@@ -89,7 +89,7 @@ static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
 static void read_statistics(const sl_graph *g, sli_node *n) {
   if (!sli_op_is(n->op, SL_OP_AVERAGES)) return;
   n->attrs.keep = true;
-  for (int v = 0; n->shapes && v < g->nvariants; v++) n->shapes[v].attrs.keep = true;
+  for (int v = 0; n->shapes && v < g->cut.nvariants; v++) n->shapes[v].attrs.keep = true;
 }
 
 /* Skips dropout. */
@@ -120,7 +120,7 @@ static void copy_node(pass *p, const sli_node *from) {
   n->along = from->along;
   n->accumulate_span = from->accumulate_span;
   copy_types(g, n, from);
-  for (int v = 0; n->shapes && source && v < g->nvariants; v++)
+  for (int v = 0; n->shapes && source && v < g->cut.nvariants; v++)
     n->shapes[v].attrs.user = attrs.user;
   read_statistics(g, n);
   for (int o = 0; o < from->nout; o++) {

@@ -180,7 +180,7 @@ static sli_node *copy_node(copying *c, const sli_node *n) {
 
 static sl_tensor *copy_of(copying *c, sl_tensor *t) {
   if (t == c->from) return c->by;
-  if (!t || !t->producer || t == c->g->batch) return t;
+  if (!t || !t->producer || t == c->g->served.batch) return t;
   for (size_t i = 0; i < c->count; i++)
     if (c->of[i] == t->producer) return c->copy[i]->out[t->output];
   if (t->producer->block < 0 || !t->producer->nin) c->fails = true;

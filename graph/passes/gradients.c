@@ -116,7 +116,7 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
 /* True if an argument of a rule has a row for each row of the data. */
 static bool has_rows(const pass *p, const sli_node *n, sl_grad_arg arg) {
   const sl_tensor *t = sli_argument_tensor(n, arg);
-  return t && p->g->rows[t->id];
+  return t && p->g->exact.rows[t->id];
 }
 
 /* Returns the inputs of a rule's node that have a row for each row of the data. */
@@ -137,15 +137,15 @@ static sl_status refuse_sum(pass *p, const sli_node *from, int input, const sli_
 
 /* Finds the leaves of a node that also end within a sequence. Returns an error text, or NULL. */
 static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker) {
-  uint32_t leaves = p->g->positions ? maker->attrs.leaves : 0;
+  uint32_t leaves = p->g->exact.positions ? maker->attrs.leaves : 0;
   for (int a = 0; a < maker->nin; a++) {
     if (!sli_bit(leaves, a)) continue;
     sl_grad_arg arg = sli_rule_argument(maker->rule, n->nin, n->nout, a);
-    int dim = p->g->positions[sli_argument_tensor(n, arg)->id];
+    int dim = p->g->exact.positions[sli_argument_tensor(n, arg)->id];
     if (dim > 1) return "sums over sequences that are not along dim 1 (numbers.leaf)";
     if (dim == 1) maker->attrs.positions |= 1u << a;
   }
-  maker->attrs.leaf = maker->attrs.positions ? p->g->leaf : 0;
+  maker->attrs.leaf = maker->attrs.positions ? p->g->exact.leaf : 0;
   return NULL;
 }
 
@@ -195,13 +195,13 @@ static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_ten
  * move and add numbers (sl_op_exact.moves). */
 
 static bool is_step_value(const pass *p, const sl_tensor *t) {
-  return sli_is_exact(p->g) && !p->g->fed[t->id];
+  return sli_is_exact(p->g) && !p->g->exact.fed[t->id];
 }
 
 /* True if an output of a node depends on data. */
 static bool reads_fed(const pass *p, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && p->g->fed[n->out[o]->id]) return true;
+    if (n->out[o] && p->g->exact.fed[n->out[o]->id]) return true;
   return false;
 }
 
@@ -313,7 +313,8 @@ static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
  * row and a table of one row. */
 static bool passes_row(const pass *p, const sli_node *n, int i) {
   const sl_type *type = &n->in[i]->type;
-  return is_step_value(p, n->in[i]) && p->g->rows[n->out[0]->id] && type->ndim && type->dim[0] == 1;
+  return is_step_value(p, n->in[i]) && p->g->exact.rows[n->out[0]->id] && type->ndim &&
+         type->dim[0] == 1;
 }
 
 /* Adds a copy that sums the gradient of a single row with those of other ticks, in f64. */

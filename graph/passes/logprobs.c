@@ -25,7 +25,7 @@ sl_status sli_pass_logprobs(sl_graph *g) {
     return sl_fail(
         SL_E_UNSUPPORTED,
         "--logprobs: the model must have exactly one cross entropy, whose targets it reports on");
-  if (g->sinks && loss->in[1]->type.ndim != 2)
+  if (g->served.sinks && loss->in[1]->type.ndim != 2)
     return sl_fail(
         SL_E_UNSUPPORTED,
         "--logprobs: with sink tokens, the targets of the loss must be [rows, positions]");

@@ -87,7 +87,7 @@ static void narrow_node(sl_graph *g, sli_node *n) {
   sli_node_own_types(g, n);
   narrow_types(n, n->in_type, n->out_type);
   if (half) n->remote_bytes /= 2;
-  for (int v = 0; n->shapes && v < g->nvariants; v++) {
+  for (int v = 0; n->shapes && v < g->cut.nvariants; v++) {
     narrow_types(n, n->shapes[v].in, n->shapes[v].out);
     if (half) n->shapes[v].remote_bytes /= 2;
   }

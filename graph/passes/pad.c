@@ -55,18 +55,18 @@ static void pad_tensor(sl_graph *g, sl_tensor *t) {
       if (n->in[a] != t) continue;
       sli_node_own_types(g, n);
       n->in_type[a] = t->type;
-      for (int v = 0; n->shapes && v < g->nvariants; v++) pad_type(&n->shapes[v].in[a]);
+      for (int v = 0; n->shapes && v < g->cut.nvariants; v++) pad_type(&n->shapes[v].in[a]);
     }
   }
   sli_node *maker = t->producer;
   maker->out_type[t->output] = t->type;
-  for (int v = 0; maker->shapes && v < g->nvariants; v++)
+  for (int v = 0; maker->shapes && v < g->cut.nvariants; v++)
     pad_type(&maker->shapes[v].out[t->output]);
 }
 
 static void tell_columns(const sl_graph *g, sli_node *n, int64_t columns) {
   n->attrs.columns = columns;
-  for (int v = 0; n->shapes && v < g->nvariants; v++) n->shapes[v].attrs.columns = columns;
+  for (int v = 0; n->shapes && v < g->cut.nvariants; v++) n->shapes[v].attrs.columns = columns;
 }
 
 static void pad_logits(sl_graph *g, sl_tensor *logits) {

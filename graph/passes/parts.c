@@ -22,7 +22,7 @@ bool sli_has_parts(const sl_graph *g, const sli_node *n) {
 static const sl_call_cut *call_cut(sl_graph *g) {
   int pieces = g->options.pieces;
   int64_t *starts = sli_arena_alloc(&g->arena, (size_t)(pieces + 1) * sizeof *starts);
-  for (int k = 0; k < pieces; k++) starts[k + 1] = starts[k] + g->lengths[k];
+  for (int k = 0; k < pieces; k++) starts[k + 1] = starts[k] + g->cut.lengths[k];
   sl_call_cut *cut = sli_arena_alloc(&g->arena, sizeof *cut);
   *cut = (sl_call_cut){pieces, starts};
   return cut;

@@ -83,9 +83,10 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
     out[0].dtype = SL_F32;
   } else status = n->op->infer(&n->attrs, n->nin, in, out);
   if (status)
-    return pieces_refuse(s->g, n,
-                         sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
-                                          (long long)s->n, (long long)s->g->length, sl_detail()));
+    return pieces_refuse(
+        s->g, n,
+        sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s", (long long)s->n,
+                         (long long)s->g->cut.length, sl_detail()));
   for (int o = 0; o < n->nout; o++) {
     if (!n->out[o] || n->out[o]->param) continue;
     if (n->out[o]->type.dtype == SL_F64) out[o].dtype = SL_F64; /* an exact sum, too */
@@ -108,13 +109,13 @@ static sl_status source_length(sl_graph *g, const sli_node *n) {
                            sli_arena_format(&g->arena, "output %d, %s, has no dim %d", o,
                                             sli_type_text(text, type), source->cut - 1));
     int64_t length = type->dim[source->cut - 1];
-    if (g->length && g->length != length)
+    if (g->cut.length && g->cut.length != length)
       return pieces_refuse(
           g, n,
           sli_arena_format(&g->arena,
                            "output %d, %s, has sequences of %lld positions, other outputs %lld", o,
-                           sli_type_text(text, type), (long long)length, (long long)g->length));
-    g->length = length;
+                           sli_type_text(text, type), (long long)length, (long long)g->cut.length));
+    g->cut.length = length;
   }
   return SL_OK;
 }
@@ -131,15 +132,16 @@ static sl_status find_length(sl_graph *g) {
   if (!first)
     return sl_graph_fail(g, SL_E_USAGE, "%d pieces asked for, but the model reads no sequences",
                          pieces);
-  if (g->leaf && g->length % g->leaf)
+  if (g->exact.leaf && g->cut.length % g->exact.leaf)
     return sli_graph_fail_at(g, first->at, SL_E_USAGE,
                              "numbers.leaf %lld: must divide the %lld positions of %s",
-                             (long long)g->leaf, (long long)g->length, first->name);
-  if (g->length < pieces * SLI_MAX(g->leaf, 1))
-    return sli_graph_fail_at(g, first->at, SL_E_USAGE,
-                             "%d pieces asked for, but the sequences of %s have only %lld %s%s",
-                             pieces, first->name, (long long)(g->length / SLI_MAX(g->leaf, 1)),
-                             g->leaf ? "leaves" : "position", g->leaf || g->length == 1 ? "" : "s");
+                             (long long)g->exact.leaf, (long long)g->cut.length, first->name);
+  if (g->cut.length < pieces * SLI_MAX(g->exact.leaf, 1))
+    return sli_graph_fail_at(
+        g, first->at, SL_E_USAGE,
+        "%d pieces asked for, but the sequences of %s have only %lld %s%s", pieces, first->name,
+        (long long)(g->cut.length / SLI_MAX(g->exact.leaf, 1)),
+        g->exact.leaf ? "leaves" : "position", g->exact.leaf || g->cut.length == 1 ? "" : "s");
   return SL_OK;
 }
 
@@ -147,9 +149,10 @@ static sl_status find_length(sl_graph *g) {
 
 /* Cuts into even lengths, in whole leaves if sums are exact. */
 static void cut_evenly(sl_graph *g) {
-  int64_t pieces = g->options.pieces, unit = SLI_MAX(g->leaf, 1), units = g->length / unit;
+  int64_t pieces = g->options.pieces, unit = SLI_MAX(g->exact.leaf, 1),
+          units = g->cut.length / unit;
   for (int64_t k = 0; k < pieces; k++)
-    g->lengths[k] = (units / pieces + (k < units % pieces)) * unit;
+    g->cut.lengths[k] = (units / pieces + (k < units % pieces)) * unit;
 }
 
 /* Estimates the time of the forward pass over the first n positions. Ops look at most at earlier
@@ -192,21 +195,21 @@ static sl_status cut_by_cost(sl_graph *g, const sl_hardware *h) {
   int64_t pieces = g->options.pieces, begin = 0;
   double t[3], whole;
   for (int64_t n = 1; n <= 3; n++) {
-    sl_status status = prefix_seconds(g, h, SLI_MIN(n, g->length), &t[n - 1]);
+    sl_status status = prefix_seconds(g, h, SLI_MIN(n, g->cut.length), &t[n - 1]);
     if (status) return status;
   }
-  sl_status status = prefix_seconds(g, h, g->length, &whole);
-  double fixed = g->length < 3 ? 0 : 3 * t[0] - 3 * t[1] + t[2];
+  sl_status status = prefix_seconds(g, h, g->cut.length, &whole);
+  double fixed = g->cut.length < 3 ? 0 : 3 * t[0] - 3 * t[1] + t[2];
   for (int64_t k = 0; k + 1 < pieces && !status; k++) {
-    int64_t unit = SLI_MAX(g->leaf, 1), low = begin + unit,
-            high = g->length - (pieces - 1 - k) * unit, end = low;
+    int64_t unit = SLI_MAX(g->exact.leaf, 1), low = begin + unit,
+            high = g->cut.length - (pieces - 1 - k) * unit, end = low;
     double share = (double)(k + 1) / (double)pieces;
     status = find_end(g, h, fixed + (whole - fixed) * share, low, high, &end);
     end = SLI_MIN(SLI_MAX((end + unit / 2) / unit * unit, low), high);
-    g->lengths[k] = end - begin;
+    g->cut.lengths[k] = end - begin;
     begin = end;
   }
-  g->lengths[pieces - 1] = g->length - begin;
+  g->cut.lengths[pieces - 1] = g->cut.length - begin;
   return status;
 }
 
@@ -216,30 +219,30 @@ static sl_status take_given(sl_graph *g) {
     if (g->options.lengths[k] < 1)
       return sl_graph_fail(g, SL_E_USAGE, "piece %d has %lld positions: it needs at least 1", k,
                            (long long)g->options.lengths[k]);
-    sum += g->lengths[k] = g->options.lengths[k];
+    sum += g->cut.lengths[k] = g->options.lengths[k];
   }
-  if (sum == g->length) return SL_OK;
+  if (sum == g->cut.length) return SL_OK;
   return sl_graph_fail(
       g, SL_E_USAGE, "the lengths of the pieces add up to %lld positions, but sequences have %lld",
-      (long long)sum, (long long)g->length);
+      (long long)sum, (long long)g->cut.length);
 }
 
 /* Lists the distinct lengths, longest first. */
 static void find_variants(sl_graph *g) {
-  g->variant_lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof(int64_t));
+  g->cut.variant_lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof(int64_t));
   for (int k = 0; k < g->options.pieces; k++) {
     int at = 0;
-    while (at < g->nvariants && g->variant_lengths[at] > g->lengths[k]) at++;
-    if (at < g->nvariants && g->variant_lengths[at] == g->lengths[k]) continue;
-    memmove(&g->variant_lengths[at + 1], &g->variant_lengths[at],
-            (size_t)(g->nvariants++ - at) * sizeof(int64_t));
-    g->variant_lengths[at] = g->lengths[k];
+    while (at < g->cut.nvariants && g->cut.variant_lengths[at] > g->cut.lengths[k]) at++;
+    if (at < g->cut.nvariants && g->cut.variant_lengths[at] == g->cut.lengths[k]) continue;
+    memmove(&g->cut.variant_lengths[at + 1], &g->cut.variant_lengths[at],
+            (size_t)(g->cut.nvariants++ - at) * sizeof(int64_t));
+    g->cut.variant_lengths[at] = g->cut.lengths[k];
   }
 }
 
 static sl_status choose_lengths(sl_graph *g, const sl_hardware *h) {
   sl_status status = SL_OK;
-  g->lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof *g->lengths);
+  g->cut.lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof *g->cut.lengths);
   if (g->options.lengths) status = take_given(g);
   else if (g->options.cut == SL_CUT_BALANCED) status = cut_by_cost(g, h);
   else cut_evenly(g);
@@ -360,7 +363,7 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
 }
 
 static sl_status check_promises(sl_graph *g) {
-  sizing s = sizing_create(g, g->variant_lengths[0]);
+  sizing s = sizing_create(g, g->cut.variant_lengths[0]);
   sl_status status = SL_OK;
   for (int i = 0; i < g->nnodes && !status; i++) {
     const sli_node *n = g->nodes[i];
@@ -404,7 +407,7 @@ static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
 
 /* Compares shapes for whole sequences with shapes for sequences that are one leaf shorter. */
 static sl_status compare_lengths(sl_graph *g, int8_t *positions) {
-  sizing s = sizing_create(g, g->length - g->leaf);
+  sizing s = sizing_create(g, g->cut.length - g->exact.leaf);
   sl_status status = SL_OK;
   memset(positions, -1, (size_t)g->ntensors);
   for (int i = 0; i < g->nnodes && !status; i++) {
@@ -423,9 +426,9 @@ static sl_status compare_lengths(sl_graph *g, int8_t *positions) {
 
 sl_status sli_positions_find(sl_graph *g) {
   sl_status status = find_length(g);
-  if (status || g->length == g->leaf) return status;
+  if (status || g->cut.length == g->exact.leaf) return status;
   int8_t *positions = sli_arena_alloc(&g->arena, (size_t)g->ntensors + 1);
-  g->positions = positions;
+  g->exact.positions = positions;
   return compare_lengths(g, positions);
 }
 
@@ -439,7 +442,7 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
   for (int i = 0; i < g->nnodes && !status; i++) {
     sli_node *n = g->nodes[i];
     if (n->whole) continue;
-    n->attrs.length = g->length;
+    n->attrs.length = g->cut.length;
     if (sli_is_sweeping(g, n)) status = exchange(g, n, sli_op_cut(n->op)->swept);
     else if (sli_has_parts(g, n)) status = exchange(g, n, sli_op_cut(n->op)->shared);
     else if (sli_op_cut(n->op)->pieced) status = exchange(g, n, sli_op_cut(n->op)->pieced);
@@ -453,7 +456,7 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
 /* Returns a piece's share of a microbatch's positions. */
 static const double *share_of(const sizing *s) {
   double *share = sli_arena_alloc(&s->g->arena, sizeof *share);
-  *share = (double)s->n / (double)s->g->length;
+  *share = (double)s->n / (double)s->g->cut.length;
   return share;
 }
 
@@ -464,7 +467,7 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
   *type = shapes->out[0];
   shapes->attrs.user = type;
   if (n->like == s->g->loss.tensor && !s->g->loss.adds && !s->g->loss.rows)
-    shapes->attrs.value = (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
+    shapes->attrs.value = (float)((double)n->attrs.value * (double)s->n / (double)s->g->cut.length);
 }
 
 /* Returns the region that a piece takes of the forward call's whole output 0; until the last
@@ -482,12 +485,12 @@ static const sl_region *region_of(sl_graph *g, const sli_node *n, int variant) {
 }
 
 static sl_status add_variant(sl_graph *g, int v) {
-  sizing s = sizing_create(g, g->variant_lengths[v]);
+  sizing s = sizing_create(g, g->cut.variant_lengths[v]);
   sl_status status = SL_OK;
   for (int i = 0; i < g->nnodes && !status; i++) {
     sli_node *n = g->nodes[i];
     if (n->per_step) continue;
-    if (!v) n->shapes = sli_arena_alloc(&g->arena, (size_t)g->nvariants * sizeof *n->shapes);
+    if (!v) n->shapes = sli_arena_alloc(&g->arena, (size_t)g->cut.nvariants * sizeof *n->shapes);
     sli_shapes *shapes = &n->shapes[v];
     shapes->attrs = n->attrs;
     shapes->in = sli_arena_alloc(&g->arena, (size_t)type_count(n) * sizeof *shapes->in);
@@ -521,13 +524,13 @@ static void take_longest(sl_graph *g) {
 sl_status sli_pass_pieces(sl_graph *g) {
   if (g->status) return sl_graph_status(g);
   sl_status status = SL_OK;
-  for (int v = 0; v < g->nvariants && !status; v++) status = add_variant(g, v);
-  if (status || !g->nvariants) return status;
+  for (int v = 0; v < g->cut.nvariants && !status; v++) status = add_variant(g, v);
+  if (status || !g->cut.nvariants) return status;
   take_longest(g);
   return SL_OK;
 }
 
 int sl_graph_pieces(const sl_graph *g, const int64_t **lengths) {
-  *lengths = g->lengths;
+  *lengths = g->cut.lengths;
   return g->options.pieces;
 }

@@ -291,8 +291,8 @@ static void copy_shapes(sl_graph *g, const sli_node *from, sli_node *to) {
   to->in_type = types_again(g, from, from->in_type, from->out_type);
   to->out_type = copy_types(g, from->out_type, from->nout);
   if (!from->shapes) return;
-  to->shapes = sli_arena_alloc(&g->arena, (size_t)g->nvariants * sizeof *to->shapes);
-  for (int v = 0; v < g->nvariants; v++) {
+  to->shapes = sli_arena_alloc(&g->arena, (size_t)g->cut.nvariants * sizeof *to->shapes);
+  for (int v = 0; v < g->cut.nvariants; v++) {
     const sli_shapes *s = &from->shapes[v];
     to->shapes[v] = (sli_shapes){s->attrs, types_again(g, from, s->in, s->out),
                                  copy_types(g, s->out, from->nout), s->remote_bytes};

@@ -120,7 +120,7 @@ static void graft_node(graft *x, const sli_node *from) {
 }
 
 sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank) {
-  if (g->nvariants)
+  if (g->cut.nvariants)
     return sl_fail(SL_E_UNSUPPORTED,
                    "rollouts: not supported with sequences cut into pieces (--pieces)");
   graft x = {.g = g,

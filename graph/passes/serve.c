@@ -114,8 +114,8 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
     in[i] = i < n->nin ? n->in[i] : NULL;
     types[i] = *sl_tensor_type(in[i]);
   }
-  in[inputs] = g->batch;
-  types[inputs] = g->batch->type;
+  in[inputs] = g->served.batch;
+  types[inputs] = g->served.batch->type;
   n->in = in;
   n->in_type = types;
   n->nin = inputs + 1;
@@ -183,8 +183,9 @@ static bool goes_by_rows(const sl_serving *s, const sli_node *n, int sharers) {
 static sl_status serve_node(sl_graph *g, sli_node *n, bool fed, int sharers) {
   if (!fed) return SL_OK;
   if (n->cls == SL_CLASS_L)
-    return n == g->batch->producer ? SL_OK
-                                   : serve_refuse(g, n, "a served model can read tokens only");
+    return n == g->served.batch->producer
+               ? SL_OK
+               : serve_refuse(g, n, "a served model can read tokens only");
   if (n->op->serve) return exchange(g, n);
   const char *why = sli_attention_refusal(n->op, SLI_ATTENTION_SERVED);
   return goes_by_rows(g->options.serve, n, sharers)
@@ -231,8 +232,8 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, sl_class cls, const sli
 
 /* Limits reads to the rows of a tick, of tokens or of their adapters. */
 static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
-  sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
-  sl_tensor *in[] = {tokens, g->batch};
+  sli_node *source = g->served.batch->producer, *first = g->nodes[source->id + 1];
+  sl_tensor *in[] = {tokens, g->served.batch};
   sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, SL_CLASS_L, first, 2, in) : NULL;
   if (!begun) return g->status;
   sli_graph_move_before(g, first);
@@ -269,14 +270,14 @@ static sli_node *find_product(const sl_tensor *logits) {
 /* True for the sum of a linear map and its rows' adapters. */
 static bool adds_places(const sl_graph *g, const sli_node *n) {
   const sli_node *high = n->op == &sl_op_add && n->in[1] ? n->in[1]->producer : NULL;
-  return high && sli_op_weight(high->op) == SL_WEIGHT_EXPERTS && high->in[1] == g->adapters;
+  return high && sli_op_weight(high->op) == SL_WEIGHT_EXPERTS && high->in[1] == g->served.adapters;
 }
 
 /* Removes the adapters of the product that computes the logits, since it has other rows. Returns
  * the logits. */
 static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
   int at = 0;
-  for (sl_tensor *t = logits, *next; g->adapters && t && t->producer; t = next) {
+  for (sl_tensor *t = logits, *next; g->served.adapters && t && t->producer; t = next) {
     if (sli_op_weight(t->producer->op) == SL_WEIGHT_PRODUCT) break;
     bool places = adds_places(g, t->producer);
     next = places ? t->producer->in[0] : only_input(t->producer, &at);
@@ -305,7 +306,7 @@ static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
   sl_tensor *x = only_input(product, &at);
   *hidden = g->options.serve->hidden ? x : NULL;
   if (!x) return serve_refuse(g, product, "it computes logits from two tensors");
-  sl_tensor *picks = add_node(g, &sl_op_picks, SL_CLASS_L, product, 1, &g->batch);
+  sl_tensor *picks = add_node(g, &sl_op_picks, SL_CLASS_L, product, 1, &g->served.batch);
   if (!picks) return g->status;
   sli_graph_move_before(g, product);
   sl_tensor *picked = add_node(g, &sl_op_pick, SL_CLASS_F, product, 2, (sl_tensor *[]){picks, x});
@@ -316,7 +317,7 @@ static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
 }
 
 static sl_status sample(sl_graph *g, sl_tensor *logits, sl_tensor *hidden) {
-  sl_tensor *in[] = {logits, g->batch};
+  sl_tensor *in[] = {logits, g->served.batch};
   sl_tensor *sampled = add_node(g, &sl_op_sample, SL_CLASS_F, logits->producer, 2, in);
   if (!sampled) return g->status;
   g->noutputs = 0;
@@ -338,20 +339,20 @@ sl_status sli_pass_serve(sl_graph *g) {
   if (g->status) return sl_graph_status(g);
   sl_tensor *logits = find_logits(g);
   if (!logits) return sl_graph_status(g);
-  if (!g->batch)
+  if (!g->served.batch)
     return sl_graph_fail(g, SL_E_UNSUPPORTED, "a served model must read its tokens with sl_tokens");
   if (sli_lora_settle(g)) return sl_graph_status(g);
   round_weights(g);
   lift_limits(g);
   logits = leave_out_places(g, logits);
-  sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
+  sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->served.batch});
   sli_node *product = find_product(logits);
   if (!product)
     return serve_refuse(g, logits->producer,
                         "its logits must come from the last product through calls that read one "
                         "tensor each, beside parameters and numbers");
-  sl_status status = begin_rows(g, g->batch->producer->out[0]);
-  if (!status) status = begin_rows(g, g->adapters);
+  sl_status status = begin_rows(g, g->served.batch->producer->out[0]);
+  if (!status) status = begin_rows(g, g->served.adapters);
   sl_tensor *hidden = NULL;
   if (!status) status = pick_rows(g, product, &hidden);
   return status ? status : sample(g, logits, hidden);
@@ -365,7 +366,7 @@ sl_status sli_pass_serve(sl_graph *g) {
 static void allow_tokens(sl_graph *g, sli_node *sample) {
   sl_serving *s = g->options.serve;
   const sl_attrs attrs = {.user = s, .count = s->picks, .length = s->words};
-  sl_tensor *batch[] = {g->batch};
+  sl_tensor *batch[] = {g->served.batch};
   sli_node *n =
       sli_graph_node(g, &sl_op_allow, sl_op_allow.name, &attrs, SL_CLASS_L, -1, 1, batch, 1);
   n->at = sample->at;

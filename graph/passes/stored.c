@@ -53,7 +53,7 @@ static void read_stored(sl_graph *g, sli_node *n, int64_t width) {
   n->attrs.ndims = 2;
   n->attrs.dims[0] = width;
   n->attrs.dims[1] = w->storage;
-  for (int v = 0; v < g->nvariants && n->shapes; v++) {
+  for (int v = 0; v < g->cut.nvariants && n->shapes; v++) {
     n->shapes[v].in[1] = w->type;
     n->shapes[v].attrs.ndims = 2;
     n->shapes[v].attrs.dims[0] = width;

@@ -10,8 +10,8 @@
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 
-static bool has_rows(const sl_graph *g, const sl_tensor *t) { return t && g->rows[t->id]; }
-static bool is_fed(const sl_graph *g, const sl_tensor *t) { return t && g->fed[t->id]; }
+static bool has_rows(const sl_graph *g, const sl_tensor *t) { return t && g->exact.rows[t->id]; }
+static bool is_fed(const sl_graph *g, const sl_tensor *t) { return t && g->exact.fed[t->id]; }
 
 /* True if an argument of a node, or the tensor that it is the gradient of, passes the test. */
 static bool reads(const sl_graph *g, const sli_node *n,

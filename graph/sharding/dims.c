@@ -218,7 +218,7 @@ static void say_all(pass *p) {
     if (!sli_is_shared(n)) continue;
     if (heads_in(n) == SL_HEADS_JOINED) say_sweep(p, n);
     else if (heads_in(n)) say_attention(p, n);
-    if (p->g->nvariants) say_cut(p, n);
+    if (p->g->cut.nvariants) say_cut(p, n);
     if (p->g->options.serve) say_ticks(p, n);
     int count = sli_signatures_raw(n, all);
     for (int s = 0; s < count; s++) say_heads(p, n, &all[s]);

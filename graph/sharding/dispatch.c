@@ -190,7 +190,7 @@ static sl_attrs *attrs_of_leaves(const routing *r, int rank) {
     const sl_region **of = sli_arena_alloc(&x->g->arena, (size_t)members * sizeof *of);
     for (int m = 0; m < members; m++)
       of[m] = sli_share_region(x, r->ids->tensor, r->ids->layout, rank_at(r, rank, m), v, NULL);
-    int64_t positions = x->g->leaf ? x->g->leaf : whole.dim[1];
+    int64_t positions = x->g->exact.leaf ? x->g->exact.leaf : whole.dim[1];
     *l = (sl_dispatch_leaves){*(const sl_dispatch *)attrs[v].user, members, of,
                               positions * whole.dim[2]};
     attrs[v].user = l;

@@ -212,9 +212,9 @@ static void count_classes(sl_graph *g, const sli_node *whole, sli_node *part) {
   int64_t classes = sl_type_last(&whole->in_type[0]);
   part->attrs.count = classes;
   if (!whole->shapes) return;
-  size_t bytes = (size_t)g->nvariants * sizeof *part->shapes;
+  size_t bytes = (size_t)g->cut.nvariants * sizeof *part->shapes;
   part->shapes = memcpy(sli_arena_alloc(&g->arena, bytes), whole->shapes, bytes);
-  for (int v = 0; v < g->nvariants; v++) part->shapes[v].attrs.count = classes;
+  for (int v = 0; v < g->cut.nvariants; v++) part->shapes[v].attrs.count = classes;
 }
 
 /* Expands a call into two: the first on each device's part, the second on the joined results. */
@@ -564,11 +564,11 @@ static void take_over(sli_expansion *x) {
   g->nodes = NULL;
   g->params = NULL;
   g->nnodes = g->nparams = 0;
-  g->node_capacity = g->param_capacity = 0;
+  g->capacity.nodes = g->capacity.params = 0;
   free(g->tensors);
   g->tensors = NULL;
   g->ntensors = 0;
-  g->tensor_capacity = 0;
+  g->capacity.tensors = 0;
   g->grad_norm = NULL;
 }
 
@@ -589,7 +589,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                      .choice = choice,
                      .sharding = sharding,
                      .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
-                     .nvariants = SLI_MAX(g->nvariants, 1)};
+                     .nvariants = SLI_MAX(g->cut.nvariants, 1)};
   x.own = x.ranks / SLI_MAX(grid->size[SLI_AXIS_STAGES], 1);
   sl_status status = SL_OK;
   if (!sli_is_exact(g)) sli_regroup_sums(g, &choice[SLI_AXIS_EXPERT]);

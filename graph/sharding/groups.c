@@ -55,7 +55,7 @@ sl_status sli_groups_set(sl_graph *g) {
     if (!sli_op_exact(n->op)->groups) continue;
     const sli_dim *d = last_dim(dims, subject_of(n));
     set(&n->attrs, d);
-    for (int v = 0; v < g->nvariants && n->shapes; v++) set(&n->shapes[v].attrs, d);
+    for (int v = 0; v < g->cut.nvariants && n->shapes; v++) set(&n->shapes[v].attrs, d);
   }
   free(dims);
   return SL_OK;

@@ -14,7 +14,7 @@ static bool draws(const sli_node *n) { return sli_op_is(n->op, SL_OP_RANDOM); }
 /* True for a tensor that is the same in every step, as a constant with a dim of the batch's size.
  */
 static bool is_constant(const sl_graph *g, const sl_tensor *t) {
-  return !t->param && !t->needs_grad && !g->fed[t->id];
+  return !t->param && !t->needs_grad && !g->exact.fed[t->id];
 }
 
 /* True if a signature splits exactly those inputs that have rows, along dim 0, and constants of

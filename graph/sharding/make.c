@@ -264,7 +264,7 @@ sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out)
   n->pace = m->at.phase == SLI_PHASE_ROLLOUT ? SLI_PACE_ROLLOUT : SLI_PACE_TRAINING;
   sl_status status = SL_OK;
   if (m->unread) sli_node_own_types(g, n), input_types(x, m, 0, n->in_type);
-  if (g->nvariants && !n->per_step) status = add_shapes(x, m, n);
+  if (g->cut.nvariants && !n->per_step) status = add_shapes(x, m, n);
   else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
   else status = sli_node_infer(n);
   if (status)

@@ -51,7 +51,7 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
     const sl_type *type = &n->out_type[o];
     char text[SL_TYPE_TEXT];
     bool there = dim < type->ndim;
-    if (there && least_rows(n, p->g->nvariants, o, dim) >= (p->zigzag ? 2 : 1) * p->parts) {
+    if (there && least_rows(n, p->g->cut.nvariants, o, dim) >= (p->zigzag ? 2 : 1) * p->parts) {
       out->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)] = (sl_sbp){SL_SPLIT, dim};
       continue;
     }
@@ -190,7 +190,7 @@ static bool is_conv(const sli_node *n) { return sli_op_sequence(n->op) == SL_SEQ
  * (near.c). */
 static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out) {
   const sl_sbp positions = {SL_SPLIT, 1};
-  int64_t rows = least_input_rows(n, p->g->nvariants) / p->size,
+  int64_t rows = least_input_rows(n, p->g->cut.nvariants) / p->size,
           before = sl_type_last(&n->in_type[1]) - 1;
   *out = (sl_signature){.in = {positions}, .out = {positions}, .first = 1};
   if (n->nin > 4) out->in[4] = positions;

@@ -205,7 +205,7 @@ const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
 /* Returns [ntensors] whether dim 0 of each tensor is the data rows; allocated in the arena. Reads
- * g->fed. */
+ * g->exact.fed. */
 const bool *sli_rows_find(sl_graph *g);
 /* Returns [ntensors] whether each tensor depends on data or random numbers. */
 const bool *sli_fed_find(sl_graph *g);

@@ -112,7 +112,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->shard = shard_of(x, logical, lies, r);
     t->replica = is_replica(x, lies, r);
     t->param_index = g->nparams;
-    SLI_GROW(g->params, (size_t)g->nparams, g->param_capacity);
+    SLI_GROW(g->params, (size_t)g->nparams, g->capacity.params);
     g->params[g->nparams++] = t;
     t->ngrads = logical->ngrads;
     t->grads = sli_arena_alloc(&g->arena, (size_t)t->ngrads * sizeof *t->grads);
@@ -255,7 +255,7 @@ static void expand_outputs(const sli_expansion *x) {
   sl_graph *g = x->g;
   for (int i = 0; i < g->noutputs; i++)
     g->outputs[i].tensor = x->arrays[g->outputs[i].tensor->id]->on[0];
-  g->batch = x->arrays[g->batch->id]->on[0];
+  g->served.batch = x->arrays[g->served.batch->id]->on[0];
 }
 
 void sli_expand_results(sli_expansion *x) {
@@ -272,7 +272,7 @@ void sli_expand_results(sli_expansion *x) {
 /* ---- unused nodes ------------------------------------------------------------------ */
 
 static void prune_served(sl_graph *g) {
-  sli_graph_prune(g, 2, (sl_tensor *[]){g->outputs[0].tensor, g->batch});
+  sli_graph_prune(g, 2, (sl_tensor *[]){g->outputs[0].tensor, g->served.batch});
 }
 
 static void prune_trained(sl_graph *g) {

@@ -28,7 +28,7 @@ static int add_blocks(sli_expansion *x, int block) {
   int first = g->nblocks, stages = x->grid->size[SLI_AXIS_STAGES];
   for (int s = 0; s < stages; s++) {
     const char *name = sli_arena_format(&g->arena, "%s@%d", g->blocks[block].name, s);
-    SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
+    SLI_GROW(g->blocks, (size_t)g->nblocks, g->capacity.blocks);
     g->blocks[g->nblocks++] = (sli_block){.name = name, .stage = s, .sharded = true};
   }
   return first;

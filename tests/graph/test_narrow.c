@@ -38,7 +38,7 @@ static void check_calls(const sl_graph *g) {
     for (int o = 0; o < n->nout; o++)
       if (n->out[o])
         check_argument(n, n->out[o], &n->out_type[o], may_be(sli_op_narrow(n->op)->out, o), &seen);
-    for (int v = 0; n->shapes && v < g->nvariants; v++)
+    for (int v = 0; n->shapes && v < g->cut.nvariants; v++)
       for (int o = 0; o < n->nout; o++)
         CHECK(n->shapes[v].out[o].dtype == n->out_type[o].dtype, "%s: output %d of length %d",
               n->name, o, v);

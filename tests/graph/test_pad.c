@@ -34,7 +34,7 @@ static void odd_vocabularies_are_padded(int pieces) {
   CHECK(sl_type_equal(&back->out[0]->type, &logits->type), "the gradient is as long");
   CHECK(all_bytes(g) == before + 2 * (size_t)rows * 19 * 2, "only these two are longer");
   CHECK(back->attrs.columns == 301 && back->about->attrs.columns == 301, "the loss is told");
-  for (int v = 0; v < g->nvariants; v++)
+  for (int v = 0; v < g->cut.nvariants; v++)
     CHECK(back->shapes[v].attrs.columns == 301 && sl_type_last(&back->shapes[v].out[0]) == 320,
           "pieces of length %d too", v);
   sl_graph_destroy(g);

@@ -35,7 +35,7 @@ static inline void *interp_memory(size_t bytes) {
 /* Returns the index of a piece's length among the different lengths. */
 static inline int interp_variant(const interp *in, int piece) {
   int v = 0;
-  while (in->variants > 1 && in->g->variant_lengths[v] != in->g->lengths[piece]) v++;
+  while (in->variants > 1 && in->g->cut.variant_lengths[v] != in->g->cut.lengths[piece]) v++;
   return v;
 }
 
@@ -107,8 +107,8 @@ static inline void interp_find_ways(interp *in) {
 
 /* Allocates every tensor and every node's state, and initializes parameters by their rules. */
 static inline interp interp_create(sl_graph *g, uint64_t seed) {
-  interp in = {.g = g, .pieces = g->options.pieces, .variants = SLI_MAX(g->nvariants, 1)};
-  CHECK(in.pieces == 1 || g->nvariants, "the graph has not been cut");
+  interp in = {.g = g, .pieces = g->options.pieces, .variants = SLI_MAX(g->cut.nvariants, 1)};
+  CHECK(in.pieces == 1 || g->cut.nvariants, "the graph has not been cut");
   in.data = calloc((size_t)(in.pieces * g->ntensors) + 1, sizeof(void *));
   in.state = calloc((size_t)(in.variants * g->nnodes) + 1, sizeof(void *));
   for (int k = 0; k < in.pieces; k++)
@@ -160,8 +160,8 @@ static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch
                   .microbatch = microbatch,
                   .piece = piece};
   if (in->pieces == 1) return tick;
-  for (int k = 0; k < piece; k++) tick.row += in->g->lengths[k];
-  tick.rows = in->g->lengths[piece];
+  for (int k = 0; k < piece; k++) tick.row += in->g->cut.lengths[k];
+  tick.rows = in->g->cut.lengths[piece];
   return tick;
 }
 
@@ -176,9 +176,9 @@ static inline void interp_add_loss(const interp *in, double *sum) {
   const sl_graph *g = in->g;
   for (int k = 0; k < in->pieces; k++) {
     bool whole = in->pieces == 1 || g->loss.adds;
-    double share = whole ? 1 : (double)g->lengths[k] / (double)g->length;
+    double share = whole ? 1 : (double)g->cut.lengths[k] / (double)g->cut.length;
     int v = 0;
-    while (v < g->nvariants && g->variant_lengths[v] != g->lengths[k]) v++;
+    while (v < g->cut.nvariants && g->cut.variant_lengths[v] != g->cut.lengths[k]) v++;
     for (int i = 0; i < g->loss.nparts; i++) {
       const double *part = g->loss.parts[i].share;
       *sum += share * (part ? part[v] : 1) * interp_scalar(in, g->loss.parts[i].tensor, k);
