@@ -3,7 +3,7 @@
 #include "graph/compile/compile.h"
 #include "graph/compile/compile_inner.h"
 #include "graph/cost/cost.h"
-#include "graph/place/place.h"
+#include "graph/search/search.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traffic of a step, for the search for a better device assignment (place/anneal.c). */
+/* Traffic of a step, for the search for a better device assignment (search/anneal.c). */
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches over schedules: each candidate is lowered and predicted. */
+/* Searches over schedules, paths and assignments of devices: each candidate is lowered, or priced
+ * by what was lowered. */
 #ifndef SLUICE_GRAPH_SEARCH_SEARCH_H
 #define SLUICE_GRAPH_SEARCH_SEARCH_H
 
 #include "graph/lower/lower.h"
 #include "graph/schedule/schedule.h"
+#include "graph/search/place.h"
 
 /* Finds the fastest schedule that fits; chunks 0: any number up to most_chunks (search.c). */
 sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick *out);

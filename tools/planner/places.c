@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of devices where links differ. The devices of a finished plan are permuted, first to
- * suit the plan's traffic (graph/place/anneal.c), then by simulated time.
+ * suit the plan's traffic (graph/search/anneal.c), then by simulated time.
  *
  * Sharding of tensors, and so the traffic, depends on the links: no heavy transfer is planned over
  * a slow one. Traffic is therefore taken both from the plan itself and from the plan that would be

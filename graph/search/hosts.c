@@ -6,7 +6,7 @@
  * each other. If one device of a stage stands for its whole grid, each pair of stages stands for
  * one pair of devices per rank. The layout then gives the number of members of each axis row on
  * other hosts, and a device receives equal amounts from all other members of its row. */
-#include "graph/place/place.h"
+#include "graph/search/place.h"
 
 typedef struct crossing {
   const sli_inputs *in;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "graph/place/place.h"
+#include "graph/search/place.h"
 
 typedef struct keys {
   const sl_hardware *h;

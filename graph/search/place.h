@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of devices to places after lowering: device order, search, and traffic between
  * hosts. */
-#ifndef SLUICE_GRAPH_PLACE_PLACE_H
-#define SLUICE_GRAPH_PLACE_PLACE_H
+#ifndef SLUICE_GRAPH_SEARCH_PLACE_H
+#define SLUICE_GRAPH_SEARCH_PLACE_H
 
 #include "graph/lower/lower.h"
 

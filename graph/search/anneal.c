@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "graph/place/place.h"
+#include "graph/search/place.h"
 
 typedef struct search {
   sli_inputs in; /* with layout.assign = device */
