@@ -19,14 +19,7 @@
 #include "ops/attention_shape.h"
 #include "ops/attention_rows.h"
 
-/* ---- rules of all variants ------------------------------------------------------------------- */
-
-sl_status sli_variant_infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
-                            const sl_type *in, sl_type *out) {
-  SLI_TRY(v->infer(attrs, in, out));
-  const sl_type *rows = &in[v->layout == SL_HEADS_JOINED]; /* keys, of which there may be more */
-  return nin > v->inputs ? sli_want_ids(&in[v->inputs], rows) : SL_OK;
-}
+/* ---- shapes and costs ------------------------------------------------------------------------ */
 
 /* in: inputs, o, lse, do, [ids] */
 static sl_status backward_infer(const sli_attention_variant *v, const sl_attrs *attrs, int nin,
@@ -56,20 +49,6 @@ static void backward_cost(const sli_attention_variant *v, const sl_attrs *attrs,
   const sl_type *o = &in[v->inputs], *q = v->layout == SL_HEADS_PACKED ? o : &in[0];
   *flops = (double)(3 * sl_type_elements(q) + 2 * sl_type_elements(o)) * v->pairs(attrs, in);
   *bytes = sli_argument_bytes(nin, in, v->gradients, out);
-}
-
-int sli_variant_signatures(const sli_attention_variant *v, int nin, sl_signature *out) {
-  out[0] = (sl_signature){.out = {sli_split(0), sli_split(0)}};
-  out[1] =
-      (sl_signature){.out = {sli_split(2), sli_split(v->heads[v->inputs] - '0')}, .heads = true};
-  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
-  for (int i = 0; i < v->inputs; i++)
-    if (v->heads[i] != '-') out[1].in[i] = sli_split(v->heads[i] - '0');
-  return 2;
-}
-
-double sli_masked_pairs(const sl_attrs *attrs, const sl_type *in) {
-  return sli_mask_pairs(attrs, in[0].dim[1]);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------- */
@@ -120,49 +99,3 @@ double sli_masked_pairs(const sl_attrs *attrs, const sl_type *in) {
   };
 #include "ops/attention.def"
 #undef ATTENTION
-
-/* ---- the table ------------------------------------------------------------------------------- */
-
-const sli_attention_variant sli_attention_variants[SLI_VARIANTS] = {
-#define ATTENTION(op, layout_, inputs_, ids_, gradients_, heads_, numbers, pairs_, ...) \
-  {.layout = layout_,                                                                   \
-   .inputs = inputs_,                                                                   \
-   .ids = ids_,                                                                         \
-   .gradients = gradients_,                                                             \
-   .heads = heads_,                                                                     \
-   .infer = sli_##op##_infer,                                                           \
-   .pairs = pairs_},
-#include "ops/attention.def"
-#undef ATTENTION
-};
-
-#undef YES
-#undef NO
-#undef NONE
-#define YES(op_) \
-  { .op = &op_ }
-#define NO(reason) {.refusal = reason} NONE
-#define NONE(...)
-
-const sli_attention_cell sli_attention_cells[SLI_VARIANTS][SLI_ATTENTION_FORMS] = {
-#define ATTENTION(op, layout, inputs, ids, gradients, heads, numbers, pairs, check, pieces, parts, \
-                  ring, served)                                                                    \
-  {[SLI_ATTENTION_WHOLE] = YES(sl_op_##op),                                                        \
-   [SLI_ATTENTION_PIECE] = pieces(sl_op_##op##_piece),                                             \
-   [SLI_ATTENTION_PIECE_AGAIN] = pieces(sl_op_##op##_piece_again),                                 \
-   [SLI_ATTENTION_PARTS] = parts(sl_op_##op##_parts),                                              \
-   [SLI_ATTENTION_SWEEP] = parts(sl_op_attention_sweep),                                           \
-   [SLI_ATTENTION_SHARE] = parts(sl_op_attention_share),                                           \
-   [SLI_ATTENTION_SHARE_AGAIN] = parts(sl_op_attention_share_again),                               \
-   [SLI_ATTENTION_STEP] = ring(sl_op_attention_step),                                              \
-   [SLI_ATTENTION_SERVED] = served(sl_op_##op##_served)},
-#include "ops/attention.def"
-#undef ATTENTION
-};
-
-const char *sli_attention_refusal(const sl_op *op, sli_attention_form form) {
-  for (int v = 0; v < SLI_VARIANTS; v++)
-    if (sli_attention_cells[v][SLI_ATTENTION_WHOLE].op == op)
-      return sli_attention_cells[v][form].refusal;
-  return NULL;
-}

@@ -15,8 +15,11 @@ extern "C" {
  * 2309.17453). With attrs.value = c > 0 scores s are capped to c tanh(s / c) before masking (Gemma
  * 2, arXiv 2408.00118). lse includes the sink. A query that sees no key gets zeros. Everything else
  * is as in attention. attention_sinks_b(q, k, v, [sinks], o, lse, do, [ids]) -> dq, dk, dv, dsinks.
- * attention_sinks_served(q, k, v, sinks, -, batch) -> o, -, pages. */
-extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attention_sinks_served;
+ * attention_sinks_served(q, k, v, sinks, -, batch) -> o, -, pages. As attention_piece and its
+ * gradient: attention_sinks_piece(q, k, v, sinks, [ids]) -> o, lse, kv, and with ids `all`;
+ * attention_sinks_piece_b(q, kv, o, lse, do, sinks, [all]) -> dq, dk, dv, dsinks, dkv. */
+extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attention_sinks_served,
+    sl_op_attention_sinks_piece, sl_op_attention_sinks_piece_b, sl_op_attention_sinks_piece_again;
 
 /* attention_latent_served(q [B, T, H (n + R)], c [B, T, L], k [B, T, R], w [H (n + v), L], [chosen
  * i32 [B, T, K]], batch) -> o [B, T, H v], pages of latents [attrs.count, 64, L + R]; attrs.heads =

@@ -8,6 +8,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served_attention.h"
+#include "ops/attention_piece.h"
 #include "ops/attention_shape.h"
 #include "ops/ops.h"
 
@@ -53,73 +54,91 @@ static void sinks_chunk(void *arg, int i) {
   }
 }
 
-static sink_rows rows_of(const sl_call *call, const sl_type *o) {
-  return (sink_rows){.heads = call->attrs->heads,
-                     .dim = o->dim[2] / call->attrs->heads,
-                     .length = o->dim[1],
-                     .sinks = call->in[3]};
+/* ---- whole sequences and pieces -------------------------------------------------------------- */
+
+enum { SINKS = 3 }; /* their input in forward calls, and their gradient's output */
+
+/* A call of plain attention: that with sinks, without these and their gradient. */
+typedef struct plain_call {
+  sl_call call;
+  const void *in[SL_GRAD_ARGS];
+  void *out[SL_GRAD_OUTS];
+  sl_type in_type[SL_GRAD_ARGS], out_type[SL_GRAD_OUTS];
+} plain_call;
+
+/* Leaves out an input and, if it is not negative, an output. */
+static void leave_out(const sl_call *call, int input, int output, plain_call *to) {
+  to->call = *call;
+  to->call.nin = to->call.nout = 0;
+  for (int i = 0; i < call->nin; i++) {
+    if (i == input) continue;
+    to->in[to->call.nin] = call->in[i];
+    to->in_type[to->call.nin++] = call->in_type[i];
+  }
+  for (int o = 0; o < call->nout; o++) {
+    if (o == output) continue;
+    to->out[to->call.nout] = call->out[o];
+    to->out_type[to->call.nout++] = call->out_type[o];
+  }
+  to->call.in = to->in;
+  to->call.in_type = to->in_type;
+  to->call.out = to->out;
+  to->call.out_type = to->out_type;
 }
 
-/* ---- whole sequences ----------------------------------------------------------------------- */
-
-static sli_attention sinks_view(const sl_call *call, const void *ids) {
-  const sl_type *q = &call->in_type[0], *k = &call->in_type[1];
-  int64_t length = q->dim[1], dim = q->dim[2] / call->attrs->heads;
-  return (sli_attention){.batch = q->dim[0],
-                         .queries = length,
-                         .keys = length,
-                         .mask = sli_mask_of(call->attrs, length, ids),
-                         .heads = call->attrs->heads,
-                         .kv_heads = sli_kv_heads(call->attrs),
-                         .dim = dim,
-                         .q = call->in[0],
-                         .k = call->in[1],
-                         .v = call->in[2],
-                         .q_row = q->dim[2],
-                         .q_batch = length * q->dim[2],
-                         .dq_row = q->dim[2],
-                         .dq_batch = length * q->dim[2],
-                         .kv_row = k->dim[2],
-                         .kv_batch = length * k->dim[2],
-                         .part.dkv_batch = length * k->dim[2],
-                         .part.has = {0, length},
-                         .o_row = q->dim[2],
-                         .o_batch = length * q->dim[2],
-                         .scale = sli_attention_scale(call->attrs, dim),
-                         .bf16 = call->attrs->bf16};
+static sink_rows rows_of(const sl_call *call, int sinks) {
+  const sl_type *q = &call->in_type[0];
+  return (sink_rows){.heads = call->attrs->heads,
+                     .dim = q->dim[2] / call->attrs->heads,
+                     .length = q->dim[1],
+                     .sinks = call->in[sinks]};
 }
 
 /* Returns the scratch for absent outputs. */
 static size_t sinks_scratch(const sl_call *call, int threads) {
   (void)threads;
-  size_t o = sl_type_bytes(&call->in_type[0]);
-  return o + o / (size_t)(call->in_type[0].dim[2] / call->attrs->heads);
+  return sl_type_bytes(&call->in_type[0]) + sl_type_bytes(&call->in_type[SINKS]);
 }
 
-static void sinks_cpu(const sl_call *call) {
+/* Attends, then scales the rows. */
+static void forward(const sl_call *call, const sl_kernel *kernel) {
   const sl_type *q = &call->in_type[0];
-  sli_attention a = sinks_view(call, sli_optional(call, 4));
-  sink_rows s = rows_of(call, q);
+  sink_rows s = rows_of(call, SINKS);
   float *room = call->scratch;
-  a.out = s.out = call->out[0] ? call->out[0] : room;
-  a.lse = s.lse = call->out[1] ? call->out[1] : room + sl_type_elements(q);
-  sl_team_for(call->team, sli_attention_cut(&a, call->team), sli_cpu()->attention, &a);
-  sl_team_for(call->team, (int)(a.batch * a.queries), scale_chunk, &s);
+  plain_call plain;
+  leave_out(call, SINKS, -1, &plain);
+  if (!plain.out[0]) plain.out[0] = room;
+  if (!plain.out[1]) plain.out[1] = room + sl_type_elements(q);
+  s.out = plain.out[0];
+  s.lse = plain.out[1];
+  kernel->run(&plain.call);
+  sl_team_for(call->team, (int)(q->dim[0] * q->dim[1]), scale_chunk, &s);
 }
 
-static void sinks_b_cpu(const sl_call *call) {
-  sli_attention a = sinks_view(call, sli_optional(call, 7));
-  sink_rows s = rows_of(call, &call->in_type[0]);
-  a.o = s.o = call->in[4];
-  a.lse = s.lse = (float *)call->in[5];
-  a.do_ = s.do_ = call->in[6];
-  a.dq = call->out[0];
-  a.dk = call->out[1];
-  a.dv = call->out[2];
-  s.dsinks = call->out[3];
-  if (a.dq || a.dk || a.dv)
-    sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
-  if (s.dsinks) sl_team_for(call->team, (int)(a.batch * a.queries), sinks_chunk, &s);
+/* Computes the gradients of plain attention, then those of the sinks; `o`: the input o, which lse
+ * and do follow. */
+static void backward(const sl_call *call, const sl_kernel *kernel, int sinks, int o) {
+  const sl_type *q = &call->in_type[0];
+  sink_rows s = rows_of(call, sinks);
+  plain_call plain;
+  leave_out(call, sinks, SINKS, &plain);
+  s.o = call->in[o];
+  s.lse = (float *)call->in[o + 1];
+  s.do_ = call->in[o + 2];
+  s.dsinks = call->out[SINKS];
+  bool any = false;
+  for (int i = 0; i < plain.call.nout; i++) any |= plain.out[i] != NULL;
+  if (any) kernel->run(&plain.call);
+  if (s.dsinks) sl_team_for(call->team, (int)(q->dim[0] * q->dim[1]), sinks_chunk, &s);
+}
+
+static void sinks_cpu(const sl_call *call) { forward(call, &sli_cpu_attention); }
+static void piece_cpu(const sl_call *call) { forward(call, &sli_cpu_attention_piece); }
+static void again_cpu(const sl_call *call) { forward(call, &sli_cpu_attention_piece_again); }
+
+static void sinks_b_cpu(const sl_call *call) { backward(call, &sli_cpu_attention_b, SINKS, 4); }
+static void piece_b_cpu(const sl_call *call) {
+  backward(call, &sli_cpu_attention_piece_b, SLI_PIECE_MORE, SLI_PIECE_O);
 }
 
 /* ---- pages --------------------------------------------------------------------------------- */
@@ -166,6 +185,14 @@ const sl_kernel sli_cpu_attention_sinks = {
     .backend = "cpu", .run = sinks_cpu, .scratch = sinks_scratch};
 
 const sl_kernel sli_cpu_attention_sinks_b = {.backend = "cpu", .run = sinks_b_cpu};
+
+const sl_kernel sli_cpu_attention_sinks_piece = {
+    .backend = "cpu", .run = piece_cpu, .scratch = sinks_scratch};
+
+const sl_kernel sli_cpu_attention_sinks_piece_b = {.backend = "cpu", .run = piece_b_cpu};
+
+const sl_kernel sli_cpu_attention_sinks_piece_again = {
+    .backend = "cpu", .run = again_cpu, .scratch = sinks_scratch};
 
 const sl_kernel sli_cpu_attention_sinks_served = {
     .backend = "cpu", .run = served_cpu, .scratch = served_scratch};

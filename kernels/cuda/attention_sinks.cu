@@ -4,31 +4,40 @@
  * log(e^l + e^t). With both, the backward pass of plain attention gives the gradients of q, k and
  * v; the gradient of a sink is -e^(t - lse) dO . O. */
 #include "kernels/cuda/device.cuh"
+#include "ops/attention_piece.h"
 
 namespace {
 
 using namespace sli;
 
-/* A call without its input 3, the sinks. */
+enum { SINKS = 3 }; /* their input in forward calls, and their gradient's output */
+
+/* A call without its sinks and their gradient. */
 struct plain_call {
   const void *in[8];
-  void *out[3];
-  sl_type in_type[8];
+  void *out[5];
+  sl_type in_type[8], out_type[5];
   sl_call call;
 };
 
-void leave_out_sinks(const sl_call *call, plain_call *to) {
+/* Leaves out an input and, if it is not negative, an output. */
+void leave_out(const sl_call *call, int input, int output, plain_call *to) {
   to->call = *call;
-  for (int i = 0, n = 0; i < call->nin; i++) {
-    if (i == 3) continue;
-    to->in[n] = call->in ? call->in[i] : nullptr;
-    to->in_type[n++] = call->in_type[i];
+  to->call.nin = to->call.nout = 0;
+  for (int i = 0; i < call->nin; i++) {
+    if (i == input) continue;
+    to->in[to->call.nin] = call->in ? call->in[i] : nullptr;
+    to->in_type[to->call.nin++] = call->in_type[i];
   }
-  for (int o = 0; o < 3 && o < call->nout; o++) to->out[o] = call->out ? call->out[o] : nullptr;
-  to->call.nin--;
+  for (int o = 0; o < call->nout; o++) {
+    if (o == output) continue;
+    to->out[to->call.nout] = call->out ? call->out[o] : nullptr;
+    to->out_type[to->call.nout++] = call->out_type[o];
+  }
   to->call.in = to->in;
   to->call.in_type = to->in_type;
   to->call.out = to->out;
+  to->call.out_type = to->out_type;
 }
 
 /* Rows of heads: o [rows, heads, dim], sinks [rows, heads], lse [batch, heads, length]. */
@@ -40,10 +49,10 @@ struct sink_rows {
   }
 };
 
-sink_rows rows_of(const sl_call *call) {
+sink_rows rows_of(const sl_call *call, int sinks) {
   const sl_type *q = &call->in_type[0];
   return {call->attrs->heads, q->dim[2] / call->attrs->heads, q->dim[1],
-          (const float *)call->in[3]};
+          (const float *)call->in[sinks]};
 }
 
 /* One warp per row and head. Results that are not needed are NULL. */
@@ -71,45 +80,62 @@ __global__ void differentiate_sinks(sink_rows s, const float *o, const float *ls
     dsinks[i] = -expf(s.sinks[i] - lse[s.lse_at(i / s.heads, i % s.heads)]) * product;
 }
 
-int64_t sinks_of(const sl_call *call) { return sl_type_elements(&call->in_type[3]); }
+int64_t sinks_of(const sl_call *call, int sinks) { return sl_type_elements(&call->in_type[sinks]); }
 dim3 warps_for(int64_t count) { return grid_of(chunks(count, BLOCK / WARP)); }
+
+typedef void kernel(const sl_call *call, void *stream);
+
+/* Attends, then scales the rows. */
+void forward(const sl_call *call, kernel *attend, void *stream) {
+  plain_call plain;
+  int64_t count = sinks_of(call, SINKS);
+  float *o = (float *)call->scratch, *lse = o + sl_type_elements(&call->in_type[0]);
+  leave_out(call, SINKS, -1, &plain);
+  plain.out[0] = o;
+  plain.out[1] = lse;
+  attend(&plain.call, stream);
+  launch(stream, warps_for(count), BLOCK, 0, scale_rows, rows_of(call, SINKS), (const float *)o,
+         (float *)call->out[0], (const float *)lse, (float *)call->out[1], count);
+}
+
+/* Computes the gradients of plain attention, then those of the sinks; `o`: the input o, which lse
+ * and do follow. */
+void backward(const sl_call *call, kernel *attend_b, int sinks, int o, void *stream) {
+  plain_call plain;
+  int64_t count = sinks_of(call, sinks);
+  bool any = false;
+  leave_out(call, sinks, SINKS, &plain);
+  for (int i = 0; i < plain.call.nout; i++) any |= plain.out[i] != nullptr;
+  if (any) attend_b(&plain.call, stream);
+  if (call->out[SINKS])
+    launch(stream, warps_for(count), BLOCK, 0, differentiate_sinks, rows_of(call, sinks),
+           (const float *)call->in[o], (const float *)call->in[o + 1],
+           (const float *)call->in[o + 2], (float *)call->out[SINKS], count);
+}
 
 } // namespace
 
 /* Space for the plain result and its lse. */
 size_t sli_cuda_attention_sinks_scratch(const sl_call *call) {
-  return sl_type_bytes(&call->in_type[0]) + sizeof(float) * (size_t)sinks_of(call);
+  return sl_type_bytes(&call->in_type[0]) + sizeof(float) * (size_t)sinks_of(call, SINKS);
 }
 
 void sli_cuda_attention_sinks(const sl_call *call, void *stream) {
-  plain_call plain;
-  float *o = (float *)call->scratch, *lse = o + sl_type_elements(&call->in_type[0]);
-  leave_out_sinks(call, &plain);
-  plain.out[0] = o;
-  plain.out[1] = lse;
-  sli_cuda_attention(&plain.call, stream);
-  launch(stream, warps_for(sinks_of(call)), BLOCK, 0, scale_rows, rows_of(call), (const float *)o,
-         (float *)call->out[0], (const float *)lse, (float *)call->out[1], sinks_of(call));
+  forward(call, sli_cuda_attention, stream);
 }
 
-size_t sli_cuda_attention_sinks_b_scratch(const sl_call *call) {
-  plain_call plain;
-  leave_out_sinks(call, &plain);
-  return sli_cuda_attention_b_scratch(&plain.call);
+void sli_cuda_attention_sinks_piece(const sl_call *call, void *stream) {
+  forward(call, sli_cuda_attention_piece, stream);
+}
+
+void sli_cuda_attention_sinks_piece_again(const sl_call *call, void *stream) {
+  forward(call, sli_cuda_attention_piece_again, stream);
 }
 
 void sli_cuda_attention_sinks_b(const sl_call *call, void *stream) {
-  plain_call plain;
-  leave_out_sinks(call, &plain);
-  if (plain.out[0] || plain.out[1] || plain.out[2]) sli_cuda_attention_b(&plain.call, stream);
-  if (call->out[3])
-    launch(stream, warps_for(sinks_of(call)), BLOCK, 0, differentiate_sinks, rows_of(call),
-           (const float *)call->in[4], (const float *)call->in[5], (const float *)call->in[6],
-           (float *)call->out[3], sinks_of(call));
+  backward(call, sli_cuda_attention_b, SINKS, 4, stream);
 }
 
-sl_status sli_cuda_attention_sinks_prepare(const sl_call *call, void **state) {
-  plain_call plain;
-  leave_out_sinks(call, &plain);
-  return sli_cuda_attention_prepare(&plain.call, state);
+void sli_cuda_attention_sinks_piece_b(const sl_call *call, void *stream) {
+  backward(call, sli_cuda_attention_piece_b, SLI_PIECE_MORE, SLI_PIECE_O, stream);
 }

@@ -25,7 +25,6 @@ sl_status sli_cuda_parts_prepare(const sl_call *call, void **state) {
 #define STATES(name) .scratch = sli_##name##_scratch
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define PACKED .prepare = sli_cuda_attention_packed_prepare
-#define SINKS .prepare = sli_cuda_attention_sinks_prepare
 #define CHOICE .prepare = sli_cuda_choose_blocks_prepare
 #define SWEEP \
   .prepare = sli_cuda_attention_sweep_prepare, .release = sli_cuda_attention_sweep_release

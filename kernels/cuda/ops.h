@@ -58,7 +58,6 @@ size_t sli_cuda_attention_step_scratch(const sl_call *call);
 size_t sli_cuda_attention_served_scratch(const sl_call *call); /* all that attend to pages */
 size_t sli_cuda_attention_latent_served_scratch(const sl_call *call);
 size_t sli_cuda_attention_sinks_scratch(const sl_call *call);
-size_t sli_cuda_attention_sinks_b_scratch(const sl_call *call);
 size_t sli_cuda_attention_dual_scratch(const sl_call *call);
 size_t sli_cuda_choose_blocks_scratch(const sl_call *call);
 size_t sli_cuda_choose_tokens_scratch(const sl_call *call);
@@ -89,7 +88,6 @@ sl_status sli_cuda_concat_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_concat_b_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_attention_packed_prepare(const sl_call *call, void **state);
-sl_status sli_cuda_attention_sinks_prepare(const sl_call *call, void **state); /* also _b */
 sl_status sli_cuda_choose_blocks_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_muon_prepare(const sl_call *call, void **state);
 void sli_cuda_muon_release(void *state);

@@ -525,7 +525,7 @@ static void check_embeddings(bool small) {
 typedef struct cut {
   const sl_op *op;
   sl_attrs attrs;
-  int64_t batch, widths[3];
+  int64_t batch, widths[4];
   int nin;
   int npieces;
   int64_t rows[4];
@@ -559,6 +559,22 @@ static const cut cuts[] = {
      {5, 60, 8},
      true},
     {&sl_op_attention_packed_piece, {.heads = 2, .length = 21}, 2, {96}, 1, 2, {15, 6}, true},
+    {&sl_op_attention_sinks_piece,
+     {.heads = 2, .kv_heads = 1, .length = 73, .window = 20},
+     2,
+     {16, 8, 8, 2},
+     4,
+     3,
+     {5, 60, 8},
+     true},
+    {&sl_op_attention_sinks_piece,
+     {.heads = 1, .length = 20},
+     1,
+     {7, 7, 7, 1},
+     4,
+     2,
+     {9, 11},
+     false},
 };
 
 static const cut large_cut = {&sl_op_attention_packed_piece,
@@ -576,7 +592,7 @@ static void carry(kernel *to, int o, const kernel *from, int p) {
 
 static kernel forward_create(const cut *c, int p, int64_t row, bool bf16) {
   int nin = c->nin + c->ids;
-  sl_type types[4];
+  sl_type types[5];
   for (int i = 0; i < c->nin; i++) types[i] = F32(c->batch, c->rows[p], c->widths[i]);
   if (c->ids) types[c->nin] = I32(c->batch, c->rows[p]);
   kernel k = kernel_create(c->op, c->attrs, nin, types, sli_op_outputs(c->op, &c->attrs, nin));
@@ -589,19 +605,22 @@ static kernel forward_create(const cut *c, int p, int64_t row, bool bf16) {
   return k;
 }
 
-/* Creates the backward call: q, kv, o and lse of the piece, and a random gradient of o. */
+/* Creates the backward call: q, kv, o and lse of the piece, a random gradient of o, sinks. */
 static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16) {
-  bool packed = op == &sl_op_attention_packed_piece_b, ids = forward->nin == (packed ? 2 : 4);
+  bool packed = op == &sl_op_attention_packed_piece_b, ids = forward->nin > forward->op->min_in;
+  bool sinks = op == &sl_op_attention_sinks_piece_b;
   const sl_type *out = forward->out_type;
-  int last = forward->nout - 1;
-  sl_type types[] = {
-      packed ? out[3] : forward->in_type[0], out[2], out[0], out[1], out[0], out[last]};
+  int last = forward->nout - 1, nin = 5 + sinks;
+  sl_type types[7] = {
+      packed ? out[3] : forward->in_type[0], out[2], out[0], out[1], out[0], forward->in_type[3]};
+  types[nin] = out[last];
   const void *in[] = {packed ? forward->out[3] : forward->in[0], forward->out[2], forward->out[0],
                       forward->out[1]};
-  kernel k = kernel_create(op, forward->attrs, 5 + ids, types, op->nout);
+  kernel k = kernel_create(op, forward->attrs, nin + ids, types, op->nout);
   for (int i = 0; i < 4; i++) memcpy(k.in[i], in[i], sl_type_bytes(&types[i]));
   array_random(k.in[4], &types[4], 0);
-  if (ids) memcpy(k.in[5], forward->out[last], sl_type_bytes(&types[5]));
+  if (sinks) memcpy(k.in[5], forward->in[3], sl_type_bytes(&types[5]));
+  if (ids) memcpy(k.in[nin], forward->out[last], sl_type_bytes(&types[nin]));
   for (int i = 0; bf16 && i < 5; i++)
     if (i != 3) round_array(k.in[i], &types[i]);
   k.tick = forward->tick;
@@ -611,7 +630,7 @@ static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16)
 /* Creates the recomputed forward call, with the whole records. */
 static kernel again_create(const cut *c, const kernel *forward) {
   int given = forward->nin, nin = given + 1 + c->ids, last = forward->nout - 1;
-  sl_type types[6];
+  sl_type types[7];
   for (int i = 0; i < given; i++) types[i] = forward->in_type[i];
   types[given] = forward->out_type[2];
   if (c->ids) types[given + 1] = forward->out_type[last];

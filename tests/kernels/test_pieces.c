@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sluice/attention.h>
+
 #include "kernels/cpu/chunk.h"
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
@@ -16,20 +18,29 @@ enum { MOST_PIECES = 6 };
 
 /* Attention of a whole sequence, and its cut. */
 typedef struct claim {
-  bool packed;
+  const sl_op *op;
   int heads, kv_heads;
   int64_t batch, length, dim, window;
   bool ids; /* documents, and invisible positions */
 } claim;
 
 static const claim claims[] = {
-    {false, 1, 1, 1, 7, 1, 0, false},    {false, 2, 2, 2, 33, 7, 0, false},
-    {false, 4, 2, 1, 133, 16, 0, false}, {false, 3, 1, 2, 70, 33, 0, false},
-    {true, 1, 0, 1, 6, 5, 0, false},     {true, 2, 2, 2, 37, 8, 0, false},
-    {true, 6, 2, 1, 129, 16, 0, false},  {true, 1, 1, 3, 64, 64, 0, false},
-    {false, 2, 1, 1, 133, 8, 40, false}, {true, 2, 2, 2, 37, 8, 1, false},
-    {false, 2, 1, 2, 133, 8, 0, true},   {true, 2, 2, 2, 70, 8, 0, true},
-    {true, 1, 1, 1, 90, 8, 70, true},
+    {&sl_op_attention, 1, 1, 1, 7, 1, 0, false},
+    {&sl_op_attention, 2, 2, 2, 33, 7, 0, false},
+    {&sl_op_attention, 4, 2, 1, 133, 16, 0, false},
+    {&sl_op_attention, 3, 1, 2, 70, 33, 0, false},
+    {&sl_op_attention_packed, 1, 0, 1, 6, 5, 0, false},
+    {&sl_op_attention_packed, 2, 2, 2, 37, 8, 0, false},
+    {&sl_op_attention_packed, 6, 2, 1, 129, 16, 0, false},
+    {&sl_op_attention_packed, 1, 1, 3, 64, 64, 0, false},
+    {&sl_op_attention, 2, 1, 1, 133, 8, 40, false},
+    {&sl_op_attention_packed, 2, 2, 2, 37, 8, 1, false},
+    {&sl_op_attention, 2, 1, 2, 133, 8, 0, true},
+    {&sl_op_attention_packed, 2, 2, 2, 70, 8, 0, true},
+    {&sl_op_attention_packed, 1, 1, 1, 90, 8, 70, true},
+    {&sl_op_attention_sinks, 4, 2, 1, 133, 16, 0, false},
+    {&sl_op_attention_sinks, 2, 1, 2, 37, 8, 5, false},
+    {&sl_op_attention_sinks, 2, 1, 2, 70, 8, 0, true},
 };
 
 typedef struct cut {
@@ -79,13 +90,14 @@ static void check_near(const float *got, const double *want, int64_t n, double t
 
 typedef struct whole {
   kernel k;                 /* the uncut call, for its types and inputs */
-  float *o, *dy, *grads[3]; /* assembled from pieces; dy is [B, T, Hq*D] */
+  float *o, *dy, *grads[4]; /* assembled from pieces; dy is [B, T, Hq*D] */
   kernel pieces[MOST_PIECES];
   void *kv, *dkv, *ids; /* records */
 } whole;
 
-/* Returns the number of input arrays of the uncut call: q, k, v or qkv. */
-static int arrays(const whole *w) { return w->k.op == &sl_op_attention_packed ? 1 : 3; }
+/* Returns the number of input arrays of the uncut call: q, k, v, or these and sinks, or qkv. */
+static int arrays(const whole *w) { return w->k.op->min_in; }
+static bool has_sinks(const whole *w) { return w->k.op == &sl_op_attention_sinks; }
 static bool has_ids(const whole *w) { return w->k.nin > arrays(w); }
 
 static kernel call_create(const sl_op *op, sl_attrs attrs, int nin, const sl_type *types) {
@@ -112,9 +124,12 @@ static whole whole_create(const claim *c) {
   sl_type packed = SL_TYPE(SL_F32, c->batch, c->length, (c->heads + 2 * kv) * D);
   sl_type record = SL_TYPE(SL_F32, c->batch, c->length, 2 * kv * D);
   sl_type ids = SL_TYPE(SL_I32, c->batch, c->length);
-  const sl_type separate[] = {q, k, k, ids}, one[] = {packed, ids};
-  whole w = {.k = kernel_create(c->packed ? &sl_op_attention_packed : &sl_op_attention, attrs,
-                                (c->packed ? 1 : 3) + c->ids, c->packed ? one : separate, 2)};
+  sl_type sinks = SL_TYPE(SL_F32, c->batch, c->length, c->heads);
+  const sl_type separate[] = {q, k, k, c->op == &sl_op_attention_sinks ? sinks : ids, ids},
+                one[] = {packed, ids};
+  bool is_packed = c->op == &sl_op_attention_packed;
+  whole w = {
+      .k = kernel_create(c->op, attrs, c->op->min_in + c->ids, is_packed ? one : separate, 2)};
   if (c->ids) fill_ids(w.k.in[arrays(&w)], c->batch, c->length);
   for (int i = 0; i < arrays(&w); i++) {
     array_random(w.k.in[i], &w.k.in_type[i], 0);
@@ -146,7 +161,7 @@ static void whole_destroy(whole *w, int pieces) {
 
 /* Runs one piece; outputs shared between pieces are replaced. */
 static void run_forward(whole *w, const cut *c, int p) {
-  sl_type types[4];
+  sl_type types[5];
   for (int i = 0; i < w->k.nin; i++) {
     types[i] = w->k.in_type[i];
     types[i].dim[1] = c->rows[p];
@@ -172,7 +187,7 @@ static void run_again(whole *w, int p) {
   const kernel *forward = &w->pieces[p];
   const sl_op *op = forward->op->rematerialized;
   int given = forward->nin, nin = given + 1 + has_ids(w), last = forward->nout - 1;
-  sl_type types[6];
+  sl_type types[7];
   for (int i = 0; i < given; i++) types[i] = forward->in_type[i];
   types[given] = forward->out_type[2];
   if (has_ids(w)) types[given + 1] = forward->out_type[last];
@@ -195,20 +210,23 @@ static void run_again(whole *w, int p) {
 static void run_backward(whole *w, const cut *c, int p, bool wanted) {
   const kernel *forward = &w->pieces[p];
   bool packed = arrays(w) == 1;
-  sl_type types[] = {packed ? forward->out_type[3] : forward->in_type[0],
-                     forward->out_type[2],
-                     forward->out_type[0],
-                     forward->out_type[1],
-                     forward->out_type[0],
-                     forward->out_type[forward->nout - 1]};
+  int ids = 5 + has_sinks(w);
+  sl_type types[7] = {packed ? forward->out_type[3] : forward->in_type[0],
+                      forward->out_type[2],
+                      forward->out_type[0],
+                      forward->out_type[1],
+                      forward->out_type[0],
+                      forward->in_type[3]};
+  if (has_ids(w)) types[ids] = forward->out_type[forward->nout - 1];
   const sl_op *op = sli_op_cut(w->k.op)->pieced->grad[0].op;
   int record = op->nout - 1;
-  kernel k = kernel_create(op, w->k.attrs, 5 + has_ids(w), types, op->nout);
+  kernel k = kernel_create(op, w->k.attrs, ids + has_ids(w), types, op->nout);
   const void *data[] = {packed ? forward->out[3] : forward->in[0], w->kv, forward->out[0],
                         forward->out[1]};
   for (int i = 0; i < 4; i++) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
   slice(w->dy, &w->k.out_type[0], c->row[p], k.in[4], c->rows[p], false);
-  if (has_ids(w)) memcpy(k.in[5], w->ids, sl_type_bytes(&types[5]));
+  if (has_sinks(w)) memcpy(k.in[5], forward->in[3], sl_type_bytes(&types[5]));
+  if (has_ids(w)) memcpy(k.in[ids], w->ids, sl_type_bytes(&types[ids]));
   put_record(&k, record, w->dkv);
   k.tick = forward->tick;
   void *left_out = wanted ? NULL : k.out[0];
@@ -222,11 +240,13 @@ static void run_backward(whole *w, const cut *c, int p, bool wanted) {
 }
 
 typedef struct reference {
-  double *in[4], *out[2], *dy;
+  double *in[5], *out[2], *dy;
 } reference;
 
 static void run_reference(const whole *w, reference *r) {
-  (arrays(w) == 1 ? ref_attention_packed : ref_attention)(&w->k.attrs, w->k.in_type, r->in, r->out);
+  (has_sinks(w)     ? ref_attention_sinks
+   : arrays(w) == 1 ? ref_attention_packed
+                    : ref_attention)(&w->k.attrs, w->k.in_type, r->in, r->out);
 }
 
 static double slope(const whole *w, reference *r, int i, int64_t e) {
@@ -247,8 +267,8 @@ static double slope(const whole *w, reference *r, int i, int64_t e) {
 static void check_gradients(const whole *w) {
   kernel uncut = w->k;
   kernel_run(&uncut, NULL);
-  sl_type types[7];
-  const void *data[7];
+  sl_type types[8];
+  const void *data[8];
   int n = 0;
   for (int i = 0; i < arrays(w); i++) types[n] = uncut.in_type[i], data[n++] = uncut.in[i];
   for (int o = 0; o < 2; o++) types[n] = uncut.out_type[o], data[n++] = uncut.out[o];
@@ -292,7 +312,7 @@ static void check_attention(const claim *c, const cut *pieces) {
   for (int p = pieces->pieces - 1; p >= 0; p--) run_backward(&w, pieces, p, true);
   check_gradients(&w);
   check_slopes(&w, &r);
-  if (!c->packed) { /* dk and dv stay the same without dq */
+  if (arrays(&w) > 1) { /* dk and dv stay the same without dq */
     float *dv = w.grads[2];
     w.grads[2] = array_create(&w.k.in_type[2]);
     for (int p = pieces->pieces - 1; p >= 0; p--) run_backward(&w, pieces, p, false);

@@ -106,7 +106,7 @@ typedef struct graph_case {
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
   X(attention_blocks, attention_blocks, MIXES_POSITIONS, attend_blocks(m, x))                     \
-  X(attention_sinks, attention_sinks, MIXES_POSITIONS, attend_sinks(m, x))                        \
+  X(attention_sinks, attention_sinks, 0, attend_sinks(m, x))                                      \
   X(attention_dual, attention_dual, MIXES_POSITIONS, attend_dual(m, x))                           \
   X(choose_blocks, choose_blocks, MIXES_POSITIONS, attend_blocks(m, x))                           \
   X(choose_tokens, choose_tokens, MIXES_POSITIONS, attend_tokens(m, x))                           \
