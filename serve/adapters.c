@@ -130,7 +130,7 @@ static int find_free(const sli_adapter_places *a) {
 /* Waits until no tick is in flight. No tick begins while the session is paused. */
 static void pause_ticks(sl_session *s) {
   s->paused = true;
-  while ((s->ticks.begun != s->ticks.back || s->drafting) && !s->closing)
+  while ((s->ticks.begun != s->ticks.back || s->speculation.drafting) && !s->end.closing)
     pthread_cond_wait(&s->idle, &s->lock);
 }
 
@@ -138,7 +138,7 @@ static sl_status load_place(sl_session *s, const char *dir, int i) {
   sl_status status = SL_OK;
   s->adapters->places[i].loads = true;
   pause_ticks(s);
-  if (s->closing) status = sl_fail(SL_E_BUSY, "the session accepts no more requests");
+  if (s->end.closing) status = sl_fail(SL_E_BUSY, "the session accepts no more requests");
   pthread_mutex_unlock(&s->lock);
   if (!status) status = sl_adapter_place(dir, s->about.lowered, s->about.rt, i);
   pthread_mutex_lock(&s->lock);

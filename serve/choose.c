@@ -60,7 +60,7 @@ static bool has_edits(const choice *c, const request *r) {
 /* Preempts a request; it is recomputed later from its first token. */
 static void yield(sl_session *s, request *r) {
   sli_log_yield(s, r);
-  if (s->drafter) s->drafter->leave(s, r);
+  if (s->speculation.drafter) s->speculation.drafter->leave(s, r);
   s->stats.preemptions++;
   s->stats.running--;
   s->stats.queued++;
@@ -217,7 +217,7 @@ static void take_drafts(choice *c) {
   const load *l = &c->tick->load;
   const sl_speculation *o = &c->s->options.speculation;
   double tokens = (double)l->picks;
-  draft *of = c->s->wanted;
+  draft *of = c->s->speculation.wanted;
   if (!o->tokens || (!o->always && l->rows > l->picks)) return;
   int n = list_wanted(c, of);
   sli_drafts_limit(c->s, n, of, l, c->rows);
@@ -322,7 +322,7 @@ static bool follow(choice *c) {
 static bool serve_choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   if (!s->log.at) t->count = 0, t->load = (load){0}, t->drafting = 0;
-  if (s->closing) return true;
+  if (s->end.closing) return true;
   if (s->paused || sli_session_is_behind(s)) return false;
   for (c.rows -= t->load.rows; sli_log_next(s);)
     if (!follow(&c) || t->count) return t->count && !s->log.at;

@@ -57,9 +57,9 @@ void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
   }
   if (!wanted) return;
   uint64_t begin = sli_now_ns();
-  double each = s->drafter->find(s, n, of);
+  double each = s->speculation.drafter->find(s, n, of);
   t->drafting += (double)(sli_now_ns() - begin) * 1e-9;
-  if (each > 0) note_seconds(s->drafts.drafting, count, each);
+  if (each > 0) note_seconds(s->speculation.drafts.drafting, count, each);
   for (int i = 0; i < n; i++) of[i].n = count_unstopped(of[i].part->request, of[i].n);
 }
 
@@ -87,7 +87,7 @@ static void forget(struct draft_class *c) {
 }
 
 void sli_drafts_note(sl_session *s, const request *r, int right) {
-  struct draft_class *c = class_of(&s->drafts, r);
+  struct draft_class *c = class_of(&s->speculation.drafts, r);
   c->checked += SLI_MIN(right + 1, r->draft.count);
   c->right += right;
   s->stats.rounds++;
@@ -112,15 +112,15 @@ static double seconds_of(const sli_draft_time *of, int64_t rows) {
 }
 
 int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, double *tokens) {
-  struct draft_class *c = class_of(&s->drafts, r);
+  struct draft_class *c = class_of(&s->speculation.drafts, r);
   double chance = chance_of(c), power = 1, gain = 0, found = 0, seconds;
-  double most = *tokens / seconds_of(s->drafts.ticks, rows);
+  double most = *tokens / seconds_of(s->speculation.drafts.ticks, rows);
   int best = 0;
   forget(c);
   for (int g = 1; g <= n && most < INFINITY; g++) {
     power *= chance;
     gain += power;
-    seconds = seconds_of(s->drafts.ticks, rows + g);
+    seconds = seconds_of(s->speculation.drafts.ticks, rows + g);
     if ((*tokens + gain) / seconds > most)
       most = (*tokens + gain) / seconds, best = g, found = gain;
   }
@@ -150,7 +150,7 @@ static int count_drafted(const sl_session *s, int n, const draft *of, int g, dou
   int count = 0;
   for (int i = 0; i < n; i++) {
     if (count_wanted(s, &of[i]) < g) continue;
-    *gain += pow(chance_of(class_of((drafts *)&s->drafts, of[i].part->request)), g);
+    *gain += pow(chance_of(class_of((drafts *)&s->speculation.drafts, of[i].part->request)), g);
     count++;
   }
   return count;
@@ -159,28 +159,28 @@ static int count_drafted(const sl_session *s, int n, const draft *of, int g, dou
 /* Returns the draft length with the most tokens per second. */
 static int best_length(const sl_session *s, int n, const draft *of, const load *l, int64_t rows) {
   double tokens = (double)l->picks, drafting = 0,
-         most = tokens / seconds_of(s->drafts.ticks, l->rows);
+         most = tokens / seconds_of(s->speculation.drafts.ticks, l->rows);
   int64_t drafted = 0;
   int best = 0;
   for (int g = 1, count; g <= s->options.speculation.tokens && most < INFINITY; g++) {
     count = count_drafted(s, n, of, g, &tokens);
     drafted += count;
     if (!count || drafted > rows) break;
-    drafting += seconds_of(s->drafts.drafting, count);
-    double rate = tokens / (seconds_of(s->drafts.ticks, l->rows + drafted) + drafting);
+    drafting += seconds_of(s->speculation.drafts.drafting, count);
+    double rate = tokens / (seconds_of(s->speculation.drafts.ticks, l->rows + drafted) + drafting);
     if (rate > most) most = rate, best = g;
   }
   return best;
 }
 
 void sli_drafts_limit(sl_session *s, int n, draft *of, const load *l, int64_t rows) {
-  if (!s->drafter->costs || !n) return;
+  if (!s->speculation.drafter->costs || !n) return;
   bool always = s->options.speculation.always;
   int fit = (int)SLI_MIN(SLI_MAX(rows / n, 1), SL_SESSION_DRAFTED);
   int best = always ? fit : best_length(s, n, of, l, rows);
-  bool plain = !always && is_plain(&s->drafts);
+  bool plain = !always && is_plain(&s->speculation.drafts);
   for (int i = 0; i < n; i++) of[i].most = SLI_MIN(of[i].most, plain ? 0 : best);
   if (best) return;
-  forget(class_of(&s->drafts, of->part->request));
-  forget_drafting(&s->drafts);
+  forget(class_of(&s->speculation.drafts, of->part->request));
+  forget_drafting(&s->speculation.drafts);
 }

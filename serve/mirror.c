@@ -46,7 +46,7 @@ typedef struct text {
 } text;
 
 static text text_of(const sl_session *d, const request *r) {
-  int64_t without = d->target->options.speculation.hidden;
+  int64_t without = d->speculation.target->options.speculation.hidden;
   return (text){r->text.tokens + without, r->text.count - without,
                 SLI_MAX(r->text.prompt - without, 1)};
 }
@@ -67,7 +67,7 @@ static float *hidden_at(const sl_session *s, request *r, int64_t at) {
 }
 
 void sli_mirror_hidden(const sl_session *s, request *r, int64_t at, const float *row) {
-  bool mirror = s->target && s->target->options.speculation.hidden;
+  bool mirror = s->speculation.target && s->speculation.target->options.speculation.hidden;
   if (!mirror && !s->options.speculation.hidden) return;
   if (mirror && at + 1 < r->draft.nhidden) return;
   memcpy(hidden_at(s, r, at + mirror), row, (size_t)s->about.width * sizeof *row);
@@ -76,9 +76,9 @@ void sli_mirror_hidden(const sl_session *s, request *r, int64_t at, const float 
 /* Gives a mirror the hidden states before the tokens of its text. Those that its request found in
  * shared pages are zeros. */
 static void copy_hidden(const sl_session *d, request *m, request *r, int64_t count) {
-  if (!d->target->options.speculation.hidden) return;
+  if (!d->speculation.target->options.speculation.hidden) return;
   for (; m->draft.nhidden < count; m->draft.nhidden++)
-    memcpy(hidden_at(d, m, m->draft.nhidden), hidden_at(d->target, r, m->draft.nhidden),
+    memcpy(hidden_at(d, m, m->draft.nhidden), hidden_at(d->speculation.target, r, m->draft.nhidden),
            (size_t)d->about.width * sizeof *m->draft.hidden);
 }
 
@@ -155,7 +155,7 @@ static void mirror_follow(const sl_session *d, request *m, request *r, int wante
  * drafts are made one by one as the log lists them, so a mirror may read its whole text at once. */
 static int64_t begin_round(sl_session *d, int n, const draft *of) {
   enum { CHUNKS = 4 };
-  int64_t rows = 0, left = d->target->log.from ? INT64_MAX : CHUNKS * d->about.rows;
+  int64_t rows = 0, left = d->speculation.target->log.from ? INT64_MAX : CHUNKS * d->about.rows;
   for (int i = 0; i < n; i++) {
     request *r = of[i].part->request;
     if (!of[i].most || !mirror_fits(d, r)) continue;
@@ -185,23 +185,23 @@ static int end_round(const sl_session *d, int n, draft *of) {
 
 /* Aborts the session because its draft session failed. */
 static void fail_with(const sl_session *s, const sl_session *d) {
-  char *text = sli_format("the draft model failed: %s", d->detail);
-  sl_runtime_abort(s->about.rt, d->status, text);
+  char *text = sli_format("the draft model failed: %s", d->end.detail);
+  sl_runtime_abort(s->about.rt, d->end.status, text);
   free(text);
 }
 
 static int run_round(sl_session *s, int n, draft *of, int64_t *rows) {
-  sl_session *d = s->draft;
+  sl_session *d = s->speculation.draft;
   pthread_mutex_lock(&d->lock);
-  *rows = d->closing ? 0 : begin_round(d, n, of);
-  s->drafting = true;
+  *rows = d->end.closing ? 0 : begin_round(d, n, of);
+  s->speculation.drafting = true;
   pthread_mutex_unlock(&s->lock);
-  while (!d->resting && !d->closing) pthread_cond_wait(&d->idle, &d->lock);
-  int longest = d->closing ? 0 : end_round(d, n, of);
-  if (d->status) fail_with(s, d);
+  while (!d->resting && !d->end.closing) pthread_cond_wait(&d->idle, &d->lock);
+  int longest = d->end.closing ? 0 : end_round(d, n, of);
+  if (d->end.status) fail_with(s, d);
   pthread_mutex_unlock(&d->lock);
   pthread_mutex_lock(&s->lock);
-  s->drafting = false;
+  s->speculation.drafting = false;
   return longest;
 }
 
@@ -217,7 +217,7 @@ static double model_find(sl_session *s, int n, draft *of) {
 
 /* Ends a request's mirror, whose ticks in flight may outlive the request. */
 static void model_leave(const sl_session *s, request *r) {
-  sl_session *d = s->draft;
+  sl_session *d = s->speculation.draft;
   if (!d) return;
   pthread_mutex_lock(&d->lock);
   if (r->draft.mirror) {
@@ -278,7 +278,7 @@ sl_session_options sli_mirror_options(const sl_session *s) {
 }
 
 sl_status sli_mirror_check(const sl_session *s) {
-  const sl_session *target = s->target;
+  const sl_session *target = s->speculation.target;
   if (!target) return SL_OK;
   bool hidden = target->options.speculation.hidden;
   if (hidden ? s->about.width != sl_session_width(s) || s->about.width != target->about.width
@@ -296,4 +296,4 @@ sl_status sli_mirror_check(const sl_session *s) {
                  target->options.model->name, (long long)target->about.vocabulary);
 }
 
-const sl_session *sl_session_draft(const sl_session *s) { return s->draft; }
+const sl_session *sl_session_draft(const sl_session *s) { return s->speculation.draft; }

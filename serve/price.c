@@ -91,31 +91,34 @@ static sli_paged *find_paged(const sl_plan *p) {
   return found;
 }
 
-int sli_price_paged(const sl_session *s) { return s->paged->count; }
+int sli_price_paged(const sl_session *s) { return s->prices.paged->count; }
 
 void sli_price_count(const sl_session *s, int32_t a, int *times) {
-  for (int i = 0; i < s->paged->count; i++) times[i] += s->paged->times[a * s->paged->count + i];
+  for (int i = 0; i < s->prices.paged->count; i++)
+    times[i] += s->prices.paged->times[a * s->prices.paged->count + i];
 }
 
 double sli_price_call(const sl_session *s, int call, int n, const sli_paged_rows *spans) {
-  return sli_paged_seconds(s->options.lower.simulation.hardware, &s->paged->of[call], n, spans);
+  return sli_paged_seconds(s->options.lower.simulation.hardware, &s->prices.paged->of[call], n,
+                           spans);
 }
 
 void sli_price_calls(const sl_session *s, const tick *t, double *seconds) {
   sli_paged_rows spans[t->count + 1];
   for (int i = 0; i < t->count; i++)
     spans[i] = (sli_paged_rows){t->parts[i].from, t->parts[i].rows};
-  for (int i = 0; i < s->paged->count; i++) seconds[i] = sli_price_call(s, i, t->count, spans);
+  for (int i = 0; i < s->prices.paged->count; i++)
+    seconds[i] = sli_price_call(s, i, t->count, spans);
 }
 
 void sli_price_parts(const sl_session *s, tick *t) {
-  if (s->paged && !s->options.cost) sli_price_calls(s, t, t->paged);
+  if (s->prices.paged && !s->options.cost) sli_price_calls(s, t, t->paged);
 }
 
 static double paged_seconds(const sl_session *s, int32_t a, const double *seconds) {
   double sum = 0;
-  for (int i = 0; i < s->paged->count; i++)
-    sum += s->paged->times[a * s->paged->count + i] * seconds[i];
+  for (int i = 0; i < s->prices.paged->count; i++)
+    sum += s->prices.paged->times[a * s->prices.paged->count + i] * seconds[i];
   return sum;
 }
 
@@ -154,21 +157,22 @@ static double share_of(const sl_session *s, int32_t a, const double *paged) {
 void sli_price_init(sl_session *s) {
   const sl_plan *p = s->about.plan;
   const sli_paged_rows all = {s->about.pages * SL_PAGE - 1, 1};
-  s->shares = sli_calloc((size_t)p->nactors, sizeof *s->shares);
-  s->paged = find_paged(p);
-  double full[s->paged->count + 1];
-  for (int i = 0; i < s->paged->count; i++)
-    full[i] = sli_paged_seconds(s->options.lower.simulation.hardware, &s->paged->of[i], 1, &all);
+  s->prices.shares = sli_calloc((size_t)p->nactors, sizeof *s->prices.shares);
+  s->prices.paged = find_paged(p);
+  double full[s->prices.paged->count + 1];
+  for (int i = 0; i < s->prices.paged->count; i++)
+    full[i] =
+        sli_paged_seconds(s->options.lower.simulation.hardware, &s->prices.paged->of[i], 1, &all);
   for (int32_t a = 0; a < p->nactors; a++)
-    if (is_pass(p, a)) s->shares[a] = share_of(s, a, full);
+    if (is_pass(p, a)) s->prices.shares[a] = share_of(s, a, full);
   for (int i = 0; i < s->ticks.most; i++)
-    s->ticks.ring[i].paged = sli_calloc((size_t)s->paged->count + 1, sizeof(double));
+    s->ticks.ring[i].paged = sli_calloc((size_t)s->prices.paged->count + 1, sizeof(double));
 }
 
 void sli_price_fini(sl_session *s) {
-  if (s->paged) free(s->paged->of), free(s->paged->times);
-  free(s->paged);
-  free(s->shares);
+  if (s->prices.paged) free(s->prices.paged->of), free(s->prices.paged->times);
+  free(s->prices.paged);
+  free(s->prices.shares);
 }
 
 /* True for a transfer of all weights of a block. Loads of what rows want are priced by rows. */
@@ -181,7 +185,7 @@ static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
 static double priced_seconds(const sl_session *s, int32_t a, const tick *t) {
   const sl_actor *actor = &s->about.plan->actors[a];
   const sl_hardware *h = s->options.lower.simulation.hardware;
-  double host = h ? s->shares[a] * h->tick_seconds : 0;
+  double host = h ? s->prices.shares[a] * h->tick_seconds : 0;
   return sli_price_rows(&actor->by_rows, (double)t->load.rows) +
          sli_price_rows(&actor->by_picks, (double)t->load.picks) + paged_seconds(s, a, t->paged) +
          host;
@@ -194,8 +198,8 @@ static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   const load *of = &t->load;
   if (brings_weights(s->about.plan, actor)) return actor->seconds;
   if (!of->rows) return 0;
-  if (s->shares[a] > 0 && s->options.cost)
-    return s->shares[a] * sli_price_tick(s->options.cost, of);
+  if (s->prices.shares[a] > 0 && s->options.cost)
+    return s->prices.shares[a] * sli_price_tick(s->options.cost, of);
   if (actor->by_rows.count) return priced_seconds(s, a, t);
   return actor->seconds * (double)of->rows / (double)s->about.rows;
 }
@@ -211,7 +215,7 @@ double sli_price_spread(const sl_session *s, int32_t a, uint64_t at) {
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
   double seconds = seconds_of(s, a, &s->ticks.ring[(uint64_t)at % (uint64_t)s->ticks.most]);
-  if (s->shares[a] > 0) seconds *= sli_price_spread(s, a, (uint64_t)at);
-  if (s->simulator && s->shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
+  if (s->prices.shares[a] > 0) seconds *= sli_price_spread(s, a, (uint64_t)at);
+  if (s->simulator && s->prices.shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

@@ -25,7 +25,7 @@ const char *sl_end_name(sl_end end) {
 static size_t unpolled(const sl_session *s) { return s->events.count - s->events.first; }
 
 bool sli_session_is_behind(const sl_session *s) {
-  return !s->simulator && !s->draining && unpolled(s) >= SL_SESSION_EVENTS;
+  return !s->simulator && !s->end.draining && unpolled(s) >= SL_SESSION_EVENTS;
 }
 
 /* Drops polled events before the array grows. Otherwise a reader that never drains it would make it
@@ -100,7 +100,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   *at = r->next;
   sli_pages_free(s, r);
   sli_adapters_leave(s, r);
-  if (s->drafter) s->drafter->leave(s, r);
+  if (s->speculation.drafter) s->speculation.drafter->leave(s, r);
   sli_session_pass(s,
                    &(sl_session_event){.id = r->id,
                                        .user = r->user,
@@ -248,10 +248,11 @@ request *sli_session_make(const sl_session *s, const sl_request *q) {
 
 /* Checks that the session accepts a request now. */
 static sl_status check_now(const sl_session *s, const sl_request *request) {
-  if (s->status) return sl_fail(s->status, "%s", s->detail);
+  if (s->end.status) return sl_fail(s->end.status, "%s", s->end.detail);
   sl_status status = sli_adapters_check(s, request->adapter);
   if (status) return status;
-  if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session accepts no more requests");
+  if (s->end.draining || s->end.closing)
+    return sl_fail(SL_E_BUSY, "the session accepts no more requests");
   if (s->stats.queued < s->stats.limits.queue) return SL_OK;
   return sl_fail(SL_E_BUSY, "the queue is full: %d requests are waiting", s->stats.queued);
 }
@@ -377,7 +378,7 @@ sl_session_stats sl_session_stat(const sl_session *s) {
   sl_session_stats stats = s->stats;
   stats.events = (int)unpolled(s);
   pthread_mutex_unlock(&open->lock);
-  const sl_expert_reads *reads = &s->expert_reads;
+  const sl_expert_reads *reads = &s->reads.experts;
   stats.experts = (sl_expert_reads){.wanted = counted(&reads->wanted),
                                     .read = counted(&reads->read),
                                     .bytes = counted(&reads->bytes),
@@ -385,8 +386,9 @@ sl_session_stats sl_session_stat(const sl_session *s) {
                                     .guessed_bytes = counted(&reads->guessed_bytes),
                                     .right = counted(&reads->right),
                                     .right_bytes = counted(&reads->right_bytes)};
-  stats.tables = (sl_row_reads){counted(&s->row_reads.rows), counted(&s->row_reads.bytes)};
-  stats.choices = (sl_block_choices){counted(&s->choices.heads), counted(&s->choices.recall)};
+  stats.tables = (sl_row_reads){counted(&s->reads.rows.rows), counted(&s->reads.rows.bytes)};
+  stats.choices =
+      (sl_block_choices){counted(&s->reads.blocks.heads), counted(&s->reads.blocks.recall)};
   stats.replayed = s->about.rt ? sl_runtime_replayed(s->about.rt) : 0;
   return stats;
 }
@@ -394,7 +396,7 @@ sl_session_stats sl_session_stat(const sl_session *s) {
 static sl_tick_cost cost_of(const sl_session *s, bool corners) {
   sl_session *open = (sl_session *)s;
   pthread_mutex_lock(&open->lock);
-  sl_tick_cost cost = sli_fit_cost(&s->fit, corners);
+  sl_tick_cost cost = sli_fit_cost(&s->prices.fit, corners);
   pthread_mutex_unlock(&open->lock);
   return cost;
 }
@@ -406,7 +408,7 @@ sl_tick_cost sl_session_corners(const sl_session *s) { return cost_of(s, true); 
 sl_status sl_session_status(const sl_session *s) {
   sl_session *open = (sl_session *)s;
   pthread_mutex_lock(&open->lock);
-  sl_status status = s->status ? sl_fail(s->status, "%s", s->detail) : SL_OK;
+  sl_status status = s->end.status ? sl_fail(s->end.status, "%s", s->end.detail) : SL_OK;
   pthread_mutex_unlock(&open->lock);
   return status;
 }
@@ -426,7 +428,7 @@ sl_status sl_session_drain(sl_session *s, double seconds) {
   struct timespec until = moment(SLI_MIN(SLI_MAX(seconds, 0), LONG));
   int late = 0;
   pthread_mutex_lock(&s->lock);
-  s->draining = true;
+  s->end.draining = true;
   pthread_cond_signal(&s->work);
   while (s->requests && late != ETIMEDOUT)
     late = seconds < 0 ? pthread_cond_wait(&s->idle, &s->lock)

@@ -225,17 +225,23 @@ typedef struct sli_paged sli_paged;
 struct sl_session {
   sl_session_options options;
   sl_session_info about;
-  sl_expert_reads expert_reads; /* updated atomically by the disk's threads */
-  sl_row_reads row_reads;       /* likewise */
-  sl_block_choices choices;     /* updated atomically by the devices' threads */
+  struct sli_session_reads {
+    sl_expert_reads experts; /* updated atomically by the disk's threads */
+    sl_row_reads rows;       /* also by the disk's threads */
+    sl_block_choices blocks; /* updated atomically by the devices' threads */
+  } reads;
   sl_serving serving;
   /* index of the weight files during lowering; NULL: weights are stored in the options' dtype */
   struct sli_shards *stored;
   sl_graph *graph;
-  size_t nolder, older_capacity;
-  sl_graph **older; /* [nolder] earlier graphs, built for other plans of the same training */
-  pthread_t thread;
-  bool started, ran; /* the thread is running; the plan has been run */
+  struct sli_earlier { /* graphs built for other plans of the same training */
+    size_t count, capacity;
+    sl_graph **graphs;
+  } earlier;
+  struct sli_session_thread {
+    pthread_t id;
+    bool started, ran; /* the thread is running; the plan has been run */
+  } thread;
   /* The lock guards all fields below. */
   pthread_mutex_t lock;
   pthread_cond_t work; /* signalled when there may be work, or when the session must end */
@@ -245,9 +251,11 @@ struct sl_session {
   double turn; /* largest turn of a request that was admitted */
   events events;
   int wake; /* eventfd: 1 while there are events */
-  bool draining, closing;
-  sl_status status; /* status that ended the session */
-  char *detail;
+  struct sli_session_end {
+    bool draining, closing;
+    sl_status status; /* status that ended the session */
+    char *detail;
+  } end;
   sl_session_stats stats;
   ticks ticks;
   sli_pages *pages;
@@ -255,18 +263,22 @@ struct sl_session {
   bool paused;                  /* no new tick begins */
   sli_kept *kept;               /* NULL: reused pages lose their contents */
   sli_session_log log;
-  /* [plan->nactors] the actor's fraction of its stage's time per tick; 0: not a pass */
-  double *shares;
-  sli_paged *paged; /* the plan's different calls that are priced by positions; NULL: no prices */
-  fit fit;          /* timings, recorded only if one tick is in flight at a time */
-  drafts drafts;
-  const sli_drafter *drafter; /* NULL: no speculation */
-  draft *wanted;              /* [sequences] drafts wanted for the tick being chosen */
-  bool drafting;              /* a tick waits for its drafts with the lock released */
-  sl_session *draft;          /* the draft model's session; NULL: none */
-  const sl_session *target;   /* the session that this one drafts for; NULL: none */
-  bool resting;               /* no tick is in flight and there is no work */
-  sli_simulator *simulator;   /* simulation driver; NULL: real clock */
+  struct sli_session_prices {
+    /* [plan->nactors] the actor's fraction of its stage's time per tick; 0: not a pass */
+    double *shares;
+    sli_paged *paged; /* the plan's different calls that are priced by positions; NULL: no prices */
+    fit fit;          /* timings, recorded only if one tick is in flight at a time */
+  } prices;
+  struct sli_session_speculation {
+    drafts drafts;
+    const sli_drafter *drafter; /* NULL: no speculation */
+    draft *wanted;              /* [sequences] drafts wanted for the tick being chosen */
+    bool drafting;              /* a tick waits for its drafts with the lock released */
+    sl_session *draft;          /* the draft model's session; NULL: none */
+    const sl_session *target;   /* the session that this one drafts for; NULL: none */
+  } speculation;
+  bool resting;             /* no tick is in flight and there is no work */
+  sli_simulator *simulator; /* simulation driver; NULL: real clock */
   sl_session_steps steps; /* hooks of the training that embeds the session; ticks 0: not embedded */
 };
 

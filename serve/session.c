@@ -31,10 +31,10 @@ static sl_status run_plan(const sl_session *s) {
 void sli_session_run(sl_session *s) {
   sl_status status = run_plan(s);
   pthread_mutex_lock(&s->lock);
-  s->status = status == SL_E_STOPPED ? SL_OK : status;
-  s->detail = sli_strdup(status ? sl_detail() : "");
-  s->closing = true;
-  sli_session_finish_all(s, s->status ? SL_END_FAILED : SL_END_CANCELLED);
+  s->end.status = status == SL_E_STOPPED ? SL_OK : status;
+  s->end.detail = sli_strdup(status ? sl_detail() : "");
+  s->end.closing = true;
+  sli_session_finish_all(s, s->end.status ? SL_END_FAILED : SL_END_CANCELLED);
   pthread_cond_broadcast(&s->idle);
   pthread_mutex_unlock(&s->lock);
 }
@@ -84,21 +84,22 @@ static sl_status read_sizes(sl_session *s) {
   int stages = SLI_MAX(o->lower.parallel.stages, 1) * SLI_MAX(o->lower.schedule.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
   o->state_every = o->state_every ? o->state_every : STATE_EVERY;
-  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS),
-                            .kv = o->kv,
-                            .drafted = (s->target ? &s->target->options : o)->speculation.tokens,
-                            .exact = o->lower.numbers.exact,
-                            .edits = o->penalties ? SL_SESSION_BIASES : 0,
-                            .fill = sli_session_choose,
-                            .await = sli_session_await,
-                            .storage = storage_of,
-                            .hidden = (o->embeddings || o->speculation.hidden) && !is_modelled(s),
-                            .experts = o->experts,
-                            .prompt_blocks = o->prompt_blocks,
-                            .choices = &s->choices,
-                            .ctx = s};
-  s->serving.experts.reads = &s->expert_reads;
-  s->serving.row_reads = &s->row_reads;
+  s->serving = (sl_serving){
+      .rows = default_to(o->rows, ROWS),
+      .kv = o->kv,
+      .drafted = (s->speculation.target ? &s->speculation.target->options : o)->speculation.tokens,
+      .exact = o->lower.numbers.exact,
+      .edits = o->penalties ? SL_SESSION_BIASES : 0,
+      .fill = sli_session_choose,
+      .await = sli_session_await,
+      .storage = storage_of,
+      .hidden = (o->embeddings || o->speculation.hidden) && !is_modelled(s),
+      .experts = o->experts,
+      .prompt_blocks = o->prompt_blocks,
+      .choices = &s->reads.blocks,
+      .ctx = s};
+  s->serving.experts.reads = &s->reads.experts;
+  s->serving.row_reads = &s->reads.rows;
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   s->serving.picks =
@@ -182,7 +183,7 @@ static sl_status settle_sizes(sl_session *s) {
   sl_session_info *a = &s->about;
   sl_serving *v = &s->serving;
   int64_t most = v->context - v->sinks;
-  if (o->context > most && !s->target)
+  if (o->context > most && !s->speculation.target)
     return sl_fail(SL_E_USAGE, "context is %lld: the model supports at most %lld",
                    (long long)o->context, (long long)most);
   a->context = o->context ? SLI_MIN(o->context, most) : most;
@@ -337,7 +338,7 @@ static sl_status make_ticks(sl_session *s) {
     SLI_TRY(SLI_ALLOCATE(s->ticks.ring[i].parts, sequences, "the sequences of a tick"));
     SLI_TRY(SLI_ALLOCATE(s->ticks.ring[i].sampled, (size_t)s->serving.picks, "a tick's tokens"));
   }
-  SLI_TRY(SLI_ALLOCATE(s->wanted, sequences, "the sequences of a tick"));
+  SLI_TRY(SLI_ALLOCATE(s->speculation.wanted, sequences, "the sequences of a tick"));
   SLI_TRY(sli_pages_init(s));
   if (is_modelled(s) && s->about.plan) sli_price_init(s);
   return sli_memory_check();
@@ -347,8 +348,8 @@ static sl_status start_thread(sl_session *s) {
   s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (s->wake < 0)
     return sl_fail(SL_E_IO, "cannot make a file descriptor for the session's events");
-  s->started = s->ran = !pthread_create(&s->thread, NULL, session_run, s);
-  return s->started ? SL_OK : sl_fail(SL_E_MEMORY, "cannot start a thread for the session");
+  s->thread.started = s->thread.ran = !pthread_create(&s->thread.id, NULL, session_run, s);
+  return s->thread.started ? SL_OK : sl_fail(SL_E_MEMORY, "cannot start a thread for the session");
 }
 
 sl_status sl_session_check(const sl_session_options *options, sl_session_info *out) {
@@ -378,9 +379,9 @@ static sl_status open_draft(sl_session *s) {
   if (!how->draft || !how->tokens || (s->options.job && sl_job_process(s->options.job)))
     return SL_OK;
   sl_session_options o = sli_mirror_options(s);
-  sl_status status = sli_session_open(&o, NULL, s, &s->draft);
-  s->draft->steps.note = sli_mirror_note;
-  if (!status) status = start_thread(s->draft);
+  sl_status status = sli_session_open(&o, NULL, s, &s->speculation.draft);
+  s->speculation.draft->steps.note = sli_mirror_note;
+  if (!status) status = start_thread(s->speculation.draft);
   return status ? sl_fail(status, "the draft model: %s", sl_detail()) : SL_OK;
 }
 
@@ -394,8 +395,8 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   sl_session *s = *out = sli_calloc(1, sizeof *s);
   s->options = *options;
   s->simulator = simulator;
-  s->target = target;
-  s->drafter = drafter_of(&options->speculation);
+  s->speculation.target = target;
+  s->speculation.drafter = drafter_of(&options->speculation);
   s->wake = -1;
   make_lock(s);
   sl_status status = read_sizes(s);
@@ -450,8 +451,8 @@ static sl_session_options embedded(const sl_session_options *o) {
 /* Rebuilds the graph with the current sizes. */
 static sl_graph *make_again(void *ctx) {
   sl_session *s = ctx;
-  SLI_GROW(s->older, s->nolder, s->older_capacity);
-  s->older[s->nolder++] = s->graph;
+  SLI_GROW(s->earlier.graphs, s->earlier.count, s->earlier.capacity);
+  s->earlier.graphs[s->earlier.count++] = s->graph;
   s->graph = NULL;
   return build(s) ? NULL : s->graph;
 }
@@ -488,7 +489,7 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
     *out = s;
     return SL_OK;
   }
-  s->status = status; /* reported to the job by sl_session_destroy */
+  s->end.status = status; /* reported to the job by sl_session_destroy */
   char *detail = sli_strdup(sl_detail());
   sl_session_destroy(s);
   sl_fail(status, "%s", detail);
@@ -497,13 +498,13 @@ sl_status sl_session_create(const sl_session_options *options, sl_session **out)
 }
 
 static void stop_thread(sl_session *s) {
-  if (!s->started) return;
+  if (!s->thread.started) return;
   pthread_mutex_lock(&s->lock);
-  s->closing = true;
+  s->end.closing = true;
   pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);
   sl_runtime_stop(s->about.rt);
-  pthread_join(s->thread, NULL);
+  pthread_join(s->thread.id, NULL);
 }
 
 static sl_status free_ticks(sl_session *s) {
@@ -522,7 +523,7 @@ static sl_status free_ticks(sl_session *s) {
 static void end_job(sl_session *s) {
   sl_job *job = s->options.job;
   if (!job) return;
-  if (s->about.rt) sl_job_end(job, s->status);
+  if (s->about.rt) sl_job_end(job, s->end.status);
   sli_job_leave(job);
 }
 
@@ -536,8 +537,8 @@ static sl_status write_trace(const sl_session *s) {
 
 /* Writes the trace of all processes, in process 0, unless the session has failed. */
 static sl_status keep_trace(const sl_session *s) {
-  bool failed = s->options.job && s->status;
-  return s->ran && s->options.trace && !failed ? write_trace(s) : SL_OK;
+  bool failed = s->options.job && s->end.status;
+  return s->thread.ran && s->options.trace && !failed ? write_trace(s) : SL_OK;
 }
 
 static void free_all(sl_session *s) {
@@ -545,25 +546,25 @@ static void free_all(sl_session *s) {
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);
-  for (size_t i = 0; i < s->nolder; i++) sl_graph_destroy(s->older[i]);
-  free(s->older);
+  for (size_t i = 0; i < s->earlier.count; i++) sl_graph_destroy(s->earlier.graphs[i]);
+  free(s->earlier.graphs);
   if (s->wake >= 0) close(s->wake);
   pthread_cond_destroy(&s->work);
   pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->lock);
   sli_adapters_free(s);
-  free(s->wanted);
-  sli_fit_fini(&s->fit);
+  free(s->speculation.wanted);
+  sli_fit_fini(&s->prices.fit);
   free(s->events.items);
-  free(s->detail);
+  free(s->end.detail);
   free(s);
 }
 
 sl_status sl_session_destroy(sl_session *s) {
   if (!s) return SL_OK;
   stop_thread(s);
-  sl_session_destroy(s->draft);
-  s->draft = NULL;
+  sl_session_destroy(s->speculation.draft);
+  s->speculation.draft = NULL;
   sl_status traced = keep_trace(s);
   char *detail = sli_strdup(traced ? sl_detail() : "");
   end_job(s);
@@ -575,9 +576,9 @@ sl_status sl_session_destroy(sl_session *s) {
 }
 
 sl_status sl_session_wait(sl_session *s) {
-  if (s->started) {
-    pthread_join(s->thread, NULL);
-    s->started = false;
+  if (s->thread.started) {
+    pthread_join(s->thread.id, NULL);
+    s->thread.started = false;
   }
   return sl_session_status(s);
 }

@@ -123,7 +123,7 @@ static uint64_t go_on(sli_simulator *base, sl_session *s) {
   simulation *p = (simulation *)base;
   let_come(p, s, sl_runtime_now(s->about.rt));
   if (p->script.next == p->script.count && !p->left) {
-    s->closing = true;
+    s->end.closing = true;
     sl_runtime_stop(s->about.rt);
   }
   return sli_script_next(&p->script, s);
@@ -163,7 +163,7 @@ static void finish(const sl_session *s, simulation *p) {
 static sl_status run(simulation *p, sl_session *s) {
   sl_status status = sli_script_check(&p->script, s);
   if (status) return status;
-  s->ran = true;
+  s->thread.ran = true;
   sli_session_run(s);
   finish(s, p);
   return sl_session_status(s);

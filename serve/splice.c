@@ -73,7 +73,7 @@ static void splice(const request *r, const float *rows, int64_t at, int64_t widt
 
 void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row) {
   int64_t width = sl_session_width(s);
-  const float *rows = s->target ? p->request->draft.hidden : p->request->text.rows;
+  const float *rows = s->speculation.target ? p->request->draft.hidden : p->request->text.rows;
   for (int32_t i = 0; i < p->rows && width; i++)
     splice(p->request, rows, p->from + i, width, batch, row + i);
 }

@@ -52,7 +52,7 @@ static void free_hull(sl_rows_seconds *h) {
 
 static void add_actor(stage *to, const sl_session *s, int32_t a) {
   const sl_actor *actor = &s->about.plan->actors[a];
-  bool passes = s->shares[a] > 0;
+  bool passes = s->prices.shares[a] > 0;
   add_ladder(passes ? &to->rows : &to->exchanges, &actor->by_rows);
   add_ladder(passes ? &to->picks : &to->exchanges_picks, &actor->by_picks);
   if (passes) sli_price_count(s, a, to->times);

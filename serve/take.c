@@ -108,8 +108,9 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
     s->stats.ticks++;
     s->stats.last_tick_ns = sli_now_ns();
     double seconds = seconds_waited(s) - t->drafting;
-    if (s->ticks.most == 1) sli_fit_note(&s->fit, &t->load, seconds);
-    if (t->load.rows == t->load.picks) sli_drafts_time(&s->drafts, t->load.rows, seconds);
+    if (s->ticks.most == 1) sli_fit_note(&s->prices.fit, &t->load, seconds);
+    if (t->load.rows == t->load.picks)
+      sli_drafts_time(&s->speculation.drafts, t->load.rows, seconds);
     s->stats.waiting_since_ns = s->stats.last_tick_ns;
   }
   for (int i = 0; i < t->count; i++) {

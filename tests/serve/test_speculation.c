@@ -79,9 +79,9 @@ static void drafts_are_made_as_long_as_they_pay(void) {
   static sl_session s;
   request r = {.draft.match = 2}, far = {.draft.match = 40};
   CHECK(!worth(&s, &r, 4), "no tick is measured");
-  for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 1, 1);
+  for (int i = 0; i < 50; i++) sli_drafts_time(&s.speculation.drafts, 1, 1);
   CHECK(worth(&s, &r, 4) == 4, "one is, so that longer ones are tried");
-  for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 5, 1.5);
+  for (int i = 0; i < 50; i++) sli_drafts_time(&s.speculation.drafts, 5, 1.5);
   CHECK(worth(&s, &r, 4) == 4, "ticks of five rows take little longer");
   note(&s, &r, 4, 0, 50);
   CHECK(!worth(&s, &r, 4), "but nothing was right");
@@ -90,32 +90,33 @@ static void drafts_are_made_as_long_as_they_pay(void) {
   while (!worth(&s, &r, 4)) skipped++;
   CHECK(skipped > 50 && skipped < 1000, "it is tried again after %d", skipped);
   note(&s, &r, 4, 4, 500);
-  for (int i = 0; i < 100; i++) sli_drafts_time(&s.drafts, 5, 6);
+  for (int i = 0; i < 100; i++) sli_drafts_time(&s.speculation.drafts, 5, 6);
   CHECK(!worth(&s, &r, 4), "all are right, but a tick of five takes six times as long");
   CHECK(s.stats.rounds == 550 && s.stats.drafted == 2200, "and is counted");
 }
 
 /* Asking a draft model costs time as well. */
 static void drafting_pays_too(void) {
-  static sl_session s = {.drafter = &sli_drafter_model, .options.speculation.tokens = 4};
+  static sl_session s = {.speculation.drafter = &sli_drafter_model,
+                         .options.speculation.tokens = 4};
   request r = {.how.max_tokens = 100, .text.most = 100};
   part p = {.request = &r};
   draft d = {.part = &p, .most = 4};
   const load l = {.rows = 1, .picks = 1};
-  for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 1, 1);
-  for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 5, 1.1);
+  for (int i = 0; i < 50; i++) sli_drafts_time(&s.speculation.drafts, 1, 1);
+  for (int i = 0; i < 50; i++) sli_drafts_time(&s.speculation.drafts, 5, 1.1);
   sli_drafts_limit(&s, 1, &d, &l, 60);
   CHECK(!d.most, "the first ticks have no drafts");
-  s.drafts.occasions = 5;
+  s.speculation.drafts.occasions = 5;
   d.most = 4;
   sli_drafts_limit(&s, 1, &d, &l, 60);
   CHECK(d.most == 4, "nothing is known of how long it takes");
-  s.drafts.drafting[1] = (sli_draft_time){0.2, 8};
+  s.speculation.drafts.drafting[1] = (sli_draft_time){0.2, 8};
   note(&s, &r, 4, 2, 50);
   sli_drafts_limit(&s, 1, &d, &l, 60);
   CHECK(d.most == 2, "a fifth of a tick for each is worth two that are often right, not %d",
         d.most);
-  s.drafts.drafting[1] = (sli_draft_time){1, 8};
+  s.speculation.drafts.drafting[1] = (sli_draft_time){1, 8};
   int skipped = -1;
   do {
     d.most = 4;
@@ -125,7 +126,7 @@ static void drafting_pays_too(void) {
   CHECK(skipped > 50 && skipped < 1000, "as long as a tick is too long, tried again after %d",
         skipped);
   d.most = 4;
-  s.drafts.drafting[1] = (sli_draft_time){0};
+  s.speculation.drafts.drafting[1] = (sli_draft_time){0};
   sli_drafts_limit(&s, 1, &d, &l, 3);
   CHECK(d.most <= 3, "no more than there are rows for");
   s.options.speculation.always = true;
