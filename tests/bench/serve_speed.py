@@ -8,17 +8,23 @@ streams, and a long prompt.
     serve_speed.py --actorserve build/release/bin/actorserve --llama VENV/bin/python --torch VENV/bin/python FILE.gguf
 
 The engines alternate for `--rounds` rounds, each alone in memory. The best round counts, because other
-load on the machine can only slow a run down. Each decodes --tokens tokens greedily after a short prompt,
+load on the machine can only slow a run down. Processor time is the median of the rounds, in microseconds per
+token. --torch-bf16 runs transformers in bf16 too. With --cores 1, waiting threads do not
+count towards it. --avx2 limits actorserve and PyTorch to AVX2; llama.cpp then needs
+libraries built for AVX2 (--llama-libraries FOLDER). Each decodes --tokens tokens greedily after a short prompt,
 ignoring the end token. Then it generates one token after a prompt of --prompt tokens; the script prints
 the prompt's tokens per second. --only 1, 16 or 0 (the long prompt) runs one of the three. Requests to
 actorserve go over HTTP. The script also prints the memory bandwidth of all cores, and that bandwidth
 divided by the bytes of the file's tensors, which bounds the speed of a single stream.
 """
 import argparse
+import glob
 import http.client
 import json
 import os
+import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -78,12 +84,16 @@ def long_prompt(n):
     return [(i * 7919 + 13) % 40000 for i in range(n)]
 
 
+def processor_seconds(pid):
+    return sum(int(pathlib.Path(f).read_text().split()[0]) for f in glob.glob(f"/proc/{pid}/task/*/schedstat")) / 1e9
+
+
 def actorserve(options, streams):
-    server = subprocess.Popen([options.actorserve, "--port", "0", "--context", "2048", "--quota", "kv=160",
-                               *options.option, options.file], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([options.actorserve, "--port", "0", "--context", "2048", "--quota", "kv=160", "--devices",
+                               f"cpu:1x{options.cores}", *options.option, options.file], stdout=subprocess.PIPE, text=True, env=limited(options))
     port = int(server.stdout.readline().split(":")[2].split("/")[0])
     ask(port, 8, [])
-    told, began = [], time.monotonic()
+    told, began, before = [], time.monotonic(), processor_seconds(server.pid)
     if not streams:
         ask(port, 1, told, long_prompt(options.prompt))
         told = [options.prompt]
@@ -92,10 +102,30 @@ def actorserve(options, streams):
         t.start()
     for t in threads:
         t.join()
-    rate = sum(told) / (time.monotonic() - began)
+    rate, spent = sum(told) / (time.monotonic() - began), (processor_seconds(server.pid) - before) / sum(told)
     server.send_signal(signal.SIGINT)
     server.wait()
-    return rate
+    return rate, spent
+
+
+def clocks():
+    return time.monotonic(), time.process_time()
+
+
+def per_token(began, tokens):
+    """Returns tokens per second and processor seconds per token."""
+    now = clocks()
+    return tokens / (now[0] - began[0]), (now[1] - began[1]) / tokens
+
+
+def limited(options):
+    """Returns the environment of an engine's process."""
+    env = dict(os.environ)
+    if options.llama_libraries:
+        env["LLAMA_CPP_LIB_PATH"] = options.llama_libraries
+    if options.avx2:
+        env.update(SLUICE_CPU_LEVEL="1", ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
+    return env
 
 
 # ---- other engines, each in its own process --------------------------------------------------------------------
@@ -128,24 +158,25 @@ def llama(path, streams, tokens, cores, prompt):
     if not streams:
         step([(1, 0, 0, True)])
         rows = [(t, i + 1, 0, i == prompt - 1) for i, t in enumerate(long_prompt(prompt))]
-        began = time.monotonic()
+        began = clocks()
         for i in range(0, prompt, 512):
             step(rows[i:i + 512])
-        return prompt / (time.monotonic() - began)
-    began = time.monotonic()
+        return per_token(began, prompt)
+    began = clocks()
     last = step([(ids[i], i, s, i == n - 1) for s in range(streams) for i in range(n)])
     for k in range(tokens - 1):
         last = step([(t, n + k, s, True) for s, t in enumerate(last)])
-    return streams * tokens / (time.monotonic() - began)
+    return per_token(began, streams * tokens)
 
 
-def transformers(path, streams, tokens, cores, prompt):
+def transformers(path, streams, tokens, cores, prompt, dtype="float32"):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     torch.set_num_threads(cores)
     folder, name = os.path.split(path)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    where = {"gguf_file": name} if name else {}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype), **where)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **where)
     if streams:
         ids = tokenizer([PROMPT] * streams, return_tensors="pt").input_ids
     else:
@@ -153,49 +184,64 @@ def transformers(path, streams, tokens, cores, prompt):
     how = dict(do_sample=False, pad_token_id=0, attention_mask=torch.ones_like(ids))
     with torch.inference_mode():
         model.generate(ids, max_new_tokens=2, **how)
-        began = time.monotonic()
+        began = clocks()
         model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens, **how)
-        return (streams * tokens or prompt) / (time.monotonic() - began)
+        return per_token(began, streams * tokens or prompt)
+
+
+def transformers_bf16(*words):
+    return transformers(*words, dtype="bfloat16")
 
 
 def other(python, name, options, streams):
     words = [python, os.path.abspath(__file__), "--engine", name, "--streams", str(streams), "--tokens", str(options.tokens),
-             "--cores", str(options.cores), "--prompt", str(options.prompt), options.file]
-    got = subprocess.run(words, capture_output=True, text=True)
+             "--cores", str(options.cores), "--prompt", str(options.prompt),
+             options.folder if options.folder and name != "llama" else options.file]
+    got = subprocess.run(words, capture_output=True, text=True, env=limited(options))
     if got.returncode:
         sys.exit("%s: %s" % (name, got.stderr[-2000:]))
-    return float(got.stdout.split()[-1])
+    return tuple(float(word) for word in got.stdout.split()[-2:])
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("actorserve", "llama", "torch", "engine"):
+    for name in ("actorserve", "llama", "llama-libraries", "torch", "engine"):
         parser.add_argument("--" + name)
+    parser.add_argument("--folder", type=lambda path: os.path.join(path, ""), help="the model for transformers, loaded faster than FILE")
+    parser.add_argument("--torch-bf16", action="store_true", help="runs transformers in bf16 too")
+    parser.add_argument("--avx2", action="store_true", help="limits the engines to AVX2")
     parser.add_argument("--option", action="append", default=[], help="of actorserve, as --option=--rows=32")
     for name, usual in (("rounds", 3), ("streams", 1), ("tokens", 100), ("prompt", 1000), ("only", -1), ("cores", len(os.sched_getaffinity(0)))):
         parser.add_argument("--" + name, type=int, default=usual)
     parser.add_argument("file")
     options = parser.parse_args()
     if options.engine:
-        run = {"llama": llama, "transformers": transformers}[options.engine]
-        print(run(options.file, options.streams, options.tokens, options.cores, options.prompt))
+        run = {"llama": llama, "transformers": transformers, "transformers bf16": transformers_bf16}[options.engine]
+        print(*run(options.file, options.streams, options.tokens, options.cores, options.prompt))
         return
     rate, size = bandwidth(options.cores), os.path.getsize(options.file)
     print("memory %.1f GB/s: %.0f times the file of %.1f MB a second" % (rate / 1e9, rate / size, size / 1e6))
-    engines = {"actorserve": lambda n: actorserve(options, n)}
+    engines = {"actorserve": lambda n: actorserve(options, n)} if options.actorserve else {}
     if options.llama:
         engines["llama.cpp"] = lambda n: other(options.llama, "llama", options, n)
     if options.torch:
         engines["transformers"] = lambda n: other(options.torch, "transformers", options, n)
+    if options.torch and options.torch_bf16:
+        engines["transformers bf16"] = lambda n: other(options.torch, "transformers bf16", options, n)
     for streams in (1, 16, 0) if options.only < 0 else (options.only,):
-        best = dict.fromkeys(engines, 0.0)
+        rounds = {name: [] for name in engines}
         for _ in range(options.rounds):
             for name, run in engines.items():
-                best[name] = max(best[name], run(streams))
-        ours = best.pop("actorserve")
-        ratios = "".join("; %s %.1f, ratio %.2f" % (name, theirs, ours / theirs) for name, theirs in best.items())
-        what = "%d streams" % streams if streams else "a prompt of %d tokens" % options.prompt
-        print("%s: actorserve %.1f tokens/s%s" % (what, ours, ratios), flush=True)
+                rounds[name].append(run(streams))
+        rates = {name: max(rate for rate, _ in got) for name, got in rounds.items()}
+        spent = {name: statistics.median(seconds for _, seconds in got) for name, got in rounds.items()}
+        ours, *others = engines
+        print("%d streams" % streams if streams else "a prompt of %d tokens" % options.prompt, end="")
+        print(": %s %.1f tokens/s, %.0f us" % (ours, rates[ours], 1e6 * spent[ours]), end="")
+        for name in others:
+            print("; %s %.1f, %.0f us, ratios %.2f, %.2f" % (name, rates[name], 1e6 * spent[name], rates[ours] / rates[name],
+                                                             spent[name] / spent[ours]), end="")
+        print(flush=True)
 
 
 if __name__ == "__main__":
