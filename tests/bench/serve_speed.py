@@ -122,7 +122,7 @@ def limited(options):
     """Returns the environment of an engine's process."""
     env = dict(os.environ)
     if options.llama_libraries:
-        env["LLAMA_CPP_LIB_PATH"] = options.llama_libraries
+        env["LLAMA_CPP_LIB_PATH"] = env["LD_LIBRARY_PATH"] = options.llama_libraries  # each library's own path comes after
     if options.avx2:
         env.update(SLUICE_CPU_LEVEL="1", ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")
     return env
