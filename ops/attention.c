@@ -53,6 +53,10 @@ static void backward_cost(const sli_attention_variant *v, const sl_attrs *attrs,
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
+/* Ids in a gradient rule, if calls may have them. */
+#define IDS(inputs, ids) \
+  { (ids) ? SL_ARG_INS : SL_ARG_NONE, (ids) ? (inputs) : 0 }
+
 #undef NONE
 #define NONE(...) 0
 
@@ -83,7 +87,7 @@ static void backward_cost(const sli_attention_variant *v, const sl_attrs *attrs,
                                     .heads = layout_},                                          \
       .grad = {{.op = &sl_op_##op_##_b,                                                         \
                 .cls = SL_CLASS_B,                                                              \
-                .in = {FIRST_##inputs, SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(inputs)},       \
+                .in = {FIRST_##inputs, SL_OUT(0), SL_OUT(1), SL_DOUT(0), IDS(inputs, ids)},     \
                 .nwrt = gradients,                                                              \
                 .wrt = {0, 1, 2, 3, 4}}},                                                       \
   };                                                                                            \

@@ -43,8 +43,7 @@ static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
   for (int a = 0; a < SL_GRAD_ARGS && rule->in[a].kind; a++) {
     bool of_in = rule->in[a].kind == SL_ARG_IN || rule->in[a].kind == SL_ARG_INS;
     int most = of_in ? op->max_in : op->nout, index = rule->in[a].index;
-    int none = rule->in[a].kind == SL_ARG_INS; /* inputs from the last on: there may be none */
-    if (index < 0 || (most >= 0 && index >= most + none && most + of_in)) return false;
+    if (index < 0 || (most >= 0 && index >= most && most + of_in)) return false;
   }
   for (int j = 0; j < rule->nwrt; j++)
     if (j >= SL_GRAD_OUTS || rule->wrt[j] < 0 || (op->max_in >= 0 && rule->wrt[j] >= op->max_in))

@@ -57,6 +57,7 @@ static call backward(const call *forward) {
     bool in = a->kind == SL_ARG_IN || a->kind == SL_ARG_INS;
     bool all = a->kind == SL_ARG_INS || a->kind == SL_ARG_OUTS;
     int end = in ? forward->nin : forward->nout;
+    CHECK(!in || a->index < forward->op->max_in, "%s has an input %d", forward->op->name, a->index);
     copy_types(c.in, &c.nin, (in ? forward->in : forward->out) + a->index,
                all ? SLI_MAX(end - a->index, 0) : 1);
   }
