@@ -15,12 +15,11 @@ enum { BACK_O = 2, BACK_IDS = 5, BACK_DQ }; /* BACK_O: o, lse and do */
 
 const sli_spans *spans_of(const sl_call *call) { return (const sli_spans *)call->attrs->user; }
 
-/* Initialises an output with the state that the previous step left. */
-void begin(const sl_call *call, int i, int o, void *stream) {
+/* Initialises output o, which is at `to`, with the state that the previous step left. */
+void begin(const sl_call *call, int i, int o, void *to, void *stream) {
   const void *from = sli_optional(call, i);
-  void *to = call->out[o];
   size_t bytes = sl_type_bytes(&call->out_type[o]);
-  if (!to || from == to) return;
+  if (from == to) return;
   if (from) cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, (cudaStream_t)stream);
   else cudaMemsetAsync(to, 0, bytes, (cudaStream_t)stream);
 }
@@ -98,12 +97,13 @@ template <typename T> void keep_keys(const sl_call *call, void *stream) {
 
 void sli_cuda_attention_step(const sl_call *call, void *stream) {
   const sli_spans *s = spans_of(call);
-  begin(call, STEP_O, 0, stream);
-  begin(call, STEP_LSE, 1, stream);
+  float *lse = call->out[1] ? (float *)call->out[1] : (float *)call->scratch;
+  begin(call, STEP_O, 0, call->out[0], stream);
+  begin(call, STEP_LSE, 1, lse, stream);
   for (int i = 0; i < s->n; i++) {
     attention<float> a = chunk(call, &s->items[i], sli_optional(call, IDS));
     a.out = (float *)call->out[0];
-    a.logs.lse = call->out[1] ? (float *)call->out[1] : (float *)call->scratch;
+    a.logs.lse = lse;
     a.adds.out = !s->items[i].fresh;
     attend(of_run(a, run_of(&s->items[i])), stream);
   }
@@ -111,7 +111,7 @@ void sli_cuda_attention_step(const sl_call *call, void *stream) {
 
 void sli_cuda_attention_step_b(const sl_call *call, void *stream) {
   const sli_spans *s = spans_of(call);
-  begin(call, BACK_DQ, 0, stream);
+  begin(call, BACK_DQ, 0, call->out[0], stream);
   if (call->out[1])
     cudaMemsetAsync(call->out[1], 0, sl_type_bytes(&call->out_type[1]), (cudaStream_t)stream);
   for (int i = 0; i < s->n; i++) {
