@@ -64,7 +64,7 @@ const sl_op sl_op_load_experts = {
     .cost = load_experts_cost,
     .hash = hash,
     .traits = SL_OP_REPEATS | SL_OP_LOADS,
-    .memory = &(const sl_op_memory){.updates = 6, .lasts = 6},
+    .memory = &(const sl_op_memory){.updates = 6, .lasts = 6, .near = 2},
     .rows = &(const sl_op_rows){.looks = 3 | 1 << SLI_LOADS_GUESSED},
 };
 

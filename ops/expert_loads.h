@@ -17,8 +17,6 @@
 #ifndef SLUICE_OPS_EXPERT_LOADS_H
 #define SLUICE_OPS_EXPERT_LOADS_H
 
-#include <stdatomic.h>
-
 #include <sluice/batch.h>
 #include <sluice/graph.h>
 #include <sluice/op.h>

@@ -67,9 +67,12 @@ static sl_status open_queue(worker *w, queue *q) {
   sl_runtime *rt = w->rt;
   seat *s = allot(rt, 1, sizeof *s);
   *s = (seat){rt, q->plan->device};
+  const sl_device *device = &rt->plan->devices[q->plan->device];
   sl_queue_config config = {.threads = team_size(rt, q),
                             .scratch_bytes = scratch_of(rt, q),
-                            .device = rt->plan->devices[q->plan->device].number,
+                            .device = device->number,
+                            .memory = sli_room_memory(device, SL_SPACE_DEVICE),
+                            .host = sli_room_memory(device, SL_SPACE_HOST),
                             .bind = q->plan->apart ? NULL : bind_thread,
                             .bind_arg = s,
                             .peers = rt->options.peers};

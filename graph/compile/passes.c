@@ -285,19 +285,6 @@ static sl_status recompute(compilation *c) {
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
-static bool can_load(const compilation *c) { return c->in->kind->cores || c->in->kind->modelled; }
-
-/* Refuses experts that are read as rows want them on devices that cannot compute with them. Weights
- * on disk come block by block there. */
-static sl_status refuse_loads(compilation *c, bool asked) {
-  const sl_serving_experts *e = &c->g->options.serve->experts;
-  if (!asked && !e->most && !e->slots) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED,
-                 "home experts=disk: %s devices do not compute with experts that are read as rows "
-                 "want them; home weights=disk reads all weights block by block",
-                 c->in->options->devices.kind);
-}
-
 /* Finds the blocks whose parameters an op loads from disk: by homes of that role, or of the op. */
 static const bool *blocks_on_disk(const compilation *c, sli_role role, const sl_op *loads) {
   bool *on_disk = sli_arena_alloc(&c->g->arena, (size_t)c->g->nblocks * sizeof *on_disk);
@@ -309,14 +296,10 @@ static const bool *blocks_on_disk(const compilation *c, sli_role role, const sl_
 
 static sl_status load_experts(compilation *c) {
   bool asked = !sli_home_given(c->in->options, SLI_ROLE_PARAM);
-  if (!can_load(c)) return refuse_loads(c, asked);
   return sli_pass_experts(c->g, blocks_on_disk(c, SLI_ROLE_PARAM, &sl_op_load_experts), asked);
 }
 
 static sl_status load_rows(compilation *c) {
-  if (!can_load(c))
-    return sl_fail(SL_E_UNSUPPORTED, "home tables=disk: %s devices do not read rows of tables",
-                   c->in->options->devices.kind);
   return sli_pass_tables(c->g, blocks_on_disk(c, SLI_ROLE_LENT, &sl_op_load_rows));
 }
 

@@ -101,6 +101,7 @@ const sli_kind sli_kind_cuda = {
     .move = {[SL_SPACE_HOST] = &sl_queue_cuda,
              [SL_SPACE_DISK] = &sl_queue_disk,
              [SL_SPACE_PEER] = &sl_queue_cuda},
+    .loads = &sl_queue_loads,
     .direct = sli_nccl_find,
     .group = &sl_queue_nccl,
     .run_ahead = 2,

@@ -44,7 +44,7 @@ typedef struct sli_kind {
   const sl_memory_ops *memory[SL_HOME_COUNT]; /* NULL: the process's memory */
   const sl_queue_ops *move[SL_HOME_COUNT]; /* transfers registers to and from this space; NULL: no
                                                register can live there */
-  const sl_queue_ops *loads; /* reads what a tick's rows want of experts on disk; NULL: it cannot */
+  const sl_queue_ops *loads;               /* reads what a tick's rows want of experts on disk */
   bool loads_in_line; /* experts are loaded in line with products: a layer waits for a read or does
                          not, so the means of both hardly overlap */
   sl_status (*direct)(void); /* checks that links can connect device memory to that of another

@@ -24,6 +24,7 @@ typedef struct traits {
   sli_rate rate;
   sli_role role;
   bool held, transient, frozen;
+  bool near; /* in device memory, though the host writes it */
   sli_pace pace;
   int initial;
   int device;
@@ -192,10 +193,13 @@ static void mark_record(sli_lowering *l, traits *t, bool lasts) {
 }
 
 static bool lasts(const sl_tensor *t) {
-  const sli_node *n = t->producer;
-  for (int o = 0; o < n->nout; o++)
-    if (n->out[o] == t) return sli_bit(sli_op_memory(n->op)->lasts, o);
-  return false;
+  return sli_bit(sli_op_memory(t->producer->op)->lasts, t->output);
+}
+
+/* True if the host writes a tensor in device memory. */
+static bool is_near(const sli_lowering *l, const sl_tensor *t) {
+  return sli_bit(sli_op_memory(t->producer->op)->near, t->output) &&
+         sli_kind_host_space(l->in->kind) != SL_SPACE_DEVICE;
 }
 
 /* True for a parameter, or a copy that the update hands over for an evaluation. */
@@ -286,6 +290,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
   if (turns) t.role = u->state[id] ? SLI_ROLE_EXPERTS : SLI_ROLE_LENT;
+  t.near = is_near(l, tensor);
   const sli_delay *delay = sli_delay_after(tensor);
   if (delay) t.role = SLI_ROLE_DELAY, t.initial = delay->ticks;
   t.transient |= tensor->transient && t.rate == SLI_PER_TICK;
@@ -296,11 +301,17 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 
 /* ---- buffers ------------------------------------------------------------------------ */
 
-static bool same_traits(const sli_buffer *b, const traits *t) {
+/* Returns the space of a buffer that is written on its device. */
+static sl_space space_of(const sli_lowering *l, const traits *t) {
+  bool here = t->near || t->producer == SL_NONE;
+  return here ? SL_SPACE_DEVICE : sli_lower_space(l, &l->tasks[t->producer]);
+}
+
+static bool same_traits(const sli_lowering *l, const sli_buffer *b, const traits *t) {
   return !b->valid_length && b->producer == t->producer && b->nconsumers == t->nconsumers &&
          b->rate == t->rate && b->pace == t->pace && b->role == t->role && b->held == t->held &&
          b->transient == t->transient && b->device == t->device && b->aliases == t->aliases &&
-         b->frozen == t->frozen &&
+         b->frozen == t->frozen && b->home == space_of(l, t) &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
@@ -343,7 +354,7 @@ static int find_buffer(const sli_lowering *l, const traits *t) {
   int n = from ? from->noutputs : l->nbuffers;
   for (int i = 0; i < n; i++) {
     int at = from ? from->outputs[i] : i;
-    if (same_traits(&l->buffers[at], t)) return at;
+    if (same_traits(l, &l->buffers[at], t)) return at;
   }
   return SL_NONE;
 }
@@ -353,6 +364,7 @@ static void buffer_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   int at = find_buffer(l, &t);
   if (at == SL_NONE) at = add_buffer(l, &t);
   sli_buffer *b = &l->buffers[at];
+  b->home = space_of(l, &t);
   l->spots[tensor->id] = (sli_spot){at, t.producer, b->bytes};
   b->bytes += sli_lower_aligned(sl_type_bytes(&tensor->type));
   b->payload_bytes += sl_type_bytes(&tensor->type);

@@ -196,9 +196,7 @@ static int32_t update_queue(sli_lowering *l, transfer_queues *x, const sli_task 
 static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *task) {
   const sli_queues *q = &l->queues;
   const sli_transfer_task read = {
-      .kind = l->in->kind->loads ? SLI_TRANSFER_LOADS : SLI_TRANSFER_FILL,
-      .to = task->device,
-      .home = SL_SPACE_DISK};
+      .kind = SLI_TRANSFER_LOADS, .to = task->device, .home = SL_SPACE_DISK};
   if (sli_reads_homes(task))
     return l->in->kind->loads_in_line && task->turns > 1
                ? q->pass[task->device]

@@ -83,5 +83,6 @@ int sli_lower_turn(const sli_lowering *l, int a, int b) {
 }
 
 sl_space sli_lower_space(const sli_lowering *l, const sli_task *task) {
-  return task->host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
+  bool host = task->host || sli_reads_homes(task);
+  return host ? sli_kind_host_space(l->in->kind) : SL_SPACE_DEVICE;
 }

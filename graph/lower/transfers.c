@@ -524,6 +524,12 @@ static int stand_in(transfers *x, int buffer, int device, sl_space space) {
   return keep_end(x, buffer, there, &t);
 }
 
+/* True for loans, which are read where they are written: their slots tell the lender what has come
+ * back (ops/expert_loads.h), so a copy would return it too early. */
+static bool is_lent(const sli_buffer *b) {
+  return b->role == SLI_ROLE_LENT && b->rate == SLI_PER_TURN;
+}
+
 /* Returns the buffer through which a task reads another: itself, or the end of transfers. */
 static int bring(transfers *x, int buffer, int task) {
   sli_lowering *l = x->l;
@@ -535,6 +541,7 @@ static int bring(transfers *x, int buffer, int task) {
     return spill(x, buffer);
   if (b.target != SL_SPACE_DEVICE && sli_is_filled(l, &b, &l->tasks[task]))
     return transfers_fill(x, buffer, task);
+  if (is_lent(&b)) return buffer;
   if (b.producer == SL_NONE) return stand_in(x, buffer, device, space);
   bool real = between_processes(l, b.device, device);
   bool far = !reaches(l, device, space, &b);

@@ -520,6 +520,9 @@ typedef struct sl_op_memory {
    * microbatches and steps. Checkpoints do not contain it. Other updated outputs persist for a
    * microbatch. */
   uint32_t lasts;
+  /* Bit o: output o, one of `lasts`, is in the memory of the device that serves, for readers there,
+   * though the op runs beside it on the host. */
+  uint32_t near;
   /* Bit i of in_place[o]: output o may be computed in place of input i if both have the same dtype
    * and size. No thread reads an element of that input after any thread has written its place,
    * whatever other aliases that the op allows are in use. */

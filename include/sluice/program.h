@@ -153,6 +153,7 @@ typedef struct sl_queue_config {
                                    destination is in this process, and `copy` does the transfer */
   int process;                  /* the link's destination process */
   sl_status (*copy)(void *to, const void *from, size_t bytes);
+  const sl_memory_ops *memory, *host; /* the device's own memory, and the host's for it */
   sl_group *group; /* group that fires together, or NULL; lives as long as the queue */
   int rank;        /* place in the group */
   int beside;      /* queues of groups on this device */

@@ -68,6 +68,8 @@ size_t sli_cuda_muon_scratch(const sl_call *call);
 size_t sli_cuda_sample_scratch(const sl_call *call);
 size_t sli_cuda_linear_served_scratch(const sl_call *call);
 size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call);
+size_t sli_cuda_bit_choice_scratch(const sl_call *call);
+size_t sli_cuda_loaded_experts_scratch(const sl_call *call);
 size_t sli_cuda_matmul_scratch(const sl_call *call);  /* all three products */
 size_t sli_cuda_grouped_scratch(const sl_call *call); /* all three ops */
 size_t sli_cuda_expert_limit_scratch(const sl_call *call);

@@ -18,6 +18,13 @@ inline int64_t served_rows(const sl_call *call) {
   return sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
 }
 
+/* Returns the number of valid ids. */
+inline int64_t valid_ids(const sl_call *call) {
+  const sl_type *ids = &call->in_type[1];
+  int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
+  return sl_type_elements(ids) / rows * sl_call_rows(call, 1, rows);
+}
+
 /* Returns the page of a row's position, or of an earlier one, in its sequence. */
 __device__ inline int64_t page_of(const sl_batch *batch, int64_t row, int64_t position) {
   return sl_batch_table(batch, sl_batch_sequence_of(batch)[row])[position / SL_PAGE];

@@ -18,13 +18,6 @@ __global__ void clear_rows(product p, const int32_t *ids) {
   for (int64_t c = threadIdx.x; c < p.w.n; c += blockDim.x) p.y[i * p.w.n + c] = 0;
 }
 
-/* Returns the number of valid ids. */
-int64_t valid_ids(const sl_call *call) {
-  const sl_type *ids = &call->in_type[1];
-  int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
-  return sl_type_elements(ids) / rows * sl_call_rows(call, 1, rows);
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 struct table {
@@ -43,11 +36,13 @@ __global__ void look_up(table t, sl_storage storage) {
     t.y[i * t.w.k + c] = here ? served_number(storage, t.w, id, c) : t.other;
 }
 
+} // namespace
+
 /* ---- products ----------------------------------------------------------------------------------
  */
 
-/* Multiplies by rows of weights. Numbers that bf16 holds go to the tensor cores, chunk by chunk. */
-void multiply(sl_storage storage, product p, void *scratch, void *stream) {
+/* Numbers that bf16 holds go to the tensor cores, chunk by chunk. */
+void sli::multiply_stored(sl_storage storage, product p, void *scratch, void *stream) {
   bool chunked = p.w.k % CHUNK == 0;
   if (chunked && storage == SL_STORAGE_BF16)
     return multiply_on_tensor_cores<tensor_bf16>(p, scratch, stream);
@@ -76,7 +71,9 @@ void multiply(sl_storage storage, product p, void *scratch, void *stream) {
   else with_elements(storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32, plain);
 }
 
-} // namespace
+size_t sli::split_product_bytes(sl_storage storage, int64_t rows, int64_t k) {
+  return split_bytes(storage, rows, k);
+}
 
 size_t sli_cuda_linear_served_scratch(const sl_call *call) {
   return split_bytes(sli_storage_of(call->attrs, &call->in_type[1]),
@@ -90,7 +87,7 @@ void sli_cuda_linear_served(const sl_call *call, void *stream) {
                (float *)call->out[0],      served_rows(call),          k % 4 == 0};
   if (!p.rows) return;
   if (turned) return multiply_all<stored_columns>(p, stream);
-  multiply(sli_storage_of(call->attrs, &call->in_type[1]), p, call->scratch, stream);
+  multiply_stored(sli_storage_of(call->attrs, &call->in_type[1]), p, call->scratch, stream);
 }
 
 size_t sli_cuda_grouped_linear_served_scratch(const sl_call *call) {
@@ -118,7 +115,7 @@ void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
   launch(stream, grid_of(rows), threads_for(p.w.n), 0, clear_rows, p, ids);
   sl_type matrix = SL_TYPE(w->dtype, w->dim[1], w->dim[2]);
   p.expert_bytes = (int64_t)sl_type_bytes(&matrix);
-  multiply(sli_storage_of(call->attrs, w), p, keys + 2 * sl_type_elements(ids_type), stream);
+  multiply_stored(sli_storage_of(call->attrs, w), p, keys + 2 * sl_type_elements(ids_type), stream);
 }
 
 void sli_cuda_embedding_served(const sl_call *call, void *stream) {

@@ -21,8 +21,9 @@ struct product {
   bool packed; /* rows of x begin at multiples of 16 bytes */
   /* experts: places of rows, sorted by expert; NULL: one matrix for all rows */
   const uint64_t *keys = nullptr;
-  int64_t experts = 1, each = 1; /* each: places that share a row of x */
-  int64_t expert_bytes = 0;      /* of an expert's matrix */
+  int64_t experts = 1, each = 1;       /* each: places that share a row of x */
+  int64_t expert_bytes = 0;            /* of an expert's matrix */
+  const uint64_t *addresses = nullptr; /* of the experts' matrices, if they are not adjacent */
   /* rows of x that tensor_product.cuh has split */
   const uint32_t *split = nullptr;
   const float *sums = nullptr;
@@ -45,7 +46,9 @@ __device__ inline rows_of_block block_rows(const product &p, int64_t most) {
   if (expert >= p.experts || (at - begin) % most) return {nullptr, at, 0};
   int64_t end = at;
   while (end < p.rows && end < at + most && number_of(p.keys[end]) == expert) end++;
-  return {(const char *)p.w.data + expert * p.expert_bytes, at, end - at};
+  const char *matrix = p.addresses ? (const char *)p.addresses[expert]
+                                   : (const char *)p.w.data + expert * p.expert_bytes;
+  return {matrix, at, end - at};
 }
 
 __device__ inline int64_t row_of_y(const product &p, int64_t i) {
@@ -120,6 +123,11 @@ template <typename W> void multiply_all(const product &p, void *stream) {
   else if (p.rows <= 4) multiply_rows<W, 4>(p, stream);
   else multiply_rows<W, MOST_ROWS>(p, stream);
 }
+
+/* Multiplies by rows of weights of any format of a server. `scratch` has split_product_bytes() for
+ * all rows of k numbers. */
+void multiply_stored(sl_storage storage, product p, void *scratch, void *stream);
+size_t split_product_bytes(sl_storage storage, int64_t rows, int64_t k);
 
 } // namespace sli
 

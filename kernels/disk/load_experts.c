@@ -15,6 +15,7 @@ typedef struct firing {
   const char *name;
   sli_disk_reads *reads;
   sli_part_loads loads;
+  sl_status status; /* of copies of weights that stay in memory */
 } firing;
 
 static const sli_expert_loads *shape_of(const firing *f) { return f->loads.shape; }
@@ -49,7 +50,7 @@ static void add_to(uint64_t *counter, int64_t more) {
 
 /* Lists the transfers of a part, a piece of each matrix, and returns their number. Weights that
  * stay in memory, where a disk would save none, are copied at once. */
-static size_t list_pieces(const firing *f, const sli_load *load, sli_disk_way *ways) {
+static size_t list_pieces(firing *f, const sli_load *load, sli_disk_way *ways) {
   size_t n = 0;
   const sli_expert_loads *x = shape_of(f);
   char *to = first_slot(f->call->out[1]) + (size_t)load->slot * x->slot_bytes;
@@ -59,12 +60,12 @@ static size_t list_pieces(const firing *f, const sli_load *load, sli_disk_way *w
     ways[n] = sli_disk_way_of(to, from, x->piece_bytes[m]);
     ways[n].name = f->name;
     if (ways[n].file) n++;
-    else memcpy(to, from, x->piece_bytes[m]);
+    else if (!f->status) f->status = sli_disk_reads_copy(f->reads, to, from, x->piece_bytes[m]);
   }
   return n;
 }
 
-static void read_part(const firing *f, const sli_load *load) {
+static void read_part(firing *f, const sli_load *load) {
   const sli_expert_loads *x = shape_of(f);
   sli_disk_way ways[SLI_MATRICES];
   size_t n = list_pieces(f, load, ways);
@@ -72,7 +73,7 @@ static void read_part(const firing *f, const sli_load *load) {
   f->loads.read[load->slot] = n ? sli_disk_reads_ask(f->reads, ways, n) : 0;
 }
 
-static void guess_part(const firing *f, const sli_load *load) {
+static void guess_part(firing *f, const sli_load *load) {
   const sli_expert_loads *x = shape_of(f);
   sli_disk_way ways[SLI_MATRICES];
   size_t n = list_pieces(f, load, ways);
@@ -92,7 +93,7 @@ static sl_status guess(firing *f) {
   for (int i = 0; i < n; i++) guess_part(f, &loads[i]);
   free(loads);
   free(rows);
-  return status;
+  return status ? status : f->status;
 }
 
 static void count_right(const sli_expert_loads *x) {
@@ -157,10 +158,13 @@ static uint64_t plan(firing *f) {
 
 sl_status sli_load_experts(const sl_call *call, const char *name, sli_disk_reads *reads,
                            uint64_t *number) {
-  firing f = {call, name, reads, sli_loads_view(call->attrs->user, call->out[2])};
+  firing f = {.call = call,
+              .name = name,
+              .reads = reads,
+              .loads = sli_loads_view(call->attrs->user, call->out[2])};
   *number = 0;
   if (!call->in[0]) return guess(&f);
   if (f.loads.state->tick != call->tick.number + 1) SLI_TRY(begin_tick(&f));
   *number = plan(&f);
-  return SL_OK;
+  return f.status;
 }

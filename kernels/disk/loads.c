@@ -73,7 +73,9 @@ static void fail(loads_queue *q, const sl_tick *tick) {
 static sl_status loads_open(const sl_queue_config *config, void **queue) {
   loads_queue *q = sli_calloc(1, sizeof *q);
   const char *why;
-  q->reads = sli_disk_reads_open();
+  bool far = config->memory && config->memory->far;
+  q->reads = sli_disk_reads_open(far ? (sli_disk_far){config->memory, config->host, config->device}
+                                     : (sli_disk_far){0});
   q->bytes = sli_disk_pages(config->scratch_bytes / LANDINGS);
   if (q->bytes) q->room = sli_aligned_alloc(SLI_DISK_PAGE, LANDINGS * q->bytes);
   if (q->bytes) q->flights = sli_disk_flights_open(&why);

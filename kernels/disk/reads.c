@@ -9,13 +9,15 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "kernels/disk/disk.h"
 #include "kernels/disk/rate.h"
 #include "kernels/disk/ring.h"
 
 enum {
   PIECE = 1 << 20,    /* most bytes of a guess that are read at once */
   TOGETHER = 1 << 17, /* bytes of sure reads that are done together, unless the first has more */
-  BATCH = 64          /* most transfers at once */
+  BATCH = 64,         /* most transfers at once */
+  LANDING = 1 << 22   /* bytes that land before they are copied to far memory */
 };
 
 typedef struct job {
@@ -50,6 +52,8 @@ struct sli_disk_reads {
   /* of the thread alone */
   sli_disk_ring *ring;
   sli_disk_rate_limit rate;
+  sli_disk_far far;
+  void *landing; /* [LANDING], or NULL */
 };
 
 static void put(jobs *to, job *j) {
@@ -81,6 +85,44 @@ static sl_status read_ways(sli_disk_reads *x, const sli_disk_way *ways, size_t c
   for (size_t i = 0; i < count && !straight && !status; i++) status = sli_disk_go(&ways[i]);
   sli_disk_rate_keep(&x->rate, begun_ns, bytes);
   return status;
+}
+
+/* Lists what lands next, from transfer *i on, of which *done bytes have landed; to[] gets its place
+ * in far memory. */
+static void list_landing(const sli_disk_reads *x, const sli_disk_way *ways, size_t count, size_t *i,
+                         size_t *done, batch *next, char **to) {
+  size_t used = 0;
+  for (next->count = 0; *i < count && used < LANDING && next->count < BATCH; next->count++) {
+    sli_disk_way *way = &next->ways[next->count];
+    *way = ways[*i];
+    to[next->count] = way->memory + *done;
+    way->memory = (char *)x->landing + used;
+    way->at += (off_t)*done;
+    way->bytes = SLI_MIN(way->bytes - *done, LANDING - used);
+    used += sli_disk_pages(way->bytes);
+    *done += way->bytes;
+    if (*done == ways[*i].bytes) ++*i, *done = 0;
+  }
+}
+
+/* Reads transfers to where they go. */
+static sl_status read_all(sli_disk_reads *x, const sli_disk_way *ways, size_t count) {
+  if (!x->far.memory) return read_ways(x, ways, count);
+  batch next;
+  char *to[BATCH];
+  for (size_t i = 0, done = 0; i < count;) {
+    list_landing(x, ways, count, &i, &done, &next, to);
+    SLI_TRY(read_ways(x, next.ways, next.count));
+    for (size_t n = 0; n < next.count; n++)
+      SLI_TRY(x->far.memory->copy(to[n], next.ways[n].memory, next.ways[n].bytes));
+  }
+  return SL_OK;
+}
+
+/* Makes the landing. Its memory belongs to the device, on which the thread's copies then run. */
+static sl_status make_landing(sli_disk_reads *x) {
+  const sl_memory_config config = {.device = x->far.device};
+  return x->far.memory ? x->far.host->create(&config, LANDING, &x->landing) : SL_OK;
 }
 
 static void count_bytes(const job *j, size_t bytes) {
@@ -141,22 +183,29 @@ static void end_read(sli_disk_reads *x) {
   while (x->sure.first && x->sure.first->at == x->sure.first->count) end(x, x->sure.first);
 }
 
+/* Keeps the error of the calling thread. */
+static void break_down(sli_disk_reads *x) {
+  x->failed = sli_strdup(sl_detail());
+  atomic_store_explicit(&x->broken, true, memory_order_release);
+}
+
 static void *read_jobs(void *arg) {
   sli_disk_reads *x = arg;
   batch next;
+  bool ready = !make_landing(x);
+  if (!ready) break_down(x);
   pthread_mutex_lock(&x->lock);
-  while (!x->stops) {
+  while (ready && !x->stops) {
     if (!x->sure.first && !x->guesses.first) {
       pthread_cond_wait(&x->news, &x->lock);
       continue;
     }
     list_next(x, &next);
     pthread_mutex_unlock(&x->lock);
-    sl_status status = read_ways(x, next.ways, next.count);
+    sl_status status = read_all(x, next.ways, next.count);
     pthread_mutex_lock(&x->lock);
     if (status) {
-      x->failed = sli_strdup(sl_detail());
-      atomic_store_explicit(&x->broken, true, memory_order_release);
+      break_down(x);
       break;
     }
     end_read(x);
@@ -172,8 +221,9 @@ static void set_cores(pthread_attr_t *attr) {
     pthread_attr_setaffinity_np(attr, sizeof cores, &cores);
 }
 
-sli_disk_reads *sli_disk_reads_open(void) {
+sli_disk_reads *sli_disk_reads_open(sli_disk_far far) {
   sli_disk_reads *x = sli_calloc(1, sizeof *x);
+  x->far = far;
   const char *why;
   x->ring = sli_disk_ring_open(&why);
   if (!x->ring) sli_disk_say_plain(why);
@@ -205,6 +255,7 @@ void sli_disk_reads_close(sli_disk_reads *x) {
   drop_all(&x->sure);
   drop_all(&x->guesses);
   sli_disk_ring_close(x->ring);
+  if (x->landing) x->far.host->destroy(x->landing, LANDING);
   pthread_mutex_destroy(&x->lock);
   pthread_cond_destroy(&x->news);
   free(x->failed);
@@ -218,6 +269,12 @@ static job *make(const sli_disk_way *ways, size_t count) {
   j->count = count;
   memcpy(j->ways, ways, count * sizeof *ways);
   return j;
+}
+
+sl_status sli_disk_reads_copy(const sli_disk_reads *x, void *to, const void *from, size_t bytes) {
+  if (x->far.memory) return x->far.memory->copy(to, from, bytes);
+  memcpy(to, from, bytes);
+  return SL_OK;
 }
 
 uint64_t sli_disk_reads_ask(sli_disk_reads *x, const sli_disk_way *ways, size_t count) {

@@ -9,14 +9,25 @@
 #ifndef SLUICE_KERNELS_DISK_READS_H
 #define SLUICE_KERNELS_DISK_READS_H
 
+#include <sluice/program.h>
+
 #include "kernels/disk/way.h"
 
 typedef struct sli_disk_reads sli_disk_reads;
 
-sli_disk_reads *sli_disk_reads_open(void);
+/* Memory that the host cannot address: what is read for it lands in host memory first. */
+typedef struct sli_disk_far {
+  const sl_memory_ops *memory, *host; /* NULL: reads go straight to host memory */
+  int device;
+} sli_disk_far;
+
+sli_disk_reads *sli_disk_reads_open(sli_disk_far far);
 /* Drops what has not been read yet. NULL is a no-op. */
 void sli_disk_reads_close(sli_disk_reads *reads);
 
+/* Copies what is in host memory already to where reads go. */
+sl_status sli_disk_reads_copy(const sli_disk_reads *reads, void *to, const void *from,
+                              size_t bytes);
 /* Asks for a sure read of some transfers. Returns its number. */
 uint64_t sli_disk_reads_ask(sli_disk_reads *reads, const sli_disk_way *ways, size_t count);
 /* Returns the last sure read that has ended. */

@@ -53,7 +53,7 @@ static void make(bench *b) {
   free(values);
   b->memory = aligned_alloc(4096, (SLOTS * part + 4095) / 4096 * 4096);
   for (int s = 0; s < SLOTS; s++) b->slots[s] = (slot){.part = -1};
-  b->reads = sli_disk_reads_open();
+  b->reads = sli_disk_reads_open((sli_disk_far){0});
 }
 
 static void list(const bench *b, int s, int part, sli_disk_way *ways) {

@@ -30,10 +30,7 @@ static const struct {
     {"begin", "host", "says how many rows a tick has, which the host knows"},
     {"picks", "host", "the same, of rows whose logits are needed"},
     {"allow", "host", "calls the grammars of the answers, while the tick computes"},
-    {"loaded_experts", "-", "experts on disk (`actorserve --weights experts`)"},
-    {"plane_values", "-", "training of bit routers (`actorrun --planes A..B,routed`)"},
-    {"bit_choice", "-", "the same"},
-    {"own_leaves", "-", "exact sums (`--exact`), which GPUs do not have"},
+    {"own_leaves", "CPU", "exact sums (`--exact`), which take the f64 and the order of CPUs"},
 };
 
 static const char *on_gpu(const sl_op *op) {
@@ -59,9 +56,9 @@ static const char head[] =
     "gradient passed on as it is. *Cut*: the dims along which sequences are cut in pieces, and forward ops\n"
     "are split by rows and columns over devices. *any* is any dim; *rows*, all dims but the last; *positions*,\n"
     "dim 1; *says*, the dims of its signatures; *own*, further signatures of the op. *GPU*: a kernel, or\n"
-    "the library of products; *host*: it stays on the host by design; `-`: it has no kernel yet, and a\n"
-    "model that needs it runs on CPUs only. The reasons follow the table. *bf16*: tensors that flow\n"
-    "through it may be bf16.\n"
+    "the library of products; *host*: it stays on the host by design; *CPU*: models that need it run on\n"
+    "CPUs alone by design. The reasons follow the table. *bf16*: tensors that flow through it may be\n"
+    "bf16.\n"
     "\n"
     "| op | inputs | outputs | gradient | cut | GPU | bf16 |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n";

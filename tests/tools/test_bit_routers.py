@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bit routers of experts in planes: actorrun trains them with the losses and mean bits of PyTorch
-(tests/reference/bit_routers.py), on any grid, and nothing else. A server's log-probabilities are those of PyTorch, where
-each row reads the bits that its expert's router chooses, for any number of planes that layers hold, with guesses of
-earlier layers, and with the planes in the file that actorrun saved. Without bit routers, or with other widths, files are
-refused by name.
+(tests/reference/bit_routers.py), on any grid and on emulated GPUs, and nothing else. A server's log-probabilities are
+those of PyTorch, where each row reads the bits that its expert's router chooses, for any number of planes that layers
+hold, with guesses of earlier layers, and with the planes in the file that actorrun saved. Without bit routers, or with
+other widths, files are refused by name.
 
 labels: outside
 needs: libevent
 """
 import csv
 import json
+import os
 import sys
 
-from tool import ACTORRUN, BUILD, PLACES, Server, ends, read, tensors
+from tool import ACTORRUN, BUILD, EMULATED, PLACES, Server, ends, read, tensors
 
 sys.path.insert(0, PLACES["reference"])
 import bit_routers_model as model
@@ -56,9 +57,9 @@ TRAIN = (f"--quiet --steps {STEPS['steps']} --log log.csv --save trained.safeten
          f"--lr {STEPS['lr']} --warmup 0 --weight-decay 0 --clip 0")
 
 
-def train(keys, how="", init="routed", status=0):
+def train(keys, how="", init="routed", status=0, program=ACTORRUN):
     """Returns the loss and the mean bits of each step."""
-    err = ends(status, ACTORRUN, TRAIN.format(how, keys, init, **PLACES)).stderr
+    err = ends(status, program, TRAIN.format(how, keys, init, **PLACES)).stderr
     if status:
         return err
     with open("log.csv", encoding="utf-8") as file:
@@ -70,6 +71,10 @@ for run, want in zip(model.RUNS, WANT["trained"]):
     got = train(f"alpha={run['alpha']}{shares}")
     far = max(max(abs(loss - other), abs(bits - mean)) for (loss, bits), (other, mean) in zip(got, want))
     assert len(got) == len(want) and far < 3e-6, f"{run}: {far} from PyTorch"
+    if os.access(EMULATED, os.X_OK):
+        on_gpu = train(f"alpha={run['alpha']}{shares}", "--devices cuda", program=EMULATED)
+        far = max(abs(loss - other) for (loss, _), (other, _) in zip(on_gpu, got))
+        assert far < 1e-5, f"{run}: {far} on a GPU"
 
 # Bit routers may be new. Nothing else is trained: the planes are those of the model as it was.
 new = [loss for loss, _ in train("alpha=0.2", init="plain")]

@@ -110,7 +110,26 @@ answers on_gpu
 drained
 near on_cpu on_gpu 1e-3
 
+# Experts that are read as rows want them have the bits of experts in memory; experts in planes are near the CPU's.
+export TMPDIR=$PWD
 mixture=(--width 32 --heads 2 --experts 4 --expert-ffn 16)
 train qwen-moe "${mixture[@]}"
-ends 2 "$actorserve" --port 0 --devices cuda --weights experts --init qwen-moe.safetensors qwen-moe --layers 2 "${mixture[@]}"
-says "cuda devices do not compute with experts" err
+mixture=(--init qwen-moe.safetensors qwen-moe --layers 2 "${mixture[@]}")
+# answer_as FILE MOST OPTIONS...: answers of the server are within MOST of those of FILE.
+answer_as() {
+  SLUICE_EMULATED_GUARD=1 SLUICE_EMULATED_GPUS=2 serve "${@:3}" "${mixture[@]}"
+  answers on_gpu
+  drained
+  near "$1" on_gpu "$2"
+}
+serve --devices cuda "${mixture[@]}"
+answers in_memory
+drained
+for options in "--quota experts=2" "--prefetch 1 --quota experts=3 --rows 5" "--quota experts=2 --stages 2"; do
+  # shellcheck disable=SC2086
+  answer_as in_memory 1e-30 --devices cuda --weights experts $options
+done
+serve --weights experts --experts planes:2..4 "${mixture[@]}"
+answers on_cpu
+drained
+answer_as on_cpu 1e-5 --devices cuda --weights experts --experts planes:2..4 --quota experts=7

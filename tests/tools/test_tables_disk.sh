@@ -76,6 +76,11 @@ PY
 try memory.json
 try out.json --weights tables
 same memory.json 4 3
+if [[ -x $SLUICE_BUILD/tests/emulated_actorserve ]]; then
+  actorserve=$SLUICE_BUILD/tests/emulated_actorserve try gpu.json --devices cuda
+  SLUICE_EMULATED_GUARD=1 actorserve=$SLUICE_BUILD/tests/emulated_actorserve try out.json --devices cuda --weights tables
+  same gpu.json 4 3
+fi
 try out.json --weights tables --home tables@h.1=device --rows 5 --stages 2 --devices cpu:2x1
 same memory.json 3 3
 SLUICE_DISK=plain SLUICE_CHECK=slots try out.json --weights tables
