@@ -16,7 +16,7 @@ install(TARGETS sluice EXPORT SluiceTargets LIBRARY
 install(TARGETS sluice_shipped LIBRARY
         DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library ${name_without_version})
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT headers
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines" COMPONENT tools
         FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models" COMPONENT tools

@@ -51,7 +51,7 @@ static sl_tensor *layer(sl_graph *g, sl_tensor *x, sl_tensor *documents, int hea
   for (int i = 0; i < 6; i++) snprintf(name[i], sizeof name[i], "layer.%d.%s", number, parts[i]);
   sl_block(g, "layer.%d", number);
   sl_tensor *y = dense(g, norm(g, x, name[0]), 3 * C, name[1]); /* [B, T, 3C] */
-  y = sl_attend_packed_within(g, y, documents, &(sl_attrs){.heads = heads, .full = true});
+  y = sl_attend_packed_within(g, y, documents, &(sl_attention_attrs){.heads = heads, .full = true});
   x = sl_add(g, x, dense(g, y, C, name[2]));
   y = sl_gelu(g, dense(g, norm(g, x, name[3]), 4 * C, name[4])); /* [B, T, 4C] */
   return sl_add(g, x, dense(g, y, C, name[5]));

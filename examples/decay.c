@@ -64,7 +64,7 @@ static void backward(const sl_call *call) {
 static sl_status infer_served(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   out[0] = in[0];
-  out[1] = SL_TYPE(SL_F32, attrs->count, in[0].dim[2]);
+  out[1] = SL_TYPE(SL_F32, attrs->pages.count, in[0].dim[2]);
   return SL_OK;
 }
 

@@ -174,7 +174,7 @@ static sl_tensor *layer(sl_graph *g, sl_tensor *x, int number) {
   sl_tensor *y = norm(g, x, name);
   snprintf(name, sizeof name, "h.%d.qkv", number);
   y = dense(g, y, 3 * width, name);
-  y = sl_attend_packed(g, y, &(sl_attrs){.heads = HEADS, .full = true});
+  y = sl_attend_packed(g, y, &(sl_attention_attrs){.heads = HEADS, .full = true});
   snprintf(name, sizeof name, "h.%d.out", number);
   x = sl_add(g, x, dense(g, y, width, name));
   snprintf(name, sizeof name, "h.%d.norm.1", number);

@@ -57,7 +57,7 @@ static sl_tensor *norm(sl_graph *g, sl_tensor *x, const char *of, const char *pa
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, int heads, bool full, const char *of) {
   int64_t width = sl_dim(x, -1);
   sl_tensor *y = dense(g, norm(g, x, of, "norm1"), 3 * width, of, "qkv");
-  y = sl_attend_packed(g, y, &(sl_attrs){.heads = heads, .full = full});
+  y = sl_attend_packed(g, y, &(sl_attention_attrs){.heads = heads, .full = full});
   x = sl_add(g, x, dense(g, y, width, of, "out"));
   y = dense(g, norm(g, x, of, "norm2"), 4 * width, of, "up");
   return sl_add(g, x, dense(g, sl_gelu(g, y), width, of, "down"));

@@ -272,7 +272,7 @@ struct sl_graph {
     int64_t width;                         /* served graph: width of a spliced row; 0: none */
     int prompts;                           /* ticks of the encoder's passes per step; 0: none */
     int count;
-    sli_encoder *encoders; /* [count] encoders, by attrs.first of their spans */
+    sli_encoder *encoders; /* [count] encoders, by attrs.tokens.encoder of their spans */
     sl_tensor *served;     /* span that rollouts read */
   } spans;
   struct sli_frozen {  /* the objective's frozen model, which is built first, and its data */

@@ -132,7 +132,7 @@ struct decoder {
   bool sinks;        /* each head's softmax sum includes a learned logit */
   float score_cap;   /* soft limit of the attention scores; 0: none */
   float local_theta; /* base of unstretched rotary angles of windowed blocks; 0: as elsewhere */
-  sl_attrs attention;
+  sl_attention_attrs attention;
   int64_t sink_tokens; /* learned tokens before each sequence, visible to all positions */
   sl_texts texts;
   bool alone;    /* each chat gets its own row, because attention does not stop at document ends */
@@ -294,7 +294,7 @@ static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tenso
 
 /* Attention with sinks. */
 static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_tensor *q,
-                                              sl_tensor *k, sl_tensor *v, sl_attrs attrs,
+                                              sl_tensor *k, sl_tensor *v, sl_attention_attrs attrs,
                                               int layer) {
   sl_tensor *sinks =
       decoder_param(g, d, SL_TYPE(SL_F32, d->heads), SL_NORMAL(0.02f), layer, "self_attn.sinks");
@@ -304,11 +304,11 @@ static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_
 /* Attends to all keys that the mask allows, or to selected blocks of them. Returns [B, T, H*D]. */
 static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
                                         sl_tensor *v, int layer) {
-  sl_attrs attrs = d->attention;
+  sl_attention_attrs attrs = d->attention;
   if (!decoder_is_local(d, layer)) attrs.window = 0;
   attrs.shown = attrs.window ? d->sink_tokens : 0;
-  bool chosen = attrs.value != 0; /* the share of the blocks */
-  if (!chosen) attrs.value = d->score_cap;
+  bool chosen = attrs.share != 0; /* the share of the blocks */
+  if (!chosen) attrs.cap = d->score_cap;
   if (d->sinks) return decoder_attend_sinks(g, d, q, k, v, attrs, layer);
   if (!chosen) return sl_attend_within(g, q, k, v, d->documents, &attrs);
   sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &attrs, &recall);
@@ -320,12 +320,12 @@ static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, s
 /* Dual-chunk attention. */
 static inline sl_tensor *decoder_attend_dual(sl_graph *g, const decoder *d, sl_tensor *q,
                                              sl_tensor *k, sl_tensor *v, int layer) {
-  sl_attrs attrs = d->attention;
+  sl_attention_attrs attrs = d->attention;
   if (!decoder_is_local(d, layer)) attrs.window = 0;
   if (d->documents)
     sl_graph_fail(g, SL_E_UNSUPPORTED,
                   "%s: --rope dual-chunk: not supported with several documents in a row", d->model);
-  if (d->sinks || d->score_cap > 0 || attrs.value != 0)
+  if (d->sinks || d->score_cap > 0 || attrs.share != 0)
     sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk: supported with plain attention only",
                   d->model);
   return sl_attend_dual(g, q, k, v, d->theta, &d->rope, &attrs);
@@ -599,7 +599,7 @@ static inline void decoder_check_heads(sl_graph *g, const decoder *d) {
 static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder *d) {
   if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
     sl_graph_fail(g, SL_E_USAGE, "%s: no training data; give --data FILE", d->model);
-  if (d->attention.value != 0 && (d->attention.window || sl_arg_int(args, "document-end") >= 0))
+  if (d->attention.share != 0 && (d->attention.window || sl_arg_int(args, "document-end") >= 0))
     sl_graph_fail(
         g, SL_E_USAGE,
         "%s: --attend-blocks chooses among all earlier tokens: cannot be combined with %s",
@@ -638,10 +638,10 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   if (!d.kv_heads) d.kv_heads = d.heads;
   if (!d.head_dim && d.width % d.heads == 0) d.head_dim = d.width / d.heads;
   int64_t window = sl_arg_int(args, "window");
-  d.attention = (sl_attrs){
+  d.attention = (sl_attention_attrs){
       .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
-  d.attention.value = (float)sl_arg_float(args, "attend-blocks");
-  d.alone = d.attention.value != 0;
+  d.attention.share = (float)sl_arg_float(args, "attend-blocks");
+  d.alone = d.attention.share != 0;
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
   return d;
@@ -753,7 +753,7 @@ static inline sl_tensor *decoder_embedded(sl_graph *g, const decoder *d, sl_tens
   sl_tensor *sinks = decoder_param(g, d, SL_TYPE(SL_F32, d->sink_tokens, d->width),
                                    SL_NORMAL(0.02f), -1, "model.sink_tokens.weight");
   for (int i = 0; i < 2; i++) {
-    const sl_attrs attrs = {.partial = true, .first = i ? d->vocab : 0};
+    const sl_attrs attrs = {.place.partial = true, .place.first = i ? d->vocab : 0};
     sl_apply(g, &sl_op_embedding, &attrs, 2, ((sl_tensor *[]){ids, i ? sinks : embed}), 0, &of[i]);
   }
   return sl_add(g, of[0], of[1]);

@@ -111,7 +111,7 @@ static inline sl_tensor *delta_rule(sl_graph *g, decoder *d, sl_tensor *x, float
   sl_tensor *of[4], *ba[2]; /* q, k, v, gates; betas, decays */
   (n->packed ? delta_project_heads : delta_project)(g, d, x, layer, of, ba);
   delta_convolve(g, d, (int64_t[]){keys, keys, all}, of, layer);
-  const sl_attrs attrs = {.heads = n->value_heads, .kv_heads = n->key_heads};
+  const sl_attention_attrs attrs = {.heads = n->value_heads, .kv_heads = n->key_heads};
   sl_tensor *betas = sl_sigmoid(g, ba[0]);
   sl_tensor *gates = states_gates(g, delta_gates(g, d, ba[1], n->value_heads, layer), d->shut);
   sl_tensor *k = delta_unit(g, d, of[1]), *q = delta_unit(g, d, of[0]);

@@ -106,7 +106,7 @@ static sl_tensor *attend(sl_graph *g, const shape *s, sl_tensor *x, int layer,
   if (tick) return sl_generate_attend(g, tick, q, k, v, q_gain, k_gain, s->heads, name);
   q = turn(g, s, q, q_gain, angles);
   k = turn(g, s, k, k_gain, angles);
-  return sl_attend(g, q, k, v, &(sl_attrs){.heads = s->heads, .full = true});
+  return sl_attend(g, q, k, v, &(sl_attention_attrs){.heads = s->heads, .full = true});
 }
 
 static sl_tensor *transformer_block(sl_graph *g, const shape *s, sl_tensor *x, sl_tensor *condition,

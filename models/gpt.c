@@ -44,7 +44,7 @@ typedef struct shape {
   loop loop;
   int64_t rows, context, positions, width, vocab;
   float eps;
-  sl_attrs attention;
+  sl_attention_attrs attention;
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
 } shape;
 
@@ -125,8 +125,8 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   if (!s.positions) s.positions = s.context;
   int64_t window = sl_arg_int(args, "window");
   s.loop = read_loop(g, args, s.layers);
-  s.attention =
-      (sl_attrs){.heads = s.heads, .kv_heads = s.heads, .window = window < s.context ? window : 0};
+  s.attention = (sl_attention_attrs){
+      .heads = s.heads, .kv_heads = s.heads, .window = window < s.context ? window : 0};
   check_shape(g, args, &s);
   return s;
 }

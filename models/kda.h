@@ -68,7 +68,8 @@ static inline sl_tensor *kda(sl_graph *g, decoder *d, sl_tensor *x, float residu
   sl_tensor *gates = states_gates(g, kda_gates(g, d, x, layer), d->shut);
   sl_tensor *betas =
       sl_sigmoid(g, decoder_linear(g, d, x, d->width, H, 0.02f, layer, "self_attn.b_proj"));
-  sl_tensor *o = sl_delta_rule(g, q, k, v, gates, betas, &(sl_attrs){.heads = n->value_heads});
+  sl_tensor *o =
+      sl_delta_rule(g, q, k, v, gates, betas, &(sl_attention_attrs){.heads = n->value_heads});
   return decoder_linear(g, d, kda_norm(g, d, o, x, layer), all, d->width, residual, layer,
                         "self_attn.o_proj");
 }

@@ -124,7 +124,7 @@ static inline void latent_index(sl_graph *g, const decoder *d, sl_tensor *x, sl_
 /* Adds the loss of a block's indexer, the mean over positions. in: q, the latent, the shared key,
  * and the weight of keys and values. */
 static inline void latent_index_loss(sl_graph *g, decoder *d, sl_tensor *const index[3],
-                                     sl_tensor *const in[4], const sl_attrs *attrs) {
+                                     sl_tensor *const in[4], const sl_attention_attrs *attrs) {
   const latent *s = d->latent;
   float scale = 1 / sqrtf((float)(s->index_heads * s->index_dim));
   sl_tensor *of[3] = {index[0], index[1], sl_scale(g, index[2], scale)};
@@ -166,7 +166,7 @@ static inline sl_tensor *latent_kept(sl_graph *g, decoder *d, sl_tensor *x, floa
   of[1] = latent_turned(g, d, of[1], 1, layer);
   sl_tensor *w = decoder_param(g, d, SL_TYPE(SL_F32, rows, L), SL_NORMAL(0.02f), layer,
                                "self_attn.kv_b_proj.weight");
-  sl_attrs attrs = d->attention;
+  sl_attention_attrs attrs = d->attention;
   attrs.kv_heads = 0;
   if (kind == LATENT_INDEXED && trains)
     latent_index_loss(g, d, index, (sl_tensor *[]){q, of[0], of[1], w}, &attrs);

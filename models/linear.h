@@ -32,7 +32,7 @@ static inline sl_tensor *linear_gates(sl_graph *g, decoder *d, sl_tensor *x, int
 /* Gated linear attention with each head's output normalized. Returns [B, T, H*D]. */
 static inline sl_tensor *linear_follow(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *const *qkv,
                                        int layer) {
-  const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
+  const sl_attention_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
   bool by_keys = d->linear->by_keys;
   sl_tensor *q = by_keys ? sl_sigmoid(g, qkv[0]) : sl_relu(g, qkv[0]);
   sl_tensor *k = by_keys ? sl_sigmoid(g, qkv[1]) : sl_relu(g, qkv[1]);

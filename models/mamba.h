@@ -82,7 +82,7 @@ static inline sl_tensor *mamba_follow(sl_graph *g, const decoder *d, sl_tensor *
   dt = sl_softplus(g, sl_add(g, dt, bias)); /* [B, T, H] */
   sl_tensor *gates = sl_mul(g, dt, sl_neg(g, sl_exp(g, sl_expand_like(g, log_a, dt))));
   sl_tensor *v = mamba_by_head(g, d, x, dt);
-  const sl_attrs attrs = {.heads = m->heads, .kv_heads = m->groups, .scale = 1};
+  const sl_attention_attrs attrs = {.heads = m->heads, .kv_heads = m->groups, .scale = 1};
   gates = states_gates(g, gates, d->shut);
   sl_tensor *y = sl_linear_attention(g, c, b, v, gates, &attrs);
   return sl_add(g, y, mamba_by_head(g, d, x, sl_expand_like(g, skip, dt)));

@@ -25,18 +25,19 @@ typedef struct shape {
 
 /* ---- frames as channels -------------------------------------------------------------------- */
 
-/* images(rows [1, F, S S], tick), attrs.dims: context, ways, side -> [ways, F, S, S] */
+/* images(rows [1, F, S S], tick), attrs.shape.dims: context, ways, side -> [ways, F, S, S] */
 static sl_status images_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
-  out[0] = SL_TYPE(SL_F32, attrs->dims[1], in[0].dim[1], attrs->dims[2], attrs->dims[2]);
+  out[0] = SL_TYPE(SL_F32, attrs->shape.dims[1], in[0].dim[1], attrs->shape.dims[2],
+                   attrs->shape.dims[2]);
   return SL_OK;
 }
 
 static void images_cpu(const sl_call *call) {
   const sl_generation_tick *t = call->in[1];
   int64_t frames = call->in_type[0].dim[1], area = call->in_type[0].dim[2];
-  int64_t rows = sl_call_rows(call, 0, frames), first = call->attrs->dims[0] - t->context;
-  for (int64_t way = 0; way < call->attrs->dims[1]; way++) {
+  int64_t rows = sl_call_rows(call, 0, frames), first = call->attrs->shape.dims[0] - t->context;
+  for (int64_t way = 0; way < call->attrs->shape.dims[1]; way++) {
     float *image = (float *)call->out[0] + way * frames * area;
     memset(image, 0, (size_t)(frames * area) * sizeof *image);
     memcpy(image + first * area, call->in[0], (size_t)(rows * area) * sizeof *image);
@@ -44,6 +45,7 @@ static void images_cpu(const sl_call *call) {
 }
 
 static const sl_op images_op = {.name = "images",
+                                .attrs = {&sl_attrs_shape},
                                 .min_in = 2,
                                 .max_in = 2,
                                 .nout = 1,
@@ -199,7 +201,7 @@ static void generate(sl_graph *g, const shape *s) {
   sl_block(g, "latents");
   sl_generated tick = sl_generate_begin(g);
   sl_tensor *x = NULL, *y = NULL;
-  sl_apply(g, &images_op, (&(sl_attrs){.dims = {c->context, how->ways, c->side}}), 2,
+  sl_apply(g, &images_op, (&(sl_attrs){.shape = {3, {c->context, how->ways, c->side}}}), 2,
            ((sl_tensor *[]){tick.rows, tick.tick}), 0, &x);
   sl_tensor *v = network(g, s, x, tick.features, tick.labels);
   sl_apply(g, &frames_op, NULL, 3, ((sl_tensor *[]){v, tick.rows, tick.tick}), 0, &y);

@@ -70,6 +70,7 @@ static void backward_cost(const sli_attention_variant *v, const sl_attrs *attrs,
                                                                                                 \
   const sl_op sl_op_##op_ = {                                                                   \
       .name = #op_,                                                                             \
+      .attrs = {&sl_attrs_attention},                                                           \
       .serve = served(&(const sl_op_serve){.op = &sl_op_##op_##_served, .chooses = true}),      \
       .min_in = inputs,                                                                         \
       .max_in = inputs + ids,                                                                   \
@@ -94,6 +95,7 @@ static void backward_cost(const sli_attention_variant *v, const sl_attrs *attrs,
                                                                                                 \
   const sl_op sl_op_##op_##_b = {                                                               \
       .name = #op_ "_b",                                                                        \
+      .attrs = {&sl_attrs_attention},                                                           \
       .min_in = inputs + 3,                                                                     \
       .max_in = inputs + 3 + ids,                                                               \
       .nout = gradients,                                                                        \

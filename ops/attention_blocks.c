@@ -18,11 +18,14 @@
 #include "ops/attention_table.h"
 
 static sl_status want_causal(const sl_attrs *attrs) {
-  if (!attrs->full && !attrs->window && !attrs->shown) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "choosing blocks needs causal attention, without attrs.%s",
-                 attrs->full     ? "full"
-                 : attrs->window ? "window"
-                                 : "shown");
+  const sl_attention_attrs *a = &attrs->attention;
+  if (!a->full && !a->window && !a->shown && a->cap == 0) return SL_OK;
+  return sl_fail(SL_E_SHAPE,
+                 "choosing blocks needs plain causal attention, without attrs.attention.%s",
+                 a->full     ? "full"
+                 : a->window ? "window"
+                 : a->shown  ? "shown"
+                             : "cap");
 }
 
 sl_status sli_attention_blocks_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
@@ -30,21 +33,26 @@ sl_status sli_attention_blocks_infer(const sl_attrs *attrs, const sl_type *in, s
   SLI_TRY(sli_attention_infer(attrs, in, out));
   SLI_TRY(sli_want_array("blocks", &in[3], SL_I32, 4));
   sl_type blocks =
-      SL_TYPE(SL_I32, in[0].dim[0], attrs->heads, sli_blocks(in[0].dim[1]), in[3].dim[3]);
+      SL_TYPE(SL_I32, in[0].dim[0], attrs->attention.heads, sli_blocks(in[0].dim[1]), in[3].dim[3]);
   return sli_want("blocks", &in[3], &blocks);
 }
 
 static sl_status want_budget(const sl_attrs *attrs) {
-  if (attrs->count && attrs->value != 0)
-    return sl_fail(SL_E_SHAPE,
-                   "give the budget as attrs.count blocks or as a share attrs.value, not both");
-  if (attrs->count ? attrs->count >= 2 : attrs->value > 0 && attrs->value <= 1) return SL_OK;
-  if (attrs->count)
-    return sl_fail(SL_E_SHAPE,
-                   "attrs.count must be at least 2 blocks, the first and a query's own, got %lld",
-                   (long long)attrs->count);
-  return sl_fail(SL_E_SHAPE, "attrs.value must be a share of the blocks from above 0 to 1, got %g",
-                 (double)attrs->value);
+  if (attrs->attention.blocks && attrs->attention.share != 0)
+    return sl_fail(
+        SL_E_SHAPE,
+        "give the budget as attrs.attention.blocks or as a share, attrs.attention.share, not both");
+  if (attrs->attention.blocks ? attrs->attention.blocks >= 2
+                              : attrs->attention.share > 0 && attrs->attention.share <= 1)
+    return SL_OK;
+  if (attrs->attention.blocks)
+    return sl_fail(
+        SL_E_SHAPE,
+        "attrs.attention.blocks must be at least 2 blocks, the first and a query's own, got %lld",
+        (long long)attrs->attention.blocks);
+  return sl_fail(SL_E_SHAPE,
+                 "attrs.attention.share must be a share of the blocks from above 0 to 1, got %g",
+                 (double)attrs->attention.share);
 }
 
 static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -55,9 +63,9 @@ static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   const sl_type all[] = {in[0], in[1], in[1]};
   SLI_TRY(sli_attention_infer(attrs, all, forward));
   int64_t blocks = sli_blocks(in[0].dim[1]);
-  out[0] =
-      SL_TYPE(SL_I32, in[0].dim[0], attrs->heads, blocks, sli_blocks_chosen(attrs, blocks - 1));
-  out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads);
+  out[0] = SL_TYPE(SL_I32, in[0].dim[0], attrs->attention.heads, blocks,
+                   sli_blocks_chosen(attrs, blocks - 1));
+  out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->attention.heads);
   return SL_OK;
 }
 
@@ -93,7 +101,7 @@ sl_status sli_blocks_check(const sl_call *call) {
 /* Counts the keys of lists of at most in[3].dim[3] blocks. */
 double sli_blocks_pairs(const sl_attrs *attrs, const sl_type *in) {
   int64_t blocks = sli_blocks(in[0].dim[1]), most = in[3].dim[3], sum = 0;
-  bool budget = attrs->count || attrs->value > 0;
+  bool budget = attrs->attention.blocks || attrs->attention.share > 0;
   for (int64_t i = 0; i < blocks; i++)
     sum += SLI_MIN(budget ? sli_blocks_chosen(attrs, i) : i + 1, most);
   return 2 * ((double)sum * SLI_BLOCK / (double)blocks);
@@ -119,6 +127,7 @@ static int choose_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 
 const sl_op sl_op_choose_blocks = {
     .name = "choose_blocks",
+    .attrs = {&sl_attrs_attention},
     .min_in = 2,
     .max_in = 2,
     .nout = 2,

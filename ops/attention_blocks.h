@@ -28,9 +28,10 @@ static inline int64_t sli_blocks_of_share(float share, int64_t i) {
   return sli_blocks_within((int64_t)ceil((double)share * (double)(i + 1) - slack), i);
 }
 
-/* Returns that number for attrs.count blocks, or a fraction attrs.value. */
+/* Returns that number for attrs.attention.blocks blocks, or a fraction attrs.attention.share. */
 static inline int64_t sli_blocks_chosen(const sl_attrs *attrs, int64_t i) {
-  return attrs->count ? sli_blocks_within(attrs->count, i) : sli_blocks_of_share(attrs->value, i);
+  return attrs->attention.blocks ? sli_blocks_within(attrs->attention.blocks, i)
+                                 : sli_blocks_of_share(attrs->attention.share, i);
 }
 
 /* Returns the pairs of a query and a key that a chunk of `positions` positions computes after

@@ -36,12 +36,12 @@ static sl_status check_list(const sl_call *call, int i) {
 
 sl_status sli_attention_chosen_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
-  SLI_TRY(want_rows("q", &in[0], &in[0], attrs->heads));
+  SLI_TRY(want_rows("q", &in[0], &in[0], attrs->attention.heads));
   SLI_TRY(sli_want("k", &in[1], &in[0]));
-  SLI_TRY(want_rows("v", &in[2], &in[0], attrs->heads));
+  SLI_TRY(want_rows("v", &in[2], &in[0], attrs->attention.heads));
   SLI_TRY(want_chosen(&in[3], &in[0]));
   out[0] = in[2];
-  out[1] = sli_type_with_last(&in[0], attrs->heads);
+  out[1] = sli_type_with_last(&in[0], attrs->attention.heads);
   return SL_OK;
 }
 
@@ -60,7 +60,7 @@ static sl_status loss_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   SLI_TRY(want_rows("q", &in[0], &in[2], in[2].dim[2]));
   sl_type key = sli_type_with_last(&in[2], in[0].dim[2] / in[2].dim[2]);
   SLI_TRY(sli_want("k", &in[1], &key));
-  SLI_TRY(want_rows("queries", &in[3], &in[2], attrs->heads));
+  SLI_TRY(want_rows("queries", &in[3], &in[2], attrs->attention.heads));
   SLI_TRY(sli_want("keys", &in[4], &in[3]));
   if (nin > 5 && in[5].ndim >= 0) SLI_TRY(want_chosen(&in[5], &in[2]));
   out[0] = sli_type_without_last(&in[2], SL_F32);
@@ -112,6 +112,7 @@ static int loss_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl
 
 const sl_op sl_op_index_loss = {
     .name = "index_loss",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = 6,
     .nout = 1,
@@ -128,6 +129,7 @@ const sl_op sl_op_index_loss = {
 
 const sl_op sl_op_index_loss_b = {
     .name = "index_loss_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 6,
     .max_in = 7,
     .nout = 3,

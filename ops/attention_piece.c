@@ -46,7 +46,7 @@ static int again_outputs(const sli_attention_variant *v, int nin) {
 
 /* Type of the record of ids. */
 static sl_type ids_type(const sl_attrs *attrs, const sl_type *x) {
-  return SL_TYPE(SL_I32, x->dim[0], attrs->length);
+  return SL_TYPE(SL_I32, x->dim[0], attrs->place.length);
 }
 
 /* in: inputs, [ids] */
@@ -54,8 +54,8 @@ static sl_status infer(const sli_attention_variant *v, const sl_attrs *attrs, in
                        const sl_type *in, sl_type *out) {
   SLI_TRY(sli_variant_infer(v, attrs, nin, in, out));
   SLI_TRY(sli_want_length(attrs, &in[v->layout == SL_HEADS_JOINED]));
-  out[2] = SL_TYPE(SL_F32, out[0].dim[0], attrs->length,
-                   out[0].dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
+  out[2] = SL_TYPE(SL_F32, out[0].dim[0], attrs->place.length,
+                   out[0].dim[2] / attrs->attention.heads * 2 * sli_kv_heads(attrs));
   if (v->layout == SL_HEADS_PACKED) out[3] = out[0];
   if (nin > v->inputs) out[ids_output(v)] = ids_type(attrs, &in[0]);
   return SL_OK;
@@ -79,9 +79,9 @@ static int inputs_after(const sli_attention_variant *v) {
 /* Fills in the types of the forward call's inputs, given those of the backward call. */
 static sl_status find_inputs(const sli_attention_variant *v, const sl_attrs *attrs,
                              const sl_type *in, sl_type *forward) {
-  if (attrs->heads < 1 || in[0].ndim != 3)
+  if (attrs->attention.heads < 1 || in[0].ndim != 3)
     return sli_misfit(&in[0], "q must be f32[b, t, n], and heads must be positive");
-  int64_t q = in[0].dim[2], kv = q / attrs->heads * sli_kv_heads(attrs);
+  int64_t q = in[0].dim[2], kv = q / attrs->attention.heads * sli_kv_heads(attrs);
   forward[0] = v->layout == SL_HEADS_PACKED ? sli_type_with_last(&in[0], q + 2 * kv) : in[0];
   int n = 1;
   for (; v->layout == SL_HEADS_SEPARATE && n < 3; n++) forward[n] = sli_type_with_last(&in[0], kv);
@@ -120,7 +120,7 @@ static int signatures(const sli_attention_variant *v, int nin, sl_signature *out
  * cost of the whole. On average half of the record is filled. */
 static void cost(const sl_attrs *attrs, const sl_type *o, const sl_type *record, int products,
                  double *flops, double *bytes) {
-  *flops = products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
+  *flops = products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->place.length);
   *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(record);
 }
 
@@ -168,6 +168,7 @@ static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
                                                                                                \
   const sl_op sl_op_##name_ = {                                                                \
       .name = #name_,                                                                          \
+      .attrs = {&sl_attrs_attention},                                                          \
       .min_in = inputs_,                                                                       \
       .max_in = inputs_ + ids,                                                                 \
       .nout = -1,                                                                              \
@@ -191,6 +192,7 @@ static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
                                                                                                \
   const sl_op sl_op_##name_##_b = {                                                            \
       .name = #name_ "_b",                                                                     \
+      .attrs = {&sl_attrs_attention},                                                          \
       .min_in = SLI_PIECE_MORE + MORE(layout, inputs_),                                        \
       .max_in = SLI_PIECE_MORE + MORE(layout, inputs_) + ids,                                  \
       .nout = gradients + 1,                                                                   \
@@ -203,6 +205,7 @@ static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
                                                                                                \
   const sl_op sl_op_##name_##_again = {                                                        \
       .name = #name_ "_again",                                                                 \
+      .attrs = {&sl_attrs_attention},                                                          \
       .min_in = inputs_ + 1,                                                                   \
       .max_in = inputs_ + 2 * ids + 1,                                                         \
       .nout = -1,                                                                              \

@@ -7,17 +7,17 @@
 #include "ops/attention_table.h"
 
 int sli_kv_heads(const sl_attrs *attrs) {
-  return attrs->kv_heads > 0 ? attrs->kv_heads : attrs->heads;
+  return attrs->attention.kv_heads > 0 ? attrs->attention.kv_heads : attrs->attention.heads;
 }
 
 float sli_attention_scale(const sl_attrs *attrs, int64_t dim) {
-  return attrs->scale != 0 ? attrs->scale : 1.0f / sqrtf((float)dim);
+  return attrs->attention.scale != 0 ? attrs->attention.scale : 1.0f / sqrtf((float)dim);
 }
 
 static sl_status want_heads(const sl_attrs *attrs) {
-  if (attrs->heads > 0 && attrs->heads % sli_kv_heads(attrs) == 0) return SL_OK;
+  if (attrs->attention.heads > 0 && attrs->attention.heads % sli_kv_heads(attrs) == 0) return SL_OK;
   return sl_fail(SL_E_SHAPE, "heads must be a positive multiple of kv_heads, got %d and %d",
-                 attrs->heads, sli_kv_heads(attrs));
+                 attrs->attention.heads, sli_kv_heads(attrs));
 }
 
 /* Checks that x is [B, T, parts * D] with D in range. */
@@ -34,29 +34,32 @@ sl_status sli_want_ids(const sl_type *ids, const sl_type *x) {
 }
 
 static sl_status want_window(const sl_attrs *attrs) {
-  if (!(attrs->value >= 0 && isfinite(attrs->value)))
+  if (!(attrs->attention.cap >= 0 && isfinite(attrs->attention.cap)))
     return sl_fail(SL_E_SHAPE, "a cap on scores must be above 0, or 0 for none, got %g",
-                   (double)attrs->value);
-  if (attrs->shown < 0)
-    return sl_fail(SL_E_SHAPE, "%lld first keys cannot be shown to all", (long long)attrs->shown);
-  if (attrs->window >= 0) return SL_OK;
+                   (double)attrs->attention.cap);
+  if (attrs->attention.shown < 0)
+    return sl_fail(SL_E_SHAPE, "%lld first keys cannot be shown to all",
+                   (long long)attrs->attention.shown);
+  if (attrs->attention.window >= 0) return SL_OK;
   return sl_fail(SL_E_SHAPE, "a window must be at least 1 position, or 0 for none, got %lld",
-                 (long long)attrs->window);
+                 (long long)attrs->attention.window);
 }
 
 static sl_type lse_type(const sl_attrs *attrs, const sl_type *q) {
-  return SL_TYPE(SL_F32, q->dim[0], attrs->heads, q->dim[1]);
+  return SL_TYPE(SL_F32, q->dim[0], attrs->attention.heads, q->dim[1]);
 }
 
 sl_status sli_attention_joined_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   const sl_type *q = &in[0], *kv = &in[1];
-  if (attrs->shown)
-    return sl_fail(SL_E_SHAPE, "keys given in parts cannot be shown to all (attrs.shown)");
+  if (attrs->attention.shown)
+    return sl_fail(SL_E_SHAPE,
+                   "keys given in parts cannot be shown to all (attrs.attention.shown)");
   SLI_TRY(sli_want_array("q", q, SL_F32, 3));
   SLI_TRY(sli_want_array("kv", kv, SL_F32, 3));
-  if (attrs->heads < 1 || q->dim[2] % attrs->heads)
+  if (attrs->attention.heads < 1 || q->dim[2] % attrs->attention.heads)
     return sli_misfit(q, "q must be f32[b, t, heads * n]");
-  sl_type want = sli_type_with_last(q, 2 * sli_kv_heads(attrs) * (q->dim[2] / attrs->heads));
+  sl_type want =
+      sli_type_with_last(q, 2 * sli_kv_heads(attrs) * (q->dim[2] / attrs->attention.heads));
   want.dim[1] = kv->dim[1];
   SLI_TRY(sli_want("kv", kv, &want));
   if (q->dim[1] > kv->dim[1])
@@ -67,20 +70,21 @@ sl_status sli_attention_joined_infer(const sl_attrs *attrs, const sl_type *in, s
 }
 
 sl_status sli_want_length(const sl_attrs *attrs, const sl_type *x) {
-  if (attrs->full)
+  if (attrs->attention.full)
     return sl_fail(
         SL_E_SHAPE,
-        "queries see later keys (attrs.full), which are in pieces that do not exist yet");
-  if (x->dim[1] <= attrs->length) return SL_OK;
+        "queries see later keys (attrs.attention.full), which are in pieces that do not exist yet");
+  if (x->dim[1] <= attrs->place.length) return SL_OK;
   return sli_misfit(x, "a piece may have at most the %lld positions of its sequence",
-                    (long long)attrs->length);
+                    (long long)attrs->place.length);
 }
 
 sl_status sli_attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(want_heads(attrs));
   SLI_TRY(want_window(attrs));
-  SLI_TRY(want_split("q", &in[0], attrs->heads));
-  sl_type kv = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
+  SLI_TRY(want_split("q", &in[0], attrs->attention.heads));
+  sl_type kv =
+      sli_type_with_last(&in[0], in[0].dim[2] / attrs->attention.heads * sli_kv_heads(attrs));
   SLI_TRY(sli_want("k", &in[1], &kv));
   SLI_TRY(sli_want("v", &in[2], &kv));
   out[0] = in[0];
@@ -91,29 +95,29 @@ sl_status sli_attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type 
 sl_status sli_attention_packed_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(want_heads(attrs));
   SLI_TRY(want_window(attrs));
-  int parts = attrs->heads + 2 * sli_kv_heads(attrs);
+  int parts = attrs->attention.heads + 2 * sli_kv_heads(attrs);
   SLI_TRY(want_split("qkv", &in[0], parts));
-  out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->heads);
+  out[0] = sli_type_with_last(&in[0], in[0].dim[2] / parts * attrs->attention.heads);
   out[1] = lse_type(attrs, &in[0]);
   return SL_OK;
 }
 
 sl_status sli_attention_sinks_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_attention_infer(attrs, in, out));
-  if (attrs->shown)
-    return sl_fail(SL_E_SHAPE, "logits as sinks are not supported with attrs.shown");
-  sl_type want = sli_type_with_last(&in[0], attrs->heads);
+  if (attrs->attention.shown)
+    return sl_fail(SL_E_SHAPE, "logits as sinks are not supported with attrs.attention.shown");
+  sl_type want = sli_type_with_last(&in[0], attrs->attention.heads);
   return sli_want("sinks", &in[3], &want);
 }
 
 /* A chunk must be whole tiles of keys, so that a tile meets one form of the queries. */
 static sl_status want_chunk(const sl_attrs *attrs) {
-  if (attrs->chunk < SLI_KEY_TILE || attrs->chunk % SLI_KEY_TILE)
+  if (attrs->attention.chunk < SLI_KEY_TILE || attrs->attention.chunk % SLI_KEY_TILE)
     return sl_fail(SL_E_SHAPE, "a chunk must be a multiple of %d positions, got %lld", SLI_KEY_TILE,
-                   (long long)attrs->chunk);
-  if (!attrs->full && !attrs->shown) return SL_OK;
+                   (long long)attrs->attention.chunk);
+  if (!attrs->attention.full && !attrs->attention.shown) return SL_OK;
   return sl_fail(SL_E_SHAPE, "chunks need causal attention, without attrs.%s",
-                 attrs->full ? "full" : "shown");
+                 attrs->attention.full ? "full" : "shown");
 }
 
 sl_status sli_attention_dual_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out) {

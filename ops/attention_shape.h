@@ -19,7 +19,7 @@ float sli_attention_scale(const sl_attrs *attrs, int64_t dim);
 /* Returns SL_OK if `ids` can hold the document ids of x [B, T, ...]. */
 sl_status sli_want_ids(const sl_type *ids, const sl_type *x);
 
-/* Returns SL_OK if x can be a piece of a sequence of attrs.length positions. */
+/* Returns SL_OK if x can be a piece of a sequence of attrs.place.length positions. */
 sl_status sli_want_length(const sl_attrs *attrs, const sl_type *x);
 
 /* Checks q [B, n] and kv [B, m, k then v], whose m positions include those of q, and sets the types

@@ -9,9 +9,9 @@
  * so it contributes the same gradients as a single call would. dq accumulates over the steps; the
  * gradients of a chunk's keys and values go to the device that owns them.
  *
- * With attrs.exact, steps have the bits of one call. The state is that of attention_sweep.c:
- * undivided sums, the largest score and the sum. Tiles of keys are those of the whole sequence. In
- * the backward pass the gradients of a chunk accumulate as well.
+ * With attrs.numbers.exact, steps have the bits of one call. The state is that of
+ * attention_sweep.c: undivided sums, the largest score and the sum. Tiles of keys are those of the
+ * whole sequence. In the backward pass the gradients of a chunk accumulate as well.
  *
  * Spans say which queries meet a chunk's keys. A span is a run of query positions, a run of key
  * positions, and the distance between them. All steps are views for the whole-sequence kernel
@@ -37,8 +37,9 @@ static sl_status want_spans(const sl_attrs *attrs, const sl_type *q, const sl_ty
 static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *forward) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("kv", &in[1], SL_F32, 3));
-  if (attrs->heads < 1) return sl_fail(SL_E_SHAPE, "heads must be positive");
-  sl_type k = sli_type_with_last(&in[0], in[0].dim[2] / attrs->heads * sli_kv_heads(attrs));
+  if (attrs->attention.heads < 1) return sl_fail(SL_E_SHAPE, "heads must be positive");
+  sl_type k =
+      sli_type_with_last(&in[0], in[0].dim[2] / attrs->attention.heads * sli_kv_heads(attrs));
   const sl_type whole[] = {in[0], k, k};
   SLI_TRY(sli_attention_infer(attrs, whole, forward));
   k.dim[1] = in[1].dim[1];
@@ -50,7 +51,7 @@ static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *f
 /* Returns the type of the lse output of a step. */
 static sl_type state_type(const sl_attrs *attrs, const sl_type *lse, bool ends) {
   sl_type type = *lse;
-  if (attrs->exact && !ends) type.dim[2] *= 2;
+  if (attrs->numbers.exact && !ends) type.dim[2] *= 2;
   return type;
 }
 
@@ -149,6 +150,7 @@ static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 const sl_op sl_op_attention_step = {
     .name = "attention_step",
+    .attrs = {&sl_attrs_attention},
     .min_in = 2,
     .max_in = SLI_STEP_INPUTS,
     .nout = 2,
@@ -161,6 +163,7 @@ const sl_op sl_op_attention_step = {
 
 const sl_op sl_op_attention_step_b = {
     .name = "attention_step_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = SLI_STEP_BACK_INPUTS,
     .nout = 2,

@@ -32,7 +32,7 @@ static sl_status parts_infer(const sli_attention_variant *v, const sl_attrs *att
   SLI_TRY(v->infer(attrs, in, forward));
   int64_t q = forward[0].dim[2];
   out[0] = forward[0];
-  out[1] = sli_type_with_last(&out[0], 2 * sli_kv_heads(attrs) * (q / attrs->heads));
+  out[1] = sli_type_with_last(&out[0], 2 * sli_kv_heads(attrs) * (q / attrs->attention.heads));
   return SL_OK;
 }
 
@@ -50,7 +50,7 @@ static sl_status parts_b_infer(const sli_attention_variant *v, const sl_attrs *a
 }
 
 static sl_type ids_type(const sl_attrs *attrs, const sl_type *q) {
-  return SL_TYPE(SL_I32, q->dim[0], attrs->length);
+  return SL_TYPE(SL_I32, q->dim[0], attrs->place.length);
 }
 
 static int sweep_outputs(const sl_attrs *attrs, int nin) {
@@ -65,7 +65,7 @@ static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   SLI_TRY(sli_want_length(attrs, &in[1]));
   if (nin > 2) SLI_TRY(sli_want_ids(&in[2], &in[1]));
   out[2] = with_rows(in[1], SLI_KEY_TILE + 1);
-  out[3] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads, SEEN * in[0].dim[1]);
+  out[3] = SL_TYPE(SL_F32, in[0].dim[0], attrs->attention.heads, SEEN * in[0].dim[1]);
   if (nin > 2) out[4] = ids_type(attrs, &in[0]);
   return SL_OK;
 }
@@ -80,7 +80,7 @@ static sl_status sweep_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   if (nin > 5) SLI_TRY(sli_want("ids", &in[5], &ids));
   out[0] = in[0];
   out[1] = in[1];
-  out[2] = with_rows(in[1], attrs->length + 1);
+  out[2] = with_rows(in[1], attrs->place.length + 1);
   return SL_OK;
 }
 
@@ -116,7 +116,8 @@ static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 static void cost(const sl_call_cut *cut, const sl_attrs *attrs, const sl_type *o, int products,
                  double *flops, double *bytes) {
   double share = cut ? 2.0 / (cut->pieces + 1) : 1;
-  *flops = share * products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
+  *flops =
+      share * products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->place.length);
   *bytes = share * products * 2 * (double)sl_type_bytes(o);
 }
 
@@ -140,6 +141,7 @@ static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
                                                                                                 \
   const sl_op sl_op_##name_ = {                                                                 \
       .name = #name_,                                                                           \
+      .attrs = {&sl_attrs_attention},                                                           \
       .min_in = inputs,                                                                         \
       .max_in = inputs,                                                                         \
       .nout = 2,                                                                                \
@@ -156,6 +158,7 @@ static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
                                                                                                 \
   const sl_op sl_op_##name_##_b = {                                                             \
       .name = #name_ "_b",                                                                      \
+      .attrs = {&sl_attrs_attention},                                                           \
       .min_in = 2,                                                                              \
       .max_in = 2,                                                                              \
       .nout = gradients,                                                                        \
@@ -171,6 +174,7 @@ static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 
 const sl_op sl_op_attention_sweep = {
     .name = "attention_sweep",
+    .attrs = {&sl_attrs_attention},
     .min_in = 2,
     .max_in = 3,
     .nout = -1,
@@ -192,6 +196,7 @@ const sl_op sl_op_attention_sweep = {
 
 const sl_op sl_op_attention_sweep_b = {
     .name = "attention_sweep_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = 6,
     .nout = 3,

@@ -83,8 +83,8 @@ static uint64_t bag_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 static sl_status bag_check(const sl_call *call) {
   const int32_t *ids = call->in[0];
   const sl_bag *bag = call->attrs->user;
-  int64_t count = call->attrs->count;
-  if (!count && call->attrs->partial) return SL_OK;
+  int64_t count = call->attrs->place.whole;
+  if (!count && call->attrs->place.partial) return SL_OK;
   if (!count) count = call->in_type[1].dim[0];
   for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]); i++)
     if ((ids[i] < 0 || ids[i] >= count) && !sli_bag_pads(bag, ids[i]))

@@ -21,15 +21,8 @@ static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
 /* Numbers per page and KV head: K^T [dim, SL_PAGE] and V [SL_PAGE, dim]. */
 static inline int64_t sli_page_numbers(int64_t dim) { return 2 * SL_PAGE * dim; }
 
-/* Sets the format of the pages that a served op keeps (sli_pages_storage). */
-static inline void sli_set_pages(sl_attrs *attrs, sl_storage storage) {
-  attrs->bf16 = storage == SL_STORAGE_BF16;
-  attrs->ndims = storage != SL_STORAGE_F32 && storage != SL_STORAGE_BF16;
-  attrs->dims[0] = attrs->ndims ? storage : 0;
-}
-
-/* Returns the type of attrs.count pages of `heads` times `rows` keys or values of `dim` numbers:
- * those that the dims of `numbers` after the first count, or words of their bytes. */
+/* Returns the type of attrs.pages.count pages of `heads` times `rows` keys or values of `dim`
+ * numbers: those that the dims of `numbers` after the first count, or words of their bytes. */
 static inline sl_type sli_pages_type(const sl_attrs *attrs, const sl_type *numbers, int64_t heads,
                                      int64_t rows, int64_t dim) {
   sl_storage storage = sli_pages_storage(attrs);
@@ -37,7 +30,8 @@ static inline sl_type sli_pages_type(const sl_attrs *attrs, const sl_type *numbe
   pages.dtype = storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32;
   if (storage == SL_STORAGE_FP8) return sli_storage_type(storage, &pages);
   if (storage != SL_STORAGE_Q8_0) return pages;
-  return SL_TYPE(SL_I32, attrs->count, heads, sli_page_bytes(rows, dim) / (int64_t)sizeof(int32_t));
+  return SL_TYPE(SL_I32, attrs->pages.count, heads,
+                 sli_page_bytes(rows, dim) / (int64_t)sizeof(int32_t));
 }
 
 #endif

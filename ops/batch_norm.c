@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm ops: each channel is normalised over all images and positions of a microbatch, or by
- * given statistics (attrs.keep). */
+ * given statistics (attrs.norm.given). */
 #include "ops/ops.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
@@ -18,7 +18,7 @@ static sl_status batch_norm_infer(const sl_attrs *attrs, int nin, const sl_type 
   SLI_TRY(want_channels(&in[0]));
   sl_type width = batch_norm_width(&in[0]);
   for (int i = 1; i < 5; i++) SLI_TRY(sli_want(names[i], &in[i], &width));
-  if (!attrs->keep && sl_type_elements(&in[0]) < 2 * width.dim[0])
+  if (!attrs->norm.given && sl_type_elements(&in[0]) < 2 * width.dim[0])
     return sli_misfit(&in[0], "x must have at least two numbers per channel");
   out[0] = in[0];
   out[1] = out[2] = out[3] = width;
@@ -65,13 +65,14 @@ static int batch_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *
   out[0] =
       (sl_signature){.in = {channels, each, each, each, each}, .out = {channels, each, each, each}};
   out[1] = (sl_signature){.in = {rows}, .out = {rows}};
-  return attrs->keep ? 2 : 1;
+  return attrs->norm.given ? 2 : 1;
 }
 
 /* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_batch_norm = {
     .name = "batch_norm",
+    .attrs = {&sl_attrs_norm},
     .min_in = 5,
     .max_in = 5,
     .nout = 4,
@@ -95,6 +96,7 @@ const sl_op sl_op_batch_norm = {
 
 const sl_op sl_op_batch_norm_b = {
     .name = "batch_norm_b",
+    .attrs = {&sl_attrs_norm},
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
@@ -106,6 +108,7 @@ const sl_op sl_op_batch_norm_b = {
 
 const sl_op sl_op_batch_norm_w = {
     .name = "batch_norm_w",
+    .attrs = {&sl_attrs_norm},
     .min_in = 4,
     .max_in = 4,
     .nout = 2,

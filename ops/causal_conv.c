@@ -95,9 +95,9 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
   SLI_TRY(infer(attrs, 3, in, out));
   SLI_TRY(sli_want_array("batch", &in[5], SL_I32, 1));
-  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  if (attrs->pages.count < 1) return sl_fail(SL_E_SHAPE, "attrs.pages.count must be given");
   out[1] = rows_type(&in[0], &in[1]);
-  out[1].dim[0] = attrs->count;
+  out[1].dim[0] = attrs->pages.count;
   return SL_OK;
 }
 

@@ -7,9 +7,9 @@
  *   all_gather(x) -> the members' x, one after another; any dtype
  *   all_to_all(x0, x1, ...) -> what each member has for this one; x[m] is for member m; any dtype
  *
- * attrs.count: members; attrs.first: the member's rank; attrs.axes: the split dim's bit. Parts are
- * ranges of that dim, in the order of ranks: equal ones, or those of attrs.user, an sl_joint. An
- * all_to_all has the types of its outputs there, sl_type[members]. */
+ * attrs.members.count: members; attrs.members.own: the member's rank; attrs.members.axes: the split
+ * dim's bit. Parts are ranges of that dim, in the order of ranks: equal ones, or those of
+ * attrs.user, an sl_joint. An all_to_all has the types of its outputs there, sl_type[members]. */
 #ifndef SLUICE_OPS_COLLECTIVE_H
 #define SLUICE_OPS_COLLECTIVE_H
 

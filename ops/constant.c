@@ -60,10 +60,11 @@ static uint64_t constant_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 static sl_status arange_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
-  if (in[0].ndim < 1 || (attrs->axes & (attrs->axes - 1)) ||
+  if (in[0].ndim < 1 || (attrs->along.axes & (attrs->along.axes - 1)) ||
       sli_one_axis(attrs, &in[0]) >= in[0].ndim)
-    return sli_misfit(&in[0], "attrs.axes must have exactly one bit, for a dim of like, not %#x",
-                      attrs->axes);
+    return sli_misfit(&in[0],
+                      "attrs.along.axes must have exactly one bit, for a dim of like, not %#x",
+                      attrs->along.axes);
   out[0] = in[0];
   out[0].dtype = SL_I32;
   return SL_OK;
@@ -80,10 +81,10 @@ static sl_status cast_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
-/* Rejects numbers that the other type does not hold, if attrs.count asks for it. */
+/* Rejects numbers that the other type does not hold, if attrs.cast.refuses asks for it. */
 static sl_status cast_check(const sl_call *call) {
-  int64_t n = call->attrs->count ? sl_type_elements(&call->in_type[0]) : 0;
-  double most = call->attrs->count == SLI_CAST_FITS ? 0x1p31 : 0x1p24;
+  int64_t n = call->attrs->cast.refuses ? sl_type_elements(&call->in_type[0]) : 0;
+  double most = call->attrs->cast.refuses == SLI_CAST_FITS ? 0x1p31 : 0x1p24;
   for (int64_t i = 0; i < n; i++) {
     double x = call->in_type[0].dtype == SL_I32 ? (double)((const int32_t *)call->in[0])[i]
                                                 : (double)((const float *)call->in[0])[i];
@@ -105,7 +106,7 @@ static sl_status to_f32_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 /* Rejects sums that may have been rounded. */
 static sl_status to_f32_check(const sl_call *call) {
   const double *x = call->in[0];
-  int64_t n = call->attrs->exact ? sl_type_elements(&call->in_type[0]) : 0;
+  int64_t n = call->attrs->numbers.exact ? sl_type_elements(&call->in_type[0]) : 0;
   bool large = false;
   for (int64_t i = 0; i < n; i++) large |= fabs(x[i]) > SLI_LEAF_MOST;
   for (int64_t i = 0; i < n && large; i++)
@@ -136,21 +137,22 @@ static sl_status one_hot_infer(const sl_attrs *attrs, int nin, const sl_type *in
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, in[0].ndim ? -1 : 0));
   if (in[0].ndim == SL_MAX_DIMS)
     return sli_misfit(&in[0], "ids may have at most %d dims", SL_MAX_DIMS - 1);
-  if (attrs->count < 1)
-    return sl_fail(SL_E_SHAPE, "attrs.count, the number of classes, must be at least 1, not %lld",
-                   (long long)attrs->count);
+  if (attrs->one_hot.classes < 1)
+    return sl_fail(SL_E_SHAPE,
+                   "attrs.one_hot.classes, the number of classes, must be at least 1, not %lld",
+                   (long long)attrs->one_hot.classes);
   out[0] = in[0];
   out[0].dtype = SL_F32;
-  out[0].dim[out[0].ndim++] = attrs->count;
+  out[0].dim[out[0].ndim++] = attrs->one_hot.classes;
   return SL_OK;
 }
 
 static sl_status one_hot_check(const sl_call *call) {
   const int32_t *ids = call->in[0];
   for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]); i++)
-    if (ids[i] < 0 || ids[i] >= call->attrs->count)
+    if (ids[i] < 0 || ids[i] >= call->attrs->one_hot.classes)
       return sl_fail(SL_E_INPUT, "element %lld of its ids is %d, but there are classes 0 to %lld",
-                     (long long)i, (int)ids[i], (long long)call->attrs->count - 1);
+                     (long long)i, (int)ids[i], (long long)call->attrs->one_hot.classes - 1);
   return SL_OK;
 }
 
@@ -158,6 +160,7 @@ static sl_status one_hot_check(const sl_call *call) {
 
 const sl_op sl_op_constant = {
     .name = "constant",
+    .attrs = {&sl_attrs_fill},
     .min_in = 0,
     .max_in = 1,
     .nout = 1,
@@ -172,6 +175,7 @@ const sl_op sl_op_constant = {
 
 const sl_op sl_op_arange = {
     .name = "arange",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -183,6 +187,7 @@ const sl_op sl_op_arange = {
 
 const sl_op sl_op_cast = {
     .name = "cast",
+    .attrs = {&sl_attrs_cast},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -209,6 +214,7 @@ TO_OTHER(to_f64)
 
 const sl_op sl_op_one_hot = {
     .name = "one_hot",
+    .attrs = {&sl_attrs_one_hot},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

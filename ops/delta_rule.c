@@ -27,7 +27,7 @@ static sl_status want_inputs(const sl_attrs *attrs, const sl_type *in) {
   SLI_TRY(sli_want_array("q", &in[0], SL_F32, 3));
   SLI_TRY(sli_want("k", &in[1], &in[0]));
   SLI_TRY(sli_linear_want(attrs, in));
-  return sli_linear_want_rows("b", &in[4], &in[0], attrs->heads);
+  return sli_linear_want_rows("b", &in[4], &in[0], attrs->attention.heads);
 }
 
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -65,9 +65,9 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
   SLI_TRY(infer(attrs, 5, in, out));
   SLI_TRY(sli_want_array("batch", &in[5], SL_I32, 1));
-  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  if (attrs->pages.count < 1) return sl_fail(SL_E_SHAPE, "attrs.pages.count must be given");
   out[2] = sli_linear_state(attrs, in);
-  out[2].dim[0] = attrs->count;
+  out[2].dim[0] = attrs->pages.count;
   return SL_OK;
 }
 
@@ -97,6 +97,7 @@ static const sl_op_serve serving = {.op = &sl_op_delta_rule_served, .slots = tru
 
 const sl_op sl_op_delta_rule = {
     .name = "delta_rule",
+    .attrs = {&sl_attrs_attention},
     .serve = &serving,
     .min_in = 5,
     .max_in = 5,
@@ -115,6 +116,7 @@ const sl_op sl_op_delta_rule = {
 
 const sl_op sl_op_delta_rule_b = {
     .name = "delta_rule_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 8,
     .max_in = 8,
     .nout = 5,
@@ -124,6 +126,7 @@ const sl_op sl_op_delta_rule_b = {
 
 const sl_op sl_op_delta_rule_piece = {
     .name = "delta_rule_piece",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = 5,
     .nout = 4,
@@ -142,6 +145,7 @@ const sl_op sl_op_delta_rule_piece = {
 
 const sl_op sl_op_delta_rule_piece_b = {
     .name = "delta_rule_piece_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 9,
     .max_in = 9,
     .nout = 6,
@@ -153,6 +157,7 @@ const sl_op sl_op_delta_rule_piece_b = {
 
 const sl_op sl_op_delta_rule_served = {
     .name = "delta_rule_served",
+    .attrs = {&sl_attrs_attention},
     .min_in = 6,
     .max_in = 6,
     .nout = 3,

@@ -31,6 +31,7 @@ static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 const sl_op sl_op_documents = {
     .name = "documents",
+    .attrs = {&sl_attrs_tokens},
     .min_in = 1,
     .max_in = 1,
     .nout = 2,
@@ -41,6 +42,7 @@ const sl_op sl_op_documents = {
 
 const sl_op sl_op_documents_piece = {
     .name = "documents_piece",
+    .attrs = {&sl_attrs_tokens},
     .min_in = 1,
     .max_in = 1,
     .nout = 3,

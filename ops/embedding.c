@@ -28,7 +28,7 @@ static sl_status embedding_w_infer(const sl_attrs *attrs, int nin, const sl_type
 }
 
 static sl_status position_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  int64_t end = attrs->first + attrs->dims[1] + in[0].dim[1];
+  int64_t end = attrs->place.first + attrs->place.skip + in[0].dim[1];
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
@@ -153,8 +153,8 @@ const sl_op sl_op_position_w = {
 static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                        sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
-  if (in[1].ndim > 0 && in[1].dim[0] < attrs->length)
-    return sli_misfit(&in[1], "the table must have %lld positions", (long long)attrs->length);
+  if (in[1].ndim > 0 && in[1].dim[0] < attrs->place.length)
+    return sli_misfit(&in[1], "the table must have %lld positions", (long long)attrs->place.length);
   return position_infer(attrs, 2, in, out);
 }
 

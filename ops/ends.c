@@ -39,6 +39,7 @@ static uint64_t source_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 const sl_op sl_op_fill = {
     .name = "fill",
+    .attrs = {&sl_attrs_fill},
     .min_in = 0,
     .max_in = 0,
     .nout = 1,
@@ -47,6 +48,7 @@ const sl_op sl_op_fill = {
 
 const sl_op sl_op_source = {
     .name = "source",
+    .attrs = {&sl_attrs_source},
     .min_in = 0,
     .max_in = 0,
     .traits = SL_OP_SOURCE,

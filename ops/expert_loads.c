@@ -52,11 +52,12 @@ static void load_experts_cost(const sl_attrs *attrs, int nin, const sl_type *in,
   *flops = *bytes = 0;
   if (in[0].ndim < 0) return;
   double wanted = wanted_experts(x, &in[0]), parts = wanted * parts_of_each(x, &in[0], wanted);
-  *bytes = parts * (1 - x->hits) * (double)x->part_bytes / (double)attrs->count;
+  *bytes = parts * (1 - x->hits) * (double)x->part_bytes / (double)attrs->experts.firings;
 }
 
 const sl_op sl_op_load_experts = {
     .name = "load_experts",
+    .attrs = {&sl_attrs_experts},
     .min_in = 0, /* a firing reads ids or guesses */
     .max_in = 6,
     .nout = 3,
@@ -92,12 +93,14 @@ static void loaded_experts_cost(const sl_attrs *attrs, int nin, const sl_type *i
          parts = wanted * parts_of_each(x, &in[1], wanted);
   *flops = 2 * SLI_MATRICES * rows * width * inner;
   if (x->planes) *flops += parts * SLI_MATRICES * width * inner;
-  *flops /= attrs->count;
-  *bytes = ((double)sl_type_bytes(&out[0]) + parts * (double)x->part_bytes) / attrs->count;
+  *flops /= attrs->experts.firings;
+  *bytes =
+      ((double)sl_type_bytes(&out[0]) + parts * (double)x->part_bytes) / attrs->experts.firings;
 }
 
 const sl_op sl_op_loaded_experts = {
     .name = "loaded_experts",
+    .attrs = {&sl_attrs_experts},
     .min_in = 4,
     .max_in = 4,
     .nout = 1,

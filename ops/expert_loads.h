@@ -3,10 +3,10 @@
  *
  * Two ops take the place of a mixture's products. `load_experts` runs on the queue of loads: it
  * counts the rows of each expert and reads the parts that they want and that no slot of its cache
- * holds. `loaded_experts` computes the rows. Both fire attrs.count times in a tick; each firing of
- * the first lends some slots to the same firing of the second, through a register that says which
- * (sli_lent). The register has SLI_LENT slots, so with firing f all that was lent before firing
- * f - SLI_LENT + 1 has been returned, and its slots may be overwritten.
+ * holds. `loaded_experts` computes the rows. Both fire attrs.experts.firings times in a tick; each
+ * firing of the first lends some slots to the same firing of the second, through a register that
+ * says which (sli_lent). The register has SLI_LENT slots, so with firing f all that was lent before
+ * firing f - SLI_LENT + 1 has been returned, and its slots may be overwritten.
  *
  * With guessed ids as another input, load_experts has one more firing, before those of a tick. It
  * reads the guesses alone, and asks for what they want while earlier layers compute.

@@ -50,8 +50,8 @@ static sl_status limit_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   sl_type weights = in[0];
   weights.dtype = SL_F32;
   SLI_TRY(sli_want("weights", &in[1], &weights));
-  if (attrs->count < 1 || !(attrs->value > 0))
-    return sl_fail(SL_E_SHAPE, "attrs.count and attrs.value must be given");
+  if (attrs->experts.count < 1 || !(attrs->experts.factor > 0))
+    return sl_fail(SL_E_SHAPE, "attrs.experts.count and attrs.experts.factor must be given");
   out[0] = in[0];
   return SL_OK;
 }
@@ -95,6 +95,7 @@ const sl_op sl_op_combine_b = {
 
 const sl_op sl_op_expert_limit = {
     .name = "expert_limit",
+    .attrs = {&sl_attrs_experts},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

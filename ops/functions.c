@@ -11,9 +11,10 @@
 #include "ops/whole.h"
 
 static sl_status want_number(const sl_attrs *attrs, int most) {
-  if (attrs->count >= 0 && attrs->count < most) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "attrs.count must be the number of a function, below %d, not %lld",
-                 most, (long long)attrs->count);
+  if (attrs->function.number >= 0 && attrs->function.number < most) return SL_OK;
+  return sl_fail(SL_E_SHAPE,
+                 "attrs.function.number must be the number of a function, below %d, not %lld", most,
+                 (long long)attrs->function.number);
 }
 
 /* ---- numbers ---------------------------------------------------------------------------- */
@@ -64,9 +65,9 @@ static void function_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 /* ---- integers --------------------------------------------------------------------------- */
 
 static sl_status want_range(const sl_attrs *attrs) {
-  if (attrs->window >= 0 && attrs->window < SLI_WHOLE_RANGES) return SL_OK;
-  return sl_fail(SL_E_SHAPE, "attrs.window must be a range of integers, below %d, not %lld",
-                 SLI_WHOLE_RANGES, (long long)attrs->window);
+  if (attrs->function.range >= 0 && attrs->function.range < SLI_WHOLE_RANGES) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "attrs.function.range must be a range of integers, below %d, not %lld",
+                 SLI_WHOLE_RANGES, (long long)attrs->function.range);
 }
 
 static sl_status whole_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -84,9 +85,10 @@ static sl_status whole_reduce_infer(const sl_attrs *attrs, int nin, const sl_typ
   SLI_TRY(want_number(attrs, SLI_WHOLES));
   SLI_TRY(want_range(attrs));
   SLI_TRY(sli_want_array("x", &in[0], SL_I32, -1));
-  if (attrs->axes & ~sli_reduce_all_axes(&in[0]))
-    return sli_misfit(&in[0], "attrs.axes must be dims of x, but %#x has others", attrs->axes);
-  *out = sli_reduced(&in[0], sli_reduce_axes(attrs, &in[0]), attrs->keep);
+  if (attrs->along.axes & ~sli_reduce_all_axes(&in[0]))
+    return sli_misfit(&in[0], "attrs.along.axes must be dims of x, but %#x has others",
+                      attrs->along.axes);
+  *out = sli_reduced(&in[0], sli_reduce_axes(attrs, &in[0]), attrs->along.keep);
   return SL_OK;
 }
 
@@ -98,7 +100,7 @@ static int whole_reduce_signatures(const sl_attrs *attrs, int nin, const sl_type
   for (int d = 0; d < in[0].ndim; d++) {
     bool reduced = axes >> d & 1;
     if (!reduced) out[n++] = (sl_signature){.in = {sli_split(d)}, .out = {sli_split(to)}};
-    to += !reduced || attrs->keep;
+    to += !reduced || attrs->along.keep;
   }
   return n;
 }
@@ -109,7 +111,7 @@ static sl_status too_large(int64_t element, int64_t v) {
 }
 
 static sl_status whole_check(const sl_call *call) {
-  if (call->attrs->window != SLI_WHOLE_CHECKED) return SL_OK;
+  if (call->attrs->function.range != SLI_WHOLE_CHECKED) return SL_OK;
   sli_whole_pairs p = sli_whole_pairs_make(call);
   for (int64_t e = 0; e < p.space.total; e++) {
     int64_t v = sli_whole_pair(&p, e);
@@ -119,7 +121,7 @@ static sl_status whole_check(const sl_call *call) {
 }
 
 static sl_status whole_reduce_check(const sl_call *call) {
-  if (call->attrs->window != SLI_WHOLE_CHECKED) return SL_OK;
+  if (call->attrs->function.range != SLI_WHOLE_CHECKED) return SL_OK;
   sli_whole_lines l = sli_whole_lines_make(call);
   for (int64_t e = 0; e < l.space.total; e++) {
     int64_t v = sli_whole_line(&l, e);
@@ -132,6 +134,7 @@ static sl_status whole_reduce_check(const sl_call *call) {
 
 const sl_op sl_op_function = {
     .name = "function",
+    .attrs = {&sl_attrs_function},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -148,6 +151,7 @@ const sl_op sl_op_function = {
 
 const sl_op sl_op_function_b = {
     .name = "function_b",
+    .attrs = {&sl_attrs_function},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -159,6 +163,7 @@ const sl_op sl_op_function_b = {
 
 const sl_op sl_op_function2 = {
     .name = "function2",
+    .attrs = {&sl_attrs_function},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -176,6 +181,7 @@ const sl_op sl_op_function2 = {
 
 const sl_op sl_op_function2_b = {
     .name = "function2_b",
+    .attrs = {&sl_attrs_function},
     .min_in = 3,
     .max_in = 3,
     .nout = 2,
@@ -188,6 +194,7 @@ const sl_op sl_op_function2_b = {
 
 const sl_op sl_op_whole = {
     .name = "whole",
+    .attrs = {&sl_attrs_function},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -200,6 +207,7 @@ const sl_op sl_op_whole = {
 
 const sl_op sl_op_whole_reduce = {
     .name = "whole_reduce",
+    .attrs = {&sl_attrs_function, &sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

@@ -21,7 +21,7 @@
 #define SLI_FUNCTION static inline
 #endif
 
-/* attrs.count of `function`, `function2` and `whole`. */
+/* attrs.function.number of `function`, `function2` and `whole`. */
 enum {
 #define FUNCTION(name, ...) SLI_FUNCTION_##name,
 #include "ops/functions.def"
@@ -38,14 +38,14 @@ enum {
   SLI_WHOLES
 };
 
-/* attrs.count of `cast`: numbers that end the run. */
+/* attrs.cast.refuses of `cast`: numbers that end the run. */
 enum {
   SLI_CAST_ANY,
   SLI_CAST_EXACT, /* beyond 2^24, in either direction */
   SLI_CAST_FITS   /* no integer of 32 bits */
 };
 
-/* Range of the results of `whole` and `whole_reduce`, attrs.window. */
+/* Range of the results of `whole` and `whole_reduce`, attrs.function.range. */
 typedef enum sli_whole_range {
   SLI_WHOLE_CHECKED, /* int64, but must fit 32 bits */
   SLI_WHOLE_BOOL,    /* 1 unless 0 */

@@ -29,17 +29,18 @@ static sl_status gather_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* Without x, attrs.count gives the output's length. */
+/* Without x, attrs.place.whole gives the output's length. */
 static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   bool onto = nin > 2 && in[2].ndim >= 0;
   SLI_TRY(sli_want_array("src", &in[0], SL_F32, -1));
   int axis = sli_one_axis(attrs, &in[0]);
   sl_type src, y = onto ? in[2] : in[0];
   if (onto) SLI_TRY(sli_want_array("x", &in[2], SL_F32, -1));
-  else if (attrs->count < 1)
-    return sl_fail(SL_E_SHAPE,
-                   "attrs.count must give the number of positions of the sums if there is no x");
-  else if (axis < y.ndim) y.dim[axis] = attrs->count;
+  else if (attrs->place.whole < 1)
+    return sl_fail(
+        SL_E_SHAPE,
+        "attrs.place.whole must give the number of positions of the sums if there is no x");
+  else if (axis < y.ndim) y.dim[axis] = attrs->place.whole;
   SLI_TRY(sli_indexing_check(attrs, &y, &in[1], &src));
   SLI_TRY(sli_want("src", &in[0], &src));
   out[0] = y;
@@ -102,8 +103,8 @@ static int scatter_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 /* Checks the values of an index. `there` is the number of positions of this array, which may be a
  * part of the whole. */
 static sl_status check_index(const sl_call *call, int64_t there) {
-  int64_t count = call->attrs->count ? call->attrs->count : there;
-  if (call->attrs->partial && !call->attrs->count) return SL_OK;
+  int64_t count = call->attrs->place.whole ? call->attrs->place.whole : there;
+  if (call->attrs->place.partial && !call->attrs->place.whole) return SL_OK;
   const sl_type *type = &call->in_type[1];
   const int32_t *index = call->in[1];
   char text[SL_TYPE_TEXT];
@@ -129,6 +130,7 @@ static sl_status scatter_check(const sl_call *call) {
 
 const sl_op sl_op_gather = {
     .name = "gather",
+    .attrs = {&sl_attrs_along},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -148,6 +150,7 @@ const sl_op sl_op_gather = {
 
 const sl_op sl_op_gather_b = {
     .name = "gather_b",
+    .attrs = {&sl_attrs_along},
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
@@ -162,6 +165,7 @@ const sl_op sl_op_gather_b = {
 
 const sl_op sl_op_scatter_add = {
     .name = "scatter_add",
+    .attrs = {&sl_attrs_along},
     .min_in = 2,
     .max_in = 3,
     .nout = 1,

@@ -8,14 +8,15 @@
 static sl_type channels_of(const sl_type *x) { return SL_TYPE(SL_F32, x->dim[1]); }
 
 static sl_type groups_of(const sl_attrs *attrs, const sl_type *x) {
-  return SL_TYPE(SL_F32, x->dim[0], attrs->heads);
+  return SL_TYPE(SL_F32, x->dim[0], attrs->norm.groups);
 }
 
 static sl_status want_images(const sl_attrs *attrs, const sl_type *x) {
   SLI_TRY(sli_want_array("x", x, SL_F32, -1));
-  if (x->ndim >= 2 && attrs->heads >= 1 && x->dim[1] % attrs->heads == 0) return SL_OK;
-  return sli_misfit(x, "x must be f32[n, c, ...] with c a multiple of the %d groups (attrs.heads)",
-                    attrs->heads);
+  if (x->ndim >= 2 && attrs->norm.groups >= 1 && x->dim[1] % attrs->norm.groups == 0) return SL_OK;
+  return sli_misfit(
+      x, "x must be f32[n, c, ...] with c a multiple of the %d groups (attrs.norm.groups)",
+      attrs->norm.groups);
 }
 
 static sl_status want_statistics(const sl_attrs *attrs, const sl_type *mean, const sl_type *rstd,
@@ -79,6 +80,7 @@ static int group_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *
 
 const sl_op sl_op_group_norm = {
     .name = "group_norm",
+    .attrs = {&sl_attrs_norm},
     .min_in = 3,
     .max_in = 3,
     .nout = 3,
@@ -103,6 +105,7 @@ const sl_op sl_op_group_norm = {
 
 const sl_op sl_op_group_norm_b = {
     .name = "group_norm_b",
+    .attrs = {&sl_attrs_norm},
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
@@ -115,6 +118,7 @@ const sl_op sl_op_group_norm_b = {
 
 const sl_op sl_op_group_norm_w = {
     .name = "group_norm_w",
+    .attrs = {&sl_attrs_norm},
     .min_in = 4,
     .max_in = 4,
     .nout = 2,

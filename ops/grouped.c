@@ -113,8 +113,8 @@ static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_ty
 
 static sl_status grouped_linear_check(const sl_call *call) {
   const int32_t *ids = call->in[1];
-  int64_t count = call->attrs->count;
-  if (!count && call->attrs->partial) return SL_OK;
+  int64_t count = call->attrs->place.whole;
+  if (!count && call->attrs->place.partial) return SL_OK;
   if (!count) count = call->in_type[2].dim[0];
   for (int64_t i = 0; i < sli_grouped_valid_ids(call); i++)
     if (ids[i] < -1 || ids[i] >= count)
@@ -203,7 +203,8 @@ static sl_type values_of(const sl_attrs *attrs, const sl_type *x, const sl_type 
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 3));
-  if (attrs->exact && in[2].dtype != SL_F32 && !sli_storage_exact(sli_storage_of(attrs, &in[2])))
+  if (attrs->numbers.exact && in[2].dtype != SL_F32 &&
+      !sli_storage_exact(sli_storage_of(attrs, &in[2])))
     return sli_misfit(&in[2], "exact products need weights in f32, Q8_0 or Q4_1");
   sl_type values[3] = {in[0], in[1], values_of(attrs, &in[0], &in[2])};
   return grouped_linear_infer(attrs, 3, values, out);
@@ -221,6 +222,7 @@ static void served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
 
 const sl_op sl_op_grouped_linear_served = {
     .name = "grouped_linear_served",
+    .attrs = {&sl_attrs_product},
     .min_in = 4,
     .max_in = 4,
     .nout = 1,

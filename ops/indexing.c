@@ -16,8 +16,8 @@ sli_lines sli_lines_of(const sl_attrs *attrs, const sl_type *x) {
 sli_indexing sli_indexing_of(const sl_attrs *attrs, const sl_type *whole, const sl_type *index) {
   int axis = sli_one_axis(attrs, whole);
   sli_lines l = sli_lines_of(attrs, whole);
-  sli_indexing x = {l.outer,      l.n,  index->dim[axis],     l.inner,
-                    attrs->first, true, {.ndim = whole->ndim}};
+  sli_indexing x = {
+      l.outer, l.n, index->dim[axis], l.inner, attrs->place.first, true, {.ndim = whole->ndim}};
   int64_t stride = 1;
   for (int d = whole->ndim - 1; d >= 0; stride *= index->dim[d--]) {
     x.index.dim[d] = d == axis ? x.m : whole->dim[d];
@@ -30,10 +30,12 @@ sli_indexing sli_indexing_of(const sl_attrs *attrs, const sl_type *whole, const 
 sl_status sli_indexing_check(const sl_attrs *attrs, const sl_type *whole, const sl_type *index,
                              sl_type *other) {
   int axis = sli_one_axis(attrs, whole);
-  if (whole->ndim < 1 || (attrs->axes & (attrs->axes - 1)) || axis < 0 || axis >= whole->ndim)
+  if (whole->ndim < 1 || (attrs->along.axes & (attrs->along.axes - 1)) || axis < 0 ||
+      axis >= whole->ndim)
     return sli_misfit(
-        whole, "attrs.axes must have exactly one bit, for a dim of the indexed tensor, not %#x",
-        attrs->axes);
+        whole,
+        "attrs.along.axes must have exactly one bit, for a dim of the indexed tensor, not %#x",
+        attrs->along.axes);
   bool fits = index->dtype == SL_I32 && index->ndim == whole->ndim;
   for (int d = 0; d < whole->ndim && fits; d++)
     fits =

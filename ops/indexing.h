@@ -20,12 +20,12 @@ typedef struct sli_indexing {
 
 sli_indexing sli_indexing_of(const sl_attrs *attrs, const sl_type *whole, const sl_type *index);
 
-/* Returns SL_OK if `index` can index `whole` along the dim of attrs.axes, and sets *other to the
- * type of the second array. */
+/* Returns SL_OK if `index` can index `whole` along the dim of attrs.along.axes, and sets *other to
+ * the type of the second array. */
 sl_status sli_indexing_check(const sl_attrs *attrs, const sl_type *whole, const sl_type *index,
                              sl_type *other);
 
-/* An array as lines of n elements, with stride `inner`, along the dim of attrs.axes. */
+/* An array as lines of n elements, with stride `inner`, along the dim of attrs.along.axes. */
 typedef struct sli_lines {
   int64_t outer, n, inner;
 } sli_lines;

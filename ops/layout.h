@@ -44,7 +44,7 @@ typedef struct sli_permutation {
   int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];
 } sli_permutation;
 
-/* Returns the permutation of x by attrs.dims, or its inverse (`back`). */
+/* Returns the permutation of x by attrs.shape.dims, or its inverse (`back`). */
 sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back);
 /* Returns the permutation that broadcasts x to y. */
 sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y);
@@ -144,9 +144,10 @@ SLI_REGION int64_t sli_region_index(const sl_region *region, const int64_t *dim,
   return index;
 }
 
-/* Returns the number of a tick's `rows` before member attrs.first + `more` of attrs.count. */
+/* Returns the number of a tick's `rows` before member attrs.members.own + `more` of
+ * attrs.members.count. */
 static inline int64_t sli_rows_before(const sl_attrs *attrs, int64_t rows, int64_t more) {
-  return rows * (attrs->first + more) / attrs->count;
+  return rows * (attrs->members.own + more) / attrs->members.count;
 }
 /* Returns the bytes of one row of a tick. */
 static inline int64_t sli_row_bytes(const sl_type *type) {

@@ -5,7 +5,7 @@
 #ifndef SLUICE_OPS_LEAVES_H
 #define SLUICE_OPS_LEAVES_H
 
-/* Maximum groups of an exact sum along a dim (attrs.chunk). */
+/* Maximum groups of an exact sum along a dim (attrs.numbers.chunk). */
 enum { SLI_MOST_GROUPS = 8 };
 
 /* A leaf has a multiple of this many positions, because gradients of keys are sums over tiles of

@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 
 static sl_type weight_type(const sl_attrs *attrs, int64_t in, int64_t out) {
-  return attrs->transposed ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
+  return attrs->product.transposed ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
 }
 
 /* ---- packed weights ---------------------------------------------------------- */
@@ -24,7 +24,8 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   if (in[1].dtype != SL_F32 || in[1].ndim != 2 || sli_linear_features(attrs, &in[1], 0) != k ||
       sli_linear_features(attrs, &in[1], 1) < 1)
     return sli_misfit(
-        &in[1], attrs->transposed ? "weight must be f32[%lld, n]" : "weight must be f32[n, %lld]",
+        &in[1],
+        attrs->product.transposed ? "weight must be f32[%lld, n]" : "weight must be f32[n, %lld]",
         (long long)k);
   int64_t n = sli_linear_features(attrs, &in[1], 1);
   sl_type bias = SL_TYPE(SL_F32, n);
@@ -36,7 +37,7 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 /* Splits by output features or by input features. */
 static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  int to = attrs->transposed ? 1 : 0;
+  int to = attrs->product.transposed ? 1 : 0;
   sl_sbp last = sli_split_last(&in[0]);
   out[0] = (sl_signature){.in = {[1] = sli_split(to)}, .out = {last}};
   out[1] = (sl_signature){.in = {last, sli_split(1 - to)}, .out = {sli_partial()}};
@@ -52,7 +53,8 @@ static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   int64_t n = sl_type_last(&in[0]);
   if (in[1].dtype != SL_F32 || in[1].ndim != 2 || sli_linear_features(attrs, &in[1], 1) != n)
     return sli_misfit(
-        &in[1], attrs->transposed ? "weight must be f32[k, %lld]" : "weight must be f32[%lld, k]",
+        &in[1],
+        attrs->product.transposed ? "weight must be f32[k, %lld]" : "weight must be f32[%lld, k]",
         (long long)n);
   int64_t k = sli_linear_features(attrs, &in[1], 0);
   SLI_TRY(want_packed(nin, in, 2, n, k));
@@ -64,7 +66,7 @@ static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
 static int linear_b_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                sl_signature *out) {
   (void)nin;
-  int from = attrs->transposed ? 1 : 0;
+  int from = attrs->product.transposed ? 1 : 0;
   sl_sbp last = sli_split_last(&in[0]);
   out[0] = (sl_signature){.in = {last, sli_split(from)}, .out = {sli_partial()}};
   out[1] = (sl_signature){.in = {[1] = sli_split(1 - from)}, .out = {last}};
@@ -91,7 +93,7 @@ static sl_status bias_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 static sl_status pack_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("weight", &in[0], SL_F32, 2));
-  if (attrs->rows < 1) return sl_fail(SL_E_SHAPE, "attrs.rows must be given");
+  if (attrs->product.rows < 1) return sl_fail(SL_E_SHAPE, "attrs.product.rows must be given");
   int64_t k = sli_linear_features(attrs, &in[0], 0), n = sli_linear_features(attrs, &in[0], 1);
   out[0] = sli_packed_type(k, n);
   out[1] = sli_packed_type(n, k);
@@ -120,13 +122,7 @@ SLI_COST(pack_cost, 0, 2, 1)
 /* ---- products ------------------------------------------------------------------ */
 
 size_t sli_keeps_product(const sl_call *call, uint64_t *which) {
-  const sl_attrs *a = call->attrs;
-  uint64_t hash = sli_hash_word(SLI_HASH_SEED,
-                                (uint64_t)a->exact << 2 | (uint64_t)a->transposed << 1 | a->bf16);
-  hash = sli_hash_word(hash, (uint64_t)a->chunk);
-  hash = sli_hash_word(hash, (uint64_t)a->dims[1]);
-  for (int p = 0; p < SL_PART_RANGES; p++) hash = sli_hash_word(hash, (uint64_t)a->part[p]);
-  hash = sli_hash_word(hash, (uint64_t)a->rows);
+  uint64_t hash = sli_hash_attrs(SLI_HASH_SEED, call->op, call->attrs, call->nin);
   for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
   for (int o = 0; o < call->nout; o++) hash = sli_hash_type(hash, &call->out_type[o]);
   *which = hash;
@@ -137,6 +133,7 @@ size_t sli_keeps_product(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_linear = {
     .name = "linear",
+    .attrs = {&sl_attrs_product},
     .serve = &(const sl_op_serve){.op = &sl_op_linear_served, .stored = 2},
     .min_in = 2,
     .max_in = 4,
@@ -164,6 +161,7 @@ const sl_op sl_op_linear = {
 
 const sl_op sl_op_linear_b = {
     .name = "linear_b",
+    .attrs = {&sl_attrs_product},
     .min_in = 2,
     .max_in = 3,
     .nout = 1,
@@ -179,6 +177,7 @@ const sl_op sl_op_linear_b = {
 
 const sl_op sl_op_linear_w = {
     .name = "linear_w",
+    .attrs = {&sl_attrs_product},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -194,6 +193,7 @@ const sl_op sl_op_linear_w = {
 
 const sl_op sl_op_pack = {
     .name = "pack",
+    .attrs = {&sl_attrs_product},
     .min_in = 1,
     .max_in = 1,
     .nout = 2,
@@ -205,6 +205,7 @@ const sl_op sl_op_pack = {
 
 const sl_op sl_op_bias_w = {
     .name = "bias_w",
+    .attrs = {&sl_attrs_product},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

@@ -11,7 +11,7 @@ size_t sli_keeps_product(const sl_call *call, uint64_t *which);
 
 /* Returns the number of input features (which = 0) or output features (1) of a weight. */
 static inline int64_t sli_linear_features(const sl_attrs *attrs, const sl_type *w, int which) {
-  return w->dim[attrs->transposed ? which : 1 - which];
+  return w->dim[attrs->product.transposed ? which : 1 - which];
 }
 
 static inline bool sli_linear_has(int nin, const sl_type *in, int i) {

@@ -29,13 +29,14 @@ sl_status sli_linear_want_rows(const char *name, const sl_type *type, const sl_t
 static sl_status want_heads(const sl_attrs *attrs, const sl_type *in) {
   static const char *const names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; i++) SLI_TRY(sli_want_array(names[i], &in[i], SL_F32, 3));
-  int64_t heads = attrs->heads, few = attrs->kv_heads ? attrs->kv_heads : heads;
+  int64_t heads = attrs->attention.heads,
+          few = attrs->attention.kv_heads ? attrs->attention.kv_heads : heads;
   bool shared = few != heads && in[0].dim[2] == in[1].dim[2];
   if (heads < 1 || heads % few || in[0].dim[2] % (shared ? few : heads) ||
       in[2].dim[2] % (shared ? heads : few))
     return sl_fail(
         SL_E_SHAPE,
-        "%lld heads and %lld key heads (attrs.heads, attrs.kv_heads) must divide %lld numbers of "
+        "%lld heads and %lld key heads (attrs.attention.heads, attrs.attention.kv_heads) must divide %lld numbers of "
         "queries and %lld of values",
         (long long)heads, (long long)few, (long long)in[0].dim[2], (long long)in[2].dim[2]);
   return SL_OK;
@@ -104,9 +105,9 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
   SLI_TRY(infer(attrs, 4, in, out));
   SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
-  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  if (attrs->pages.count < 1) return sl_fail(SL_E_SHAPE, "attrs.pages.count must be given");
   out[1] = sli_linear_state(attrs, in);
-  out[1].dim[0] = attrs->count;
+  out[1].dim[0] = attrs->pages.count;
   return SL_OK;
 }
 
@@ -157,6 +158,7 @@ static const sl_op_serve serving = {.op = &sl_op_linear_attention_served, .slots
 
 const sl_op sl_op_linear_attention = {
     .name = "linear_attention",
+    .attrs = {&sl_attrs_attention},
     .serve = &serving,
     .min_in = 4,
     .max_in = 4,
@@ -174,6 +176,7 @@ const sl_op sl_op_linear_attention = {
 
 const sl_op sl_op_linear_attention_b = {
     .name = "linear_attention_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 6,
     .max_in = 6,
     .nout = 4,
@@ -183,6 +186,7 @@ const sl_op sl_op_linear_attention_b = {
 
 const sl_op sl_op_linear_attention_piece = {
     .name = "linear_attention_piece",
+    .attrs = {&sl_attrs_attention},
     .min_in = 4,
     .max_in = 4,
     .nout = 3,
@@ -200,6 +204,7 @@ const sl_op sl_op_linear_attention_piece = {
 
 const sl_op sl_op_linear_attention_piece_b = {
     .name = "linear_attention_piece_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 7,
     .max_in = 7,
     .nout = 5,
@@ -211,6 +216,7 @@ const sl_op sl_op_linear_attention_piece_b = {
 
 const sl_op sl_op_linear_attention_served = {
     .name = "linear_attention_served",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = 5,
     .nout = 2,

@@ -19,7 +19,8 @@ typedef struct sli_linear_shape {
 
 /* Returns the shape. All these ops have q, k, v and the gates as their first inputs. */
 static inline sli_linear_shape sli_linear_shape_of(const sl_attrs *attrs, const sl_type *in) {
-  int64_t heads = attrs->heads, few = attrs->kv_heads ? attrs->kv_heads : heads;
+  int64_t heads = attrs->attention.heads,
+          few = attrs->attention.kv_heads ? attrs->attention.kv_heads : heads;
   bool shared = few != heads && in[0].dim[2] == in[1].dim[2];
   int64_t q_heads = shared ? few : heads, v_heads = shared ? heads : few;
   sli_linear_shape s = {in[0].dim[0], in[0].dim[1], heads, q_heads, few, v_heads, 0, 0, false};
@@ -44,7 +45,7 @@ static inline int64_t sli_linear_carry(const sli_linear_shape *s) {
 static inline int64_t sli_linear_gap(const sli_linear_shape *s) { return s->per_head ? 1 : s->dk; }
 
 static inline float sli_linear_scale(const sl_attrs *attrs, int64_t dk) {
-  return attrs->scale != 0 ? attrs->scale : 1.0f / sqrtf((float)dk);
+  return attrs->attention.scale != 0 ? attrs->attention.scale : 1.0f / sqrtf((float)dk);
 }
 
 #ifdef __cplusplus

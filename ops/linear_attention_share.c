@@ -42,21 +42,22 @@ static sl_status share_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
 
 static int join_outputs(const sl_attrs *attrs, int nin) {
   (void)nin;
-  return attrs->length ? 2 : 1;
+  return attrs->place.length ? 2 : 1;
 }
 
 static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("record", &in[0], SL_F32, 3));
   for (int i = 1; i < nin; i++) SLI_TRY(sli_want("record", &in[i], &in[0]));
-  if (attrs->count < 1 || attrs->count >= in[0].dim[2] ||
-      (in[0].dim[2] - attrs->count) % attrs->count)
-    return sl_fail(SL_E_SHAPE, "a state of %lld numbers cannot have %lld gates (attrs.count)",
-                   (long long)in[0].dim[2], (long long)attrs->count);
-  if (attrs->first < 0 || attrs->first > nin)
-    return sl_fail(SL_E_SHAPE, "record %lld of %d (attrs.first) does not exist",
-                   (long long)attrs->first, nin);
+  if (attrs->states.gates < 1 || attrs->states.gates >= in[0].dim[2] ||
+      (in[0].dim[2] - attrs->states.gates) % attrs->states.gates)
+    return sl_fail(SL_E_SHAPE,
+                   "a state of %lld numbers cannot have %lld gates (attrs.states.gates)",
+                   (long long)in[0].dim[2], (long long)attrs->states.gates);
+  if (attrs->states.before < 0 || attrs->states.before > nin)
+    return sl_fail(SL_E_SHAPE, "record %lld of %d (attrs.states.before) does not exist",
+                   (long long)attrs->states.before, nin);
   for (int o = 0; o < join_outputs(attrs, nin); o++)
-    out[o] = sli_type_with_last(&in[0], in[0].dim[2] - attrs->count);
+    out[o] = sli_type_with_last(&in[0], in[0].dim[2] - attrs->states.gates);
   return SL_OK;
 }
 
@@ -117,6 +118,7 @@ static void step_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
 
 const sl_op sl_op_linear_attention_share = {
     .name = "linear_attention_share",
+    .attrs = {&sl_attrs_attention},
     .min_in = 4,
     .max_in = 4,
     .nout = 1,
@@ -127,6 +129,7 @@ const sl_op sl_op_linear_attention_share = {
 
 const sl_op sl_op_linear_attention_share_b = {
     .name = "linear_attention_share_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
@@ -137,6 +140,7 @@ const sl_op sl_op_linear_attention_share_b = {
 
 const sl_op sl_op_linear_attention_join = {
     .name = "linear_attention_join",
+    .attrs = {&sl_attrs_states},
     .min_in = 1,
     .max_in = -1,
     .nout = -1,
@@ -148,6 +152,7 @@ const sl_op sl_op_linear_attention_join = {
 
 const sl_op sl_op_linear_attention_step = {
     .name = "linear_attention_step",
+    .attrs = {&sl_attrs_attention},
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
@@ -157,6 +162,7 @@ const sl_op sl_op_linear_attention_step = {
 
 const sl_op sl_op_linear_attention_step_b = {
     .name = "linear_attention_step_b",
+    .attrs = {&sl_attrs_attention},
     .min_in = 8,
     .max_in = 8,
     .nout = 4,

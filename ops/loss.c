@@ -15,7 +15,7 @@ static sl_status want_dloss(const sl_type *dloss) {
 
 sl_status sli_check_targets(const sl_call *call, const int32_t *ignored) {
   const int32_t *targets = call->in[1];
-  int64_t rows = sl_type_rows(&call->in_type[0]), whole = call->attrs->count;
+  int64_t rows = sl_type_rows(&call->in_type[0]), whole = call->attrs->place.whole;
   int64_t classes = whole ? whole : sl_type_last(&call->in_type[0]);
   for (int64_t r = 0; r < rows; r++) {
     bool left = ignored && targets[r] == *ignored;
@@ -29,9 +29,10 @@ sl_status sli_check_targets(const sl_call *call, const int32_t *ignored) {
 static sl_status cross_entropy_check(const sl_call *call) { return sli_check_targets(call, NULL); }
 
 static sl_status want_groups(const sl_attrs *attrs, const sl_type *logits) {
-  if (!attrs->chunk || sl_type_last(logits) <= attrs->chunk * SLI_MOST_GROUPS) return SL_OK;
-  return sli_misfit(logits, "at most %d groups of %lld columns are supported (attrs.chunk)",
-                    SLI_MOST_GROUPS, (long long)attrs->chunk);
+  if (!attrs->numbers.chunk || sl_type_last(logits) <= attrs->numbers.chunk * SLI_MOST_GROUPS)
+    return SL_OK;
+  return sli_misfit(logits, "at most %d groups of %lld columns are supported (attrs.numbers.chunk)",
+                    SLI_MOST_GROUPS, (long long)attrs->numbers.chunk);
 }
 
 static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
@@ -81,9 +82,11 @@ static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   SLI_TRY(want_targets(&in[1], &in[0]));
-  int64_t columns = sl_type_last(&in[0]), chunk = attrs->chunk ? attrs->chunk : columns;
+  int64_t columns = sl_type_last(&in[0]),
+          chunk = attrs->numbers.chunk ? attrs->numbers.chunk : columns;
   if (columns % chunk)
-    return sli_misfit(&in[0], "groups must have %lld columns (attrs.chunk)", (long long)chunk);
+    return sli_misfit(&in[0], "groups must have %lld columns (attrs.numbers.chunk)",
+                      (long long)chunk);
   out[0] = sli_type_with_last(&in[0], SLI_PART * (columns / chunk));
   return SL_OK;
 }

@@ -18,9 +18,15 @@ typedef struct sli_mask {
 
 /* Returns the mask for sequences of `keys` keys. */
 static inline sli_mask sli_mask_of(const sl_attrs *attrs, int64_t keys, const void *ids) {
-  int64_t far = attrs->window > 0 && attrs->window < keys ? attrs->window - 1 : keys;
-  sli_mask mask = {far,  attrs->full ? far : 0, attrs->shown, (const int32_t *)ids,
-                   keys, attrs->value};
+  int64_t far = attrs->attention.window > 0 && attrs->attention.window < keys
+                    ? attrs->attention.window - 1
+                    : keys;
+  sli_mask mask = {far,
+                   attrs->attention.full ? far : 0,
+                   attrs->attention.shown,
+                   (const int32_t *)ids,
+                   keys,
+                   attrs->attention.cap};
   return mask;
 }
 
@@ -31,16 +37,16 @@ typedef struct sli_query_run {
 } sli_query_run;
 
 /* Fills the runs of a call's queries and returns their number. The queries are the whole piece of
- * the call's tick, or a device's share of it (attrs.first, attrs.dims). */
+ * the call's tick, or a device's share of it (attrs.place.first, attrs.place.run). */
 enum { SLI_QUERY_RUNS = 2 };
 static inline int sli_query_runs(const sl_call *call, int64_t queries,
                                  sli_query_run out[SLI_QUERY_RUNS]) {
   const sl_attrs *a = call->attrs;
-  int64_t at = call->tick.row + a->first,
-          rows = a->ndims == 2 && a->dims[0] < queries ? a->dims[0] : queries;
+  int64_t at = call->tick.row + a->place.first,
+          rows = a->place.run && a->place.run < queries ? a->place.run : queries;
   out[0].row = 0, out[0].rows = rows, out[0].at = at;
   if (rows == queries) return 1;
-  out[1].row = rows, out[1].rows = queries - rows, out[1].at = at + rows + a->dims[1];
+  out[1].row = rows, out[1].rows = queries - rows, out[1].at = at + rows + a->place.skip;
   return 2;
 }
 
@@ -56,7 +62,7 @@ typedef struct sli_spans {
   int n;
   int64_t length; /* length of the whole sequence */
   sli_span items[SLI_SPANS];
-  bool ends; /* with attrs.exact: no later step has these queries */
+  bool ends; /* with attrs.numbers.exact: no later step has these queries */
 } sli_spans;
 
 /* Returns input i of a call, or NULL if the call has fewer. */
@@ -66,14 +72,15 @@ static inline const void *sli_optional(const sl_call *call, int i) {
 
 /* Returns twice the average number of keys per query, over a whole sequence of `keys` positions. */
 static inline double sli_mask_pairs(const sl_attrs *attrs, int64_t keys) {
-  double n = (double)keys,
-         w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
-  double s = attrs->shown > 0 ? (double)attrs->shown : 0,
+  double n = (double)keys, w = attrs->attention.window > 0 && attrs->attention.window < keys
+                                   ? (double)attrs->attention.window
+                                   : n;
+  double s = attrs->attention.shown > 0 ? (double)attrs->attention.shown : 0,
          behind = n - w; /* number of queries with keys out of the window */
   double few = s < behind ? s : behind;
   double shown = few * (few + 1) + 2 * (behind - few) * few;
   double causal = (w * (w + 1) + 2 * behind * w + shown) / n;
-  return attrs->full ? 2 * causal - 2 : causal;
+  return attrs->attention.full ? 2 * causal - 2 : causal;
 }
 
 #endif

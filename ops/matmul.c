@@ -23,15 +23,16 @@ static sl_status matmul_infer(const sl_attrs *attrs, int nin, const sl_type *in,
     SLI_TRY(sli_want_array(i ? "b" : "a", &in[i], SL_F32, -1));
     if (in[i].ndim < 2) return sli_misfit(&in[i], "%s must have at least two dims", i ? "b" : "a");
   }
-  int64_t k = side(&in[0], attrs->left_transposed, 1);
-  if (side(&in[1], attrs->transposed, 0) != k)
+  int64_t k = side(&in[0], attrs->product.left_transposed, 1);
+  if (side(&in[1], attrs->product.transposed, 0) != k)
     return sli_misfit(
-        &in[1], attrs->transposed ? "b must be f32[..., n, %lld]" : "b must be f32[..., %lld, n]",
+        &in[1],
+        attrs->product.transposed ? "b must be f32[..., n, %lld]" : "b must be f32[..., %lld, n]",
         (long long)k);
   sl_type stacks[] = {stack_of(&in[0]), stack_of(&in[1])};
   SLI_TRY(sli_broadcast(2, stacks, &out[0]));
-  out[0].dim[out[0].ndim++] = side(&in[0], attrs->left_transposed, 0);
-  out[0].dim[out[0].ndim++] = side(&in[1], attrs->transposed, 1);
+  out[0].dim[out[0].ndim++] = side(&in[0], attrs->product.left_transposed, 0);
+  out[0].dim[out[0].ndim++] = side(&in[1], attrs->product.transposed, 1);
   return SL_OK;
 }
 
@@ -61,7 +62,8 @@ static void matmul_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
   sl_type y;
   *bytes = sli_argument_bytes(nin, in, 1, out);
   if (matmul_infer(attrs, 2, in, &y)) y = out[0];
-  *flops = 2 * (double)sl_type_elements(&y) * (double)side(&in[0], attrs->left_transposed, 1);
+  *flops =
+      2 * (double)sl_type_elements(&y) * (double)side(&in[0], attrs->product.left_transposed, 1);
 }
 
 /* ---- signatures --------------------------------------------------------------------------- */
@@ -81,7 +83,7 @@ static int stack_signatures(const sl_type *in, const sl_type *y, sl_signature *o
 static int matmul_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   sl_type y;
   if (matmul_infer(attrs, nin, in, &y)) return 0;
-  bool ta = attrs->left_transposed, tb = attrs->transposed;
+  bool ta = attrs->product.left_transposed, tb = attrs->product.transposed;
   int n = stack_signatures(in, &y, out), a = in[0].ndim - 2, b = in[1].ndim - 2;
   out[n++] = (sl_signature){.in = {sli_split(a + ta)}, .out = {sli_split(y.ndim - 2)}};
   out[n++] = (sl_signature){.in = {[1] = sli_split(b + !tb)}, .out = {sli_split(y.ndim - 1)}};
@@ -96,7 +98,7 @@ static int matmul_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 /* da = dy op(b)^T, or its transpose; db = op(a)^T dy, or its transpose. */
 sli_matmul sli_matmul_of(const sl_call *call) {
   const sl_type *in = call->in_type, *out = &call->out_type[0];
-  bool ta = call->attrs->left_transposed, tb = call->attrs->transposed;
+  bool ta = call->attrs->product.left_transposed, tb = call->attrs->product.transposed;
   sli_matmul p = {.a = 0, .b = 1, .a_transposed = ta, .b_transposed = tb};
   if (call->op == &sl_op_matmul_left_b) {
     p = ta ? (sli_matmul){.a = 1, .b = 2, .a_transposed = tb, .b_transposed = true}
@@ -117,6 +119,7 @@ sli_matmul sli_matmul_of(const sl_call *call) {
 
 const sl_op sl_op_matmul = {
     .name = "matmul",
+    .attrs = {&sl_attrs_product},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -141,6 +144,7 @@ const sl_op sl_op_matmul = {
 #define BACK(name_, unread_)                              \
   const sl_op sl_op_##name_ = {                           \
       .name = #name_,                                     \
+      .attrs = {&sl_attrs_product},                       \
       .min_in = 3,                                        \
       .max_in = 3,                                        \
       .nout = 1,                                          \

@@ -90,6 +90,7 @@ SLI_COST(rmsnorm_w_cost, 0, 1, 3)
 
 const sl_op sl_op_layernorm = {
     .name = "layernorm",
+    .attrs = {&sl_attrs_norm},
     .min_in = 3,
     .max_in = 3,
     .nout = 3,
@@ -113,6 +114,7 @@ const sl_op sl_op_layernorm = {
 
 const sl_op sl_op_layernorm_b = {
     .name = "layernorm_b",
+    .attrs = {&sl_attrs_norm},
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
@@ -125,6 +127,7 @@ const sl_op sl_op_layernorm_b = {
 
 const sl_op sl_op_layernorm_w = {
     .name = "layernorm_w",
+    .attrs = {&sl_attrs_norm},
     .min_in = 4,
     .max_in = 4,
     .nout = 2,
@@ -137,6 +140,7 @@ const sl_op sl_op_layernorm_w = {
 
 const sl_op sl_op_rmsnorm = {
     .name = "rmsnorm",
+    .attrs = {&sl_attrs_norm},
     .min_in = 2,
     .max_in = 2,
     .nout = 2,
@@ -160,6 +164,7 @@ const sl_op sl_op_rmsnorm = {
 
 const sl_op sl_op_rmsnorm_b = {
     .name = "rmsnorm_b",
+    .attrs = {&sl_attrs_norm},
     .min_in = 4,
     .max_in = 4,
     .nout = 1,
@@ -172,6 +177,7 @@ const sl_op sl_op_rmsnorm_b = {
 
 const sl_op sl_op_rmsnorm_w = {
     .name = "rmsnorm_w",
+    .attrs = {&sl_attrs_norm},
     .min_in = 3,
     .max_in = 3,
     .nout = 1,

@@ -77,6 +77,15 @@ static inline uint64_t sli_hash_type(uint64_t hash, const sl_type *type) {
   return hash;
 }
 
+/* Continues a hash with the attributes of a call with nin inputs: the fields of its op's kinds and
+ * of the groups that are set, and the op's record. */
+uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *attrs, int nin);
+/* Returns whether two calls of an op have the same attributes, apart from random numbers and
+ * records. */
+bool sli_attrs_equal(const sl_op *op, const sl_attrs *a, const sl_attrs *b);
+/* Fails with the name of the first field that is set and belongs to no kind of the op. */
+sl_status sli_attrs_check(const sl_op *op, const sl_attrs *attrs);
+
 /* Make an entry of a signature. Unset entries are SL_BROADCAST. */
 static inline sl_sbp sli_split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 static inline sl_sbp sli_split_last(const sl_type *type) { return sli_split(type->ndim - 1); }
@@ -109,21 +118,20 @@ extern const sl_op sl_op_softmax_part, sl_op_softmax_rescale;
  * attention_step(q, kv, [ids], [o, lse], [tail]) -> o, lse continues from the previous step. In the
  * first step, outputs that no span covers are 0. attrs.user points to sli_spans; ids [B, length]
  * cover the whole sequence.
- * With attrs.exact, chunks come in reverse order. Until the last step, o is not yet divided, and
- * lse [B, H, 2n] holds the largest score and the sum of each query. `tail` holds the keys and
- * values of the previous chunk that complete the last tile of this one.
+ * With attrs.numbers.exact, chunks come in reverse order. Until the last step, o is not yet
+ * divided, and lse [B, H, 2n] holds the largest score and the sum of each query. `tail` holds the
+ * keys and values of the previous chunk that complete the last tile of this one.
  * attention_step_b(q, kv, o, lse, do, [ids], [dq], [dkv]) -> dq, dkv adds to the dq of the previous
  * step, and to the dkv that other queries produced for this chunk. o and lse are those of the last
  * step. */
 extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
 
-/* Attention of a device's share [B, n] of a piece's queries, at the positions that attrs.first and
- * attrs.dims give. The keys and values are kv [B, m, 2 Hkv*D] (k then v) of the piece and those of
- * earlier pieces, kept in `record` as in attention_piece (<sluice/ops.h>). The gradient of the keys
- * is a partial sum.
- * attention_share(q, kv, [ids]) -> o, lse, record, and with ids [B, m] also all.
- * attention_share_b(q, record, o, lse, do, [all], kv) -> dq, dkv, and a record of the gradients
- * that later pieces sent back; kv may be absent.
+/* Attention of a device's share [B, n] of a piece's queries, at the positions that
+ * attrs.place.first and attrs.place.run give. The keys and values are kv [B, m, 2 Hkv*D] (k then v)
+ * of the piece and those of earlier pieces, kept in `record` as in attention_piece
+ * (<sluice/ops.h>). The gradient of the keys is a partial sum. attention_share(q, kv, [ids]) -> o,
+ * lse, record, and with ids [B, m] also all. attention_share_b(q, record, o, lse, do, [all], kv) ->
+ * dq, dkv, and a record of the gradients that later pieces sent back; kv may be absent.
  * attention_share_again(q, kv, [ids], record, [all]) -> o, lse, absent, [absent]: the recomputed
  * call; kv may be absent. */
 extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attention_share_again;
@@ -133,14 +141,14 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * the logarithms of its n gates; n is dk or 1.
  * linear_attention_share(q, k, v, g) -> record; q: type only.
  * linear_attention_share_b(q, k, v, g, do) -> record of the gradient of the state before the share
- * that comes from the share itself, divided by attrs.scale; k and v: types only.
- * linear_attention_join(record, ...) -> state [B, heads of v, dk dv] after the first attrs.first
- * records, starting from zeros. attrs.count = n. With attrs.length, the records are those of all
- * devices of a piece: -> state, end (updated), starting from the end of the previous piece, or,
- * with attrs.reverse, of the following piece.
+ * that comes from the share itself, divided by attrs.attention.scale; k and v: types only.
+ * linear_attention_join(record, ...) -> state [B, heads of v, dk dv] after the first
+ * attrs.states.before records, starting from zeros. attrs.states.gates = n. With
+ * attrs.place.length, the records are those of all devices of a piece: -> state, end (updated),
+ * starting from the end of the previous piece, or, with attrs.states.back, of the following piece.
  * linear_attention_step(q, k, v, g, before) -> o of a share, from the state before it.
  * linear_attention_step_b(q, k, v, g, o, before, do, behind) -> dq, dk, dv, dg; behind: the
- * gradient of the state after the share, divided by attrs.scale. */
+ * gradient of the state after the share, divided by attrs.attention.scale. */
 extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
     sl_op_linear_attention_join, sl_op_linear_attention_step, sl_op_linear_attention_step_b;
 
@@ -150,22 +158,21 @@ extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
  * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch)
  * likewise.
  * linear_served and embedding_served read weights in any storage format (ops/storage.h);
- * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads the experts'
- * weights in any storage format; loaded_experts(x, ids, levels, lent) -> y those that load_experts
- * lends (ops/expert_loads.h).
- * begin(tokens, batch) -> the tokens of the tick's rows;
- * part_rows(x) -> the tick's rows of device attrs.first of attrs.count; join_rows(x, ...) -> the
- * rows of all devices, in order;
- * pick(x, batch) -> the rows to be sampled, attrs.count at most;
- * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length]; attrs.user is an
- * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be omitted. */
+ * attrs.weight.width: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads the
+ * experts' weights in any storage format; loaded_experts(x, ids, levels, lent) -> y those that
+ * load_experts lends (ops/expert_loads.h). begin(tokens, batch) -> the tokens of the tick's rows;
+ * part_rows(x) -> the tick's rows of device attrs.members.own of attrs.members.count; join_rows(x,
+ * ...) -> the rows of all devices, in order; pick(x, batch) -> the rows to be sampled,
+ * attrs.sampling.picks at most; allow(batch) -> the tokens that may come next, i32
+ * [attrs.sampling.picks, attrs.sampling.words]; attrs.user is an sl_serving; sample(logits, batch,
+ * allowed) -> one sl_sampled each; allowed may be omitted. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
     sl_op_attention_packed_served, sl_op_loaded_experts, sl_op_begin, sl_op_picks, sl_op_pick,
     sl_op_part_rows, sl_op_join_rows, sl_op_allow, sl_op_sample;
 
-/* Ops for training with frozen weights in their storage format (ops/storage.h), with ndims 2:
- * attrs.dims[0] is the width of a row, dims[1] its sl_storage.
+/* Ops for training with frozen weights in their storage format (ops/storage.h):
+ * attrs.weight has the width of a row and its sl_storage.
  * linear_stored(x, w, [bias]) -> y; linear_b_stored(dy, w) -> dx;
  * embedding_stored(ids, table) -> y. */
 extern const sl_op sl_op_linear_stored, sl_op_linear_b_stored, sl_op_embedding_stored;

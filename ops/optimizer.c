@@ -22,7 +22,7 @@ static sl_status want_parts(int from, int nin, const sl_type *in) {
 
 static sl_status sumsq_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(want_parts(0, nin, in));
-  out[0] = attrs->exact ? SL_TYPE(SL_F64, SLI_SQUARE_WORDS) : SL_SCALAR(SL_F64);
+  out[0] = attrs->numbers.exact ? SL_TYPE(SL_F64, SLI_SQUARE_WORDS) : SL_SCALAR(SL_F64);
   return SL_OK;
 }
 
@@ -36,7 +36,7 @@ static void sumsq_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 static sl_status clip_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(want_optimizer(attrs));
   for (int i = 0; i < nin; i++)
-    SLI_TRY(sli_want_array("sum of squares", &in[i], SL_F64, attrs->exact ? 1 : 0));
+    SLI_TRY(sli_want_array("sum of squares", &in[i], SL_F64, attrs->numbers.exact ? 1 : 0));
   out[0] = SL_SCALAR(SL_F32);
   out[1] = SL_SCALAR(SL_F64);
   return SL_OK;
@@ -150,8 +150,9 @@ OPTIMIZER(muon, 2, 3, true);
 
 static sl_status running_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
-  if (!(attrs->value >= 0 && attrs->value <= 1))
-    return sl_fail(SL_E_SHAPE, "attrs.value must be from 0 to 1, got %g", (double)attrs->value);
+  if (!(attrs->running.momentum >= 0 && attrs->running.momentum <= 1))
+    return sl_fail(SL_E_SHAPE, "attrs.running.momentum must be from 0 to 1, got %g",
+                   (double)attrs->running.momentum);
   SLI_TRY(sli_want_array("value", &in[0], SL_F32, in[0].ndim ? -1 : 0));
   out[0] = in[0];
   return SL_OK;
@@ -161,6 +162,7 @@ SLI_COST(running_cost, 0, 1, 2)
 
 const sl_op sl_op_running_part = {
     .name = "running_part",
+    .attrs = {&sl_attrs_running},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -177,6 +179,7 @@ static sl_status running_new_infer(const sl_attrs *attrs, int nin, const sl_type
 
 const sl_op sl_op_running = {
     .name = "running",
+    .attrs = {&sl_attrs_running},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

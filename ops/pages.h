@@ -29,8 +29,7 @@
 
 /* Returns the format of the pages that a served op keeps. */
 static inline sl_storage sli_pages_storage(const sl_attrs *attrs) {
-  if (attrs->bf16) return SL_STORAGE_BF16;
-  return attrs->ndims == 1 ? (sl_storage)attrs->dims[0] : SL_STORAGE_F32;
+  return (sl_storage)attrs->pages.storage;
 }
 
 enum { SLI_PAGE_BLOCK = 32, SLI_PAGE_CENTRE = 128 };

@@ -97,7 +97,7 @@ sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool
   int64_t stride[SL_MAX_DIMS], last = 1;
   for (int d = x->ndim - 1; d >= 0; last *= x->dim[d--]) stride[d] = last;
   for (int d = 0; d < x->ndim; d++) {
-    int of = (int)attrs->dims[d], from = back ? d : of, to = back ? of : d;
+    int of = (int)attrs->shape.dims[d], from = back ? d : of, to = back ? of : d;
     o.dim[to] = x->dim[from];
     o.stride[to] = stride[from];
   }

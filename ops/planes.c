@@ -134,12 +134,12 @@ void sli_planes_unpack(const void *const *planes, int base, int width, int64_t k
 static sl_status plane_values_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_type *out) {
   (void)nin;
-  int64_t base = attrs->dims[0], width = attrs->dims[1];
+  int64_t base = attrs->planes.base, width = attrs->planes.width;
   SLI_TRY(sli_want_array("w", &in[0], SL_F32, -1));
-  if (attrs->ndims != 2 || base < SLI_PLANES_LEAST || base > width || width > SLI_PLANES_MOST)
+  if (base < SLI_PLANES_LEAST || base > width || width > SLI_PLANES_MOST)
     return sl_fail(
         SL_E_SHAPE,
-        "attrs.dims must be the bits of the base and of all planes, %d <= base <= all <= "
+        "attrs.planes must be the bits of the base and of all planes, %d <= base <= width <= "
         "%d",
         SLI_PLANES_LEAST, SLI_PLANES_MOST);
   out[0] = in[0];
@@ -152,13 +152,15 @@ static sl_status bit_choice_infer(const sl_attrs *attrs, int nin, const sl_type 
   SLI_TRY(sli_want_array("p", &in[0], SL_F32, -1));
   sl_type ids = sli_type_without_last(&in[0], SL_I32);
   SLI_TRY(sli_want("ids", &in[1], &ids));
-  for (int v = 0; v < attrs->ndims; v++) all += attrs->dims[v];
-  bool fits = attrs->ndims == sl_type_last(&in[0]) && attrs->count > 0 && all >= SLI_BITS_ALL;
-  if (attrs->ndims && !fits)
-    return sl_fail(SL_E_SHAPE,
-                   "attrs.dims must be a capacity for each of p's %lld, at least %d in all, and "
-                   "attrs.count experts",
-                   (long long)sl_type_last(&in[0]), SLI_BITS_ALL);
+  for (int v = 0; v < attrs->experts.ncapacities; v++) all += attrs->experts.capacity[v];
+  bool fits = attrs->experts.ncapacities == sl_type_last(&in[0]) && attrs->experts.count > 0 &&
+              all >= SLI_BITS_ALL;
+  if (attrs->experts.ncapacities && !fits)
+    return sl_fail(
+        SL_E_SHAPE,
+        "attrs.experts.capacity must be a capacity for each of p's %lld, at least %d in all, and "
+        "attrs.experts.count experts",
+        (long long)sl_type_last(&in[0]), SLI_BITS_ALL);
   out[0] = in[0];
   return SL_OK;
 }
@@ -176,6 +178,7 @@ SLI_COST(plane_values_cost, 0, 1, 20)
 
 const sl_op sl_op_plane_values = {
     .name = "plane_values",
+    .attrs = {&sl_attrs_planes},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -187,6 +190,7 @@ const sl_op sl_op_plane_values = {
 
 const sl_op sl_op_bit_choice = {
     .name = "bit_choice",
+    .attrs = {&sl_attrs_experts},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

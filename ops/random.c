@@ -7,11 +7,11 @@
 static sl_status dropout_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
-  if (!(attrs->value >= 0 && attrs->value < 1))
+  if (!(attrs->distribution.dropped >= 0 && attrs->distribution.dropped < 1))
     return sl_fail(
         SL_E_SHAPE,
-        "attrs.value, the probability that an element is dropped, must be in [0, 1), got %g",
-        (double)attrs->value);
+        "attrs.distribution.dropped, the probability that an element is dropped, must be in [0, 1), got %g",
+        (double)attrs->distribution.dropped);
   out[0] = in[0];
   return SL_OK;
 }
@@ -35,6 +35,7 @@ SLI_COST(numbers_cost, 0, 1, 40)
 /* The backward pass drops the same elements as the forward pass. */
 const sl_op sl_op_dropout = {
     .name = "dropout",
+    .attrs = {&sl_attrs_distribution},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -49,6 +50,7 @@ const sl_op sl_op_dropout = {
 
 const sl_op sl_op_uniform = {
     .name = "uniform",
+    .attrs = {&sl_attrs_distribution},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -61,6 +63,7 @@ const sl_op sl_op_uniform = {
 
 const sl_op sl_op_normal = {
     .name = "normal",
+    .attrs = {&sl_attrs_distribution},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

@@ -26,7 +26,7 @@ int64_t sl_call_where(const sl_call *call, int64_t element, int64_t *run) {
 }
 
 uint64_t sli_random_key(const sl_attrs *attrs) {
-  return sli_hash_word(sli_hash_word(SLI_HASH_SEED, attrs->seed), attrs->key);
+  return sli_hash_word(sli_hash_word(SLI_HASH_SEED, attrs->random.seed), attrs->random.key);
 }
 
 void sl_call_random(const sl_call *call, int64_t block, uint32_t words[4]) {

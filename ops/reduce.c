@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sum, mean and maximum along dims: attrs.axes has a bit for each. */
+/* Sum, mean and maximum along dims: attrs.along.axes has a bit for each. */
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/space.h"
 
 static sl_status reduced_infer(const sl_attrs *attrs, const sl_type *x, sl_type *out) {
   SLI_TRY(sli_want_array("x", x, SL_F32, -1));
-  if (attrs->axes & ~sli_reduce_all_axes(x))
-    return sli_misfit(x, "attrs.axes must be dims of x, but %#x has others", attrs->axes);
-  *out = sli_reduced(x, sli_reduce_axes(attrs, x), attrs->keep);
+  if (attrs->along.axes & ~sli_reduce_all_axes(x))
+    return sli_misfit(x, "attrs.along.axes must be dims of x, but %#x has others",
+                      attrs->along.axes);
+  *out = sli_reduced(x, sli_reduce_axes(attrs, x), attrs->along.keep);
   return SL_OK;
 }
 
@@ -75,13 +76,13 @@ static int signatures(const sl_attrs *attrs, const sl_type *in, bool sums, sl_si
   int n = 0, to = 0;
   for (int d = 0; d < in->ndim; d++) {
     bool reduced = axes >> d & 1;
-    if (reduced && !sums) to += attrs->keep;
+    if (reduced && !sums) to += attrs->along.keep;
     if (reduced && !sums) continue;
     sl_sbp lies = reduced ? sli_partial() : sli_split(to);
     out[n] = (sl_signature){.in = {sli_split(d)}, .out = {lies}};
     if (!sums) out[n].out[1] = lies;
     n++;
-    to += !reduced || attrs->keep;
+    to += !reduced || attrs->along.keep;
   }
   return n;
 }
@@ -120,6 +121,7 @@ static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
 
 const sl_op sl_op_reduce_sum = {
     .name = "reduce_sum",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -138,6 +140,7 @@ const sl_op sl_op_reduce_sum = {
 
 const sl_op sl_op_reduce_sum_b = {
     .name = "reduce_sum_b",
+    .attrs = {&sl_attrs_along},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -150,6 +153,7 @@ const sl_op sl_op_reduce_sum_b = {
 
 const sl_op sl_op_reduce_max = {
     .name = "reduce_max",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 2,
@@ -167,6 +171,7 @@ const sl_op sl_op_reduce_max = {
 
 const sl_op sl_op_reduce_max_b = {
     .name = "reduce_max_b",
+    .attrs = {&sl_attrs_along},
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
@@ -209,6 +214,7 @@ const sl_op sl_op_mean_b = {
 
 const sl_op sl_op_expand_b = {
     .name = "expand_b",
+    .attrs = {&sl_attrs_shape},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

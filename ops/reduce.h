@@ -7,9 +7,9 @@
 
 static inline uint32_t sli_reduce_all_axes(const sl_type *type) { return (1u << type->ndim) - 1; }
 
-/* Returns a bit for each reduced dim. attrs.axes 0 means all dims. */
+/* Returns a bit for each reduced dim. attrs.along.axes 0 means all dims. */
 static inline uint32_t sli_reduce_axes(const sl_attrs *attrs, const sl_type *type) {
-  return attrs->axes ? attrs->axes : sli_reduce_all_axes(type);
+  return attrs->along.axes ? attrs->along.axes : sli_reduce_all_axes(type);
 }
 
 #endif

@@ -163,7 +163,7 @@ static double scale_of(const sl_rope *r) {
 double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency) {
   static const sl_rope plain = {.kind = SL_ROPE_PLAIN, .factor = 1};
   stretch s = {attrs->user ? attrs->user : &plain,
-               attrs->theta > 0 ? (double)attrs->theta : 10000.0, pairs};
+               attrs->rotary.theta > 0 ? (double)attrs->rotary.theta : 10000.0, pairs};
   for (int64_t j = 0; j < pairs; j++) {
     double f = pow(s.theta, -(double)j / (double)pairs);
     frequency[j] = kinds[s.rope->kind].turn(&s, j, f);

@@ -11,11 +11,11 @@ static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   const sl_rope *rope = attrs->user;
-  int64_t heads = attrs->heads;
+  int64_t heads = attrs->rotary.heads;
   bool part = rope && rope->part > 0 && rope->part < 1;
   if (heads < 1 || in[0].dim[2] % (part ? heads : 2 * heads))
     return sli_misfit(&in[0], "x must be f32[b, t, n] with n a multiple of %s%d heads",
-                      part ? "" : "2 * ", attrs->heads);
+                      part ? "" : "2 * ", attrs->rotary.heads);
   int64_t width = in[0].dim[2] / heads, turned = sli_rotary_turned(attrs, width);
   if (turned < 2 || turned > width || turned % 2)
     return sli_misfit(&in[0], "%g of a head's %lld numbers must be an even number to rotate",
@@ -42,7 +42,7 @@ SLI_COST(rotary_cost, 0, 1, 3)
 static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
   sli_rotary_shape t = sli_rotary_shape_of(call);
   *which = sli_hash_word(SLI_HASH_SEED, (uint64_t)t.positions);
-  double theta = call->attrs->theta > 0 ? (double)call->attrs->theta : 10000.0;
+  double theta = call->attrs->rotary.theta > 0 ? (double)call->attrs->rotary.theta : 10000.0;
   *which = sli_hash_real(sli_hash_word(*which, (uint64_t)t.pairs), theta);
   *which = sli_rope_hash(*which, call->attrs, 1);
   return sli_rotary_table_bytes(&t);
@@ -50,6 +50,7 @@ static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_rotary = {
     .name = "rotary",
+    .attrs = {&sl_attrs_rotary},
     .serve = &(const sl_op_serve){.op = &sl_op_rotary_served},
     .min_in = 1,
     .max_in = 1,
@@ -68,6 +69,7 @@ const sl_op sl_op_rotary = {
 
 const sl_op sl_op_rotary_b = {
     .name = "rotary_b",
+    .attrs = {&sl_attrs_rotary},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -90,6 +92,7 @@ static sl_status rotary_served_infer(const sl_attrs *attrs, int nin, const sl_ty
 
 const sl_op sl_op_rotary_served = {
     .name = "rotary_served",
+    .attrs = {&sl_attrs_rotary},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

@@ -22,8 +22,8 @@ static inline sli_rotary_shape sli_rotary_shape_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   const sl_attrs *a = call->attrs;
   return (sli_rotary_shape){
-      .positions = a->first + a->dims[1] + (a->length ? a->length : x->dim[1]),
-      .pairs = sli_rotary_turned(a, x->dim[2] / a->heads) / 2};
+      .positions = a->place.first + a->place.skip + (a->place.length ? a->place.length : x->dim[1]),
+      .pairs = sli_rotary_turned(a, x->dim[2] / a->rotary.heads) / 2};
 }
 
 static inline size_t sli_rotary_table_bytes(const sli_rotary_shape *t) {

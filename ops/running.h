@@ -9,8 +9,8 @@
 
 /* Returns the weight of a microbatch's value in a running statistic (running_part). */
 static inline float sli_running_factor(const sl_call *call) {
-  double momentum = (double)call->attrs->value;
-  double behind = (double)(call->attrs->count - 1 - call->tick.microbatch);
+  double momentum = (double)call->attrs->running.momentum;
+  double behind = (double)(call->attrs->running.microbatches - 1 - call->tick.microbatch);
   return momentum == 0 ? 1 : (float)(momentum * pow(1 - momentum, behind));
 }
 

@@ -17,6 +17,7 @@ static sl_status begin_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 
 const sl_op sl_op_begin = {
     .name = "begin",
+    .attrs = {&sl_attrs_sampling},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -26,15 +27,16 @@ const sl_op sl_op_begin = {
 
 /* ---- pick ------------------------------------------------------------------------------- */
 
-/* attrs.count: maximum number of rows */
+/* attrs.sampling.picks: maximum number of rows */
 static sl_status picks_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 0));
-  out[0] = SL_TYPE(SL_I32, attrs->count);
+  out[0] = SL_TYPE(SL_I32, attrs->sampling.picks);
   return SL_OK;
 }
 
 const sl_op sl_op_picks = {
     .name = "picks",
+    .attrs = {&sl_attrs_sampling},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -53,6 +55,7 @@ static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 const sl_op sl_op_pick = {
     .name = "pick",
+    .attrs = {&sl_attrs_sampling},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,
@@ -62,16 +65,17 @@ const sl_op sl_op_pick = {
 
 /* ---- allow ------------------------------------------------------------------------------ */
 
-/* attrs.user: the sl_serving; attrs.count: rows; attrs.length: words per row */
+/* attrs.user: the sl_serving; attrs.sampling.picks: rows; attrs.sampling.words: words per row */
 static sl_status allow_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("batch", &in[0], SL_I32, 1));
-  out[0] = SL_TYPE(SL_I32, attrs->count, attrs->length);
+  out[0] = SL_TYPE(SL_I32, attrs->sampling.picks, attrs->sampling.words);
   return SL_OK;
 }
 
 const sl_op sl_op_allow = {
     .name = "allow",
+    .attrs = {&sl_attrs_sampling},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -93,6 +97,7 @@ static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 const sl_op sl_op_sample = {
     .name = "sample",
+    .attrs = {&sl_attrs_sampling},
     .min_in = 2,
     .max_in = 3,
     .nout = 1,

@@ -6,9 +6,9 @@
 
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
   int axis = sli_one_axis(attrs, x);
-  if (!(attrs->axes & (attrs->axes - 1)) && axis < x->ndim) return SL_OK;
-  return sli_misfit(x, "attrs.axes must have exactly one bit, for a dim of x, not %#x",
-                    attrs->axes);
+  if (!(attrs->along.axes & (attrs->along.axes - 1)) && axis < x->ndim) return SL_OK;
+  return sli_misfit(x, "attrs.along.axes must have exactly one bit, for a dim of x, not %#x",
+                    attrs->along.axes);
 }
 
 /* Splits along any dim but the scanned one. */
@@ -34,14 +34,14 @@ static sl_status top_k_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
   SLI_TRY(want_axis(attrs, &in[0]));
   int axis = sli_one_axis(attrs, &in[0]);
-  if (attrs->count < 1 || attrs->count > in[0].dim[axis])
+  if (attrs->along.k < 1 || attrs->along.k > in[0].dim[axis])
     return sli_misfit(
         &in[0],
-        "attrs.count, the number wanted of the %lld along dim %d, must be from 1 to that number, "
+        "attrs.along.k, the number wanted of the %lld along dim %d, must be from 1 to that number, "
         "not %lld",
-        (long long)in[0].dim[axis], axis, (long long)attrs->count);
+        (long long)in[0].dim[axis], axis, (long long)attrs->along.k);
   out[0] = in[0];
-  out[0].dim[axis] = attrs->count;
+  out[0].dim[axis] = attrs->along.k;
   out[1] = out[0];
   out[1].dtype = SL_I32;
   return SL_OK;
@@ -71,7 +71,7 @@ static sl_status cumsum_check(const sl_call *call) {
         (const int32_t *)call->in[0] + line / l.inner * l.n * l.inner + line % l.inner;
     int64_t sum = 0;
     for (int64_t k = 0; k < l.n; k++) {
-      int64_t at = call->attrs->reverse ? l.n - 1 - k : k;
+      int64_t at = call->attrs->along.reverse ? l.n - 1 - k : k;
       sum += from[at * l.inner];
       if (sum != (int32_t)sum)
         return sl_fail(SL_E_INPUT, "a sum of its integers is %lld, which does not fit 32 bits",
@@ -93,6 +93,7 @@ static int cumsum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 
 const sl_op sl_op_top_k = {
     .name = "top_k",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 2,
@@ -110,6 +111,7 @@ const sl_op sl_op_top_k = {
 
 const sl_op sl_op_cumsum = {
     .name = "cumsum",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -125,6 +127,7 @@ const sl_op sl_op_cumsum = {
 
 const sl_op sl_op_cumsum_b = {
     .name = "cumsum_b",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,

@@ -9,16 +9,18 @@
 #include "ops/attention_rows.h"
 #include "ops/batch.h"
 
-/* Type of attrs.count pages. Numbers are rounded when they are stored; computation is in f32. */
+/* Type of attrs.pages.count pages. Numbers are rounded when they are stored; computation is in f32.
+ */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
-  int64_t dim = o->dim[2] / attrs->heads, heads = sli_kv_heads(attrs);
-  return sli_pages_type(attrs, &SL_TYPE(SL_F32, attrs->count, heads, sli_page_numbers(dim)), heads,
-                        2 * SL_PAGE, dim);
+  int64_t dim = o->dim[2] / attrs->attention.heads, heads = sli_kv_heads(attrs);
+  return sli_pages_type(attrs, &SL_TYPE(SL_F32, attrs->pages.count, heads, sli_page_numbers(dim)),
+                        heads, 2 * SL_PAGE, dim);
 }
 
 static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
-  if (attrs->full) return sl_fail(SL_E_SHAPE, "queries see later keys (attrs.full)");
-  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  if (attrs->attention.full)
+    return sl_fail(SL_E_SHAPE, "queries see later keys (attrs.attention.full)");
+  if (attrs->pages.count < 1) return sl_fail(SL_E_SHAPE, "attrs.pages.count must be given");
   return sli_want_array("batch", batch, SL_I32, 1);
 }
 
@@ -47,6 +49,7 @@ static sl_status infer(const sli_attention_variant *v, const sl_attrs *attrs, in
                                                                               \
   const sl_op sl_op_##name_ = {                                               \
       .name = #name_,                                                         \
+      .attrs = {&sl_attrs_attention},                                         \
       .min_in = inputs + ids + 1,                                             \
       .max_in = inputs + ids + 1,                                             \
       .nout = 3,                                                              \

@@ -25,12 +25,13 @@ static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_ty
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
   int64_t k = sl_type_last(&in[0]);
   sl_type turned = SL_TYPE(SL_F32, k, sl_type_last(&in[1])), bias;
-  SLI_TRY(attrs->transposed ? sli_want("weight", &in[1], &turned)
-                            : want_rows("weight", attrs, &in[1], k));
-  int64_t n = in[1].dim[attrs->transposed ? 1 : 0];
+  SLI_TRY(attrs->product.transposed ? sli_want("weight", &in[1], &turned)
+                                    : want_rows("weight", attrs, &in[1], k));
+  int64_t n = in[1].dim[attrs->product.transposed ? 1 : 0];
   bias = SL_TYPE(SL_F32, n);
   if (in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
-  if (attrs->exact && in[1].dtype != SL_F32 && !sli_storage_exact(sli_storage_of(attrs, &in[1])))
+  if (attrs->numbers.exact && in[1].dtype != SL_F32 &&
+      !sli_storage_exact(sli_storage_of(attrs, &in[1])))
     return sli_misfit(&in[1], "exact products need weights in f32, Q8_0 or Q4_1");
   out[0] = sli_type_with_last(&in[0], n);
   return SL_OK;
@@ -45,6 +46,7 @@ static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in
 
 const sl_op sl_op_linear_served = {
     .name = "linear_served",
+    .attrs = {&sl_attrs_product},
     .min_in = 5,
     .max_in = 5,
     .nout = 1,
@@ -55,17 +57,17 @@ const sl_op sl_op_linear_served = {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* attrs.dims[0]: numbers of a row; attrs.dims[1]: the table's storage format */
+/* attrs.weight: numbers of a row, and the table's storage format */
 static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                         sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
-  SLI_TRY(want_rows("table", attrs, &in[1], attrs->dims[0]));
+  SLI_TRY(want_rows("table", attrs, &in[1], attrs->weight.width));
   if (in[0].ndim < 2 || in[0].ndim == SL_MAX_DIMS)
     return sli_misfit(&in[0], "ids must have 2 to %d dims", SL_MAX_DIMS - 1);
   out[0] = in[0];
   out[0].dtype = SL_F32;
-  out[0].dim[out[0].ndim++] = attrs->dims[0];
+  out[0].dim[out[0].ndim++] = attrs->weight.width;
   return SL_OK;
 }
 
@@ -99,6 +101,7 @@ static void load_rows_cost(const sl_attrs *attrs, int nin, const sl_type *in, co
 
 const sl_op sl_op_load_rows = {
     .name = "load_rows",
+    .attrs = {&sl_attrs_experts},
     .min_in = 3,
     .max_in = 3,
     .nout = 1,

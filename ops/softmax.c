@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Softmax ops along a dim: the bit of attrs.axes, or the last dim. */
+/* Softmax ops along a dim: the bit of attrs.along.axes, or the last dim. */
 #include "ops/ops.h"
 #include "ops/space.h"
 
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *x) {
   SLI_TRY(sli_want_array("x", x, SL_F32, -1));
-  if (!(attrs->axes & (attrs->axes - 1)) && !(attrs->axes >> x->ndim)) return SL_OK;
-  return sli_misfit(x, "attrs.axes must have exactly one bit, for a dim of x, not %#x",
-                    attrs->axes);
+  if (!(attrs->along.axes & (attrs->along.axes - 1)) && !(attrs->along.axes >> x->ndim))
+    return SL_OK;
+  return sli_misfit(x, "attrs.along.axes must have exactly one bit, for a dim of x, not %#x",
+                    attrs->along.axes);
 }
 
 static sl_status softmax_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -37,6 +38,7 @@ SLI_COST(softmax_b_cost, 0, 1, 5)
 #define ROWS(name_)                                                                      \
   const sl_op sl_op_##name_ = {                                                          \
       .name = #name_,                                                                    \
+      .attrs = {&sl_attrs_along},                                                        \
       .min_in = 1,                                                                       \
       .max_in = 1,                                                                       \
       .nout = 1,                                                                         \
@@ -53,6 +55,7 @@ SLI_COST(softmax_b_cost, 0, 1, 5)
   };                                                                                     \
   const sl_op sl_op_##name_##_b = {                                                      \
       .name = #name_ "_b",                                                               \
+      .attrs = {&sl_attrs_along},                                                        \
       .min_in = 2,                                                                       \
       .max_in = 2,                                                                       \
       .nout = 1,                                                                         \

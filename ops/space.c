@@ -80,5 +80,5 @@ sl_type sli_reduced(const sl_type *type, uint32_t axes, bool keep) {
 }
 
 int sli_one_axis(const sl_attrs *attrs, const sl_type *type) {
-  return attrs->axes ? __builtin_ctz(attrs->axes) : type->ndim - 1;
+  return attrs->along.axes ? __builtin_ctz(attrs->along.axes) : type->ndim - 1;
 }

@@ -30,7 +30,7 @@ sli_space sli_space_make(const sl_type *whole, const sl_type *const *types);
 /* Returns the type without the dims in `axes`, or with length 1 in them if `keep`. */
 sl_type sli_reduced(const sl_type *type, uint32_t axes, bool keep);
 
-/* Returns the dim whose bit is set in attrs.axes, or the last dim. */
+/* Returns the dim whose bit is set in attrs.along.axes, or the last dim. */
 int sli_one_axis(const sl_attrs *attrs, const sl_type *type);
 
 #ifdef __cplusplus

@@ -10,11 +10,12 @@
 static sl_status spikes_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
-  if (!(attrs->value >= 0 && isfinite(attrs->value)))
-    return sl_fail(SL_E_SHAPE,
-                   "attrs.value, the divisor of mean|x| in the threshold, must be finite and not "
-                   "negative, got %g",
-                   (double)attrs->value);
+  if (!(attrs->spikes.k >= 0 && isfinite(attrs->spikes.k)))
+    return sl_fail(
+        SL_E_SHAPE,
+        "attrs.spikes.k, the divisor of mean|x| in the threshold, must be finite and not "
+        "negative, got %g",
+        (double)attrs->spikes.k);
   out[0] = in[0];
   out[1] = sli_type_with_last(&in[0], SLI_SPIKE_COUNTS);
   return SL_OK;
@@ -32,6 +33,7 @@ SLI_COST(quantize_cost, 0, 1, 5)
 
 const sl_op sl_op_spikes = {
     .name = "spikes",
+    .attrs = {&sl_attrs_spikes},
     .min_in = 1,
     .max_in = 1,
     .nout = 2,

@@ -15,7 +15,7 @@ static sl_status marks_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   return SL_OK;
 }
 
-/* Splits by sequences; attrs.first becomes the device's first sequence. */
+/* Splits by sequences; attrs.place.first becomes the device's first sequence. */
 static int marks_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}, .first = 1};
@@ -27,19 +27,22 @@ static sl_status marks_check(const sl_call *call) {
   int64_t length = call->in_type[0].dim[1];
   for (int64_t b = 0; b < call->in_type[0].dim[0]; b++) {
     int64_t found = 0;
-    for (int64_t t = 0; t < length; t++) found += tokens[b * length + t] == call->attrs->ignore;
-    if (found != call->attrs->count)
+    for (int64_t t = 0; t < length; t++)
+      found += tokens[b * length + t] == call->attrs->tokens.marker;
+    if (found != call->attrs->tokens.each)
       return sl_fail(
           SL_E_INPUT,
           "sequence %lld of the microbatch has %lld placeholders for encoder rows (token %d), "
           "but the encoder makes %lld",
-          (long long)b, (long long)found, call->attrs->ignore, (long long)call->attrs->count);
+          (long long)b, (long long)found, call->attrs->tokens.marker,
+          (long long)call->attrs->tokens.each);
   }
   return SL_OK;
 }
 
 const sl_op sl_op_marks = {
     .name = "marks",
+    .attrs = {&sl_attrs_tokens},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -64,16 +67,16 @@ static sl_status splice_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Splits by sequences, positions or columns. With attrs.count, each sequence has rows of its own,
- * and attrs.first becomes the first one. */
+/* Splits by sequences, positions or columns. With attrs.tokens.each, each sequence has rows of its
+ * own, and attrs.place.first becomes the first one. */
 static int splice_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)in;
   int n = 0;
   if (nin < 3) return 0; /* in a served graph */
-  const sl_sbp rows = attrs->count ? sli_split(0) : (sl_sbp){SL_BROADCAST, 0};
+  const sl_sbp rows = attrs->tokens.each ? sli_split(0) : (sl_sbp){SL_BROADCAST, 0};
   out[n++] = (sl_signature){.in = {sli_split(0), rows, sli_split(0)},
                             .out = {sli_split(0)},
-                            .first = attrs->count ? 2 : 0};
+                            .first = attrs->tokens.each ? 2 : 0};
   out[n++] =
       (sl_signature){.in = {sli_split(1), {SL_BROADCAST, 0}, sli_split(1)}, .out = {sli_split(1)}};
   out[n++] = (sl_signature){.in = {sli_split(2), sli_split(1)}, .out = {sli_split(2)}};
@@ -94,6 +97,7 @@ SLI_COST(splice_cost, 0, 0, 2)
 
 const sl_op sl_op_splice = {
     .name = "splice",
+    .attrs = {&sl_attrs_tokens},
     .serve = &(const sl_op_serve){.op = &sl_op_splice_served},
     .min_in = 1,
     .max_in = 3,
@@ -111,6 +115,7 @@ const sl_op sl_op_splice = {
 
 const sl_op sl_op_splice_b = {
     .name = "splice_b",
+    .attrs = {&sl_attrs_tokens},
     .min_in = 3,
     .max_in = 3,
     .nout = 2,
@@ -129,6 +134,7 @@ static sl_status splice_served_infer(const sl_attrs *attrs, int nin, const sl_ty
 
 const sl_op sl_op_splice_served = {
     .name = "splice_served",
+    .attrs = {&sl_attrs_tokens},
     .min_in = 4,
     .max_in = 4,
     .nout = 1,
@@ -141,12 +147,13 @@ const sl_op sl_op_splice_served = {
 
 static sl_status span_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin, (void)in;
-  out[0] = sl_type_make(SL_F32, attrs->ndims, attrs->dims);
+  out[0] = sl_type_make(SL_F32, attrs->shape.ndims, attrs->shape.dims);
   return SL_OK;
 }
 
 const sl_op sl_op_span = {
     .name = "span",
+    .attrs = {&sl_attrs_shape, &sl_attrs_tokens},
     .min_in = 0,
     .max_in = -1,
     .nout = 1,

@@ -9,9 +9,9 @@
  * absent, the batch supplies them. */
 extern const sl_op sl_op_splice_served;
 
-/* span(x) -> record [attrs.dims]: the encoder rows of all prompts of a step; each tick adds those
- * of its prompt. Until graph/passes/spans.c gives its graph the encoder passes, its inputs are the
- * encoder's parameters, and it is not called. */
+/* span(x) -> record [attrs.shape.dims]: the encoder rows of all prompts of a step; each tick adds
+ * those of its prompt. Until graph/passes/spans.c gives its graph the encoder passes, its inputs
+ * are the encoder's parameters, and it is not called. */
 extern const sl_op sl_op_span;
 
 #endif

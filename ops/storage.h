@@ -84,8 +84,8 @@ extern "C" {
  * need k to be a multiple of the block. */
 sl_type sli_storage_type(sl_storage storage, const sl_type *values);
 bool sli_storage_fits(sl_storage storage, const sl_type *values);
-/* Returns the storage format of a weight that a served op reads. attrs.dims[1] is the format of
- * blocks and halves, whose type does not show it; another number gives f32. */
+/* Returns the storage format of a weight that a served op reads. attrs.weight.storage is the format
+ * of blocks and halves, whose type does not show it; another number gives f32. */
 sl_storage sli_storage_of(const sl_attrs *attrs, const sl_type *weight);
 /* Return the numbers and the bytes of a block. In formats without blocks, each number is a
  * block. */

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops for training with frozen weights in their storage format: products, their input gradients,
- * and tables. attrs.dims[0]: numbers per row of the weight; attrs.dims[1]: its storage format. */
+ * and tables. attrs.weight has the numbers per row of the weight and its storage format. */
 #include "base/base.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
 
-/* Checks a weight with rows of attrs.dims[0] numbers and sets *rows to their number. */
+/* Checks a weight with rows of attrs.weight.width numbers and sets *rows to their number. */
 static sl_status want_stored(const char *what, const sl_attrs *attrs, const sl_type *in,
                              int64_t *rows) {
-  sl_storage storage = (sl_storage)attrs->dims[1];
-  sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, attrs->dims[0]);
-  if (attrs->ndims != 2 || attrs->dims[1] < 0 || attrs->dims[1] >= SL_STORAGE_FP8)
-    return sl_fail(SL_E_SHAPE, "attrs.dims must be the width of a row and its storage format");
+  sl_storage storage = (sl_storage)attrs->weight.storage;
+  sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, attrs->weight.width);
+  if (attrs->weight.width < 1 || attrs->weight.storage < 0 ||
+      attrs->weight.storage >= SL_STORAGE_FP8)
+    return sl_fail(SL_E_SHAPE, "attrs.weight must have the width of a row and its storage format");
   if (!sli_storage_fits(storage, &values))
     return sli_misfit(in, "%s must have rows of %lld numbers in whole blocks", what,
-                      (long long)attrs->dims[0]);
+                      (long long)attrs->weight.width);
   sl_type lies = sli_storage_type(storage, &values);
   *rows = lies.dim[0];
   return sli_want(what, in, &lies);
@@ -26,7 +27,7 @@ static sl_status linear_stored_infer(const sl_attrs *attrs, int nin, const sl_ty
   int64_t n = 0;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
   SLI_TRY(want_stored("weight", attrs, &in[1], &n));
-  sl_type x = sli_type_with_last(&in[0], attrs->dims[0]), bias = SL_TYPE(SL_F32, n);
+  sl_type x = sli_type_with_last(&in[0], attrs->weight.width), bias = SL_TYPE(SL_F32, n);
   SLI_TRY(sli_want("x", &in[0], &x));
   if (sli_linear_has(nin, in, 2)) SLI_TRY(sli_want("bias", &in[2], &bias));
   out[0] = sli_type_with_last(&in[0], n);
@@ -41,7 +42,7 @@ static sl_status linear_b_stored_infer(const sl_attrs *attrs, int nin, const sl_
   SLI_TRY(want_stored("weight", attrs, &in[1], &n));
   sl_type dy = sli_type_with_last(&in[0], n);
   SLI_TRY(sli_want("dy", &in[0], &dy));
-  out[0] = sli_type_with_last(&in[0], attrs->dims[0]);
+  out[0] = sli_type_with_last(&in[0], attrs->weight.width);
   return SL_OK;
 }
 
@@ -62,7 +63,7 @@ static sl_status embedding_stored_infer(const sl_attrs *attrs, int nin, const sl
     return sli_misfit(&in[0], "ids may have at most %d dims", SL_MAX_DIMS - 1);
   out[0] = in[0];
   out[0].dtype = SL_F32;
-  out[0].dim[out[0].ndim++] = attrs->dims[0];
+  out[0].dim[out[0].ndim++] = attrs->weight.width;
   return SL_OK;
 }
 
@@ -76,6 +77,7 @@ static void embedding_stored_cost(const sl_attrs *attrs, int nin, const sl_type 
 
 const sl_op sl_op_linear_stored = {
     .name = "linear_stored",
+    .attrs = {&sl_attrs_product},
     .min_in = 2,
     .max_in = 3,
     .nout = 1,
@@ -90,6 +92,7 @@ const sl_op sl_op_linear_stored = {
 
 const sl_op sl_op_linear_b_stored = {
     .name = "linear_b_stored",
+    .attrs = {&sl_attrs_product},
     .min_in = 2,
     .max_in = 2,
     .nout = 1,

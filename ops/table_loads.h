@@ -5,8 +5,8 @@
 
 #include <sluice/op.h>
 
-/* load_rows(ids, table, batch) -> the rows of the tick's ids. attrs.dims[0]: the table's width;
- * attrs.user: an sl_serving. */
+/* load_rows(ids, table, batch) -> the rows of the tick's ids. attrs.weight.width: the table's
+ * width; attrs.user: an sl_serving. */
 extern const sl_op sl_op_load_rows;
 
 #endif

@@ -26,12 +26,12 @@ typedef struct sli_weighing {
 
 /* Reads the weighing from the attrs and from input `input`, the class weights. */
 static inline sli_weighing sli_weighing_of(const sl_call *call, int input) {
-  int32_t ignore = call->attrs->ignore;
+  int32_t ignore = call->attrs->loss.ignore;
   sli_weighing w = {NULL, 0,
                     ignore == INT32_MIN ? 0
                     : ignore            ? ignore
                                         : -100,
-                    call->attrs->value, call->attrs->upper};
+                    call->attrs->loss.smoothing, call->attrs->loss.spread};
   if (input >= call->nin || !call->in[input]) return w;
   w.weights = (const float *)call->in[input];
   w.classes = call->in_type[input].dim[0];

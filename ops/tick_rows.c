@@ -17,22 +17,26 @@ static sl_status want_tick(const sl_type *in) {
              : sli_misfit(in, "the rows of a tick must be dim 1 of 1 row");
 }
 
-/* part_rows(x [1, R, ...]) -> [1, R / attrs.count, ...]: the rows of member attrs.first. */
+/* part_rows(x [1, R, ...]) -> [1, R / attrs.members.count, ...]: the rows of member
+ * attrs.members.own. */
 static sl_status part_rows_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(want_tick(&in[0]));
-  if (attrs->count < 1 || attrs->first < 0 || attrs->first >= attrs->count)
-    return sl_fail(SL_E_SHAPE, "there is no member %lld of %lld", (long long)attrs->first,
-                   (long long)attrs->count);
-  if (in[0].dim[1] % attrs->count)
-    return sli_misfit(&in[0], "its rows must be a multiple of %lld", (long long)attrs->count);
+  if (attrs->members.count < 1 || attrs->members.own < 0 ||
+      attrs->members.own >= attrs->members.count)
+    return sl_fail(SL_E_SHAPE, "there is no member %lld of %lld", (long long)attrs->members.own,
+                   (long long)attrs->members.count);
+  if (in[0].dim[1] % attrs->members.count)
+    return sli_misfit(&in[0], "its rows must be a multiple of %lld",
+                      (long long)attrs->members.count);
   out[0] = in[0];
-  out[0].dim[1] /= attrs->count;
+  out[0].dim[1] /= attrs->members.count;
   return SL_OK;
 }
 
 const sl_op sl_op_part_rows = {
     .name = "part_rows",
+    .attrs = {&sl_attrs_members},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -57,6 +61,7 @@ static sl_status join_rows_infer(const sl_attrs *attrs, int nin, const sl_type *
 
 const sl_op sl_op_join_rows = {
     .name = "join_rows",
+    .attrs = {&sl_attrs_members},
     .min_in = 1,
     .max_in = -1,
     .nout = 1,

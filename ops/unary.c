@@ -12,15 +12,16 @@ static sl_status unary_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 }
 
 static sl_status clamp_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (!(attrs->value <= attrs->upper))
+  if (!(attrs->function.c <= attrs->function.u))
     return sl_fail(SL_E_SHAPE, "the lower bound must not be above the upper one, got %g and %g",
-                   (double)attrs->value, (double)attrs->upper);
+                   (double)attrs->function.c, (double)attrs->function.u);
   return unary_infer(attrs, nin, in, out);
 }
 
 static sl_status softcap_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (!(attrs->value > 0 && isfinite(attrs->value)))
-    return sl_fail(SL_E_SHAPE, "the cap must be finite and above 0, got %g", (double)attrs->value);
+  if (!(attrs->function.c > 0 && isfinite(attrs->function.c)))
+    return sl_fail(SL_E_SHAPE, "the cap must be finite and above 0, got %g",
+                   (double)attrs->function.c);
   return unary_infer(attrs, nin, in, out);
 }
 
@@ -41,6 +42,7 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 #define FORWARD(name_, flops_, infer_, traits_, ...)                               \
   SLI_COST(name_##_cost, 0, 1, flops_)                                             \
   const sl_op sl_op_##name_ = {.name = #name_,                                     \
+                               .attrs = {&sl_attrs_function},                      \
                                .min_in = 1,                                        \
                                .max_in = 1,                                        \
                                .nout = 1,                                          \
@@ -56,6 +58,7 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   SLI_COST(name_##_b_cost, 0, 1, flops_ + 2)              \
   const sl_op sl_op_##name_##_b = {                       \
       .name = #name_ "_b",                                \
+      .attrs = {&sl_attrs_function},                      \
       .min_in = 2,                                        \
       .max_in = 2,                                        \
       .nout = 1,                                          \

@@ -19,10 +19,12 @@ static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
 /* ---- concatenation along one dim --------------------------------------------------- */
 
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *type) {
-  if (attrs->axes && !(attrs->axes & (attrs->axes - 1)) && sli_concat_axis(attrs) < type->ndim)
+  if (attrs->along.axes && !(attrs->along.axes & (attrs->along.axes - 1)) &&
+      sli_concat_axis(attrs) < type->ndim)
     return SL_OK;
-  return sli_misfit(type, "attrs.axes must have exactly one bit, for a dim of the inputs, not %#x",
-                    attrs->axes);
+  return sli_misfit(type,
+                    "attrs.along.axes must have exactly one bit, for a dim of the inputs, not %#x",
+                    attrs->along.axes);
 }
 
 /* Checks that the arrays agree in all dims except sli_concat_axis, and sets *sum to their total
@@ -217,10 +219,11 @@ static uint64_t reshape_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 static sl_status want_order(const sl_attrs *attrs, const sl_type *x) {
   uint32_t seen = 0;
-  for (int d = 0; d < attrs->ndims && d < SL_MAX_DIMS; d++)
-    if (attrs->dims[d] >= 0 && attrs->dims[d] < SL_MAX_DIMS) seen |= 1u << attrs->dims[d];
-  if (attrs->ndims == x->ndim && seen == (1u << x->ndim) - 1) return SL_OK;
-  return sli_misfit(x, "attrs.dims must name each of the %d dims once", x->ndim);
+  for (int d = 0; d < attrs->shape.ndims && d < SL_MAX_DIMS; d++)
+    if (attrs->shape.dims[d] >= 0 && attrs->shape.dims[d] < SL_MAX_DIMS)
+      seen |= 1u << attrs->shape.dims[d];
+  if (attrs->shape.ndims == x->ndim && seen == (1u << x->ndim) - 1) return SL_OK;
+  return sli_misfit(x, "attrs.shape.dims must name each of the %d dims once", x->ndim);
 }
 
 static sl_status order_infer(const sl_attrs *attrs, const sl_type *x, bool back, sl_type *out) {
@@ -248,7 +251,8 @@ static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   if (in[0].dtype == SL_F32)
     out[count++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
   for (int d = 0; d < in[0].ndim; d++)
-    out[count++] = (sl_signature){.in = {sli_split((int)attrs->dims[d])}, .out = {sli_split(d)}};
+    out[count++] =
+        (sl_signature){.in = {sli_split((int)attrs->shape.dims[d])}, .out = {sli_split(d)}};
   return count;
 }
 
@@ -259,7 +263,7 @@ static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 static int64_t expanded(const sl_attrs *attrs, const sl_type *like, int d) {
   if (like) return like->dim[d];
   if (!attrs->region || !attrs->region->parts[d].nranges)
-    return attrs->dims[d] ? attrs->dims[d] : 1;
+    return attrs->shape.dims[d] ? attrs->shape.dims[d] : 1;
   int64_t sum = 0;
   for (int r = 0; r < attrs->region->parts[d].nranges; r++) sum += attrs->region->parts[d].count[r];
   return sum;
@@ -267,7 +271,7 @@ static int64_t expanded(const sl_attrs *attrs, const sl_type *like, int d) {
 
 static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const sl_type *x = &in[0], *like = nin > 1 && in[1].ndim >= 0 ? &in[1] : NULL;
-  int ndim = like ? like->ndim : attrs->ndims;
+  int ndim = like ? like->ndim : attrs->shape.ndims;
   if (x->dtype != SL_F32 && x->dtype != SL_I32) return sli_misfit(x, "x must be f32 or i32");
   if (ndim < x->ndim || ndim > SL_MAX_DIMS)
     return sli_misfit(x, "x cannot be expanded to %d dims: at least its own number, and at most %d",
@@ -275,7 +279,7 @@ static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   *out = (sl_type){.dtype = x->dtype, .ndim = ndim};
   for (int d = 0; d < ndim; d++) {
     int64_t own = d < ndim - x->ndim ? 1 : x->dim[d - (ndim - x->ndim)];
-    int64_t want = like ? like->dim[d] : attrs->dims[d];
+    int64_t want = like ? like->dim[d] : attrs->shape.dims[d];
     out->dim[d] = own == 1 ? expanded(attrs, like, d) : own;
     if (own == 1 || !want || want == own) continue;
     return sli_misfit(x, "x must have %lld or 1 at dim %d from the end", (long long)want, ndim - d);
@@ -287,7 +291,7 @@ static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   const sl_type *x = &in[0];
   bool like = nin > 1 && in[1].ndim >= 0;
-  int ndim = like ? in[1].ndim : attrs->ndims, n = 0;
+  int ndim = like ? in[1].ndim : attrs->shape.ndims, n = 0;
   if (x->dtype == SL_F32) out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
   for (int d = 0; d < ndim; d++) {
     int own = d - (ndim - x->ndim);
@@ -303,6 +307,7 @@ static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 
 const sl_op sl_op_concat = {
     .name = "concat",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = -1,
     .nout = 1,
@@ -322,6 +327,7 @@ const sl_op sl_op_concat = {
 
 const sl_op sl_op_concat_b = {
     .name = "concat_b",
+    .attrs = {&sl_attrs_along},
     .min_in = 2,
     .max_in = -1,
     .nout = -1,
@@ -336,6 +342,7 @@ const sl_op sl_op_concat_b = {
 
 const sl_op sl_op_split = {
     .name = "split",
+    .attrs = {&sl_attrs_along},
     .min_in = 1,
     .max_in = 1,
     .nout = -1,
@@ -386,6 +393,7 @@ const sl_op sl_op_reshape_b = {
 
 const sl_op sl_op_permute = {
     .name = "permute",
+    .attrs = {&sl_attrs_shape},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -401,6 +409,7 @@ const sl_op sl_op_permute = {
 
 const sl_op sl_op_permute_b = {
     .name = "permute_b",
+    .attrs = {&sl_attrs_shape},
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
@@ -413,6 +422,7 @@ const sl_op sl_op_permute_b = {
 
 const sl_op sl_op_expand = {
     .name = "expand",
+    .attrs = {&sl_attrs_shape},
     .min_in = 1,
     .max_in = 2,
     .nout = 1,

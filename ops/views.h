@@ -5,6 +5,8 @@
 
 #include "ops/ops.h"
 
-static inline int sli_concat_axis(const sl_attrs *attrs) { return __builtin_ctz(attrs->axes); }
+static inline int sli_concat_axis(const sl_attrs *attrs) {
+  return __builtin_ctz(attrs->along.axes);
+}
 
 #endif

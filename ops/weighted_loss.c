@@ -32,7 +32,7 @@ static sl_status want_rows(const sl_attrs *attrs, const sl_type *logits, const s
   SLI_TRY(sli_want_array("logits", logits, SL_F32, -1));
   sl_type want = sli_type_without_last(logits, SL_I32);
   SLI_TRY(sli_want("targets", targets, &want));
-  return want_weights(weights, attrs->partial ? 0 : sl_type_last(logits));
+  return want_weights(weights, attrs->place.partial ? 0 : sl_type_last(logits));
 }
 
 static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
@@ -105,6 +105,7 @@ static sl_status cross_entropy_check(const sl_call *call) {
 
 const sl_op sl_op_target_weight = {
     .name = "target_weight",
+    .attrs = {&sl_attrs_loss},
     .min_in = 1,
     .max_in = 2,
     .nout = 1,
@@ -117,6 +118,7 @@ const sl_op sl_op_target_weight = {
 
 const sl_op sl_op_weighted_cross_entropy = {
     .name = "weighted_cross_entropy",
+    .attrs = {&sl_attrs_loss},
     .min_in = 3,
     .max_in = 4,
     .nout = 2,
@@ -137,6 +139,7 @@ const sl_op sl_op_weighted_cross_entropy = {
 
 const sl_op sl_op_weighted_cross_entropy_b = {
     .name = "weighted_cross_entropy_b",
+    .attrs = {&sl_attrs_loss},
     .min_in = 5,
     .max_in = 6,
     .nout = 1,
@@ -150,6 +153,7 @@ const sl_op sl_op_weighted_cross_entropy_b = {
 
 const sl_op sl_op_weighted_cross_entropy_part = {
     .name = "weighted_cross_entropy_part",
+    .attrs = {&sl_attrs_loss},
     .min_in = 3,
     .max_in = 4,
     .nout = 1,
@@ -163,6 +167,7 @@ const sl_op sl_op_weighted_cross_entropy_part = {
 
 const sl_op sl_op_weighted_cross_entropy_join = {
     .name = "weighted_cross_entropy_join",
+    .attrs = {&sl_attrs_loss},
     .min_in = 1,
     .max_in = 1,
     .nout = 2,

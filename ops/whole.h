@@ -27,7 +27,7 @@ static inline sli_whole_pairs sli_whole_pairs_make(const sl_call *call) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], &call->in_type[1], NULL,
                                             &call->out_type[0]};
   sli_whole_pairs p = {sli_space_make(&call->out_type[0], types), (const int32_t *)call->in[0],
-                       (const int32_t *)call->in[1], call->attrs->count};
+                       (const int32_t *)call->in[1], call->attrs->function.number};
   return p;
 }
 
@@ -47,7 +47,8 @@ static inline sli_whole_lines sli_whole_lines_make(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   sl_type out = sli_reduced(x, sli_reduce_axes(call->attrs, x), true);
   const sl_type *types[SLI_SPACE_ARRAYS] = {x, NULL, NULL, &out};
-  sli_whole_lines l = {sli_space_make(x, types), (const int32_t *)call->in[0], call->attrs->count};
+  sli_whole_lines l = {sli_space_make(x, types), (const int32_t *)call->in[0],
+                       call->attrs->function.number};
   return l;
 }
 

@@ -76,6 +76,8 @@ def of_function(name):
             default = default or may
             parts.append("%s: %s%s" % (n, what, " = ..." if default else ""))
             parts += ["%s: %s = ..." % (a, what) for a in ALIASES.get(n, ()) if default and a not in names]
+    fields = ffi.typeof(target).args[-1]
+    parts += ["%s: %s = ..." % (n, hint(n, dict(fields.item.fields)[n].type, "")[0]) for n in calls.attributes("sl_%s_at" % name)]
     seen = set()
     parts = [p for p in parts if p.split(":")[0] not in seen and not seen.add(p.split(":")[0])]
     result = ffi.typeof(target).result

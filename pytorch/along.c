@@ -56,10 +56,10 @@ void sli_emit_mean(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 /* Divides the gradient of maxima among equal elements: adds 0, which has it. */
 static sl_tensor *shared_by_ties(sli_import *m, sl_tensor *x, sl_tensor *most,
                                  const sl_attrs *attrs) {
-  uint32_t axes = attrs->axes;
+  uint32_t axes = attrs->along.axes;
   sl_tensor *top = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, most), *wide = top;
   if (!top) return NULL;
-  if (!attrs->keep) {
+  if (!attrs->along.keep) {
     sl_type to = x->type;
     for (int d = 0; d < to.ndim; d++)
       if (axes >> d & 1) to.dim[d] = 1;
@@ -72,7 +72,7 @@ static sl_tensor *shared_by_ties(sli_import *m, sl_tensor *x, sl_tensor *most,
   sl_tensor *still = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, x);
   sl_tensor *none = sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, still);
   none = sl_op3_at(m->at, m->g, &sl_op_where, NULL, is, none, sli_pt_filled_like(m, x, 0));
-  none = sl_sum_at(m->at, m->g, sl_mul_at(m->at, m->g, none, share), axes, attrs->keep);
+  none = sl_sum_at(m->at, m->g, sl_mul_at(m->at, m->g, none, share), axes, attrs->along.keep);
   return sl_add_at(m->at, m->g, top, sli_pt_narrow(m, none));
 }
 
@@ -82,8 +82,8 @@ void sli_emit_max(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
   bool least = strstr(row->target, "min") != NULL;
   if (least) x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, x);
-  const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
-                          .keep = sli_pt_flag(n, "keepdim", false)};
+  const sl_attrs attrs = {.along.axes = sli_pt_axes(m, n, "dim", ndim),
+                          .along.keep = sli_pt_flag(n, "keepdim", false)};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
   bool shares = n->nouts == 1 && sli_made_of(m, sli_pt_first(n))->learned;
   if (shares && x && x->type.ndim) out[0] = shared_by_ties(m, x, out[0], &attrs);
@@ -96,8 +96,8 @@ void sli_emit_argmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   int ndim;
   sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
   if (strstr(row->target, "argmin")) x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, x);
-  const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
-                          .keep = sli_pt_flag(n, "keepdim", false)};
+  const sl_attrs attrs = {.along.axes = sli_pt_axes(m, n, "dim", ndim),
+                          .along.keep = sli_pt_flag(n, "keepdim", false)};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
   sli_pt_out(m, n, 0, out[1]);
 }
@@ -119,7 +119,7 @@ void sli_emit_logsumexp(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   if (!x || !ndim) return;
   uint32_t axes = sli_pt_axes(m, n, "dim", ndim);
   bool keep = sli_pt_flag(n, "keepdim", false);
-  const sl_attrs attrs = {.axes = axes, .keep = true};
+  const sl_attrs attrs = {.along.axes = axes, .along.keep = true};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, most);
   sl_tensor *top = finite_or_zero(m, sl_op1_at(m->at, m->g, &sl_op_detach, NULL, most[0]));
   sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, top);

@@ -51,8 +51,9 @@ void sli_emit_clamp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   double low = sli_pt_number(m, n, "min", -INFINITY), high = sli_pt_number(m, n, "max", INFINITY);
   sl_tensor *x = sli_pt_in(m, n, "self");
   /* Unlike the op clamp, PyTorch has no gradient at the bounds. The upper one wins. */
-  const sl_attrs attrs = {
-      .count = SLI_FUNCTION_hardtanh, .value = (float)fmin(low, high), .upper = (float)high};
+  const sl_attrs attrs = {.function.number = SLI_FUNCTION_hardtanh,
+                          .function.c = (float)fmin(low, high),
+                          .function.u = (float)high};
   if (low == -INFINITY && high == INFINITY) sli_pt_out(m, n, 0, x);
   else sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_function, &attrs, sli_pt_narrow(m, x)));
 }
@@ -239,7 +240,7 @@ void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 /* Converts floats to integers, whose fractions are dropped. Numbers that are no integer of 32 bits
  * end the run. */
 static sl_tensor *without_fraction(sli_import *m, sl_tensor *t) {
-  const sl_attrs attrs = {.count = SLI_CAST_FITS};
+  const sl_attrs attrs = {.cast.refuses = SLI_CAST_FITS};
   t = sli_pt_narrow(m, t);
   return t && t->type.dtype == SL_F32 ? sl_op1_at(m->at, m->g, &sl_op_cast, &attrs, t) : t;
 }

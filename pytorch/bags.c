@@ -24,7 +24,7 @@ static sl_tensor *in_bags(sli_import *m, sl_tensor *t, int64_t length) {
 
 /* Returns the maxima over the rows of each bag, without padding; 0 if a bag has only that. */
 static sl_tensor *maxima(sli_import *m, sl_tensor *ids, sl_tensor *table, int64_t padding) {
-  const sl_attrs attrs = {.axes = 1u << 1};
+  const sl_attrs attrs = {.along.axes = 1u << 1};
   sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_embedding, NULL, ids, table),
             *most[2] = {NULL, NULL};
   sl_tensor *lowest = sli_pt_filled_like(m, y, -INFINITY), *zero = sli_pt_filled_like(m, y, 0);

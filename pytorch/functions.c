@@ -32,12 +32,12 @@ static sl_tensor *flags(sli_import *m, sl_tensor *mask) {
 /* ---- by number ------------------------------------------------------------------------------ */
 
 sl_tensor *sli_pt_function(sli_import *m, int function, sl_tensor *x) {
-  const sl_attrs attrs = {.count = function};
+  const sl_attrs attrs = {.function.number = function};
   return sl_op1_at(m->at, m->g, &sl_op_function, &attrs, sli_pt_narrow(m, x));
 }
 
 sl_tensor *sli_pt_function2(sli_import *m, int function, sl_tensor *a, sl_tensor *b) {
-  const sl_attrs attrs = {.count = function};
+  const sl_attrs attrs = {.function.number = function};
   return sl_op2_at(m->at, m->g, &sl_op_function2, &attrs, sli_pt_narrow(m, a), sli_pt_narrow(m, b));
 }
 
@@ -131,9 +131,9 @@ sl_tensor *sli_of_isfinite(sli_import *m, const sli_pt_node *n) {
 /* x between two bounds, with gradient 0 at the bounds. */
 sl_tensor *sli_of_hardtanh(sli_import *m, const sli_pt_node *n) {
   bool six = strstr(n->target, "relu6") != NULL;
-  const sl_attrs attrs = {.count = SLI_FUNCTION_hardtanh,
-                          .value = (float)sli_pt_number(m, n, "min_val", six ? 0 : -1),
-                          .upper = (float)sli_pt_number(m, n, "max_val", six ? 6 : 1)};
+  const sl_attrs attrs = {.function.number = SLI_FUNCTION_hardtanh,
+                          .function.c = (float)sli_pt_number(m, n, "min_val", six ? 0 : -1),
+                          .function.u = (float)sli_pt_number(m, n, "max_val", six ? 6 : 1)};
   return sl_op1_at(m->at, m->g, &sl_op_function, &attrs, self(m, n));
 }
 sl_tensor *sli_of_mish(sli_import *m, const sli_pt_node *n) {

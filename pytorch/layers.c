@@ -61,9 +61,9 @@ void sli_emit_addmm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 static sl_tensor *without_swap(sl_tensor *t, bool *swapped) {
   const sli_node *p = t ? t->producer : NULL;
   int ndim = t ? t->type.ndim : 0;
-  *swapped = p && p->op == &sl_op_permute && p->attrs.dims[ndim - 1] == ndim - 2 &&
-             p->attrs.dims[ndim - 2] == ndim - 1;
-  for (int d = 0; *swapped && d < ndim - 2; d++) *swapped = p->attrs.dims[d] == d;
+  *swapped = p && p->op == &sl_op_permute && p->attrs.shape.dims[ndim - 1] == ndim - 2 &&
+             p->attrs.shape.dims[ndim - 2] == ndim - 1;
+  for (int d = 0; *swapped && d < ndim - 2; d++) *swapped = p->attrs.shape.dims[d] == d;
   return *swapped ? p->in[0] : t;
 }
 
@@ -500,12 +500,12 @@ typedef struct heads {
 /* Computes attention with the op, whose mask it supports. */
 static sl_tensor *known_attention(sli_import *m, const heads *h, const mask *mask) {
   int64_t batch = h->q->type.dim[0], time = h->q->type.dim[2], width = h->v->type.dim[3];
-  sl_attrs attrs = {.heads = (int)h->q->type.dim[1],
-                    .kv_heads = (int)h->k->type.dim[1],
-                    .full = mask->full,
-                    .window = mask->window,
-                    .value = (float)h->cap,
-                    .scale = (float)h->scale};
+  sl_attention_attrs attrs = {.heads = (int)h->q->type.dim[1],
+                              .kv_heads = (int)h->k->type.dim[1],
+                              .full = mask->full,
+                              .window = mask->window,
+                              .cap = (float)h->cap,
+                              .scale = (float)h->scale};
   sl_tensor *q = heads_last(m, h->q), *k = heads_last(m, h->k), *v = heads_last(m, h->v);
   if (!q || !k || !v) return NULL;
   sl_tensor *qkv = packed(q, k, v), *y;
@@ -554,7 +554,7 @@ static sl_tensor *queries_with_keys(sli_import *m, const sli_pt_node *n, const s
   sl_tensor *x = a ? sli_pt_constant_beside(m, a, exported, scores) : sli_pt_f32(m, v);
   if (x && x->type.dtype == SL_I32) x = sl_cast_at(m->at, m->g, x, SL_F32);
   if (!x || !x->type.ndim) return NULL;
-  const sl_attrs attrs = {.axes = 1u << (x->type.ndim - 1), .keep = true};
+  const sl_attrs attrs = {.along.axes = 1u << (x->type.ndim - 1), .along.keep = true};
   sl_tensor *most[2] = {NULL, NULL};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, most);
   sl_tensor *least =

@@ -53,7 +53,7 @@ sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *orde
   int all[SL_MAX_DIMS];
   memcpy(all, order, (size_t)ndim * sizeof *all);
   if (x->producer && x->producer->op == &sl_op_permute) {
-    for (int d = 0; d < ndim; d++) all[d] = (int)x->producer->attrs.dims[order[d]];
+    for (int d = 0; d < ndim; d++) all[d] = (int)x->producer->attrs.shape.dims[order[d]];
     x = x->producer->in[0];
   }
   sl_type dims = {.dtype = SL_I32, .ndim = ndim};

@@ -135,7 +135,7 @@ static void follow_shape(sli_import *m, const sli_node *n, sli_rows *out) {
 
 static sli_rows permuted(const sli_rows *in, const sl_attrs *attrs, int ndim) {
   sli_rows out = *in;
-  for (int d = 0; d < ndim; d++) out.dim[d] = in->dim[attrs->dims[d]];
+  for (int d = 0; d < ndim; d++) out.dim[d] = in->dim[attrs->shape.dims[d]];
   return out;
 }
 

@@ -259,7 +259,8 @@ static sl_tensor *at_positions(rewriting *r, sl_tensor *t, const sl_type *view, 
                                bool drops) {
   const sl_values *v = constant_of(t);
   sl_type type = twin_type(r, view, dim, drops);
-  if (v && !v->values) return sl_filled_at(r->now->at, r->to, type, t->producer->attrs.value, NULL);
+  if (v && !v->values)
+    return sl_filled_at(r->now->at, r->to, type, t->producer->attrs.fill.value, NULL);
   if (!r->axis && !repeats(t, view, dim)) {
     refuse(r, NULL);
     return NULL;
@@ -403,12 +404,13 @@ static void product(rewriting *r, bool transposed) {
   settle(r, n->out[0], p, sl_linear_at(n->at, r->to, rows, plain(r, w), plain(r, b), transposed));
 }
 
-static void linear(rewriting *r) { product(r, r->now->attrs.transposed); }
+static void linear(rewriting *r) { product(r, r->now->attrs.product.transposed); }
 
 static void matmul(rewriting *r) {
   const sl_attrs *a = &r->now->attrs;
-  if (a->left_transposed) refuse(r, "it multiplies along positions, or by several matrices");
-  else product(r, !a->transposed);
+  if (a->product.left_transposed)
+    refuse(r, "it multiplies along positions, or by several matrices");
+  else product(r, !a->product.transposed);
 }
 
 /* Finds the positions after a reshape: the dim that begins at the same element and counts T. */
@@ -441,8 +443,8 @@ static void permute(rewriting *r) {
   for (int d = 0, k = 2; d < view.ndim; d++)
     if (d != p.dim) full.dim[k++] = view.dim[d];
   bool same = true;
-  for (int d = 0, k = 2; d < a->ndims; d++) {
-    int in = (int)a->dims[d], first = view_dim(p, in);
+  for (int d = 0, k = 2; d < a->shape.ndims; d++) {
+    int in = (int)a->shape.dims[d], first = view_dim(p, in);
     if (in == p.dim) to.dim = d;
     else order.dim[k++] = first < p.dim ? first + 2 : first + 1;
     if (in == p.dim && p.inner > 1) order.dim[k++] = p.dim + 2;
@@ -471,17 +473,17 @@ static void along(rewriting *r) {
   spread p = spread_beside(r, n, ndim), to = p;
   sl_attrs attrs = n->attrs;
   bool one = sli_op_cut(n->op)->along == SL_ALONG_AXIS;
-  uint32_t axes = attrs.axes ? attrs.axes : one ? 1u << (ndim - 1) : (1u << ndim) - 1;
+  uint32_t axes = attrs.along.axes ? attrs.along.axes : one ? 1u << (ndim - 1) : (1u << ndim) - 1;
   sl_type wide = n->in_type[0];
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->type.ndim == ndim && spread_of(r, n->in[i]).dim >= 0)
       wide = n->in_type[i];
-  attrs.axes = twin_axes(&wide, p, axes);
-  if (!attrs.axes) {
+  attrs.along.axes = twin_axes(&wide, p, axes);
+  if (!attrs.along.axes) {
     refuse(r, "it combines positions");
     return;
   }
-  if (one && !n->attrs.axes) attrs.axes = 0; /* the last dim stays the last */
+  if (one && !n->attrs.along.axes) attrs.along.axes = 0; /* the last dim stays the last */
   sl_tensor *in[n->nin + 1];
   for (int i = 0; i < n->nin && !r->to->status; i++)
     in[i] = n->in[i] ? operand(r, &wide, p, n->in[i]) : NULL;
@@ -529,7 +531,7 @@ static void by_position(rewriting *r) {
   const sli_node *n = r->now;
   sl_tensor *in[n->nin + 1];
   spread p = spread_of(r, n->in[0]);
-  if (r->axis && n->attrs.full && n->op != &sl_op_rotary) {
+  if (r->axis && n->attrs.attention.full && n->op != &sl_op_rotary) {
     refuse(r, "its queries attend to later positions");
     return;
   }

@@ -346,13 +346,13 @@ sl_tensor *sli_pt_f32(sli_import *m, const sli_pt_value *v) {
   sl_tensor *t = sli_pt_tensor(m, v);
   if (!t || t->type.dtype != SL_I32) return t;
   bool exact = m->exact && v->type.dtype != SLI_PT_BOOL;
-  const sl_attrs attrs = {.count = exact ? SLI_CAST_EXACT : SLI_CAST_ANY};
+  const sl_attrs attrs = {.cast.refuses = exact ? SLI_CAST_EXACT : SLI_CAST_ANY};
   return sl_op1_at(m->at, m->g, &sl_op_cast, &attrs, t);
 }
 
 sl_tensor *sli_pt_i32(sli_import *m, const sli_pt_value *v) {
   sl_tensor *t = sli_pt_narrow(m, sli_pt_tensor(m, v));
-  const sl_attrs attrs = {.count = SLI_CAST_EXACT};
+  const sl_attrs attrs = {.cast.refuses = SLI_CAST_EXACT};
   return t && t->type.dtype == SL_F32 ? sl_op1_at(m->at, m->g, &sl_op_cast, &attrs, t) : t;
 }
 

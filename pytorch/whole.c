@@ -115,7 +115,7 @@ static sl_tensor *integer(sli_import *m, const sl_tensor *like, int64_t v) {
 
 static sl_tensor *combine(sli_import *m, int function, sli_whole_range range, sl_tensor *a,
                           sl_tensor *b) {
-  const sl_attrs attrs = {.count = function, .window = range};
+  const sl_attrs attrs = {.function.number = function, .function.range = range};
   return sl_op2_at(m->at, m->g, &sl_op_whole, &attrs, a, b);
 }
 
@@ -244,10 +244,10 @@ static sl_tensor *emit_reduced(sli_import *m, const sli_pt_node *n, const struct
   const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t =
       of->way == MASKS ? sli_pt_truth(m, sli_pt_tensor(m, x), x->type.dtype) : sli_pt_i32(m, x);
-  const sl_attrs attrs = {.count = of->function,
-                          .window = range,
-                          .axes = sli_pt_axes(m, n, "dim", x->type.ndim),
-                          .keep = sli_pt_flag(n, "keepdim", false)};
+  const sl_attrs attrs = {.function.number = of->function,
+                          .function.range = range,
+                          .along.axes = sli_pt_axes(m, n, "dim", x->type.ndim),
+                          .along.keep = sli_pt_flag(n, "keepdim", false)};
   (void)sli_pt_type_arg(n, "dtype");
   return t && t->type.ndim ? sl_op1_at(m->at, m->g, &sl_op_whole_reduce, &attrs, t) : t;
 }

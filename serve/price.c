@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "graph/cost/cost.h"
+#include "ops/ops.h"
 #include "serve/serve.h"
 
 double sli_price_rows(const sl_rows_seconds *d, double rows) {
@@ -47,9 +48,7 @@ struct sli_paged {
 };
 
 static bool is_alike(const sli_work *a, const sli_work *b) {
-  bool same = a->op == b->op && a->nout == b->nout && a->attrs->heads == b->attrs->heads &&
-              a->attrs->kv_heads == b->attrs->kv_heads && a->attrs->window == b->attrs->window &&
-              a->attrs->rows == b->attrs->rows;
+  bool same = a->op == b->op && a->nout == b->nout && sli_attrs_equal(a->op, a->attrs, b->attrs);
   for (int o = 0; o < a->nout && same; o++) same = sl_type_equal(&a->out[o], &b->out[o]);
   return same;
 }

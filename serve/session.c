@@ -135,9 +135,9 @@ static int64_t op_kept_bytes(const sl_session *s, const sli_node *n, bool slots)
   sl_attrs attrs = n->attrs;
   int inputs = n->op->max_in;
   sl_type in[inputs + 1], out[form->op->nout];
-  attrs.count = 1;
-  attrs.bf16 = false;
-  if (sli_op_memory(form->op)->updates && !slots) sli_set_pages(&attrs, s->serving.kv);
+  attrs.pages.count = 1;
+  attrs.numbers.bf16 = false;
+  if (sli_op_memory(form->op)->updates && !slots) attrs.pages.storage = s->serving.kv;
   for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
   in[inputs] = batch->type;
   int64_t bytes = 0;

@@ -29,22 +29,6 @@ static void text(uint64_t *h, const char *value) {
 
 /* Tags of settings that are hashed only if set, so that a plan without them keeps its hash. */
 enum {
-  AXES = 1,
-  UPPER = 2,
-  KEY,
-  SEED,
-  REGION,
-  NDIMS,
-  KEEP = 30,
-  LEFT,
-  FULL = 40,
-  SCALE,
-  WINDOW = 50,
-  END,
-  IGNORE = 60,
-  COUNT = 70,
-  REVERSE,
-  EXCLUSIVE,
   URGENT = 80,
   ROWS = 90,
   LENGTHS,
@@ -55,13 +39,6 @@ enum {
   PEER,
   BASES = 100,
   EXPERT,
-  EXACT = 110,
-  CHUNK,
-  LEAVES,
-  POSITIONS,
-  LEAF,
-  SHOWN,
-  PART,
   LANE = 120,
   GROUP = 121,
   SHARES
@@ -77,61 +54,6 @@ static void setting(uint64_t *h, int which, uint64_t value) {
 static void hash_lengths(uint64_t *h, int which, int count, const int16_t *lengths) {
   for (int i = 0; lengths && i < count; i++)
     setting(h, which, (uint64_t)(lengths[i] + 1) << 32 | (uint64_t)(lengths[i] + 1 ? i : 0));
-}
-
-static void hash_region(uint64_t *h, const sl_region *r) {
-  setting(h, REGION, 1);
-  number(h, r->ndim);
-  number(h, r->sequence);
-  for (int d = 0; d < r->ndim; d++) {
-    number(h, r->whole[d]);
-    number(h, r->parts[d].nranges);
-    for (int i = 0; i < r->parts[d].nranges; i++) {
-      number(h, r->parts[d].begin[i]);
-      number(h, r->parts[d].count[i]);
-    }
-  }
-}
-
-uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int nin) {
-  uint64_t *h = &hash;
-  number(h, a->heads);
-  number(h, a->kv_heads);
-  real(h, (double)a->eps);
-  real(h, (double)a->theta);
-  real(h, (double)a->value);
-  word(h, a->transposed);
-  number(h, a->length);
-  word(h, a->bf16);
-  number(h, a->rows);
-  number(h, a->first);
-  number(h, a->columns);
-  word(h, a->partial);
-  setting(h, AXES, a->axes);
-  setting(h, KEEP, a->keep);
-  setting(h, LEFT, a->left_transposed);
-  setting(h, FULL, a->full);
-  setting(h, WINDOW, (uint64_t)a->window);
-  setting(h, SHOWN, (uint64_t)a->shown);
-  setting(h, END, (uint64_t)a->end);
-  setting(h, COUNT, (uint64_t)a->count);
-  setting(h, REVERSE, a->reverse);
-  setting(h, EXCLUSIVE, a->exclusive);
-  if (a->scale != 0) setting(h, SCALE, sli_hash_real(SLI_HASH_SEED, (double)a->scale));
-  if (a->upper != 0) setting(h, UPPER, sli_hash_real(SLI_HASH_SEED, (double)a->upper));
-  setting(h, IGNORE, (uint64_t)a->ignore);
-  setting(h, KEY, a->key);
-  setting(h, SEED, a->seed);
-  if (a->region) hash_region(h, a->region);
-  setting(h, EXACT, a->exact);
-  setting(h, CHUNK, (uint64_t)a->chunk);
-  setting(h, LEAVES, a->leaves);
-  setting(h, POSITIONS, a->positions);
-  setting(h, LEAF, (uint64_t)a->leaf);
-  for (int p = 0; p < SL_PART_RANGES; p++) setting(h, PART + p, (uint64_t)a->part[p]);
-  setting(h, NDIMS, (uint64_t)a->ndims);
-  for (int d = 0; d < SLI_MIN(a->ndims, SL_MAX_DIMS); d++) number(h, a->dims[d]);
-  return a->user && op->hash ? op->hash(hash, a, nin) : hash;
 }
 
 static void hash_arguments(uint64_t *h, int count, const sl_type *types, const sl_place *places) {

@@ -79,9 +79,6 @@ static inline int32_t sli_memory_of(const sl_register *r) {
   return r->shares ? r->shares : r->aliases;
 }
 
-/* Continues a hash with everything that an op with nin inputs gets from its attrs (hash.c). */
-uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *attrs, int nin);
-
 /* Checks the registers and pools of a plan whose ends are derived (check.c). The error names the
  * culprit. */
 sl_status sli_plan_check(const sl_plan *plan);

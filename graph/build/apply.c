@@ -184,8 +184,12 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
                                   sli_op_is(op, SL_OP_SOURCE) ? SL_CLASS_L : SL_CLASS_F,
                                   g->nblocks - 1, nin, ins, output_count(op, attrs, nin));
   node->at = at;
-  if (sli_op_is(op, SL_OP_LOCATED) && !node->attrs.key)
-    node->attrs.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));
+  if (sli_op_is(op, SL_OP_LOCATED) && !node->attrs.random.key)
+    node->attrs.random.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));
+  if (sli_attrs_check(op, &node->attrs)) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): %s", node->name, op->name, sl_detail());
+    return NULL;
+  }
   if (infer(at, g, node) || check_signatures(at, g, node)) return NULL;
   make_outputs(g, node);
   return node;

@@ -24,10 +24,11 @@ static sl_tensor *rows_of_sinks(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor
 }
 
 sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                              sl_tensor *sinks, sl_tensor *ids, const sl_attrs *attrs) {
+                              sl_tensor *sinks, sl_tensor *ids, const sl_attention_attrs *attrs) {
+  const sl_attrs with = sli_attention_with(attrs);
   sl_tensor *rows = rows_of_sinks(at, g, q, sinks, attrs->heads);
   sl_tensor *of[2] = {0};
-  sl_apply_at(at, g, &sl_op_attention_sinks, attrs, ids ? 5 : 4,
+  sl_apply_at(at, g, &sl_op_attention_sinks, &with, ids ? 5 : 4,
               (sl_tensor *[]){q, k, v, rows, ids}, sinks ? 0 : 8, of);
   return of[0];
 }
@@ -35,11 +36,11 @@ sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *
 /* ---- chunks -------------------------------------------------------------------------------- */
 
 sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                             float theta, const sl_rope *rope, const sl_attrs *attrs) {
-  sl_attrs with = *attrs;
+                             float theta, const sl_rope *rope, const sl_attention_attrs *attrs) {
+  sl_attrs with = sli_attention_with(attrs);
   sl_rope form = *rope;
   sl_tensor *in[5] = {NULL, NULL, v}, *of[2] = {NULL};
-  with.chunk = sli_rope_chunk(&(sl_attrs){.user = rope});
+  with.attention.chunk = sli_rope_chunk(&(sl_attrs){.user = rope});
   static const struct {
     sl_rope_form form;
     int input;
@@ -99,7 +100,7 @@ static void heads_of(sl_here at, sl_graph *g, const widths *w, sl_tensor *const 
 }
 
 static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
-                           sl_tensor *ids, const sl_attrs *attrs) {
+                           sl_tensor *ids, const sl_attention_attrs *attrs) {
   sl_tensor *k, *v;
   heads_of(at, g, w, in, &k, &v);
   v = padded(at, g, w, in_heads(at, g, v, w->heads), k);
@@ -109,8 +110,8 @@ static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *
 }
 
 /* Returns false, with an error, if widths are inconsistent. */
-static bool widths_read(sl_here at, sl_graph *g, sl_tensor *const in[4], const sl_attrs *attrs,
-                        widths *w) {
+static bool widths_read(sl_here at, sl_graph *g, sl_tensor *const in[4],
+                        const sl_attention_attrs *attrs, widths *w) {
   if (!in[0] || !in[1] || !in[2] || !in[3]) return false;
   w->heads = attrs->heads;
   w->rope = sl_dim(in[2], 2);
@@ -129,7 +130,8 @@ static bool widths_read(sl_here at, sl_graph *g, sl_tensor *const in[4], const s
 }
 
 sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
-                               sl_tensor *w, sl_tensor *ids, const sl_attrs *attrs) {
+                               sl_tensor *w, sl_tensor *ids, const sl_attention_attrs *attrs) {
+  const sl_attrs with = sli_attention_with(attrs);
   sl_tensor *const in[] = {q, c, k, w};
   widths of;
   if (!widths_read(at, g, in, attrs, &of)) return NULL;
@@ -137,22 +139,23 @@ sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
   const sl_serving *serve = g->options.serve;
   bool keeps = serve && !serve->exact && !attrs->window && !ids;
   if (!keeps) return expanded(at, g, &of, in, ids, attrs);
-  sl_apply_at(at, g, &sl_op_attention_latent, attrs, 4, in, 0, &o);
+  sl_apply_at(at, g, &sl_op_attention_latent, &with, 4, in, 0, &o);
   return o;
 }
 
 sl_tensor *sl_attend_chosen_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
-                               sl_tensor *w, sl_tensor *chosen, const sl_attrs *attrs) {
+                               sl_tensor *w, sl_tensor *chosen, const sl_attention_attrs *attrs) {
+  const sl_attrs with = sli_attention_with(attrs);
   sl_tensor *const in[] = {q, c, k, w, chosen};
   sl_tensor *of[2] = {NULL}, *v;
   widths of_heads;
   if (!chosen || !widths_read(at, g, in, attrs, &of_heads)) return NULL;
   if (g->options.serve) {
-    sl_apply_at(at, g, &sl_op_attention_latent, attrs, 5, in, 0, of);
+    sl_apply_at(at, g, &sl_op_attention_latent, &with, 5, in, 0, of);
     return of[0];
   }
   heads_of(at, g, &of_heads, in, &k, &v);
-  const sl_attrs own = {.heads = attrs->heads, .scale = attrs->scale};
+  const sl_attrs own = {.attention.heads = attrs->heads, .attention.scale = attrs->scale};
   sl_apply_at(at, g, &sl_op_attention_chosen, &own, 4, (sl_tensor *[]){q, k, v, chosen}, 0, of);
   return of[0];
 }
@@ -163,20 +166,21 @@ sl_tensor *sl_choose_tokens_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
   sl_tensor *in[3] = {q, k, w}, *o = NULL;
   bool serve = g->options.serve;
   for (int i = 0; i < 3 && !serve; i++) in[i] = sl_op1_at(at, g, &sl_op_detach, NULL, in[i]);
-  const sl_attrs attrs = {.heads = heads, .columns = serve ? count : SLI_MIN(count, sl_dim(q, 1))};
+  const sl_attrs attrs = {.attention.heads = heads,
+                          .attention.tokens = serve ? count : SLI_MIN(count, sl_dim(q, 1))};
   sl_apply_at(at, g, &sl_op_choose_tokens, &attrs, 3, in, 0, &o);
   return o;
 }
 
 sl_tensor *sl_index_loss_at(sl_here at, sl_graph *g, sl_tensor *const index[3], sl_tensor *q,
                             sl_tensor *c, sl_tensor *k, sl_tensor *w, sl_tensor *chosen,
-                            const sl_attrs *attrs) {
+                            const sl_attention_attrs *attrs) {
   sl_tensor *in[4] = {q, c, k, w}, *keys, *o = NULL;
   widths of;
   if (!index[0] || !index[1] || !index[2] || !widths_read(at, g, in, attrs, &of)) return NULL;
   for (int i = 0; i < 4; i++) in[i] = sl_op1_at(at, g, &sl_op_detach, NULL, in[i]);
   heads_of(at, g, &of, in, &keys, NULL);
-  const sl_attrs own = {.heads = attrs->heads, .scale = attrs->scale};
+  const sl_attrs own = {.attention.heads = attrs->heads, .attention.scale = attrs->scale};
   sl_tensor *all[] = {index[0], index[1], index[2], in[0], keys, chosen};
   sl_apply_at(at, g, &sl_op_index_loss, &own, chosen ? 6 : 5, all, 0, &o);
   return o;

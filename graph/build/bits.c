@@ -61,12 +61,12 @@ static bool find_mixture(mixture *m, const sl_tensor *inner, const sl_tensor *id
 
 /* The numbers of a matrix in planes of so many bits. */
 static sl_tensor *values_of(const mixture *m, int i, int width) {
-  const sl_attrs attrs = {.ndims = 2, .dims = {m->bits->base, width}};
+  const sl_attrs attrs = {.planes.base = m->bits->base, .planes.width = width};
   return sl_op1_at(m->at, m->g, &sl_op_plane_values, &attrs, m->w[i]);
 }
 
 static sl_tensor *product(const mixture *m, sl_tensor *x, int i, int width) {
-  const sl_attrs attrs = {.count = sl_dim(m->w[i], 0)};
+  const sl_attrs attrs = {.place.whole = sl_dim(m->w[i], 0)};
   return sl_op3_at(m->at, m->g, &sl_op_grouped_linear, &attrs, x, m->ids, values_of(m, i, width));
 }
 
@@ -115,10 +115,10 @@ static void add_bits(const mixture *m, sl_tensor *weights, sl_tensor **sum) {
 
 static sl_tensor *choose(const mixture *m, sl_tensor *p) {
   int count = m->bits->width - m->bits->base + 1;
-  sl_attrs attrs = {.count = sl_dim(m->w[0], 0)};
+  sl_attrs attrs = {.experts.count = sl_dim(m->w[0], 0)};
   for (int v = 0; v < count; v++) {
-    attrs.dims[v] = (int64_t)((double)m->bits->capacity[v] * SLI_BITS_ALL + 0.5);
-    if (attrs.dims[v]) attrs.ndims = count;
+    attrs.experts.capacity[v] = (int64_t)((double)m->bits->capacity[v] * SLI_BITS_ALL + 0.5);
+    if (attrs.experts.capacity[v]) attrs.experts.ncapacities = count;
   }
   return sl_op2_at(m->at, m->g, &sl_op_bit_choice, &attrs, p, m->ids);
 }
@@ -130,7 +130,7 @@ sl_tensor *sli_bits_mixture(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *id
   if (!find_mixture(&m, x, ids, w)) return NULL;
   int64_t experts = sl_dim(w, 0), widths = o->bits->width - o->bits->base + 1;
   sl_tensor *router = sli_bits_router(at, g, w, experts, widths, sl_dim(m.w[0], 2));
-  const sl_attrs attrs = {.count = experts};
+  const sl_attrs attrs = {.place.whole = experts};
   sl_tensor *logits = sl_op3_at(at, g, &sl_op_grouped_linear, &attrs, m.x, ids, router);
   sl_tensor *p = sl_softmax_at(at, g, logits, -1, false), *hard = choose(&m, p);
   sl_tensor *y = all_widths(&m, x);

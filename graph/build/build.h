@@ -112,6 +112,11 @@ sl_status sli_training_settle(sl_graph *g);
 /* Runs fn(arg) when the graph is destroyed. */
 void sli_graph_cleanup(sl_graph *g, void (*fn)(void *), void *arg);
 
+/* Attributes of a call of attention; `attention` may be NULL. */
+static inline sl_attrs sli_attention_with(const sl_attention_attrs *attention) {
+  return attention ? (sl_attrs){.attention = *attention} : (sl_attrs){0};
+}
+
 /* Sets the seed of calls that draw random numbers. Call before the gradients, which draw the
  * same numbers. */
 void sli_graph_seed(sl_graph *g, uint64_t seed);

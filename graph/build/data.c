@@ -182,7 +182,7 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
 
 static const token_rows *data_rows_of(const sli_node *node) {
   /* copies for whole microbatches have the same source */
-  bool once = sli_op_is(node->op, SL_OP_SOURCE) && !node->attrs.full;
+  bool once = sli_op_is(node->op, SL_OP_SOURCE) && !node->attrs.source.whole;
   const sl_source *source = once ? node->attrs.user : NULL;
   return source && source->fill == fill_from_files ? source->ctx : NULL;
 }
@@ -279,7 +279,7 @@ sl_tensor *sli_texts_learned(sl_here at, sl_graph *g, const sl_texts *texts) {
   sl_tensor *total = NULL;
   for (int k = 0; k < PLACES; k++) powers[k] = ldexpf(1, k - POINT);
   sl_tensor *table = sl_constant_at(at, g, SL_TYPE(SL_F32, PLACES), powers, NULL);
-  sl_apply_at(at, g, &sl_op_target_weight, &(sl_attrs){.ignore = SLI_UNLEARNED}, 2,
+  sl_apply_at(at, g, &sl_op_target_weight, &(sl_attrs){.loss.ignore = SLI_UNLEARNED}, 2,
               (sl_tensor *[]){source->out[2], table}, 0, &total);
   return total;
 }

@@ -16,12 +16,13 @@ sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor
                                 sl_tensor *w) {
   sl_tensor *mixed = sli_bits_mixture(at, g, x, ids, w);
   if (mixed) return mixed;
-  const sl_attrs attrs = {.count = sl_dim(w, 0)};
+  const sl_attrs attrs = {.place.whole = sl_dim(w, 0)};
   return sl_op3_at(at, g, &sl_op_grouped_linear, &attrs, x, ids, w);
 }
 
 sl_tensor *sl_expert_limit_at(sl_here at, sl_graph *g, const sl_routing *routing, float factor) {
-  const sl_attrs attrs = {.value = factor, .count = sl_dim(routing->probabilities, -1)};
+  const sl_attrs attrs = {.experts.factor = factor,
+                          .experts.count = sl_dim(routing->probabilities, -1)};
   return sl_op2_at(at, g, &sl_op_expert_limit, &attrs, routing->ids, routing->weights);
 }
 
@@ -29,7 +30,7 @@ sl_tensor *sl_expert_limit_at(sl_here at, sl_graph *g, const sl_routing *routing
 static uint32_t leading(const sl_tensor *t) { return t ? (1u << (t->type.ndim - 1)) - 1 : 0; }
 
 sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t experts) {
-  sl_tensor *ones = sl_op1_at(at, g, &sl_op_one_hot, &(sl_attrs){.count = experts}, ids);
+  sl_tensor *ones = sl_op1_at(at, g, &sl_op_one_hot, &(sl_attrs){.one_hot.classes = experts}, ids);
   return sl_sum_at(at, g, ones, leading(ones), false);
 }
 

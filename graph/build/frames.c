@@ -173,7 +173,7 @@ sl_tensor *sl_frames_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
 static sl_tensor *splice(sl_here at, sl_graph *g, int64_t count, sl_tensor *x, sl_tensor *rows,
                          sl_tensor *places) {
   sl_tensor *out = NULL;
-  sl_apply_at(at, g, &sl_op_splice, &(sl_attrs){.count = count}, rows ? 3 : 1,
+  sl_apply_at(at, g, &sl_op_splice, &(sl_attrs){.tokens.each = count}, rows ? 3 : 1,
               (sl_tensor *[]){x, rows, places}, 0, &out);
   return out;
 }
@@ -188,14 +188,16 @@ static sl_tensor *splice_sequences(sl_here at, sl_graph *g, sl_tensor *x, sl_ten
                       (long long)sequences);
     return NULL;
   }
-  sl_apply_at(at, g, &sl_op_marks, &(sl_attrs){.count = all / sequences, .ignore = marker}, 1,
+  sl_apply_at(at, g, &sl_op_marks,
+              &(sl_attrs){.tokens.each = all / sequences, .tokens.marker = marker}, 1,
               (sl_tensor *[]){tokens}, 0, &places);
   return places ? splice(at, g, all / sequences, x, rows, places) : NULL;
 }
 
 /* Adds the span that collects the rows of a step's prompts. */
 static sl_tensor *add_span(sl_here at, sl_graph *g, int64_t prompts, sl_tensor *rows) {
-  const sl_attrs attrs = {.ndims = 2, .dims = {prompts * sl_dim(rows, 0), sl_dim(rows, 1)}};
+  const sl_attrs attrs = {.shape.ndims = 2,
+                          .shape.dims = {prompts * sl_dim(rows, 0), sl_dim(rows, 1)}};
   const char *of = g->frozen.builds ? g->frozen.word : "", *dot = *of ? "." : "";
   const char *name = sli_arena_format(&g->arena, "%s%sspan.%d", of, dot, g->nnodes);
   sli_node *n =

@@ -61,7 +61,7 @@ static size_t chunk_floats(const sl_generation *how, int64_t dim) {
 
 static size_t attend_scratch(const sl_call *call, int threads) {
   const sl_generation *how = call->attrs->user;
-  int64_t ways = call->in_type[0].dim[2], heads = call->attrs->heads,
+  int64_t ways = call->in_type[0].dim[2], heads = call->attrs->attention.heads,
           dim = call->in_type[0].dim[3] / heads;
   (void)threads;
   return (size_t)(ways * heads) * chunk_floats(how, dim) * sizeof(float);
@@ -70,7 +70,7 @@ static size_t attend_scratch(const sl_call *call, int threads) {
 /* Norms a row of a head and rotates it to its position; `row` counts from the oldest context. */
 static void prepare(const attending *a, const float *x, const float *gain, int64_t row,
                     float *out) {
-  int64_t dim = a->dim, half = dim / 2, area = a->how->patches, width = a->call->attrs->dims[1];
+  int64_t dim = a->dim, half = dim / 2, area = a->how->patches, width = a->how->grid[1];
   float sum = 0;
   for (int64_t i = 0; i < dim; i++) sum += x[i] * x[i];
   float scale = 1 / sqrtf(sum / (float)dim + 1e-5f);
@@ -142,7 +142,7 @@ static void attend_cpu(const sl_call *call) {
                  call->attrs->user,
                  t,
                  .rows = sl_call_rows(call, 0, q->dim[1]),
-                 .heads = call->attrs->heads,
+                 .heads = call->attrs->attention.heads,
                  .ways = q->dim[2],
                  .scratch = call->scratch};
   a.dim = q->dim[3] / a.heads;
@@ -158,14 +158,15 @@ static void attend_cpu(const sl_call *call) {
  * ways, C], kept k, kept v [1, kept, ways, C] */
 static sl_status attend_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const sl_generation *how = attrs->user;
-  bool fits = in[0].ndim == 4 && in[0].dim[1] == all_rows(how) && attrs->heads > 0 &&
-              in[0].dim[3] % attrs->heads == 0 && in[0].dim[3] / attrs->heads % 2 == 0;
+  bool fits = in[0].ndim == 4 && in[0].dim[1] == all_rows(how) && attrs->attention.heads > 0 &&
+              in[0].dim[3] % attrs->attention.heads == 0 &&
+              in[0].dim[3] / attrs->attention.heads % 2 == 0;
   if (!fits || !sl_type_equal(&in[0], &in[1]) || !sl_type_equal(&in[0], &in[2]))
     return sl_fail(SL_E_SHAPE,
                    "q, k and v must be [1, %lld, ways, C], with an even number of C per head",
                    (long long)all_rows(how));
   for (int i = 3; i < 5; i++)
-    if (in[i].ndim != 1 || in[i].dim[0] != in[0].dim[3] / attrs->heads)
+    if (in[i].ndim != 1 || in[i].dim[0] != in[0].dim[3] / attrs->attention.heads)
       return sl_fail(SL_E_SHAPE, "gains must be as wide as a head");
   (void)nin;
   out[0] = in[0];
@@ -190,6 +191,7 @@ static void attend_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
 
 static const sl_op attend_op = {
     .name = "generation_attend",
+    .attrs = {&sl_attrs_attention},
     .min_in = 6,
     .max_in = 8,
     .nout = 3,
@@ -208,7 +210,7 @@ sl_tensor *sl_generate_attend(sl_graph *g, const sl_generated *tick, sl_tensor *
   sl_generation *how = sl_graph_generation(g);
   sl_tensor *in[8] = {q, k, v, q_gain, k_gain, tick->tick}, *out[3] = {0};
   if (sl_graph_status(g)) return NULL;
-  const sl_attrs attrs = {.user = how, .heads = heads, .dims = {how->grid[0], how->grid[1]}};
+  const sl_attrs attrs = {.user = how, .attention.heads = heads};
   if (how->context && how->lag > 1) {
     sl_type kept = SL_TYPE(SL_F32, 1, kept_rows(how), sl_dim(k, 2), sl_dim(k, 3));
     in[6] = sl_delayed_rows(g, kept, 1, sli_arena_format(&g->arena, "%s.keys", name));

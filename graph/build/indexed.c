@@ -7,27 +7,28 @@
 /* ---- indexed ---------------------------------------------------------------------- */
 
 sl_tensor *sl_gather_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_gather", x, dim),
-                          .count = sl_dim(x, dim)};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_gather", x, dim),
+                          .place.whole = sl_dim(x, dim)};
   return sl_op2_at(at, g, &sl_op_gather, &attrs, x, index);
 }
 
 sl_tensor *sl_scatter_add_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, sl_tensor *index,
                              sl_tensor *src) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_scatter_add", x, dim),
-                          .count = sl_dim(x, dim)};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_scatter_add", x, dim),
+                          .place.whole = sl_dim(x, dim)};
   return sl_op3_at(at, g, &sl_op_scatter_add, &attrs, src, index, x);
 }
 
 sl_tensor *sl_scatter_sum_at(sl_here at, sl_graph *g, sl_tensor *src, int dim, sl_tensor *index,
                              int64_t count) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_scatter_sum", src, dim), .count = count};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_scatter_sum", src, dim),
+                          .place.whole = count};
   return sl_op2_at(at, g, &sl_op_scatter_add, &attrs, src, index);
 }
 
 sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k,
                        sl_tensor **positions) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_top_k", x, dim), .count = k};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_top_k", x, dim), .along.k = k};
   sl_tensor *out[2] = {NULL, NULL};
   sl_apply_at(at, g, &sl_op_top_k, &attrs, 1, &x, 0, out);
   if (positions) *positions = out[1];
@@ -36,22 +37,22 @@ sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k
 
 sl_tensor *sl_cumsum_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool reverse,
                         bool exclusive) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_cumsum", x, dim),
-                          .reverse = reverse,
-                          .exclusive = exclusive};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_cumsum", x, dim),
+                          .along.reverse = reverse,
+                          .along.exclusive = exclusive};
   return sl_op1_at(at, g, &sl_op_cumsum, &attrs, x);
 }
 
 sl_tensor *sl_embedding_bag_at(sl_here at, sl_graph *g, sl_tensor *ids, sl_tensor *table,
                                sl_tensor *weights, const sl_bag *bag) {
-  sl_attrs attrs = {.count = sl_dim(table, 0)};
+  sl_attrs attrs = {.place.whole = sl_dim(table, 0)};
   if (bag) attrs.user = memcpy(sl_graph_alloc(g, sizeof *bag), bag, sizeof *bag);
   return weights ? sl_op3_at(at, g, &sl_op_embedding_bag, &attrs, ids, table, weights)
                  : sl_op2_at(at, g, &sl_op_embedding_bag, &attrs, ids, table);
 }
 
 sl_tensor *sl_one_hot_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t count) {
-  return sl_op1_at(at, g, &sl_op_one_hot, &(sl_attrs){.count = count}, ids);
+  return sl_op1_at(at, g, &sl_op_one_hot, &(sl_attrs){.one_hot.classes = count}, ids);
 }
 
 sl_tensor *sl_cast_at(sl_here at, sl_graph *g, sl_tensor *x, sl_dtype dtype) {
@@ -90,8 +91,8 @@ static sl_tensor *constant(sl_here at, sl_graph *g, sl_type type, const void *va
   size_t bytes = sl_type_bytes(&type);
   if (values) record->values = memcpy(sl_graph_alloc(g, bytes), values, bytes);
   sl_tensor *out = NULL;
-  sl_apply_at(at, g, &sl_op_constant, &(sl_attrs){.value = value, .user = record}, like != NULL,
-              &like, 0, &out);
+  sl_apply_at(at, g, &sl_op_constant, &(sl_attrs){.fill.value = value, .user = record},
+              like != NULL, &like, 0, &out);
   return out;
 }
 
@@ -107,6 +108,6 @@ sl_tensor *sl_filled_at(sl_here at, sl_graph *g, sl_type type, float value, sl_t
 }
 
 sl_tensor *sl_arange_at(sl_here at, sl_graph *g, sl_tensor *like, int dim) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_arange", like, dim)};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_arange", like, dim)};
   return sl_op1_at(at, g, &sl_op_arange, &attrs, like);
 }

@@ -123,7 +123,7 @@ static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *
   sl_tensor *a = matrix(at, g, adapter, 'A', rule->rank, in, SL_UNIFORM(1 / sqrtf((float)in)));
   sl_tensor *b = matrix(at, g, adapter, 'B', out, rule->rank, SL_CONSTANT(0));
   weight->adapter = adapter;
-  const sl_attrs scale = {.value = rule->alpha / (float)rule->rank};
+  const sl_attrs scale = {.function.c = rule->alpha / (float)rule->rank};
   sl_tensor *low = sl_op2_at(at, g, &sl_op_linear, NULL, x, a);
   sl_tensor *high = sl_op2_at(at, g, &sl_op_linear, NULL, low, b);
   return sl_op2_at(at, g, &sl_op_add, NULL, y, sl_op1_at(at, g, &sl_op_scale, &scale, high));
@@ -131,7 +131,7 @@ static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *
 
 sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b,
                         bool transposed) {
-  const sl_attrs attrs = {.transposed = transposed};
+  const sl_attrs attrs = {.product.transposed = transposed};
   sl_tensor *y = b ? sl_op3_at(at, g, &sl_op_linear, &attrs, x, w, b)
                    : sl_op2_at(at, g, &sl_op_linear, &attrs, x, w);
   y = add_adapter(at, g, y, x, w, transposed);
@@ -151,7 +151,8 @@ static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transp
       const sli_node *n = g->nodes[i];
       if (n->in[a] != weight) continue;
       count++;
-      if (sli_op_weight(n->op) != SL_WEIGHT_PRODUCT || a != 1 || n->attrs.transposed != transposed)
+      if (sli_op_weight(n->op) != SL_WEIGHT_PRODUCT || a != 1 ||
+          n->attrs.product.transposed != transposed)
         *other = n;
     }
   return count;

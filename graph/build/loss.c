@@ -31,10 +31,10 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
   if (sli_objective(g)) return sli_objective_loss(at, g, logits, targets);
   if (!loss) loss = &plain;
   if (!logits || !targets || loss_check(at, g, loss, classes)) return NULL;
-  const sl_attrs attrs = {.ignore = loss->ignore,
-                          .value = loss->smoothing,
-                          .upper = loss->smoothing / (float)SLI_MAX(classes, 1)};
-  const sl_attrs counted = {.ignore = loss->ignore};
+  const sl_attrs attrs = {.loss.ignore = loss->ignore,
+                          .loss.smoothing = loss->smoothing,
+                          .loss.spread = loss->smoothing / (float)SLI_MAX(classes, 1)};
+  const sl_attrs counted = {.loss.ignore = loss->ignore};
   sl_tensor *weights = NULL;
   if (loss->weights) weights = sl_constant_at(at, g, SL_TYPE(SL_F32, classes), loss->weights, NULL);
   int n = weights != NULL;

@@ -16,7 +16,8 @@ sl_tensor *sl_mul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b) {
 }
 
 sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep) {
-  return sl_op1_at(at, g, &sl_op_reduce_sum, &(sl_attrs){.axes = axes, .keep = keep}, x);
+  return sl_op1_at(at, g, &sl_op_reduce_sum, &(sl_attrs){.along.axes = axes, .along.keep = keep},
+                   x);
 }
 
 /* Computes a mean. A full mean is a loss op; a mean over some dims is a scaled sum, which devices
@@ -28,14 +29,15 @@ sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool
   if (axes == all && !keep) return sl_op1_at(at, g, &sl_op_mean, NULL, x);
   for (int d = 0; x && d < x->type.ndim; d++)
     if (axes >> d & 1) n *= x->type.dim[d];
-  const sl_attrs attrs = {.axes = axes, .keep = keep, .value = 1 / (float)n};
+  const sl_attrs attrs = {.along.axes = axes, .along.keep = keep, .along.factor = 1 / (float)n};
   return sl_op1_at(at, g, &sl_op_reduce_sum, &attrs, x);
 }
 
 static sl_tensor *largest(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep,
                           int output) {
   sl_tensor *out[2] = {NULL, NULL};
-  sl_apply_at(at, g, &sl_op_reduce_max, &(sl_attrs){.axes = axes, .keep = keep}, 1, &x, 0, out);
+  sl_apply_at(at, g, &sl_op_reduce_max, &(sl_attrs){.along.axes = axes, .along.keep = keep}, 1, &x,
+              0, out);
   return out[output];
 }
 
@@ -50,12 +52,13 @@ sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim) {
 
 sl_tensor *sl_softmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool is_log) {
   const char *call = is_log ? "sl_log_softmax" : "sl_softmax";
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, call, x, dim)};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, call, x, dim)};
   return sl_op1_at(at, g, is_log ? &sl_op_log_softmax : &sl_op_softmax, &attrs, x);
 }
 
 sl_tensor *sl_matmul_at(sl_here at, sl_graph *g, sl_tensor *a, sl_tensor *b, bool a_transposed,
                         bool b_transposed) {
-  const sl_attrs attrs = {.transposed = b_transposed, .left_transposed = a_transposed};
+  const sl_attrs attrs = {.product.transposed = b_transposed,
+                          .product.left_transposed = a_transposed};
   return sl_op2_at(at, g, &sl_op_matmul, &attrs, a, b);
 }

@@ -151,7 +151,7 @@ sl_tensor *sl_cross_entropy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_te
 sl_tensor *sl_texts_loss_at(sl_here at, sl_graph *g, sl_tensor *logits, const sl_texts *texts) {
   sl_tensor *total = sli_objective(g) ? NULL : sli_texts_learned(at, g, texts), *out[2] = {NULL};
   if (!total) return sl_cross_entropy_at(at, g, logits, texts->targets);
-  sl_apply_at(at, g, &sl_op_weighted_cross_entropy, &(sl_attrs){.ignore = SLI_UNLEARNED}, 3,
+  sl_apply_at(at, g, &sl_op_weighted_cross_entropy, &(sl_attrs){.loss.ignore = SLI_UNLEARNED}, 3,
               (sl_tensor *[]){logits, texts->targets, total}, 0, out);
   return out[0];
 }

@@ -34,7 +34,7 @@ void sl_running_at(sl_here at, sl_graph *g, sl_tensor *param, sl_tensor *value, 
 sl_tensor *sl_batch_norm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, sl_tensor *bias,
                             sl_tensor *mean, sl_tensor *variance, float momentum, float eps) {
   bool keep = g->options.infer || g->frozen.builds || momentum == SL_OFF;
-  const sl_attrs attrs = {.eps = eps, .keep = keep};
+  const sl_attrs attrs = {.norm.eps = eps, .norm.given = keep};
   sl_tensor *in[] = {x, gain, bias, mean, variance}, *out[4] = {NULL};
   if (mean && mean->param) mean->needs_grad = false;
   if (variance && variance->param) variance->needs_grad = false;

@@ -4,7 +4,7 @@
 
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors) {
   const sl_attrs attrs = {
-      .axes = sli_graph_dim(g, at, "sl_concat", count > 0 ? tensors[0] : NULL, dim)};
+      .along.axes = sli_graph_dim(g, at, "sl_concat", count > 0 ? tensors[0] : NULL, dim)};
   sl_tensor *out = NULL;
   sl_apply_at(at, g, &sl_op_concat, &attrs, count, tensors, 0, &out);
   return out;
@@ -49,29 +49,31 @@ static int from_end(const sl_tensor *x, int64_t dim) {
 }
 
 sl_tensor *sl_permute_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type order) {
-  sl_attrs attrs = {.ndims = order.ndim};
+  sl_attrs attrs = {.shape.ndims = order.ndim};
   for (int d = 0; d < SLI_MIN(order.ndim, SL_MAX_DIMS); d++)
-    attrs.dims[d] = from_end(x, order.dim[d]);
+    attrs.shape.dims[d] = from_end(x, order.dim[d]);
   return sl_op1_at(at, g, &sl_op_permute, &attrs, x);
 }
 
 sl_tensor *sl_transpose_at(sl_here at, sl_graph *g, sl_tensor *x, int a, int b) {
-  sl_attrs attrs = {.ndims = x ? x->type.ndim : 0};
-  for (int d = 0; d < attrs.ndims; d++)
-    attrs.dims[d] = d == from_end(x, a) ? from_end(x, b) : d == from_end(x, b) ? from_end(x, a) : d;
-  bool there = from_end(x, a) >= 0 && from_end(x, a) < attrs.ndims && from_end(x, b) >= 0 &&
-               from_end(x, b) < attrs.ndims;
-  if (!there) attrs.ndims = -1; /* so that the shape rule reports the error */
+  sl_attrs attrs = {.shape.ndims = x ? x->type.ndim : 0};
+  for (int d = 0; d < attrs.shape.ndims; d++)
+    attrs.shape.dims[d] = d == from_end(x, a)   ? from_end(x, b)
+                          : d == from_end(x, b) ? from_end(x, a)
+                                                : d;
+  bool there = from_end(x, a) >= 0 && from_end(x, a) < attrs.shape.ndims && from_end(x, b) >= 0 &&
+               from_end(x, b) < attrs.shape.ndims;
+  if (!there) attrs.shape.ndims = -1; /* so that the shape rule reports the error */
   return sl_op1_at(at, g, &sl_op_permute, &attrs, x);
 }
 
 /* Expands x. Dims that x already has are set to 0, since they are shorter in a device's part. */
 sl_tensor *sl_expand_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape) {
-  sl_attrs attrs = {.ndims = shape.ndim};
+  sl_attrs attrs = {.shape.ndims = shape.ndim};
   for (int d = 0; x && d < SLI_MIN(shape.ndim, SL_MAX_DIMS); d++) {
     int own = d - (shape.ndim - x->type.ndim);
     bool same = own >= 0 && shape.dim[d] == x->type.dim[own];
-    attrs.dims[d] = same || shape.dim[d] == -1 ? 0 : shape.dim[d];
+    attrs.shape.dims[d] = same || shape.dim[d] == -1 ? 0 : shape.dim[d];
   }
   return sl_op1_at(at, g, &sl_op_expand, &attrs, x);
 }
@@ -96,7 +98,7 @@ void sl_split_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int count, cons
   sl_lengths *record = sl_graph_alloc(g, sizeof *record);
   *record = (sl_lengths){count, of};
   for (int i = 0; i < count; i++) of[i] = lengths ? lengths[i] : sl_dim(x, dim) / count;
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_split", x, dim), .user = record};
+  const sl_attrs attrs = {.along.axes = sli_graph_dim(g, at, "sl_split", x, dim), .user = record};
   sl_apply_at(at, g, &sl_op_split, &attrs, 1, &x, 0, outs);
 }
 

@@ -171,7 +171,7 @@ static sl_status mark_sums(const compilation *c) {
 static sl_status refuse_limits(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->op == &sl_op_expert_limit && n->attrs.value < (float)n->attrs.count)
+    if (n->op == &sl_op_expert_limit && n->attrs.experts.factor < (float)n->attrs.experts.count)
       return sli_graph_fail_at(
           g, n->at, SL_E_UNSUPPORTED,
           "numbers.exact: op %s (%s) drops rows depending on how many a device has", n->name,
@@ -198,7 +198,7 @@ static sl_status mark_exact(compilation *c) {
   if (trains(c->in)) SLI_TRY(refuse_limits(c->g));
   SLI_TRY(refuse_reordered(c->g));
   if (trains(c->in)) SLI_TRY(mark_sums(c));
-  for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
+  for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.numbers.exact = true;
   return SL_OK;
 }
 
@@ -334,7 +334,7 @@ static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o,
   if (!served) return sl_fail(SL_E_UNSUPPORTED, "rollouts: %s", sl_detail());
   if (exact) SLI_TRY(refuse_reordered(served));
   if (exact) SLI_TRY(refuse_rounded_weights(served));
-  for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.exact = exact;
+  for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.numbers.exact = exact;
   SLI_TRY(sli_pass_serve(served));
   if (exact) SLI_TRY(sli_groups_set(served));
   SLI_TRY(sli_pass_serve_rows(served, 1));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
 
@@ -36,7 +37,7 @@ static double positions(const sl_type *t) { return t->ndim > 1 ? (double)t->dim[
 
 /* Returns the number of heads over all sequences. */
 static double heads(const sli_work *w) {
-  return rows(&w->out[0]) / positions(&w->out[0]) * SLI_MAX(w->attrs->heads, 1);
+  return rows(&w->out[0]) / positions(&w->out[0]) * SLI_MAX(sli_count_heads(w->attrs), 1);
 }
 
 static double depth(const sli_work *w) {
@@ -58,7 +59,7 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   case SL_CURVE_N: return last(t);
   case SL_CURVE_K: return depth(w);
   case SL_CURVE_POSITIONS: return positions(t);
-  case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
+  case SL_CURVE_HEAD: return last(t) / SLI_MAX(sli_count_heads(w->attrs), 1);
   case SL_CURVE_DEVICES: return h->busy;
   case SL_CURVE_EXPERTS: return experts(w);
   default: break;
@@ -92,7 +93,7 @@ static bool is_stored(const sli_work *w, sl_storage storage) {
 
 bool sli_work_has(const sli_work *w, sli_trait trait) {
   switch (trait) {
-  case SLI_TRAIT_TRANSPOSED: return w->attrs->transposed != 0;
+  case SLI_TRAIT_TRANSPOSED: return w->attrs->product.transposed != 0;
   case SLI_TRAIT_PAGES: return has_whole_pages(w);
   case SLI_TRAIT_BF16: return is_stored(w, SL_STORAGE_BF16);
   case SLI_TRAIT_Q8_0:

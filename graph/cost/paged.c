@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "ops/attention_blocks.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 
 enum { FEW_ROWS = 16 }; /* rows of an answer: a token and drafted ones */
@@ -53,14 +54,14 @@ static double all_kept_bytes(const sli_work *w) {
 /* Returns the positions that the last row of a span sees. */
 static double seen(const sli_work *w, const sli_paged_rows *s) {
   double all = (double)(s->before + s->rows);
-  return w->attrs->window > 0 ? SLI_MIN(all, (double)(w->attrs->window + s->rows - 1)) : all;
+  return w->attrs->attention.window > 0
+             ? SLI_MIN(all, (double)(w->attrs->attention.window + s->rows - 1))
+             : all;
 }
 
 static bool answers(const sli_paged_rows *s) { return s->rows <= FEW_ROWS; }
 
-static int key_heads(const sli_work *w) {
-  return SLI_MAX(w->attrs->kv_heads ? w->attrs->kv_heads : w->attrs->heads, 1);
-}
+static int key_heads(const sli_work *w) { return SLI_MAX(sli_key_heads(w->attrs), 1); }
 
 /* ---- curves -------------------------------------------------------------------------------- */
 
@@ -82,7 +83,7 @@ static double standard_positions(const sli_work *w, double positions) {
 static double curve_at(const sli_work *w, const sl_curve *c, double sequences, double positions) {
   const double along[SL_CURVE_AXES] = {[SL_CURVE_SEQUENCES] = sequences,
                                        [SL_CURVE_POSITIONS] = positions,
-                                       [SL_CURVE_HEADS] = SLI_MAX(w->attrs->heads, 1),
+                                       [SL_CURVE_HEADS] = SLI_MAX(w->attrs->attention.heads, 1),
                                        [SL_CURVE_KEY_HEADS] = key_heads(w)};
   double x[SL_CURVE_DIMS];
   for (int d = 0; d < c->ndims; d++) x[d] = SLI_MAX(along[c->axis[d]], 1);
@@ -133,8 +134,10 @@ static double span_pairs(const sli_paged_rows *s, int64_t window) {
  * chosen pages; else 1. */
 static double chosen_part(const sli_work *w, const sli_paged_rows *s) {
   const sl_attrs *attrs = w->attrs;
-  if (!attrs->rows || s->rows != attrs->rows || s->before % attrs->rows) return 1;
-  return sli_chunk_pairs(attrs->upper, s->rows, s->before) / span_pairs(s, 0);
+  if (!attrs->pages.prompt_chunk || s->rows != attrs->pages.prompt_chunk ||
+      s->before % attrs->pages.prompt_chunk)
+    return 1;
+  return sli_chunk_pairs(attrs->pages.prompt_share, s->rows, s->before) / span_pairs(s, 0);
 }
 
 static double prompt_seconds(const sl_hardware *h, const sli_work *w, const sli_work *plain,
@@ -143,7 +146,7 @@ static double prompt_seconds(const sl_hardware *h, const sli_work *w, const sli_
   if (c) {
     double before = s->before ? curve_at(w, c, 1, (double)s->before) : 0;
     double whole = curve_at(w, c, 1, (double)(s->before + s->rows)) - before;
-    return whole * chosen_part(w, s) * span_pairs(s, w->attrs->window) / span_pairs(s, 0);
+    return whole * chosen_part(w, s) * span_pairs(s, w->attrs->attention.window) / span_pairs(s, 0);
   }
   return roofline(h, plain, span_flops(plain, s) * chosen_part(w, s),
                   seen(w, s) * all_kept_bytes(w));

@@ -64,7 +64,7 @@ static double widened_seconds(const sl_hardware *h, const sli_node *n, const sl_
                               const sl_type *out, int64_t columns) {
   sl_type x[n->nin], y = out[0];
   memcpy(x, in, sizeof x);
-  x[1].dim[n->attrs.transposed ? 1 : 0] += columns;
+  x[1].dim[n->attrs.product.transposed ? 1 : 0] += columns;
   y.dim[y.ndim - 1] += columns;
   return sli_call_seconds(h, n, x, &y);
 }

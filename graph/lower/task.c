@@ -131,7 +131,7 @@ static bool reads_params_alone(const sl_graph *g, const sli_node *n) {
 
 /* True for a node that reads rows of a table for its block, as soon as their ids are known. */
 static bool reads_ahead(const sli_node *n) {
-  return sli_op_is(n->op, SL_OP_LOADS) && n->attrs.count == 1;
+  return sli_op_is(n->op, SL_OP_LOADS) && n->attrs.experts.firings == 1;
 }
 
 /* Finds levels. Readers of what is read ahead come after all earlier nodes, which compute
@@ -296,7 +296,7 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage],
                     .phase = k->phase,
                     .rate = k->rate,
-                    .turns = k->rate == SLI_PER_TURN ? (int)n->attrs.count : 0,
+                    .turns = k->rate == SLI_PER_TURN ? (int)n->attrs.experts.firings : 0,
                     .pace = paces[n->phase],
                     .host = is_host(n) || is_hosts_update(l, n),
                     .before = *newest});

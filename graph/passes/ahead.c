@@ -52,7 +52,7 @@ static sl_status ahead_find(pass *p) {
   p->classifier = p->loss->in[0]->producer;
   if (!p->classifier || sli_op_weight(p->classifier->op) != SL_WEIGHT_PRODUCT)
     return ahead_refuse(p, p->loss, "does not read the result of a linear map");
-  if (p->classifier->attrs.transposed)
+  if (p->classifier->attrs.product.transposed)
     return ahead_refuse(p, p->classifier,
                         "stores its weight with a column per token instead of a row");
   p->gradient = rule_of(p, p->loss, &sl_op_cross_entropy_b);

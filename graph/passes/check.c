@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/ops.h"
+
 static void check_tensor(const sl_graph *g, int id) {
   const sl_tensor *t = g->tensors[id];
   SLI_CHECK(t->id == id, "tensor %s has number %d, stands at %d", t->name, t->id, id);
@@ -73,6 +75,8 @@ static void check_outputs(const sl_graph *g, const sli_node *n) {
 static void check_node(const sl_graph *g, int id) {
   const sli_node *n = g->nodes[id];
   SLI_CHECK(n->id == id, "node %s has number %d, stands at %d", n->name, n->id, id);
+  SLI_CHECK(!sli_attrs_check(n->op, &n->attrs), "node %s, op %s: %s", n->name, n->op->name,
+            sl_detail());
   if (n->cls == SL_CLASS_L && n->block < 0) { /* reports, which belong to no block */
     check_inputs(g, n);
     check_outputs(g, n);

@@ -88,8 +88,8 @@ static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
 /* Makes batch norm and its kind read their running statistics. */
 static void read_statistics(const sl_graph *g, sli_node *n) {
   if (!sli_op_is(n->op, SL_OP_AVERAGES)) return;
-  n->attrs.keep = true;
-  for (int v = 0; n->shapes && v < g->cut.nvariants; v++) n->shapes[v].attrs.keep = true;
+  n->attrs.norm.given = true;
+  for (int v = 0; n->shapes && v < g->cut.nvariants; v++) n->shapes[v].attrs.norm.given = true;
 }
 
 /* Skips dropout. */

@@ -235,7 +235,7 @@ static sl_tensor *add_levels(sl_graph *g, const mixture *m, const sli_expert_loa
   in[2] = router;
   sl_tensor *y = add_before(g, m, m->gate->op, "bits", &m->gate->attrs, m->gate->nin, in, 1, 0);
   if (!y) return NULL;
-  const sl_attrs best = {.axes = 1u << (y->type.ndim - 1), .count = 1};
+  const sl_attrs best = {.along.axes = 1u << (y->type.ndim - 1), .along.k = 1};
   sl_tensor *ids = add_before(g, m, &sl_op_top_k, "level", &best, 1, &y, 2, 1);
   if (!ids) return NULL;
   sl_reshaping *r = sli_arena_alloc(&g->arena, sizeof *r);
@@ -251,7 +251,7 @@ static sl_tensor *add_loads(sl_graph *g, const mixture *m, sl_tensor *levels, sl
   sl_tensor *in[] = {m->down->in[1], levels, m->gate->in[2], m->up->in[2], m->down->in[2], guesses};
   const char *name = sli_arena_format(&g->arena, "%s:loads", m->down->name);
   sl_attrs with = *attrs;
-  with.count += guesses != NULL;
+  with.experts.firings += guesses != NULL;
   sli_node *n = sli_graph_node(g, &sl_op_load_experts, name, &with, SL_CLASS_F, m->down->block,
                                SLI_LOADS_GUESSED + (guesses != NULL), in, 3);
   n->at = m->down->at;
@@ -272,7 +272,7 @@ static sl_status replace(sl_graph *g, const mixture *m, sl_tensor *guesses,
   if (g->options.serve->experts.routed && !levels) return g->status ? g->status : SL_E_UNSUPPORTED;
   sl_attrs attrs = m->gate->attrs;
   attrs.user = x;
-  attrs.count = x->firings;
+  attrs.experts.firings = x->firings;
   sl_tensor *lent = add_loads(g, m, levels, guesses, &attrs);
   if (!lent) return g->status ? g->status : SL_E_SHAPE;
   sl_tensor *in[] = {m->gate->in[0], n->in[1], levels, lent};

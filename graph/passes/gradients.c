@@ -69,7 +69,7 @@ static sl_status add_constant(pass *p, const sli_node *at, const sl_tensor *like
   sl_type *type = sli_arena_alloc(&p->g->arena, sizeof *type);
   *type = like->type;
   type->dtype = SL_F32;
-  const sl_attrs attrs = {.value = value, .user = type};
+  const sl_attrs attrs = {.fill.value = value, .user = type};
   sli_node *n = NULL;
   sl_status status = add_simple(p, at, &sl_op_fill, name, &attrs, SL_CLASS_B, 0, NULL, &n);
   if (status) return status;
@@ -137,15 +137,15 @@ static sl_status refuse_sum(pass *p, const sli_node *from, int input, const sli_
 
 /* Finds the leaves of a node that also end within a sequence. Returns an error text, or NULL. */
 static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker) {
-  uint32_t leaves = p->g->exact.positions ? maker->attrs.leaves : 0;
+  uint32_t leaves = p->g->exact.positions ? maker->attrs.numbers.leaves : 0;
   for (int a = 0; a < maker->nin; a++) {
     if (!sli_bit(leaves, a)) continue;
     sl_grad_arg arg = sli_rule_argument(maker->rule, n->nin, n->nout, a);
     int dim = p->g->exact.positions[sli_argument_tensor(n, arg)->id];
     if (dim > 1) return "sums over sequences that are not along dim 1 (numbers.leaf)";
-    if (dim == 1) maker->attrs.positions |= 1u << a;
+    if (dim == 1) maker->attrs.numbers.positions |= 1u << a;
   }
-  maker->attrs.leaf = maker->attrs.positions ? p->g->exact.leaf : 0;
+  maker->attrs.numbers.leaf = maker->attrs.numbers.positions ? p->g->exact.leaf : 0;
   return NULL;
 }
 
@@ -159,7 +159,7 @@ static sl_status sum_exactly(pass *p, const sli_node *from, int input, sli_node 
   if (!leaves && sli_is_one_tick(p->g)) return SL_OK; /* a value of the whole microbatch */
   if (!scatters && (!leaves || sli_op_is(maker->op, SL_OP_LOCATED)))
     return refuse_sum(p, from, input, maker, "is one sum over all rows of a microbatch");
-  maker->attrs.leaves = scatters ? 0 : leaves;
+  maker->attrs.numbers.leaves = scatters ? 0 : leaves;
   const char *bad = cut_leaves(p, from, maker);
   if (bad) return refuse_sum(p, from, input, maker, bad);
   maker->out_type[o].dtype = maker->out[o]->type.dtype = SL_F64;
@@ -219,7 +219,7 @@ static sl_status round_sum(pass *p, const sli_node *n, sl_tensor *y) {
         "numbers.exact: op %s (%s) computes %s from parameters alone, and its gradient needs the "
         "sum over the whole step: supported with one microbatch and without --pieces",
         n->name, n->op->name, y->name);
-  const sl_attrs attrs = {.exact = true};
+  const sl_attrs attrs = {.numbers.exact = true};
   const char *name = sli_arena_format(&g->arena, "%s:rounded", y->grad->name);
   sli_node *rounded = NULL;
   sl_status status =
@@ -321,7 +321,7 @@ static bool passes_row(const pass *p, const sli_node *n, int i) {
 static sl_status add_row_sum(pass *p, const sli_node *n, int i, sli_node **out) {
   sl_class cls = param_of(n->in[i]) ? SL_CLASS_W : SL_CLASS_B;
   SLI_TRY(add_copy(p, n, i, cls, n->out[0]->grad, out));
-  (*out)->attrs.leaves = 1;
+  (*out)->attrs.numbers.leaves = 1;
   (*out)->out_type[0].dtype = (*out)->out[0]->type.dtype = SL_F64;
   return SL_OK;
 }
@@ -372,7 +372,7 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
   node->at = n->at;
   node->rule = rule;
   node->about = n;
-  if (sli_is_exact(g)) node->attrs.rows = sli_mean_summands(n) * p->microbatches;
+  if (sli_is_exact(g)) node->attrs.numbers.summands = sli_mean_summands(n) * p->microbatches;
   if (sli_node_infer(node)) return misfit(g, n, rule->op, sl_detail());
   int ngradients = sli_rule_gradients(rule, n->nin);
   for (int j = 0; j < ngradients; j++) {
@@ -489,7 +489,8 @@ static sl_status add_running(sl_graph *g, sl_tensor *param) {
         "--pieces",
         param->name);
   const char *name = sli_arena_format(&g->arena, "%s:part", param->name);
-  const sl_attrs attrs = {.value = running->momentum, .count = g->options.microbatches};
+  const sl_attrs attrs = {.running.momentum = running->momentum,
+                          .running.microbatches = g->options.microbatches};
   sli_node *n = sli_graph_node(g, &sl_op_running_part, name, &attrs, SL_CLASS_W,
                                value->producer->block, 1, &value, 1);
   n->at = running->at;

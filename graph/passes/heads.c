@@ -8,15 +8,12 @@
  * repetition. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
-
-static int keys_of(const sl_attrs *attrs) {
-  return attrs->kv_heads ? attrs->kv_heads : attrs->heads;
-}
+#include "ops/heads.h"
 
 /* Returns how often to repeat each head to get at least `least` heads: the smallest factor that
  * divides evenly, or 0 if none does. */
 static int times_for(const sl_attrs *attrs, int least) {
-  int kv_heads = keys_of(attrs), group = attrs->heads / kv_heads;
+  int kv_heads = sli_key_heads(attrs), group = attrs->attention.heads / kv_heads;
   for (int times = 1; times <= group; times++)
     if (group % times == 0 && kv_heads * times >= least) return times;
   return 0;
@@ -30,7 +27,7 @@ static bool has_keys(const sli_node *n) {
 
 /* Returns how often to repeat heads for `devices`, and if possible for tensor-axis devices too. */
 static int times_of(const sli_node *n, int devices, int times_devices) {
-  if (!has_keys(n) || keys_of(&n->attrs) >= devices) return 1;
+  if (!has_keys(n) || sli_key_heads(&n->attrs) >= devices) return 1;
   int times = times_for(&n->attrs, devices * times_devices);
   return times ? times : times_for(&n->attrs, devices);
 }
@@ -60,18 +57,18 @@ static sl_tensor *repeat_heads(sl_graph *g, const sli_node *n, sl_tensor *t, int
         heads == 1 ? t : call(g, n, &sl_op_slice, &(sl_attrs){.user = part}, 1, &t, order, count);
     for (int i = 0; i < times; i++) parts[h * times + i] = one;
   }
-  return call(g, n, &sl_op_concat, &(sl_attrs){.axes = 1u << dim}, heads * times, parts, order,
-              count);
+  return call(g, n, &sl_op_concat, &(sl_attrs){.along.axes = 1u << dim}, heads * times, parts,
+              order, count);
 }
 
 /* Repeats the heads of an attention that reads keys and values separately from queries. */
 static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, int *count) {
-  int heads = keys_of(&n->attrs);
+  int heads = sli_key_heads(&n->attrs);
   for (int i = 1; i < 3; i++) {
     n->in[i] = repeat_heads(g, n, n->in[i], heads, times, order, count);
     n->in_type[i] = n->in[i]->type;
   }
-  n->attrs.kv_heads = heads * times;
+  n->attrs.attention.kv_heads = heads * times;
 }
 
 /* State that undoes the pass. */
@@ -116,7 +113,7 @@ sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices) {
   sli_heads *undo = remember(g);
   size_t most = (size_t)before;
   for (int i = 0; i < before; i++)
-    if (has_keys(g->nodes[i])) most += 2 * (size_t)g->nodes[i]->attrs.heads + 2;
+    if (has_keys(g->nodes[i])) most += 2 * (size_t)g->nodes[i]->attrs.attention.heads + 2;
   sli_node **order = sli_arena_alloc(&g->arena, most * sizeof *order);
   for (int i = 0; i < before; i++) {
     sli_node *n = g->nodes[i];

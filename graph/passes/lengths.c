@@ -58,8 +58,8 @@ static bool lies_by_rows(const sl_type *type, int64_t rows) {
 /* True for a reshape or permute that keeps `rows` rows along dim 1. */
 static bool shapes_rows(const sli_node *n, int64_t rows) {
   bool reshapes = sli_op_is(n->op, SL_OP_RESHAPE), permutes = n->op == &sl_op_permute;
-  return (reshapes || (permutes && n->attrs.dims[1] == 1)) && lies_by_rows(&n->in_type[0], rows) &&
-         lies_by_rows(&n->out_type[0], rows);
+  return (reshapes || (permutes && n->attrs.shape.dims[1] == 1)) &&
+         lies_by_rows(&n->in_type[0], rows) && lies_by_rows(&n->out_type[0], rows);
 }
 
 /* True for a function of broadcast inputs that have the output's rows along dim 1, or no rows. */
@@ -73,8 +73,8 @@ static bool broadcasts_rows(const sli_node *n, int64_t rows) {
 
 /* True for an op along dims other than the rows. */
 static bool goes_beside_rows(const sli_node *n, int64_t rows) {
-  bool all = sli_op_cut(n->op)->along == SL_ALONG_AXES && !n->attrs.axes,
-       fine = !all && !(n->attrs.axes & 3);
+  bool all = sli_op_cut(n->op)->along == SL_ALONG_AXES && !n->attrs.along.axes,
+       fine = !all && !(n->attrs.along.axes & 3);
   for (int i = 0; i < n->nin; i++)
     fine &= n->in_type[i].ndim > 2 && lies_by_rows(&n->in_type[i], rows);
   return fine;

@@ -69,7 +69,7 @@ static sli_node *twin_node(pass *p, const sli_node *n, int block) {
   sli_node *twin = sli_graph_node(g, n->op, name, &n->attrs, n->cls, block, n->nin, in, n->nout);
   twin->at = n->at;
   twin->whole = true;
-  twin->attrs.full |= sli_op_is(n->op, SL_OP_SOURCE);
+  twin->attrs.source.whole |= sli_op_is(n->op, SL_OP_SOURCE);
   for (int o = 0; o < n->nout; o++) twin->out_type[o] = n->out_type[o];
   losses_place(p, twin);
   return twin;

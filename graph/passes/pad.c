@@ -65,8 +65,9 @@ static void pad_tensor(sl_graph *g, sl_tensor *t) {
 }
 
 static void tell_columns(const sl_graph *g, sli_node *n, int64_t columns) {
-  n->attrs.columns = columns;
-  for (int v = 0; n->shapes && v < g->cut.nvariants; v++) n->shapes[v].attrs.columns = columns;
+  n->attrs.place.columns = columns;
+  for (int v = 0; n->shapes && v < g->cut.nvariants; v++)
+    n->shapes[v].attrs.place.columns = columns;
 }
 
 static void pad_logits(sl_graph *g, sl_tensor *logits) {

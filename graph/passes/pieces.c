@@ -442,7 +442,7 @@ sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {
   for (int i = 0; i < g->nnodes && !status; i++) {
     sli_node *n = g->nodes[i];
     if (n->whole) continue;
-    n->attrs.length = g->cut.length;
+    n->attrs.place.length = g->cut.length;
     if (sli_is_sweeping(g, n)) status = exchange(g, n, sli_op_cut(n->op)->swept);
     else if (sli_has_parts(g, n)) status = exchange(g, n, sli_op_cut(n->op)->shared);
     else if (sli_op_cut(n->op)->pieced) status = exchange(g, n, sli_op_cut(n->op)->pieced);
@@ -467,7 +467,8 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
   *type = shapes->out[0];
   shapes->attrs.user = type;
   if (n->like == s->g->loss.tensor && !s->g->loss.adds && !s->g->loss.rows)
-    shapes->attrs.value = (float)((double)n->attrs.value * (double)s->n / (double)s->g->cut.length);
+    shapes->attrs.fill.value =
+        (float)((double)n->attrs.fill.value * (double)s->n / (double)s->g->cut.length);
 }
 
 /* Returns the region that a piece takes of the forward call's whole output 0; until the last

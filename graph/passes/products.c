@@ -8,7 +8,7 @@
  * type.
  *
  * If a weight would be read only once, in a step of one tick, the product packs it on the fly
- * (attrs.bf16). This takes no longer, and nothing is kept for the step. */
+ * (attrs.numbers.bf16). This takes no longer, and nothing is kept for the step. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -29,8 +29,8 @@ typedef struct pass {
 
 static sli_node *find_pack(const pass *p, const sli_node *reader, const sl_attrs *attrs) {
   for (const packing *k = p->packings[reader->in[1]->id]; k; k = k->next)
-    if (k->node->block == reader->block && k->node->attrs.rows == attrs->rows &&
-        k->node->attrs.transposed == attrs->transposed)
+    if (k->node->block == reader->block && k->node->attrs.product.rows == attrs->product.rows &&
+        k->node->attrs.product.transposed == attrs->product.transposed)
       return k->node;
   return NULL;
 }
@@ -54,8 +54,8 @@ static sli_node *add_pack(pass *p, const sli_node *reader, const sl_attrs *attrs
 
 /* Makes output `which` of the weight's pack the reader's input `at`. */
 static void read_packed(pass *p, sli_node *reader, int which, int at) {
-  const sl_attrs attrs = {.transposed = reader->attrs.transposed,
-                          .rows = sl_type_rows(&reader->in_type[0])};
+  const sl_attrs attrs = {.product.transposed = reader->attrs.product.transposed,
+                          .product.rows = sl_type_rows(&reader->in_type[0])};
   sli_node *pack = find_pack(p, reader, &attrs);
   if (!pack) pack = add_pack(p, reader, &attrs);
   if (!pack->out[which])
@@ -112,7 +112,7 @@ void sli_pass_products(sl_graph *g, bool as_they_go) {
     sli_node *n = g->nodes[i];
     const struct reader *r = reader_of(n);
     bool once = r && as_they_go && ticks_of(g) == 1 && p.reads[r->which][n->in[1]->id] == 1;
-    if (sli_op_narrow(n->op)->rounds || once) n->attrs.bf16 = true;
+    if (sli_op_narrow(n->op)->rounds || once) n->attrs.numbers.bf16 = true;
     if (r && !once) read_packed(&p, n, r->which, r->at);
   }
   move_forward(g, before);

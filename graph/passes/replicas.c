@@ -23,7 +23,7 @@ static sl_status widen(sl_graph *g, sl_tensor *weights, int replicas) {
             weights->name, n->name, n->op->name);
       sli_node_own_types(g, n);
       n->in_type[a] = weights->type;
-      n->attrs.count = weights->type.dim[0];
+      n->attrs.place.whole = weights->type.dim[0];
     }
   }
   return SL_OK;

@@ -42,8 +42,8 @@ static const bool *find_fed(sl_graph *g) {
 /* True for a weight or table of an op that can read the storage format. Exact ops read some formats
  * in the order of training. */
 static bool reads_stored(const sli_node *n, int input, sl_storage storage) {
-  bool exact = !n->attrs.exact || (sli_storage_exact(storage) && !n->attrs.part[0]);
-  return exact && !n->attrs.transposed && sli_op_serve(n->op)->stored >> input & 1;
+  bool exact = !n->attrs.numbers.exact || (sli_storage_exact(storage) && !n->attrs.numbers.part[0]);
+  return exact && !n->attrs.product.transposed && sli_op_serve(n->op)->stored >> input & 1;
 }
 
 static bool can_be_stored(const sl_graph *g, const bool *fed, const sl_tensor *param,
@@ -95,12 +95,11 @@ static void round_weights(sl_graph *g) {
 /* Sets a table's width and a weight's storage format, which a stored type may not show. */
 static void set_format(sli_node *n) {
   bool table = sli_op_weight(n->op) == SL_WEIGHT_TABLE;
-  if (table) n->attrs.dims[0] = sl_type_last(&n->out_type[0]);
+  if (table) n->attrs.weight.width = sl_type_last(&n->out_type[0]);
   for (int a = 0; a < n->nin; a++)
     if (n->in[a] && n->in[a]->storage && n->in[a]->type.dtype == SL_I32 &&
         sli_op_serve(n->op)->stored >> a & 1) {
-      n->attrs.ndims = 2;
-      n->attrs.dims[1] = n->in[a]->storage;
+      n->attrs.weight.storage = n->in[a]->storage;
     }
 }
 
@@ -133,12 +132,12 @@ static bool keeps_otherwise(const sl_serving *s, const sli_node *n) {
 /* Makes prompts attend to chosen pages. A window limits keys already. */
 static sl_status choose_pages(sl_graph *g, sli_node *n, const sl_op_serve *form) {
   const sl_serving *s = g->options.serve;
-  if (s->prompt_blocks.share <= 0 || !sli_op_memory(form->op)->updates || n->attrs.window)
+  if (s->prompt_blocks.share <= 0 || !sli_op_memory(form->op)->updates || n->attrs.attention.window)
     return SL_OK;
   if (form->slots) return serve_refuse(g, n, "it keeps states, not pages that prompts can choose");
   if (!form->chooses) return serve_refuse(g, n, "its prompts attend to all pages");
-  n->attrs.upper = s->prompt_blocks.share;
-  n->attrs.rows = s->prompt_blocks.chunk;
+  n->attrs.pages.prompt_share = s->prompt_blocks.share;
+  n->attrs.pages.prompt_chunk = s->prompt_blocks.chunk;
   n->attrs.user = s->choices;
   return SL_OK;
 }
@@ -154,11 +153,11 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   memcpy(out, n->out, (size_t)had * sizeof *out);
   add_batch(g, n, n->op->max_in);
   const sl_serving *s = g->options.serve;
-  n->attrs.count = form->slots ? s->sequences * (1 + s->drafted) + s->kept : s->pages;
+  n->attrs.pages.count = form->slots ? s->sequences * (1 + s->drafted) + s->kept : s->pages;
   g->options.serve->stateful |= form->slots;
-  n->attrs.length = g->options.serve->context;
-  n->attrs.bf16 = false;
-  if (sli_op_memory(op)->updates && !form->slots) sli_set_pages(&n->attrs, s->kv);
+  n->attrs.place.length = g->options.serve->context;
+  n->attrs.numbers.bf16 = false;
+  if (sli_op_memory(op)->updates && !form->slots) n->attrs.pages.storage = s->kv;
   n->op = op;
   n->out = out;
   n->nout = nout;
@@ -217,9 +216,9 @@ static void lift_limits(sl_graph *g) {
 /* Adds a node of a block (of class F), or on the host (of class L). */
 static sl_tensor *add_node(sl_graph *g, const sl_op *op, sl_class cls, const sli_node *at, int nin,
                            sl_tensor *const *in) {
-  const sl_attrs attrs = {.count = g->options.serve->picks,
-                          .length = g->options.serve->edits,
-                          .exact = at->attrs.exact};
+  const sl_attrs attrs = {.sampling.picks = g->options.serve->picks,
+                          .sampling.words = g->options.serve->edits,
+                          .numbers.exact = at->attrs.numbers.exact};
   int block = cls == SL_CLASS_L ? -1 : at->block;
   sli_node *n = sli_graph_node(g, op, op->name, &attrs, cls, block, nin, in, 1);
   n->at = at->at;
@@ -365,7 +364,7 @@ sl_status sli_pass_serve(sl_graph *g) {
  * the host next to the first device and reads the batch. */
 static void allow_tokens(sl_graph *g, sli_node *sample) {
   sl_serving *s = g->options.serve;
-  const sl_attrs attrs = {.user = s, .count = s->picks, .length = s->words};
+  const sl_attrs attrs = {.user = s, .sampling.picks = s->picks, .sampling.words = s->words};
   sl_tensor *batch[] = {g->served.batch};
   sli_node *n =
       sli_graph_node(g, &sl_op_allow, sl_op_allow.name, &attrs, SL_CLASS_L, -1, 1, batch, 1);

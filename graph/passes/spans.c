@@ -128,7 +128,7 @@ static sl_status cut_out(sl_graph *g, sli_node *span) {
   SLI_TRY(check_readers(g, span, &e, in));
   for (int i = 0; i < e.nparams; i++) e.frozen |= e.params[i]->frozen != NULL;
   read_params(g, span, &e);
-  span->attrs.first = s->count;
+  span->attrs.tokens.encoder = s->count;
   s->encoders[s->count++] = e;
   return SL_OK;
 }
@@ -252,7 +252,7 @@ static sl_status copy_node(encoding *x, const sli_node *from, int number) {
   bool splits = x->count < x->frames;
   if (!scale_attrs(x, from, &attrs) && splits) return refuse(x, from);
   for (int a = 0; a < from->nin; a++) in[a] = twin_of(x, from->in[a]);
-  attrs.exact = true;
+  attrs.numbers.exact = true;
   sli_node *n = sli_graph_node(
       g, from->op, sli_arena_format(&g->arena, "%s:%s#%d", x->prefix, from->name, x->rank), &attrs,
       from->cls, x->block, from->nin, in, from->nout);
@@ -283,7 +283,7 @@ static sl_status encode(encoding *x, sl_tensor **rows) {
 
 /* Gathers the rows of all devices on one device. */
 static sl_status gather(const encoding *x, int nparts, sl_tensor *const *parts, sl_tensor **whole) {
-  const sl_attrs attrs = {.axes = SL_DIM(0)};
+  const sl_attrs attrs = {.along.axes = SL_DIM(0)};
   const char *name = sli_arena_format(&x->g->arena, "%s:rows#%d", x->prefix, x->rank);
   sli_node *n =
       sli_graph_node(x->g, &sl_op_concat, name, &attrs, SL_CLASS_C, x->block, nparts, parts, 1);
@@ -329,7 +329,7 @@ static void collect(sl_graph *g, sli_node *span, sl_tensor *rows, bool encodes) 
 
 /* Adds the encoder's passes, whose rows its spans collect. */
 static sl_status encode_all(sl_graph *g, const char *prefix, int ranks, const spans *s) {
-  const sli_encoder *e = &g->spans.encoders[s->on[0]->attrs.first];
+  const sli_encoder *e = &g->spans.encoders[s->on[0]->attrs.tokens.encoder];
   const int64_t frames = sli_frames_of(e->nodes[0])->count;
   sl_tensor *parts[ranks], *rows[ranks];
   int nparts = 0, own = 0;
@@ -386,7 +386,7 @@ static void merge_spans(sl_graph *g) {
 static bool find_spans(const sl_graph *g, int encoder, int ranks, spans *s) {
   s->on = sli_arena_alloc((sli_arena *)&g->arena, (size_t)ranks * sizeof *s->on);
   for (int i = 0; i < g->nnodes; i++)
-    if (is_span(g->nodes[i]) && g->nodes[i]->attrs.first == encoder)
+    if (is_span(g->nodes[i]) && g->nodes[i]->attrs.tokens.encoder == encoder)
       s->on[g->nodes[i]->rank] = g->nodes[i];
   return s->on[0];
 }

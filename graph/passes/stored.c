@@ -33,7 +33,7 @@ static const struct {
 
 static const sl_op *stored_op(const sli_node *n) {
   for (size_t i = 0; i < SLI_COUNT(readers); i++)
-    if (n->op == readers[i].op && !n->attrs.transposed) return readers[i].stored;
+    if (n->op == readers[i].op && !n->attrs.product.transposed) return readers[i].stored;
   return NULL;
 }
 
@@ -50,14 +50,12 @@ static void read_stored(sl_graph *g, sli_node *n, int64_t width) {
   n->op = stored_op(n);
   sli_node_own_types(g, n);
   n->in_type[1] = w->type;
-  n->attrs.ndims = 2;
-  n->attrs.dims[0] = width;
-  n->attrs.dims[1] = w->storage;
+  n->attrs.weight.width = width;
+  n->attrs.weight.storage = w->storage;
   for (int v = 0; v < g->cut.nvariants && n->shapes; v++) {
     n->shapes[v].in[1] = w->type;
-    n->shapes[v].attrs.ndims = 2;
-    n->shapes[v].attrs.dims[0] = width;
-    n->shapes[v].attrs.dims[1] = w->storage;
+    n->shapes[v].attrs.weight.width = width;
+    n->shapes[v].attrs.weight.storage = w->storage;
   }
 }
 

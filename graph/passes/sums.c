@@ -69,7 +69,7 @@ static sl_status check_gradient(sl_graph *g, const sli_node *n, int j) {
   const sl_tensor *input = n->about->in[sli_rule_of(n->rule, j)];
   bool one = sli_is_one_tick(g);
   if (!n->out[j] || n->out_type[j].dtype == SL_F64 || has_rows(g, input)) return SL_OK;
-  if (n->attrs.leaves)
+  if (n->attrs.numbers.leaves)
     return refuse(g, n, "mixes rows of the data with sums over them in its gradients");
   if (is_fed(g, input) || !reads(g, n, is_fed)) return SL_OK;
   const sli_node *lost = lost_at(g);

@@ -15,7 +15,7 @@ static bool looks_up(const sli_node *n) {
 /* True for a table of plain numbers, whole on a device, that nothing else reads. */
 static bool is_readable(const sl_graph *g, const sli_node *n) {
   const sl_tensor *table = n->in[1];
-  bool whole = table->param && !table->shard && !n->attrs.first && !n->attrs.partial;
+  bool whole = table->param && !table->shard && !n->attrs.place.first && !n->attrs.place.partial;
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
       whole &= g->nodes[i]->in[a] != table || (looks_up(g->nodes[i]) && a == 1);
@@ -33,7 +33,7 @@ sl_status sli_pass_tables(sl_graph *g, const bool *on_disk) {
                      "whole on its device, and read by nothing but look-ups (no --tied)",
                      n->in[1]->name);
     n->op = &sl_op_load_rows;
-    n->attrs.count = 1;
+    n->attrs.experts.firings = 1;
     n->attrs.user = g->options.serve;
     found++;
   }

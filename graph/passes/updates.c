@@ -47,7 +47,7 @@ static sl_tensor **gradients_of(sl_graph *g, const sl_tensor *param) {
     if (out[u]->type.dtype != SL_F64) continue;
     const char *name = update_name(g, param, sli_arena_format(&g->arena, "gradient.%d", u));
     sli_node *n = add_update(g, &sl_op_to_f32, name, param->home, param->rank, SLI_PHASE_NORM,
-                             (sl_attrs){.exact = true}, 1, &param->grads[u]);
+                             (sl_attrs){.numbers.exact = true}, 1, &param->grads[u]);
     out[u] = sli_node_output(g, n, 0, name);
     out[u]->rank = param->rank;
   }
@@ -61,7 +61,7 @@ static sl_tensor *add_one(sl_graph *g, const sl_tensor *param) {
   static const sl_values one = {.type = {.dtype = SL_F32}};
   const char *name = update_name(g, param, "scale");
   sli_node *n = add_update(g, &sl_op_constant, name, param->home, param->rank, SLI_PHASE_UPDATE,
-                           (sl_attrs){.value = 1, .user = &one}, 0, NULL);
+                           (sl_attrs){.fill.value = 1, .user = &one}, 0, NULL);
   return sli_node_output(g, n, 0, name);
 }
 
@@ -73,7 +73,7 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *const *grads, sl_
   memcpy(in + 1, grads, (size_t)param->ngrads * sizeof *in);
   sli_node *n = add_update(
       g, rule, update_name(g, param, rule->name), param->home, param->rank, SLI_PHASE_UPDATE,
-      (sl_attrs){.exact = update->whole && sli_is_exact(g), .user = param->update},
+      (sl_attrs){.numbers.exact = update->whole && sli_is_exact(g), .user = param->update},
       1 + param->ngrads, in);
   n->out[0] = param;
   int count = update->needs ? update->needs(param->update) : update->nstates;
@@ -85,9 +85,9 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *const *grads, sl_
 static sl_tensor *add_running(sl_graph *g, sl_tensor *param) {
   double left = pow(1 - (double)param->running->momentum, g->options.microbatches);
   const char *name = update_name(g, param, "running");
-  sli_node *n =
-      add_update(g, &sl_op_running, name, param->home, param->rank, SLI_PHASE_NORM,
-                 (sl_attrs){.value = (float)left}, 2, (sl_tensor *[]){param->grads[0], param});
+  sli_node *n = add_update(g, &sl_op_running, name, param->home, param->rank, SLI_PHASE_NORM,
+                           (sl_attrs){.running.factor = (float)left}, 2,
+                           (sl_tensor *[]){param->grads[0], param});
   sl_tensor *value = sli_node_output(g, n, 0, name);
   value->rank = param->rank;
   return value;
@@ -114,9 +114,10 @@ static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor *const *grad
                      sl_tensor **square) {
   if (!param->update || param->replica || param->running) return false;
   const char *name = update_name(g, param, "norm");
-  sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
-                           (sl_attrs){.exact = sli_is_exact(g), .user = &g->training.optimizer},
-                           param->ngrads, grads);
+  sli_node *n =
+      add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
+                 (sl_attrs){.numbers.exact = sli_is_exact(g), .user = &g->training.optimizer},
+                 param->ngrads, grads);
   *square = sli_node_output(g, n, 0, name);
   return true;
 }
@@ -131,9 +132,9 @@ void sli_graph_add_updates(sl_graph *g) {
     count += add_norm(g, g->params[i], grads[i], &squares[count]);
     if (g->params[i]->running) values[i] = add_running(g, g->params[i]);
   }
-  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
-                              (sl_attrs){.exact = sli_is_exact(g), .user = &g->training.optimizer},
-                              count, squares);
+  sli_node *clip = add_update(
+      g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
+      (sl_attrs){.numbers.exact = sli_is_exact(g), .user = &g->training.optimizer}, count, squares);
   sl_tensor *scale = clips(g) ? sli_node_output(g, clip, 0, "clip:scale") : NULL;
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) {

@@ -29,7 +29,7 @@ static bool possible(const sharers *x, const sli_node *n, sl_signature *s) {
   for (int o = 0; o < n->nout; o++)
     if (!enough(x, sli_signature_out(s, o), &n->out_type[o], n->out[o])) return false;
   bool rows = sli_axes[x->axis].rows;
-  return rows || !n->attrs.exact || sli_is_way_exact(x->dims, n, s, x->size);
+  return rows || !n->attrs.numbers.exact || sli_is_way_exact(x->dims, n, s, x->size);
 }
 
 int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size,

@@ -184,9 +184,9 @@ sl_status sli_box_collect(sli_boxing *b, const sl_op *op) {
     sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
     const sl_joint *joints = equal ? NULL : joints_of(b, r, dim);
     for (int v = 0; v < x->nvariants; v++)
-      attrs[v] = (sl_attrs){.count = b->members,
-                            .axes = 1u << dim,
-                            .first = sli_rank_share(x->grid, r, b->along),
+      attrs[v] = (sl_attrs){.members.count = b->members,
+                            .members.axes = 1u << dim,
+                            .members.own = sli_rank_share(x->grid, r, b->along),
                             .user = joints ? &joints[v] : NULL};
     const sli_box_making m = {
         op, op->name, SL_CLASS_C, op == &sl_op_reduce_scatter, r, 1, &b->from->on[r], attrs, NULL};
@@ -213,8 +213,10 @@ sl_status sli_box_swap(sli_boxing *b, sl_tensor *const *slices, sl_tensor **arri
         types[v * b->members + m] = *sli_expand_type(x, slices[own * x->ranks + from], v);
     }
     for (int v = 0; v < x->nvariants; v++)
-      attrs[v] =
-          (sl_attrs){.count = b->members, .axes = 1, .first = own, .user = &types[v * b->members]};
+      attrs[v] = (sl_attrs){.members.count = b->members,
+                            .members.axes = 1,
+                            .members.own = own,
+                            .user = &types[v * b->members]};
     const sli_box_making m = {&sl_op_all_to_all, "all_to_all", SL_CLASS_C, true, r,
                               b->members,        in,           attrs,      NULL};
     sli_node *node;

@@ -23,6 +23,7 @@
 
 #include "graph/passes/passes.h"
 #include "graph/sharding/search.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
@@ -122,12 +123,11 @@ static void localize(const sli_costs *c, const sli_node *n, const sl_signature *
   for (int o = 0; o < n->nout; o++)
     l->out[o] = local_type(c, &n->out_type[o], n->out[o], sli_signature_out(s, o));
   l->attrs = n->attrs;
-  l->attrs.partial |= s->first > 0;
+  l->attrs.place.partial |= s->first > 0;
   if (!s->heads) return;
   int64_t units = c->dims[n->in[0]->id * SL_MAX_DIMS + s->in[0].dim].units;
   int64_t own = share_of(units, c->size);
-  l->attrs.heads = (int)(l->attrs.heads * own / units);
-  l->attrs.kv_heads = (int)(l->attrs.kv_heads * own / units);
+  sli_heads_share(&l->attrs, own, units);
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
@@ -254,7 +254,7 @@ static double kept_bytes(const sli_costs *c, const sl_tensor *t, const sl_type *
  * forward pass and, with their gradients, twice in the backward pass. Only transfer time that
  * exceeds the computation costs time. kv: bytes of a device's own keys and values. */
 static sli_cost rounds_cost(const sli_costs *c, const sli_node *n, double kv, double compute) {
-  double seen = n->attrs.full || !c->grid->zigzag ? 1 : 0.75, P = c->size;
+  double seen = n->attrs.attention.full || !c->grid->zigzag ? 1 : 0.75, P = c->size;
   const sli_axis_link *link = &c->grid->link[c->axis];
   sli_cost cost = {.boxing_bytes = 3 * seen * (P - 1) * kv};
   double wire = link->bytes_per_second > 0 ? cost.boxing_bytes / link->bytes_per_second : 0;
@@ -277,9 +277,9 @@ static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *
   double P = c->size, K = c->g->options.pieces;
   double all =
       call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) + backward_seconds(c, n, l);
-  int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
+  int64_t heads = n->attrs.attention.heads, kv_heads = sli_key_heads(&n->attrs);
   double kv = 2.0 * (double)kv_heads / (double)heads * (double)sl_type_bytes(&l->out[0]) / P;
-  bool uneven = !n->attrs.full && !c->grid->zigzag;
+  bool uneven = !n->attrs.attention.full && !c->grid->zigzag;
   double compute = all / P * (uneven ? (K + 1 - 1 / P) / K : 1);
   sli_cost cost = K > 1 ? pieces_cost(c, kv) : rounds_cost(c, n, kv, compute);
   cost.compute_seconds = compute;

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "graph/sharding/search.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 
 /* A slot is a dim of a tensor: id * SL_MAX_DIMS + dim. */
@@ -151,7 +152,7 @@ static void say_sweep(pass *p, const sli_node *n) {
 }
 
 static void say_attention(pass *p, const sli_node *n) {
-  int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
+  int64_t heads = n->attrs.attention.heads, kv_heads = sli_key_heads(&n->attrs);
   int64_t queries = sl_type_last(&n->out_type[0]), keys = queries / heads * kv_heads;
   bool packed = heads_in(n) == SL_HEADS_PACKED;
   if (packed) say_segments(p, n->in[0], 3, (int64_t[]){queries, keys, keys});
@@ -164,7 +165,7 @@ static void say_attention(pass *p, const sli_node *n) {
 }
 
 static void say_heads(pass *p, const sli_node *n, const sl_signature *s) {
-  int64_t heads = n->attrs.kv_heads ? n->attrs.kv_heads : n->attrs.heads;
+  int64_t heads = sli_key_heads(&n->attrs);
   if (!s->heads || s->in[0].kind != SL_SPLIT) return;
   int slot = slot_of(n->in[0], s->in[0].dim);
   say_units(p, slot, heads);

@@ -94,7 +94,7 @@ static bool keeps_rows(const sli_node *n, int last) {
 static bool goes_by_rows(const sli_node *n) {
   bool learns = false;
   for (int i = 0; i < n->nin; i++) learns |= n->in[i] && n->in[i]->param && n->in[i]->needs_grad;
-  if (sli_op_is(n->op, SL_OP_LOCATED) || sli_op_fixed(n->op) || (n->attrs.exact && learns))
+  if (sli_op_is(n->op, SL_OP_LOCATED) || sli_op_fixed(n->op) || (n->attrs.numbers.exact && learns))
     return false;
   return sli_op_cut(n->op)->pieces == SL_PIECES_ELEMENTS ||
          sli_op_cut(n->op)->pieces == SL_PIECES_ROWS;

@@ -119,13 +119,13 @@ static void sum_in_f64(const sli_expansion *x, sli_node *n, int o) {
 /* Checks that a device has whole groups of an exact sum, whose dim may be split by several axes. */
 static sl_status want_groups(const sli_expansion *x, const sli_node *n) {
   int64_t steps = n->nin ? sl_type_last(&n->in_type[0]) : 0;
-  if (!sli_is_exact(x->g) || !sli_op_exact(n->op)->groups || steps % n->attrs.chunk == 0)
+  if (!sli_is_exact(x->g) || !sli_op_exact(n->op)->groups || steps % n->attrs.numbers.chunk == 0)
     return SL_OK;
   return sli_graph_fail_at(
       x->g, n->at, SL_E_UNSUPPORTED,
       "numbers.exact: op %s (%s) sums over groups of %lld numbers, but the grid leaves %lld to a "
       "device",
-      n->name, n->op->name, (long long)n->attrs.chunk, (long long)steps);
+      n->name, n->op->name, (long long)n->attrs.numbers.chunk, (long long)steps);
 }
 
 /* Creates the nodes of all devices, and their outputs in the given arrays. */
@@ -210,11 +210,11 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
 /* Gives a part of a call the number of classes of the whole, for the check of targets. */
 static void count_classes(sl_graph *g, const sli_node *whole, sli_node *part) {
   int64_t classes = sl_type_last(&whole->in_type[0]);
-  part->attrs.count = classes;
+  part->attrs.place.whole = classes;
   if (!whole->shapes) return;
   size_t bytes = (size_t)g->cut.nvariants * sizeof *part->shapes;
   part->shapes = memcpy(sli_arena_alloc(&g->arena, bytes), whole->shapes, bytes);
-  for (int v = 0; v < g->cut.nvariants; v++) part->shapes[v].attrs.count = classes;
+  for (int v = 0; v < g->cut.nvariants; v++) part->shapes[v].attrs.place.whole = classes;
 }
 
 /* Expands a call into two: the first on each device's part, the second on the joined results. */
@@ -405,7 +405,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
                   ? sli_share_layout(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
                   : everywhere; /* a record is private */
   if (status) return status;
-  if (n->attrs.leaves && sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], n->about))
+  if (n->attrs.numbers.leaves && sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], n->about))
     return sum_at_experts(x, n, in, lies);
   if (sli_reads_near(x, n->about)) return expand_near_rule(x, n, in, lies);
   bool states = sli_exchanges_states(x, n->about);
@@ -474,7 +474,8 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
       *type = sli_local_type(x, n->like, lies, r, v);
       type->dtype = SL_F32;
       attrs[v].user = type;
-      if (seed) attrs[v].value = (float)((double)attrs[v].value * x->share[r * x->nvariants + v]);
+      if (seed)
+        attrs[v].fill.value = (float)((double)attrs[v].fill.value * x->share[r * x->nvariants + v]);
     }
     sli_making m = {.op = n->op,
                     .name = n->name,

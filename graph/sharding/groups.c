@@ -42,8 +42,8 @@ static const sl_tensor *subject_of(const sli_node *n) {
 }
 
 static void set(sl_attrs *attrs, const sli_dim *d) {
-  attrs->chunk = length_of(d) / groups_of(d);
-  for (int s = 0; s < d->nsegments && d->nsegments > 1; s++) attrs->part[s] = d->segment[s];
+  attrs->numbers.chunk = length_of(d) / groups_of(d);
+  for (int s = 0; s < d->nsegments && d->nsegments > 1; s++) attrs->numbers.part[s] = d->segment[s];
 }
 
 sl_status sli_groups_set(sl_graph *g) {

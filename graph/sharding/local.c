@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes of a device's part of a call, derived from the call's signatures along all axes. */
 #include "graph/sharding/expand.h"
+#include "ops/heads.h"
 
 static const sli_layout everywhere; /* unset axes are broadcast */
 
@@ -69,8 +70,7 @@ static void share_heads(const sli_expansion *x, const sli_node *forward, int ran
     own = units_of(own, sli_grid_size(x->grid, along), sli_rank_share(x->grid, rank, along));
   }
   if (!whole) return;
-  attrs->heads = (int)(attrs->heads * own / whole);
-  attrs->kv_heads = (int)(attrs->kv_heads * own / whole);
+  sli_heads_share(attrs, own, whole);
 }
 
 /* Returns the fraction of a microbatch's rows over which a device takes a mean. */
@@ -96,13 +96,12 @@ static void say_first(const sli_expansion *x, const sli_node *forward, int rank,
     sli_layout lies = sli_share_layout(x, forward, sli_signature_in, i);
     const sl_region *region = sli_share_region(x, forward->in[i], lies, rank, variant, NULL);
     const sl_part *own = &region->parts[lies.axis[a].dim];
-    attrs->first += own->begin[0];
+    attrs->place.first += own->begin[0];
     if (own->nranges > 1) {
-      attrs->ndims = 2;
-      attrs->dims[0] = own->count[0];
-      attrs->dims[1] = own->begin[1] - own->begin[0] - own->count[0];
+      attrs->place.run = own->count[0];
+      attrs->place.skip = own->begin[1] - own->begin[0] - own->count[0];
     }
-    attrs->partial = true;
+    attrs->place.partial = true;
     return;
   }
 }

@@ -165,7 +165,7 @@ sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sl
     for (int i = 0; i < SLI_RING_INPUTS; i++) from[i] = sli_ring_on(in, n->nin, i, r);
     SLI_TRY(sli_ring_cut(&g, r, from));
   }
-  return (n->attrs.exact ? sli_ring_walk : go_all_around)(&g, in, n->nin, out);
+  return (n->attrs.numbers.exact ? sli_ring_walk : go_all_around)(&g, in, n->nin, out);
 }
 
 /* ---- backward pass ------------------------------------------------------------------------ */
@@ -254,5 +254,6 @@ sl_status sli_expand_ring_back(sli_expansion *x, const sli_node *n, sli_moment a
   const sli_node *forward = n->about;
   sli_chunk_ring g = sli_ring_of(x, forward, n->name, at, x->rounds[forward->id]);
   SLI_TRY(sli_ring_give_again(&g));
-  return (forward->attrs.exact ? sli_ring_walk_back : go_all_around_back)(&g, in, n->nin, out);
+  return (forward->attrs.numbers.exact ? sli_ring_walk_back : go_all_around_back)(&g, in, n->nin,
+                                                                                  out);
 }

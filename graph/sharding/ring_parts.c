@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ring attention: chunks of keys and values, and the nodes that handle them. */
 #include "graph/sharding/ring.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 
 static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
@@ -27,8 +28,9 @@ int64_t sli_ring_length(const sli_chunk_ring *ring) {
 bool sli_ring_sees(const sli_chunk_ring *ring, const sl_part *q, int i, const sl_part *k, int j,
                    int64_t tile) {
   const sl_attrs *a = &ring->n->attrs;
-  int64_t all = sli_ring_length(ring), behind = a->window > 0 ? a->window - 1 : all;
-  int64_t begin = q->begin[i], last = begin + q->count[i] - 1 + (a->full ? all : 0);
+  int64_t all = sli_ring_length(ring),
+          behind = a->attention.window > 0 ? a->attention.window - 1 : all;
+  int64_t begin = q->begin[i], last = begin + q->count[i] - 1 + (a->attention.full ? all : 0);
   int64_t first = SLI_MAX(begin - behind, 0) / tile * tile;
   return k->begin[j] <= last && k->begin[j] + k->count[j] - 1 >= first;
 }
@@ -116,9 +118,9 @@ static sl_status take_apart(const sli_chunk_ring *ring, int rank, sl_tensor *con
     ring->kept->q[rank] = in[0];
     return join(ring, "kv", rank, in + 1, 2, kv);
   }
-  int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
+  int64_t kv_heads = sli_key_heads(attrs);
   int64_t width = sli_expand_type(ring->x, in[0], 0)->dim[2];
-  int64_t queries = width / (attrs->heads + 2 * kv_heads) * attrs->heads;
+  int64_t queries = width / (attrs->attention.heads + 2 * kv_heads) * attrs->attention.heads;
   sl_status status =
       sli_ring_slice(ring, "q", rank, in[0], (sl_part){2, 1, {0}, {queries}}, &ring->kept->q[rank]);
   if (status) return status;

@@ -72,7 +72,8 @@ typedef struct walks {
 
 /* Returns the chunk with which a member's walk begins. */
 static int top_of(const sli_chunk_ring *ring, int member) {
-  return ring->n->attrs.full ? run_count(ring) - 1 : number_of(ring, member, runs_of(ring) - 1);
+  return ring->n->attrs.attention.full ? run_count(ring) - 1
+                                       : number_of(ring, member, runs_of(ring) - 1);
 }
 
 /* True if one of a member's runs sees a chunk. */

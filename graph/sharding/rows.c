@@ -11,6 +11,7 @@
 #include "graph/build/build.h"
 #include "graph/sharding/search.h"
 #include "ops/attention_table.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 
 typedef struct pass {
@@ -146,7 +147,7 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
 
 /* Rejects a call that could be sharded by heads but has fewer heads than devices. */
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
-  int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
+  int queries = n->attrs.attention.heads, keys = sli_key_heads(&n->attrs);
   bool few = queries < p->size;
   const char *ring = sli_attention_refusal(n->op, SLI_ATTENTION_STEP);
   return sli_graph_fail_at(
@@ -177,7 +178,7 @@ static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   bool separate = sli_op_shard(n->op)->heads == SL_HEADS_SEPARATE;
   if (!p->ring || !mixes_positions(p, n)) return false;
   if (gathers(n, out)) return true;
-  if (sli_op_sequence(n->op) != SL_SEQUENCE_RING || n->attrs.shown) return false;
+  if (sli_op_sequence(n->op) != SL_SEQUENCE_RING || n->attrs.attention.shown) return false;
   const sl_sbp positions = {SL_SPLIT, 1};
   *out = (sl_signature){.out = {positions, {SL_SPLIT, 2}}};
   for (int i = 0; i < (separate ? 3 : 1); i++) out->in[i] = positions;

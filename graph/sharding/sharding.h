@@ -210,8 +210,8 @@ const bool *sli_rows_find(sl_graph *g);
 /* Returns [ntensors] whether each tensor depends on data or random numbers. */
 const bool *sli_fed_find(sl_graph *g);
 
-/* Sets the groups in which matrix products are summed, forward and backward (attrs.chunk,
- * attrs.part). */
+/* Sets the groups in which matrix products are summed, forward and backward (attrs.numbers.chunk,
+ * attrs.numbers.part). */
 sl_status sli_groups_set(sl_graph *g);
 
 /* Seconds of an exchange along an axis in both forms: a collective, and parts that devices cut,

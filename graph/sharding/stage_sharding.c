@@ -88,7 +88,7 @@ static const char *no_way(const sli_node *loss) {
   if (!shares)
     return "makes a loss without classes to split over the stages, like losses of preferences "
            "and of distillation";
-  return loss->attrs.exact
+  return loss->attrs.numbers.exact
              ? "is not a cross entropy whose classes the stages can split in whole groups"
              : "is not a cross entropy with enough classes for the stages";
 }
@@ -109,7 +109,9 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
 }
 
 /* Returns the table's dim that runs along words. */
-static int word_dim(const sli_node *classifier) { return classifier->attrs.transposed ? 1 : 0; }
+static int word_dim(const sli_node *classifier) {
+  return classifier->attrs.product.transposed ? 1 : 0;
+}
 
 /* Marks embedding tables with the same number of words, which are sharded as well. */
 static void find_embeddings(pass *p, int64_t words) {

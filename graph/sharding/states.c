@@ -102,10 +102,10 @@ static const sl_attrs *join_attrs(const exchange *e, int rank, const sl_tensor *
   const sli_node *maker = record->producer;
   sli_linear_shape s = sli_linear_shape_of(&maker->attrs, maker->in_type);
   for (int v = 0; v < e->x->nvariants; v++)
-    attrs[v] = (sl_attrs){.count = sli_linear_gap(&s),
-                          .first = records_before(e, member_of(e, rank)),
-                          .length = e->pieces ? own[v].length : 0,
-                          .reverse = e->back};
+    attrs[v] = (sl_attrs){.states.gates = sli_linear_gap(&s),
+                          .states.before = records_before(e, member_of(e, rank)),
+                          .place.length = e->pieces ? own[v].place.length : 0,
+                          .states.back = e->back};
   return attrs;
 }
 

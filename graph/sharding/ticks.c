@@ -9,6 +9,7 @@
 #include "graph/build/build.h"
 #include "graph/sharding/box.h"
 #include "graph/sharding/search.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 
 #include <string.h>
@@ -75,7 +76,7 @@ static bool is_end(const sl_op *op) {
 
 /* Refuses pages or states that each device would hold in full. */
 static sl_status refuse(const pass *p, const sli_node *n) {
-  int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
+  int queries = n->attrs.attention.heads, keys = sli_key_heads(&n->attrs);
   const char *by =
       p->tensors > 1 ? sli_arena_format(&p->g->arena, " times parallel.tensor %d", p->tensors) : "";
   return sli_graph_fail_at(
@@ -151,8 +152,8 @@ bool sli_box_shares_ticks(const sli_boxing *b, sl_sbp from, sl_sbp to) {
 static sl_status add(sli_boxing *b, const sl_op *op, const char *what, sl_class cls, int rank,
                      int nin, sl_tensor *const *in, int member, sl_tensor **out) {
   sl_attrs *attrs = sli_arena_alloc(&b->x->g->arena, sizeof *attrs);
-  attrs->first = member;
-  attrs->count = b->members;
+  attrs->members.own = member;
+  attrs->members.count = b->members;
   bool near = op == &sl_op_part_rows && cls == SL_CLASS_C;
   const sli_box_making m = {op, what, cls, near, rank, nin, in, attrs, NULL};
   sli_node *n;

@@ -2,9 +2,9 @@
 /* Ops for mixtures of experts, in the notation of ops.h; graph.h has the calls. Softmax and top_k
  * choose the experts of a token; top_k breaks ties in favour of the first.
  *
- * The leading dims `...` hold T tokens with k expert ids each. An id of -1, or with attrs.partial
- * an id outside the experts that start at attrs.first, belongs to no expert: its row is 0 and has
- * no gradient. An expert may have no rows. */
+ * The leading dims `...` hold T tokens with k expert ids each. An id of -1, or with
+ * attrs.place.partial an id outside the experts that start at attrs.place.first, belongs to no
+ * expert: its row is 0 and has no gradient. An expert may have no rows. */
 #ifndef SLUICE_EXPERTS_H
 #define SLUICE_EXPERTS_H
 
@@ -16,7 +16,7 @@ extern "C" {
 
 /* grouped_linear(x [..., K] or [..., k, K], ids i32 [..., k], w [E, N, K]) -> y [..., k, N]:
  * multiplies the row of each id (or the token's row, shared by all its ids) by w[id]^T. Rows are
- * multiplied in tiles of 64 rows of one expert, in token order. attrs.count: total number of
+ * multiplied in tiles of 64 rows of one expert, in token order. attrs.place.whole: total number of
  * experts (0: E). The op honours valid lengths of ids and rows (sl_op_rows.looks).
  * grouped_linear_b(dy [..., k, N], ids, w, x) -> dx, summed over a token's ids in order; x: type
  * only.
@@ -29,21 +29,21 @@ extern const sl_op sl_op_grouped_linear, sl_op_grouped_linear_b, sl_op_grouped_l
  * combine_b(y, weights, dout) -> dy, dweights. */
 extern const sl_op sl_op_combine, sl_op_combine_b;
 
-/* expert_limit(ids i32 [..., k], weights [..., k]) -> ids: each expert of attrs.count keeps at most
- * ceil(attrs.value T k / attrs.count) ids, the ones with the largest weights (the first on ties);
- * all other ids become -1. T counts the tokens of the call: if rows are sharded or sequences are
- * cut, the limit applies to each part separately. */
+/* expert_limit(ids i32 [..., k], weights [..., k]) -> ids: each expert of attrs.experts.count keeps
+ * at most ceil(attrs.experts.factor T k / attrs.experts.count) ids, the ones with the largest
+ * weights (the first on ties); all other ids become -1. T counts the tokens of the call: if rows
+ * are sharded or sequences are cut, the limit applies to each part separately. */
 extern const sl_op sl_op_expert_limit;
 
-/* plane_values(w f32 [..., K]) -> the numbers that the first attrs.dims[1] bit planes of w stand
- * for, in groups of 128 along K, with a base of attrs.dims[0] bits (D2MoE, arXiv 2504.15299; see
- * docs/serving.md). The gradient passes straight through.
+/* plane_values(w f32 [..., K]) -> the numbers that the first attrs.planes.width bit planes of w
+ * stand for, in groups of 128 along K, with a base of attrs.planes.base bits (D2MoE, arXiv
+ * 2504.15299; see docs/serving.md). The gradient passes straight through.
  *
  * bit_choice(p f32 [..., k, V], ids i32 [..., k]) -> one-hot [..., k, V]: the largest p of each
- * row, the first on ties. With attrs.ndims = V, at most ceil(attrs.dims[v] n / 1e6) of the n rows
- * of each of attrs.count experts take v; pairs of row and v are taken in falling order of p, so a
- * row takes the likeliest v that has room. The limit applies to each part of sharded rows
- * separately. */
+ * row, the first on ties. With attrs.experts.ncapacities = V, at most
+ * ceil(attrs.experts.capacity[v] n / 1e6) of the n rows of each of attrs.experts.count experts take
+ * v; pairs of row and v are taken in falling order of p, so a row takes the likeliest v that has
+ * room. The limit applies to each part of sharded rows separately. */
 extern const sl_op sl_op_plane_values, sl_op_bit_choice;
 
 /* Dispatch of rows to the devices of their experts, and their return; --expert-parallel inserts

@@ -34,13 +34,13 @@ sl_tensor *sl_frames_at(sl_here at, sl_graph *g, const char *path, int64_t rows,
 sl_tensor *sl_splice_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *tokens, int32_t marker,
                         sl_tensor *rows);
 
-/* marks(tokens i32 [B, T]), attrs.ignore = token, attrs.count = n -> i32 [B, T]: b n + k at the
- * k-th occurrence of that token in sequence b, elsewhere -1. A sequence that does not contain the
- * token exactly n times ends the run.
- * splice(x [B, T, C], [rows [R, C]], [at i32 [B, T]]) -> [B, T, C]: rows[at] where `at` is not
- * negative, else x. An index without a row gives NaN. attrs.count > 0: each sequence has that many
- * rows and places, numbered as by marks; attrs.first: the first row of a part. A served graph
- * passes no rows. splice_b(dy, rows, at) -> dx, drows; rows: type only. */
+/* marks(tokens i32 [B, T]), attrs.tokens.marker = token, attrs.tokens.each = n -> i32 [B, T]: b n +
+ * k at the k-th occurrence of that token in sequence b, elsewhere -1. A sequence that does not
+ * contain the token exactly n times ends the run. splice(x [B, T, C], [rows [R, C]], [at i32 [B,
+ * T]]) -> [B, T, C]: rows[at] where `at` is not negative, else x. An index without a row gives NaN.
+ * attrs.tokens.each > 0: each sequence has that many rows and places, numbered as by marks;
+ * attrs.place.first: the first row of a part. A served graph passes no rows. splice_b(dy, rows, at)
+ * -> dx, drows; rows: type only. */
 extern const sl_op sl_op_marks, sl_op_splice, sl_op_splice_b;
 
 /* ---- sessions ------------------------------------------------------------------------ */

@@ -405,7 +405,7 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
 #define sl_attention_packed(g, qkv, heads, kv_heads) \
   sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
-/* Gated linear attention (sl_op_linear_attention). The last argument is an sl_attrs: heads,
+/* Gated linear attention (sl_op_linear_attention). The last argument has the attributes: heads,
  * kv_heads, scale. q [B, T, heads dk], k [B, T, kv_heads dk], v [B, T, kv_heads dv], and the
  * logarithms of the gates, [B, T, kv_heads dk] or [B, T, kv_heads] -> [B, T, heads dv]. */
 #define sl_linear_attention(g, q, k, v, gates, ...) \
@@ -417,18 +417,19 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
  * (sl_documents), or NULL. */
 #define sl_causal_conv_within(g, x, w, bias, positions) \
   sl_causal_conv_within_at(SL_HERE, g, x, w, bias, positions)
-/* The gated delta rule (sl_op_delta_rule). The last argument is an sl_attrs: heads, kv_heads,
+/* The gated delta rule (sl_op_delta_rule). The last argument has the attributes: heads, kv_heads,
  * scale. q and k [B, T, kv_heads dk], v [B, T, heads dv], the logarithms of the gates [B, T, heads]
  * or, with kv_heads = heads, [B, T, heads dk], the correction rates (`parts`) [B, T, heads]
  * -> [B, T, heads dv]. */
 #define sl_delta_rule(g, q, k, v, gates, parts, ...) \
   sl_delta_rule_at(SL_HERE, g, q, k, v, gates, parts, __VA_ARGS__)
-/* Attention. The last argument is an sl_attrs: heads, kv_heads, full, window, scale. */
+/* Attention. The last argument has the attributes: heads, kv_heads, full, window, scale. */
 #define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
 #define sl_attend_packed(g, qkv, ...) sl_attend_packed_at(SL_HERE, g, qkv, __VA_ARGS__)
 /* Causal block-sparse attention: each query block attends to selected blocks of 64 keys
- * (sl_op_choose_blocks), attrs.count of them or a fraction attrs.value. *recall, if not NULL,
- * becomes the fraction of the last 64 queries' softmax mass that their blocks hold, [B, heads]. */
+ * (sl_op_choose_blocks), attrs.attention.blocks of them or a fraction attrs.attention.share.
+ * *recall, if not NULL, becomes the fraction of the last 64 queries' softmax mass that their blocks
+ * hold, [B, heads]. */
 #define sl_attend_blocks(g, q, k, v, attrs, recall) \
   sl_attend_blocks_at(SL_HERE, g, q, k, v, attrs, recall)
 /* Attention among positions with the same id, i32 [B, T]: documents packed in a row do not attend
@@ -555,21 +556,22 @@ sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, 
                            int heads, int kv_heads);
 sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads, int kv_heads);
 sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                        const sl_attrs *attrs);
+                        const sl_attention_attrs *attrs);
 sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                                  sl_tensor *gates, const sl_attrs *attrs);
+                                  sl_tensor *gates, const sl_attention_attrs *attrs);
 sl_tensor *sl_causal_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *bias);
 sl_tensor *sl_causal_conv_within_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w,
                                     sl_tensor *bias, sl_tensor *positions);
 sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                            sl_tensor *gates, sl_tensor *parts, const sl_attrs *attrs);
-sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);
+                            sl_tensor *gates, sl_tensor *parts, const sl_attention_attrs *attrs);
+sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv,
+                               const sl_attention_attrs *attrs);
 sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                               const sl_attrs *attrs, sl_tensor **recall);
+                               const sl_attention_attrs *attrs, sl_tensor **recall);
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
-                               sl_tensor *ids, const sl_attrs *attrs);
+                               sl_tensor *ids, const sl_attention_attrs *attrs);
 sl_tensor *sl_attend_packed_within_at(sl_here at, sl_graph *g, sl_tensor *qkv, sl_tensor *ids,
-                                      const sl_attrs *attrs);
+                                      const sl_attention_attrs *attrs);
 sl_tensor *sl_documents_at(sl_here at, sl_graph *g, sl_tensor *tokens, int32_t end,
                            sl_tensor **positions);
 sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p);

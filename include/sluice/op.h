@@ -146,86 +146,93 @@ char sl_class_letter(sl_class cls);      /* 'F' ...; '?' for an unknown number *
 
 /* ---- attributes and calls ------------------------------------------------ */
 
-/* Settings of one call of an op in a graph. All ops share this flat record; each op documents the
- * fields it reads. Zero means the op's default. */
+/* Types of attributes. */
+#define SL_ATTRS_TYPE_TABLE(X) X(bool) X(int) X(int32_t) X(int64_t) X(uint32_t) X(uint64_t) X(float)
+typedef enum sl_attrs_type {
+#define X(type) SL_ATTRS_##type,
+  SL_ATTRS_TYPE_TABLE(X)
+#undef X
+} sl_attrs_type;
+
+/* The structs of attributes, sl_attention_attrs and so on, with the fields that attrs.def lists. */
+#define KIND(kind, text) typedef struct sl_##kind##_attrs {
+#define GROUP KIND
+#define FIELD(kind, type, name, length, none, text) type name length;
+#define END(kind) \
+  }               \
+  sl_##kind##_attrs;
+#include <sluice/attrs.def>
+#undef KIND
+#undef FIELD
+#undef END
+
+/* Attributes of one call of an op in a graph. A field that is 0 is not set, and means the default
+ * that attrs.def states. */
 typedef struct sl_attrs {
-  int heads;       /* attention, rotary: query heads; group_norm: groups */
-  int kv_heads;    /* attention: key/value heads (0: heads) */
-  float eps;       /* norms (0: 1e-5) */
-  float theta;     /* rotary base (0: 10000) */
-  float value;     /* fill, constant, scale, add_constant: the constant; clamp, uniform: the low
-                      bound; softcap: the cap; normal: the mean; dropout: the drop probability;
-                      attention: the cap of the scores, c tanh(s / c), 0: none;
-                      choose_blocks: the fraction of blocks; weighted_cross_entropy: weight that
-                      smoothing takes from the target; running_part: the momentum; running: the
-                      factor of p */
-  float upper;     /* clamp, uniform: the high bound; normal: the standard deviation; served
-                      attention: the fraction of pages that prompts attend to, with `rows`;
-                      weighted_cross_entropy: weight that smoothing gives each class */
-  int32_t ignore;  /* target_weight, weighted_cross_entropy: target to ignore, as in sl_loss */
-  bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in]; matmul:
-                      b is [..., n, k] */
-  bool left_transposed; /* matmul: a is [..., k, m] */
-  int64_t length;       /* length of a whole sequence if sequences are cut into pieces, set by the
-                           graph; else 0 */
-  uint64_t key;         /* `located` ops: selects a stream of random numbers; 0: the graph sets a
-                           key for this call */
-  uint64_t seed;        /* `located` ops: the run's seed, set by the graph */
+  /* For an op that says so: a record of its own, which must outlive the run. Attributes of a user's
+   * op stand here. */
+  const void *user;
+
+  /* For an op: only the kinds that its row lists (sl_op.attrs). */
+  sl_attention_attrs attention;
+  sl_rotary_attrs rotary;
+  sl_norm_attrs norm;
+  sl_product_attrs product;
+  sl_function_attrs function;
+  sl_cast_attrs cast;
+  sl_along_attrs along;
+  sl_one_hot_attrs one_hot;
+  sl_shape_attrs shape;
+  sl_fill_attrs fill;
+  sl_distribution_attrs distribution;
+  sl_loss_attrs loss;
+  sl_tokens_attrs tokens;
+  sl_experts_attrs experts;
+  sl_planes_attrs planes;
+  sl_spikes_attrs spikes;
+  sl_running_attrs running;
+  sl_members_attrs members;
+  sl_states_attrs states;
+  sl_sampling_attrs sampling;
+  sl_source_attrs source;
+
+  /* For any op, set by the graph. */
+  sl_place_attrs place;
   const sl_region *region; /* `located` ops: position of output 0 (in the backward pass, of the
                               forward call's output 0) in the whole microbatch's array; NULL: all of
-                              it. Set by the graph */
-  uint32_t axes; /* concat, split, gather, scatter_add, top_k, cumsum, arange: bit d selects
-                    dim d */
-  int ndims;     /* number of `dims`. permute: the input dim of each output dim; expand: lengths of
-                    the output, 0: the input's */
-  int64_t dims[SL_MAX_DIMS]; /* position, position_w, rotary, rotary_b, with ndims 2: positions from
-                                dims[0] on, counted in the part, are shifted by dims[1] */
-  bool bf16;  /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
-  bool exact; /* set by the graph: the order of sums does not depend on sharding or cuts */
-  /* `chunk`: for attention_dual, positions of a chunk; for exact products (linear, linear_b,
-   * matmul, grouped, conv) and cross_entropy, steps of k per group of the sum, set by the graph (0:
-   * all of k). `part`: lengths of the parts of a packed k in the whole, if there is more than one.
-   * Each group spans all parts evenly, and a device has a whole number of groups. */
-  int64_t chunk, part[SL_PART_RANGES];
-  /* Exact ops that sum a gradient over rows, set by the graph. Bit i of `leaves`: input i is cut
-   * along dim 0 into leaves, which are summed one by one. Bit i of `positions`: leaves also end
-   * after every `leaf` positions of dim 1. */
-  uint32_t leaves, positions;
-  int64_t leaf;
-  int64_t rows; /* pack: rows of x in the products that will read the weight; served attention:
-                   positions of a chunk whose queries attend to chosen pages, 0: all attend to all
-                   (ops/served_attention.c); exact gradients of
-                   means: the summands (sl_op_exact.total) of a whole step, set by the graph */
-  /* Start of the part within the whole, for a call on a part. embedding, embedding_w,
-   * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
-   * indexed dim; position, position_w, rotary, rotary_b: first position (added to the tick's);
-   * losses and their _part and _b: first column */
-  int64_t first;
-  int64_t columns;  /* `padded` ops on GPUs: number of valid columns in padded rows of logits; the
-                       gradient of the padding is zero. 0: all; choose_tokens_served: tokens that a
-                       row chooses */
-  bool full;        /* attention: no causal mask, queries see later keys too; source: always called
-                       for whole microbatches, set by the graph */
-  int64_t window;   /* attention: sliding window; a query sees only keys less than this far away (0:
-                       all) */
-  int64_t shown;    /* attention: number of first keys that all later queries see regardless of the
-                       window */
-  int32_t end;      /* documents: the end-of-document token */
-  float scale;      /* attention: factor of the scores (0: 1/sqrt of a head's width) */
-  bool keep;        /* reduce_sum, reduce_max: reduced dims stay with length 1; batch_norm,
-                       batch_norm_b: use the given statistics, not the microbatch's */
-  bool partial;     /* embedding, embedding_w, _b of losses, gather, scatter_add, embedding_bag:
-                       the table, logits or indexed array is a part of the whole; ids, targets and
-                       indices may lie outside it */
-  int64_t count;    /* top_k: k; one_hot: classes; gather, scatter_add: whole length of the indexed
-                       dim (0: the array's); embedding_bag: rows of the whole table (0: the
-                       array's); _part of losses: total number of classes (0: the logits');
-                       running_part: microbatches of a step; choose_blocks: number of blocks */
-  bool reverse;     /* cumsum: from the last position to the first */
-  bool exclusive;   /* cumsum: excludes the element at the position */
-  const void *user; /* source, adamw, slice, join, rotary, conv, pools, constant, embedding_bag,
-                       user ops: a record that must outlive the run */
+                              it */
+  sl_random_attrs random;
+  sl_numbers_attrs numbers;
+  sl_pages_attrs pages;
+  sl_weight_attrs weight;
 } sl_attrs;
+
+struct sl_op;
+/* The fields of a kind or group, as data; ends at a field without a name. */
+typedef struct sl_attrs_field {
+  const char *name;
+  sl_attrs_type type;
+  int length;              /* of an array; else 1 */
+  size_t offset;           /* in sl_attrs */
+  const char *none, *text; /* default; sentence */
+} sl_attrs_field;
+typedef struct sl_attrs_kind {
+  const char *name, *text;
+  const sl_attrs_field *fields;
+} sl_attrs_kind;
+#define KIND(kind, text) extern const sl_attrs_kind sl_attrs_##kind;
+#define FIELD(kind, type, name, length, none, text)
+#define END(kind)
+#include <sluice/attrs.def>
+#undef KIND
+#undef GROUP
+#undef FIELD
+#undef END
+/* The kinds, for ops, and the groups, for all calls; NULL-terminated. */
+extern const sl_attrs_kind *const sl_attrs_kinds[], *const sl_attrs_groups[];
+/* Formats the fields that a call of an op sets, " heads=4 window=64", cut to `bytes`, and returns
+ * `out`. */
+char *sl_attrs_format(char *out, size_t bytes, const struct sl_op *op, const sl_attrs *attrs);
 
 /* Position of a call in the stream of ticks. */
 typedef struct sl_tick {
@@ -282,8 +289,8 @@ typedef struct sl_call_cut {
   const int64_t *starts; /* [pieces + 1] */
 } sl_call_cut;
 
-/* Draws four random words (Philox 4x32-10) from the step, the call's attrs.key and the run's seed.
- * Element e, numbered by sl_call_where, uses word e % 4 of block e / 4. */
+/* Draws four random words (Philox 4x32-10) from the step, the call's attrs.random.key and the run's
+ * seed. Element e, numbered by sl_call_where, uses word e % 4 of block e / 4. */
 void sl_call_random(const sl_call *call, int64_t block, uint32_t words[4]);
 
 /* ---- gradient rules ------------------------------------------------------ */
@@ -351,7 +358,7 @@ typedef struct sl_grad_rule {
  *   ROWS       any but the last
  *   POSITIONS  dim 1 only, because the op reads call->tick.row
  *   STATE      dim 1 only; the op keeps a record of the sequence so far in outputs
- *              that it updates in place. attrs.length is the sequence's
+ *              that it updates in place. attrs.place.length is the sequence's
  *   MEAN       any but the last; output 0 is a scalar, the mean over positions,
  *              so a piece is weighted by its share of them
  *   SUM        any but the last; output 0 is a scalar, the sum over positions
@@ -369,9 +376,9 @@ typedef enum sl_pieces {
 } sl_pieces;
 
 /* Dims along which an op of SL_PIECES_SIGNATURES mixes positions: UNKNOWN; NOTHING (inputs
- * broadcast); AXIS, the dim of attrs.axes (if unset, the last dim that all inputs have); or AXES,
- * the dims of attrs.axes (if unset, all). A served graph may use the op if rows are not along any
- * of these dims. */
+ * broadcast); AXIS, the dim of attrs.along.axes (if unset, the last dim that all inputs have); or
+ * AXES, the dims of attrs.along.axes (if unset, all). A served graph may use the op if rows are not
+ * along any of these dims. */
 typedef enum sl_along { SL_ALONG_UNKNOWN, SL_ALONG_NOTHING, SL_ALONG_AXIS, SL_ALONG_AXES } sl_along;
 
 /* Distribution of an array over R devices: each device has all of it (BROADCAST), a summand of it
@@ -395,13 +402,14 @@ typedef struct sl_sbp {
 enum { SL_SIGNATURE_ARGS = 16, SL_SIGNATURES = 16 };
 typedef struct sl_signature {
   sl_sbp in[SL_SIGNATURE_ARGS], out[SL_SIGNATURE_ARGS];
-  bool heads; /* input 0's split dim divides attrs.heads and kv_heads */
-  int first;  /* 1 + the input whose split sets attrs.first (and attrs.partial); 0: none */
+  bool heads; /* input 0's split dim divides attrs.attention.heads and kv_heads */
+  int first;  /* 1 + the input whose split sets attrs.place.first (and attrs.place.partial); 0: none
+               */
   /* A call in two parts. Op `local` runs on each device; its only output, split along the last dim,
    * is all-gathered; `joined` then computes the outputs on every device. NULL: a single call. The
-   * backward pass is that of the op, with attrs.first and attrs.partial, and takes `joined`'s
-   * outputs for the op's. Since every device computes the same `joined`, the gradients of the
-   * outputs must be broadcast, not partial. */
+   * backward pass is that of the op, with attrs.place.first and attrs.place.partial, and takes
+   * `joined`'s outputs for the op's. Since every device computes the same `joined`, the gradients
+   * of the outputs must be broadcast, not partial. */
   const struct sl_op *local, *joined;
 } sl_signature;
 
@@ -557,7 +565,7 @@ typedef struct sl_op_rows {
 typedef struct sl_op_narrow {
   uint32_t in, out; /* bit i: input or output i; in one call all have the same type, unless mixed */
   bool mixed;
-  bool rounds; /* rounds its products' operands to bf16 if attrs.bf16 is set */
+  bool rounds; /* rounds its products' operands to bf16 if attrs.numbers.bf16 is set */
 } sl_op_narrow;
 
 /* How an op takes part in a served graph, where positions belong to any sequences. Without it the
@@ -565,38 +573,40 @@ typedef struct sl_op_narrow {
 typedef struct sl_op_serve {
   /* Op that replaces this one. Its inputs are all inputs this op may have, then the batch
    * (batch.h). It has the same first outputs and may have further outputs, which it updates and
-   * which last from tick to tick. Dim 0 of these counts attrs.count pages of the KV cache, so with
-   * attrs.count 1 their bytes are those of one page. */
+   * which last from tick to tick. Dim 0 of these counts attrs.pages.count pages of the KV cache, so
+   * with attrs.pages.count 1 their bytes are those of one page. */
   const struct sl_op *op;
-  /* attrs.count counts slots instead, each with the state of a sequence, so sequences cannot begin
-   * after pages filled by other sequences. The replacing op has this record as well. */
+  /* attrs.pages.count counts slots instead, each with the state of a sequence, so sequences cannot
+   * begin after pages filled by other sequences. The replacing op has this record as well. */
   bool slots;
-  uint32_t stored; /* bit i: weight i may be in a storage format, unless attrs.transposed */
-  bool chooses;    /* the replacing op attends to chosen pages, by attrs.rows and attrs.upper */
+  uint32_t stored; /* bit i: weight i may be in a storage format, unless attrs.product.transposed */
+  bool chooses;    /* the replacing op attends to chosen pages, by attrs.pages.prompt_chunk and
+                      attrs.pages.prompt_share */
 } sl_op_serve;
 
-/* How exact calls (attrs.exact) order their sums. A row's results depend on that row alone, as
- * `cut` promises; this record declares the sums over rows and the sums that devices share. A plan
- * with any other sum over rows is refused (docs/exact.md). */
+/* How exact calls (attrs.numbers.exact) order their sums. A row's results depend on that row alone,
+ * as `cut` promises; this record declares the sums over rows and the sums that devices share. A
+ * plan with any other sum over rows is refused (docs/exact.md). */
 typedef struct sl_op_exact {
-  bool groups;   /* sums along the last dim of input 0, in the groups of attrs.chunk */
+  bool groups;   /* sums along the last dim of input 0, in the groups of attrs.numbers.chunk */
   bool scatters; /* adds rows of an input to rows of output 0: rounds each row and adds in f64. The
                     gradient among its inputs may be such a sum itself, in f64 */
   bool moves;    /* a backward op that moves numbers of a gradient, or adds some of them: takes and
                     gives sums over rows, in f64 */
-  bool by_leaf;  /* cuts its rows into leaves (attrs.leaves) itself */
+  bool by_leaf;  /* cuts its rows into leaves (attrs.numbers.leaves) itself */
   bool reorders; /* a server sums in another order than training, so exact calls are refused */
   sl_exact_total total; /* output 0: rounds the summand of each row and adds in f64; the gradient of
-                           a mean divides by attrs.rows */
+                           a mean divides by attrs.numbers.summands */
 } sl_op_exact;
 
 /* Traits of an op that no facet needs more than a bit for. */
 enum {
-  SL_OP_DETACHED = 1 << 0,  /* stops gradients: its outputs need none */
-  SL_OP_CHEAP = 1 << 1,     /* a forward op that costs little more than reading and writing its
-                               arguments */
-  SL_OP_LOCATED = 1 << 2,   /* calls get attrs.key, seed and region, in the backward pass too */
-  SL_OP_PADDED = 1 << 3,    /* can ignore padding of input 0's rows, after attrs.columns */
+  SL_OP_DETACHED = 1 << 0, /* stops gradients: its outputs need none */
+  SL_OP_CHEAP = 1 << 1,    /* a forward op that costs little more than reading and writing its
+                              arguments */
+  SL_OP_LOCATED =
+      1 << 2,            /* calls get attrs.random.key, seed and region, in the backward pass too */
+  SL_OP_PADDED = 1 << 3, /* can ignore padding of input 0's rows, after attrs.place.columns */
   SL_OP_COUNTED = 1 << 4,   /* reads a mean over rows. attrs.user, a double set by the graph, is the
                                fraction of a microbatch's rows that the mean covers, in the backward
                                pass too; NULL: all */
@@ -608,12 +618,15 @@ enum {
   SL_OP_RESHAPE = 1 << 9,   /* output 0 has the elements of input 0 in their order */
   SL_OP_RANDOM = 1 << 10,   /* draws random numbers */
   SL_OP_SKIPPED = 1 << 11,  /* evaluations pass input 0 on in place of output 0 */
-  SL_OP_AVERAGES = 1 << 12, /* evaluations read running statistics (attrs.keep) */
-  SL_OP_REPEATS = 1 << 13,  /* an actor of its own, which fires attrs.count times in a tick */
-  SL_OP_LOADS = 1 << 14     /* runs on the disk's queue, and reads parameters where they are */
+  SL_OP_AVERAGES = 1 << 12, /* evaluations read running statistics (attrs.norm.given) */
+  SL_OP_REPEATS =
+      1 << 13,          /* an actor of its own, which fires attrs.experts.firings times in a tick */
+  SL_OP_LOADS = 1 << 14 /* runs on the disk's queue, and reads parameters where they are */
 };
 
 /* ---- the row ------------------------------------------------------------- */
+
+enum { SL_OP_KINDS = 2 };
 
 typedef struct sl_op {
   const char *name;   /* "linear"; unique in the table */
@@ -641,6 +654,10 @@ typedef struct sl_op {
   /* Bit o: the kernel honours call->accumulate for output o. */
   uint32_t accumulates;
   uint32_t traits; /* SL_OP_... */
+
+  /* Kinds of attributes that calls may set. Other kinds are refused by name. A backward op has its
+   * forward op's. */
+  const sl_attrs_kind *attrs[SL_OP_KINDS];
 
   /* Checks input values that types cannot constrain, such as indices out of range, before a call. A
    * failure, described by sl_fail(), ends the run with an error that names the op. Runs on CPUs,

@@ -19,19 +19,19 @@ extern "C" {
 /* ---- products ------------------------------------------------------------ */
 
 /* linear(x [..., K], w [N, K], [bias [N]], [packed]) -> y [..., N] = x w^T + bias.
- * attrs.transposed: w is [K, N] and y = x w + bias (GPT-2's Conv1D).
+ * attrs.product.transposed: w is [K, N] and y = x w + bias (GPT-2's Conv1D).
  * linear_b(dy [..., N], w, [packed]) -> dx [..., K] = dy w.
  * linear_w(x, dy) -> dw (acc) = dy^T x, shaped as w.
  * bias_w(dy [..., N]) -> db [N] (acc) = sum of dy's rows. */
 extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
 
 /* pack(w) -> the input `packed` of linear and linear_b: the weight rounded to bf16 in the machine's
- * preferred order, as a sufficiently large bf16 array. attrs.transposed is that of the linear map,
- * attrs.rows = R the rows of its x.
+ * preferred order, as a sufficiently large bf16 array. attrs.product.transposed is that of the
+ * linear map, attrs.product.rows = R the rows of its x.
  *
  * Products in bf16: operands are rounded to bf16 (to nearest, ties to even), products are summed in
  * f32. A linear map and its input gradient compute in bf16 if they get `packed`, and then read only
- * the type of w; linear_w and attention compute in bf16 with attrs.bf16. */
+ * the type of w; linear_w and attention compute in bf16 with attrs.numbers.bf16. */
 extern const sl_op sl_op_pack;
 
 /* Returns the implementation of bf16 products on this machine's CPU: "amx-bf16", "avx512-bf16",
@@ -45,17 +45,17 @@ const char *sl_cpu_bf16(void);
 const char *sl_cpu_products(bool bf16);
 
 /* matmul(a [..., M, K], b [..., K, N]) -> [..., M, N]: one product for each position of the leading
- * dims, which broadcast by NumPy's rules. attrs.left_transposed: a is [..., K, M];
- * attrs.transposed: b is [..., N, K]. matmul_left_b(a, b, dy) -> da (acc), a: type only;
+ * dims, which broadcast by NumPy's rules. attrs.product.left_transposed: a is [..., K, M];
+ * attrs.product.transposed: b is [..., N, K]. matmul_left_b(a, b, dy) -> da (acc), a: type only;
  * matmul_right_b(a, b, dy) -> db (acc), b: type only. */
 extern const sl_op sl_op_matmul, sl_op_matmul_left_b, sl_op_matmul_right_b;
 
 /* ---- tables -------------------------------------------------------------- */
 
 /* embedding(ids i32 [...], table [V, C]) -> [..., C]: row ids[r] of the table. An id outside [0, V)
- * gives a row of NaN, so that the loss shows it. With attrs.partial the table is the rows of a
- * larger table from attrs.first on; ids outside it give zeros.
- * embedding_w(ids, dy [..., C], table) -> dtable [V, C] (acc); table: type only. */
+ * gives a row of NaN, so that the loss shows it. With attrs.place.partial the table is the rows of
+ * a larger table from attrs.place.first on; ids outside it give zeros. embedding_w(ids, dy [...,
+ * C], table) -> dtable [V, C] (acc); table: type only. */
 extern const sl_op sl_op_embedding, sl_op_embedding_w;
 
 /* position(x [B, T, C], table [P, C]), P >= T -> x[b, t] + table[t]; for a piece, t counts from
@@ -66,7 +66,7 @@ extern const sl_op sl_op_position, sl_op_position_w;
 
 /* embedding_bag(ids i32 [..., L], table [V, C], [weights [..., L]]), attrs.user = sl_bag or NULL ->
  * [..., C]: the sum of the table rows of each bag of L ids, each times its weight; or their mean,
- * without weights. 0 if all ids are padding. attrs.first and attrs.partial as above.
+ * without weights. 0 if all ids are padding. attrs.place.first and attrs.place.partial as above.
  * embedding_bag_w(ids, dy, table, [weights]) -> dtable (acc); table: type only.
  * embedding_bag_b(ids, dy, table) -> dweights. */
 typedef struct sl_bag {
@@ -78,35 +78,36 @@ extern const sl_op sl_op_embedding_bag, sl_op_embedding_bag_w, sl_op_embedding_b
 
 /* ---- indexed -------------------------------------------------------------- */
 
-/* Indexing along the dim d whose bit is set in attrs.axes (none: the last). index is i32, with as
- * many dims as x. In dims other than d it has x's length, or length 1, which applies it to all
- * positions.
+/* Indexing along the dim d whose bit is set in attrs.along.axes (none: the last). index is i32,
+ * with as many dims as x. In dims other than d it has x's length, or length 1, which applies it to
+ * all positions.
  *
  * gather(x, index) -> y: y[.., i, ..] = x[.., index[.., i, ..], ..], as PyTorch's gather and
  * index_select. x is f32 or i32. gather_b(index, dy, x) -> dx (acc), zeros at positions not
  * indexed; x: type only.
- * scatter_add(src, index, [x]) -> y = x, or zeros of length attrs.count along d; then y[..,
+ * scatter_add(src, index, [x]) -> y = x, or zeros of length attrs.place.whole along d; then y[..,
  * index[.., i, ..], ..] += src[.., i, ..], in order of i.
  *
  * An index outside [0, length) ends a run on CPUs; on GPUs it gives a NaN (for i32: -1), so that
- * the loss shows it. With attrs.partial the indexed array is the part from attrs.first on of a
- * larger array of length attrs.count; indices outside it give zeros and add nothing. */
+ * the loss shows it. With attrs.place.partial the indexed array is the part from attrs.place.first
+ * on of a larger array of length attrs.place.whole; indices outside it give zeros and add nothing.
+ */
 extern const sl_op sl_op_gather, sl_op_gather_b, sl_op_scatter_add;
 
-/* one_hot(ids i32 [...]), attrs.count = n -> f32 [..., n]: 1 at the id, 0 elsewhere. An invalid id
- * is treated like an invalid index above. */
+/* one_hot(ids i32 [...]), attrs.one_hot.classes = n -> f32 [..., n]: 1 at the id, 0 elsewhere. An
+ * invalid id is treated like an invalid index above. */
 extern const sl_op sl_op_one_hot;
 
 /* ---- constants ------------------------------------------------------------ */
 
-/* constant([like]), attrs.user = sl_values -> its values, or attrs.value everywhere. Only the shape
- * of `like` matters: a device or piece that has a part of it gets that part of the values. Without
- * `like`, every piece has all values.
- * arange(like) -> i32, in the shape of `like`: each element's position in the whole, along the dim
- * whose bit is set in attrs.axes (none: the last). */
+/* constant([like]), attrs.user = sl_values -> its values, or attrs.fill.value everywhere. Only the
+ * shape of `like` matters: a device or piece that has a part of it gets that part of the values.
+ * Without `like`, every piece has all values. arange(like) -> i32, in the shape of `like`: each
+ * element's position in the whole, along the dim whose bit is set in attrs.along.axes (none: the
+ * last). */
 typedef struct sl_values {
   sl_type type;       /* f32 or i32 */
-  const void *values; /* all values, row-major; NULL: attrs.value */
+  const void *values; /* all values, row-major; NULL: attrs.fill.value */
 } sl_values;
 extern const sl_op sl_op_constant, sl_op_arange;
 
@@ -140,10 +141,10 @@ extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
  *   exp(x) -> e^x; exp_b(y, dy) -> dx = dy y. log(x) -> ln x; log_b(x, dy) -> dx = dy / x.
  *   sqrt(x); sqrt_b(y, dy) -> dx = dy / (2 y). rsqrt(x) -> 1 / sqrt(x); rsqrt_b(y, dy) -> dx =
  *     -dy y^3 / 2. abs(x); abs_b(x, dy) -> dx = dy sign(x), 0 at 0.
- *   clamp(x) -> x, limited to [attrs.value, attrs.upper]; clamp_b(x, dy) -> dx = dy
+ *   clamp(x) -> x, limited to [attrs.function.c, attrs.function.u]; clamp_b(x, dy) -> dx = dy
  *     where x is within the bounds, else 0.
- *   softcap(x) -> c tanh(x / c), with c = attrs.value above 0: the soft cap on logits and attention
- *     scores (Gemma Team, "Gemma 2", arXiv 2408.00118); softcap_b(y, dy) -> dx = dy (1 - (y /
+ *   softcap(x) -> c tanh(x / c), with c = attrs.function.c above 0: the soft cap on logits and
+ * attention scores (Gemma Team, "Gemma 2", arXiv 2408.00118); softcap_b(y, dy) -> dx = dy (1 - (y /
  * c)^2). gelu_erf(x) -> x P(x), with P(x) = (1 + erf(x / sqrt 2)) / 2: the exact form, PyTorch's
  *     default. gelu_erf_b(x, dy) -> dx = dy (P(x) + x e^(-x^2/2) / sqrt(2 pi)).
  *   erf(x) -> 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x; erf_b(x, dy) -> dx =
@@ -151,8 +152,8 @@ extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
  *   sin(x), cos(x); sin_b(x, dy) -> dx = dy cos x; cos_b(x, dy) -> dx = -dy sin x.
  *   softplus(x) -> ln(1 + e^x), and x above 20, as in PyTorch; softplus_b(x, dy) -> dx = dy s(x).
  *   floor(x) -> the largest integer not above x; detach(x) -> x. Both stop the gradient.
- *   neg(x) -> -x, scale(x) -> x attrs.value: each is its own gradient; add_constant(x) -> x +
- *     attrs.value. */
+ *   neg(x) -> -x, scale(x) -> x attrs.function.c: each is its own gradient; add_constant(x) -> x +
+ *     attrs.function.c. */
 extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_op_exp, sl_op_exp_b,
     sl_op_log, sl_op_log_b, sl_op_sqrt, sl_op_sqrt_b, sl_op_rsqrt, sl_op_rsqrt_b, sl_op_abs,
     sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_softcap, sl_op_softcap_b, sl_op_neg, sl_op_scale,
@@ -179,26 +180,25 @@ extern const sl_op sl_op_lt, sl_op_le, sl_op_gt, sl_op_ge, sl_op_eq, sl_op_ne, s
 
 /* ---- along dims ----------------------------------------------------------- */
 
-/* Reductions over the dims whose bits are set in attrs.axes (none: all); with attrs.keep the dims
- * stay with length 1.
- *   reduce_sum(x) -> the sum, computed in f64, times attrs.value (0: 1). A result without dims is
- *     an f64 scalar, as losses are. reduce_sum_b(x, dy) -> dx; x: type only.
- *   reduce_max(x) -> the largest element, and its index i32, counted along those dims; the
- *     first on ties. reduce_max_b(x, places, dy) -> dx, nonzero at that element; x: type only.
- *   mean(x) -> f64 scalar, over all of x: a loss. mean_b(x, dloss) -> dx; x: type only. */
+/* Reductions over the dims whose bits are set in attrs.along.axes (none: all); with
+ * attrs.along.keep the dims stay with length 1. reduce_sum(x) -> the sum, computed in f64, times
+ * attrs.along.factor (0: 1). A result without dims is an f64 scalar, as losses are. reduce_sum_b(x,
+ * dy) -> dx; x: type only. reduce_max(x) -> the largest element, and its index i32, counted along
+ * those dims; the first on ties. reduce_max_b(x, places, dy) -> dx, nonzero at that element; x:
+ * type only. mean(x) -> f64 scalar, over all of x: a loss. mean_b(x, dloss) -> dx; x: type only. */
 extern const sl_op sl_op_reduce_sum, sl_op_reduce_sum_b, sl_op_reduce_max, sl_op_reduce_max_b,
     sl_op_mean, sl_op_mean_b;
 
-/* softmax(x) -> e^x / sum e^x along the dim whose bit is set in attrs.axes (none: the last);
+/* softmax(x) -> e^x / sum e^x along the dim whose bit is set in attrs.along.axes (none: the last);
  * softmax_b(y, dy) -> dx = y (dy - sum y dy). log_softmax(x) -> x - log sum e^x;
  * log_softmax_b(y, dy) -> dx = dy - e^y sum dy. */
 extern const sl_op sl_op_softmax, sl_op_softmax_b, sl_op_log_softmax, sl_op_log_softmax_b;
 
-/* Ops along the dim whose bit is set in attrs.axes (none: the last).
- *   top_k(x), attrs.count = k -> the k largest in descending order, and their positions i32;
+/* Ops along the dim whose bit is set in attrs.along.axes (none: the last).
+ *   top_k(x), attrs.along.k = k -> the k largest in descending order, and their positions i32;
  *     ties are ordered by position. The gradient is gather_b's.
- *   cumsum(x) -> the sum up to and including each position; attrs.exclusive: excluding
- *     it; attrs.reverse: from each position to the end. For i32, or for f32 (summed in f64).
+ *   cumsum(x) -> the sum up to and including each position; attrs.along.exclusive: excluding
+ *     it; attrs.along.reverse: from each position to the end. For i32, or for f32 (summed in f64).
  *     cumsum_b(dy) -> dx. */
 extern const sl_op sl_op_top_k, sl_op_cumsum, sl_op_cumsum_b;
 
@@ -229,8 +229,8 @@ extern const sl_op sl_op_sum;
  * slices followed by a sum, and is used where the device can read all arrays. At most 64 inputs. */
 extern const sl_op sl_op_sum_part;
 
-/* split(x), attrs.axes = 1 << d, attrs.user = sl_lengths -> consecutive parts of these lengths
- * along dim d. The gradient is concat's. Any dtype. */
+/* split(x), attrs.along.axes = 1 << d, attrs.user = sl_lengths -> consecutive parts of these
+ * lengths along dim d. The gradient is concat's. Any dtype. */
 typedef struct sl_lengths {
   int count;
   const int64_t *lengths; /* [count] */
@@ -246,62 +246,61 @@ typedef struct sl_reshaping {
 } sl_reshaping;
 extern const sl_op sl_op_reshape, sl_op_reshape_b;
 
-/* permute(x), attrs.ndims, attrs.dims: y's dim d is x's dim dims[d]. Any dtype.
+/* permute(x), attrs.shape.ndims, attrs.shape.dims: y's dim d is x's dim dims[d]. Any dtype.
  * permute_b(dy) -> dx: the inverse. */
 extern const sl_op sl_op_permute, sl_op_permute_b;
 
-/* expand(x, [like]), attrs.ndims, attrs.dims -> x broadcast by NumPy's rules to attrs.ndims dims.
- * Where x has length 1, or no dim, y has the length of `like`, or else dims[d] (0: 1). Where x is
- * longer, dims[d] is 0 or x's length. f32 or i32.
- * expand_b(dy, x) -> dx (acc), sums; x: type only. */
+/* expand(x, [like]), attrs.shape.ndims, attrs.shape.dims -> x broadcast by NumPy's rules to
+ * attrs.shape.ndims dims. Where x has length 1, or no dim, y has the length of `like`, or else
+ * dims[d] (0: 1). Where x is longer, dims[d] is 0 or x's length. f32 or i32. expand_b(dy, x) -> dx
+ * (acc), sums; x: type only. */
 extern const sl_op sl_op_expand, sl_op_expand_b;
 
-/* concat(x0, x1, ...), attrs.axes = 1 << d -> the inputs one after another along dim d; equal in
- * all other dims. Any dtype but f64.
- * concat_b(dy, x0, x1, ...) -> dx0, dx1, ...: one for each x; x: types only. */
+/* concat(x0, x1, ...), attrs.along.axes = 1 << d -> the inputs one after another along dim d; equal
+ * in all other dims. Any dtype but f64. concat_b(dy, x0, x1, ...) -> dx0, dx1, ...: one for each x;
+ * x: types only. */
 extern const sl_op sl_op_concat, sl_op_concat_b;
 
 /* ---- random numbers -------------------------------------------------------- */
 
-/* An element's random numbers (Philox 4x32-10) depend only on the run's seed, attrs.key, the step
- * and the element's index in the whole step (sl_call_where). They are the same for any sharding of
- * rows, columns and sequences, in the backward pass, and in a resumed run.
+/* An element's random numbers (Philox 4x32-10) depend only on the run's seed, attrs.random.key, the
+ * step and the element's index in the whole step (sl_call_where). They are the same for any
+ * sharding of rows, columns and sequences, in the backward pass, and in a resumed run.
  *
- * dropout(x), attrs.value = p in [0, 1) -> x / (1 - p), or 0 with probability p: Srivastava et al.,
- * JMLR 15, 2014. The gradient applies the same mask and factor to dy.
+ * dropout(x), attrs.distribution.dropped = p in [0, 1) -> x / (1 - p), or 0 with probability p:
+ * Srivastava et al., JMLR 15, 2014. The gradient applies the same mask and factor to dy.
  * uniform(like) -> f32 in the shape of `like`, which may have any dtype and is not read: in
- * [attrs.value, attrs.upper), in steps of 2^-24 of that range.
- * normal(like) -> f32 in the shape of `like`, with mean attrs.value and standard deviation
- * attrs.upper: Box and Muller, 1958. */
+ * [attrs.distribution.low, attrs.distribution.high), in steps of 2^-24 of that range.
+ * normal(like) -> f32 in the shape of `like`, with mean attrs.distribution.mean and standard
+ * deviation attrs.distribution.deviation: Box and Muller, 1958. */
 extern const sl_op sl_op_dropout, sl_op_uniform, sl_op_normal;
 
 /* ---- norms --------------------------------------------------------------- */
 
 /* layernorm(x [..., C], g [C], b [C]) -> y [..., C], mean [...], rstd [...]:
- * Ba et al., arXiv 1607.06450; variance over C (biased), attrs.eps inside the
+ * Ba et al., arXiv 1607.06450; variance over C (biased), attrs.norm.eps inside the
  * root. layernorm_b(x, g, mean, rstd, dy) -> dx. layernorm_w(x, mean, rstd, dy)
  * -> dg [C] (acc), db [C] (acc). */
 extern const sl_op sl_op_layernorm, sl_op_layernorm_b, sl_op_layernorm_w;
 
 /* rmsnorm(x [..., C], g [C]) -> y [..., C], rstd [...]: Zhang & Sennrich, arXiv
- * 1910.07467; y = x g / sqrt(mean(x^2) + attrs.eps).
+ * 1910.07467; y = x g / sqrt(mean(x^2) + attrs.norm.eps).
  * rmsnorm_b(x, g, rstd, dy) -> dx. rmsnorm_w(x, rstd, dy) -> dg [C] (acc). */
 extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
 
-/* group_norm(x [N, C, ...], g [C], b [C]), attrs.heads = G groups of C/G channels -> y, mean [N,
- * G], rstd [N, G]: Wu & He, arXiv 1803.08494; y = (x - mean) rstd g + b with the (biased) variance
- * of each image's group, attrs.eps inside the root. With G = C it is instance norm.
+/* group_norm(x [N, C, ...], g [C], b [C]), attrs.norm.groups = G groups of C/G channels -> y, mean
+ * [N, G], rstd [N, G]: Wu & He, arXiv 1803.08494; y = (x - mean) rstd g + b with the (biased)
+ * variance of each image's group, attrs.norm.eps inside the root. With G = C it is instance norm.
  * group_norm_b(x, g, mean, rstd, dy) -> dx. group_norm_w(x, mean, rstd, dy) -> dg (acc), db
  * (acc). */
 extern const sl_op sl_op_group_norm, sl_op_group_norm_b, sl_op_group_norm_w;
 
 /* batch_norm(x [N, C, ...], g [C], b [C], mean [C], variance [C]) -> y, mean [C], rstd [C],
  * variance [C]: Ioffe & Szegedy, arXiv 1502.03167; y = (x - mean) rstd g + b with the mean and the
- * biased variance of a channel over all images, attrs.eps inside the root. The last output is the
- * unbiased variance, which PyTorch keeps. With attrs.keep the op uses and returns the given mean
- * and variance; without it, they are not read.
- * batch_norm_b(x, g, mean, rstd, dy) -> dx. batch_norm_w(x, mean, rstd, dy) -> dg (acc), db
- * (acc). */
+ * biased variance of a channel over all images, attrs.norm.eps inside the root. The last output is
+ * the unbiased variance, which PyTorch keeps. With attrs.norm.given the op uses and returns the
+ * given mean and variance; without it, they are not read. batch_norm_b(x, g, mean, rstd, dy) -> dx.
+ * batch_norm_w(x, mean, rstd, dy) -> dg (acc), db (acc). */
 extern const sl_op sl_op_batch_norm, sl_op_batch_norm_b, sl_op_batch_norm_w;
 
 /* ---- spiking layers ------------------------------------------------------ */
@@ -309,7 +308,7 @@ extern const sl_op sl_op_batch_norm, sl_op_batch_norm_b, sl_op_batch_norm_w;
 /* Ops of a spiking linear layer (SpikingBrain: arXiv 2509.05276), y = V (s W8): integers s that a
  * train of spikes can carry, and a weight of int8.
  *
- * spikes(x [..., C]), attrs.value = k (0: 3) -> y [..., C], counts [..., 3]. Row by row
+ * spikes(x [..., C]), attrs.spikes.k = k (0: 3) -> y [..., C], counts [..., 3]. Row by row
  *   V = clamp(mean|x| / k, 1e-5, 1e4)    s = round(x / V)    y = V s
  * with ties to even. counts: the number of zeros in s, the number of bits set in all |s| (of at
  * most 2^30), and C. The gradient is straight-through: dx = dy, since the derivative is 0 almost
@@ -325,11 +324,12 @@ extern const sl_op sl_op_spikes, sl_op_quantize;
 
 /* ---- attention ----------------------------------------------------------- */
 
-/* rotary(x [B, T, H*D]), attrs.heads = H, attrs.theta -> same shape: Su et al., arXiv 2104.09864,
- * pairing dims j and j + D/2 of a head ("rotate half", the convention of LLaMA weights in Hugging
- * Face format). Position t rotates pair j by t theta^(-2j/D). rotary_b(dy) -> dx rotates back. For
- * keys with fewer heads set attrs.heads to the number of key heads. For a piece, t counts from
- * call->tick.row. attrs.user, if not NULL, is an sl_rope; only its `part` of a head is rotated. */
+/* rotary(x [B, T, H*D]), attrs.rotary.heads = H, attrs.rotary.theta -> same shape: Su et al., arXiv
+ * 2104.09864, pairing dims j and j + D/2 of a head ("rotate half", the convention of LLaMA weights
+ * in Hugging Face format). Position t rotates pair j by t theta^(-2j/D). rotary_b(dy) -> dx rotates
+ * back. For keys with fewer heads set attrs.rotary.heads to the number of key heads. For a piece, t
+ * counts from call->tick.row. attrs.user, if not NULL, is an sl_rope; only its `part` of a head is
+ * rotated. */
 extern const sl_op sl_op_rotary, sl_op_rotary_b;
 
 /* Context extension: how rotary angles are scaled for contexts longer than a model was pretrained
@@ -380,16 +380,17 @@ sl_status sl_rope_parse(const char *text, sl_rope *out);
  * lse [B, Hq, T]. lse is the log of the softmax's sum.
  * attention_b(q, k, v, o, lse, do, [ids]) -> dq, dk, dv.
  *
- * Attention mask: causal, or none with attrs.full. With attrs.window = w > 0 a query sees only keys
- * less than w positions away (sliding window: Beltagy et al., arXiv 2004.05150). With ids it sees
- * only keys with the same id, and none if its id is negative. One array of ids thus masks padding
+ * Attention mask: causal, or none with attrs.attention.full. With attrs.attention.window = w > 0 a
+ * query sees only keys less than w positions away (sliding window: Beltagy et al., arXiv
+ * 2004.05150). With ids it sees only keys with the same id, and none if its id is negative. One
+ * array of ids thus masks padding
  * (-1) and separates documents packed in a row. A query that sees no key gets zeros, lse 0 and no
  * gradient. Tiles of keys that are masked out entirely are skipped.
  *
- * attrs.heads = Hq and attrs.kv_heads = Hkv (0: Hq), which divides Hq; query head h reads key head
- * h / (Hq/Hkv). D is at most 512, and 256 in training on GPUs. Scores are scaled by attrs.scale (0:
- * 1/sqrt(D)). Tiled with a
- * running softmax after Dao et al., arXiv 2205.14135. */
+ * attrs.attention.heads = Hq and attrs.attention.kv_heads = Hkv (0: Hq), which divides Hq; query
+ * head h reads key head h / (Hq/Hkv). D is at most 512, and 256 in training on GPUs. Scores are
+ * scaled by attrs.attention.scale (0: 1/sqrt(D)). Tiled with a running softmax after Dao et al.,
+ * arXiv 2205.14135. */
 extern const sl_op sl_op_attention, sl_op_attention_b;
 
 /* Attention on one packed tensor qkv [B, T, (Hq + 2 Hkv)*D], q then k then v along the last dim
@@ -404,11 +405,11 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
  * without window and full. attention_blocks_b(q, k, v, blocks, o, lse, do) -> dq, dk, dv.
  *
  * choose_blocks(q, k) -> blocks i32 [B, Hq, N, n], recall [B, Hq]; no gradient. Query block i gets
- * min(attrs.count, i + 1) blocks, or the fraction attrs.value of its i + 1 blocks, rounded up, but
- * at least two: the query block itself and the first block. Other blocks are ranked by the scores
- * of the last 64 queries, by column and by distance, and by the blocks' means
- * (ops/attention_blocks.c). recall: the fraction of the last 64 queries' softmax mass that their
- * blocks hold. */
+ * min(attrs.attention.blocks, i + 1) blocks, or the fraction attrs.attention.share of its i + 1
+ * blocks, rounded up, but at least two: the query block itself and the first block. Other blocks
+ * are ranked by the scores of the last 64 queries, by column and by distance, and by the blocks'
+ * means (ops/attention_blocks.c). recall: the fraction of the last 64 queries' softmax mass that
+ * their blocks hold. */
 extern const sl_op sl_op_attention_blocks, sl_op_attention_blocks_b, sl_op_choose_blocks;
 
 /* Gated linear attention: a head keeps a state S [dk, dv] instead of the keys and values of all
@@ -420,15 +421,15 @@ extern const sl_op sl_op_attention_blocks, sl_op_attention_blocks_b, sl_op_choos
  *   heads dv]. g, the logarithms of the gates, is [B, T, kv_heads dk], or [B, T, kv_heads]: one for
  *   all channels of a head. Or states share queries and keys (Mamba-2's groups: Dao and Gu, arXiv
  *   2405.21060): q and k [B, T, kv_heads dk], v [B, T, heads dv], g [B, T, heads].
- *   attrs.heads, kv_heads; attrs.scale (0: 1/sqrt(dk)). dk, dv <= 256.
+ *   attrs.attention.heads, kv_heads; attrs.attention.scale (0: 1/sqrt(dk)). dk, dv <= 256.
  *   A row has the same bits in any batch and any piece.
  * linear_attention_b(q, k, v, g, o, do) -> dq, dk, dv, dg.
  * linear_attention_piece(q, k, v, g) -> o, before, state (updated): the states before and after the
  *   piece, [B, heads of v, dk dv].
  * linear_attention_piece_b(q, k, v, g, o, before, do) -> dq, dk, dv, dg, carry (updated): the
  *   gradients passed back to the previous piece, [B, heads dk dv + twice the gates of a position].
- * linear_attention_served(q, k, v, g, batch) -> o, states (updated) [attrs.count, heads of v, dk
- *   dv]: a sequence's state is in its slot (batch.h), and is zero before position 0. */
+ * linear_attention_served(q, k, v, g, batch) -> o, states (updated) [attrs.pages.count, heads of v,
+ * dk dv]: a sequence's state is in its slot (batch.h), and is zero before position 0. */
 extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linear_attention_piece,
     sl_op_linear_attention_piece_b, sl_op_linear_attention_served;
 
@@ -448,10 +449,10 @@ extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linea
  * causal_conv_piece_b(w, dy, [near], [positions], [near positions]) -> dx, behind (updated): the
  *   first W - 1 rows of dy after the piece, 0 where a document begins there.
  * causal_conv_piece_w(x, dy, w, before, [positions]) -> dw (acc).
- * causal_conv_served(x, w, [bias], absent, absent, batch) -> y, rows (updated) [attrs.count, W - 1,
- *   C], by slot.
- * near [B, W - 1, C] holds the rows of a neighbouring device if devices share a sequence: the rows
- * before x, or after dy (attrs.first: first position of the device's part in its piece). */
+ * causal_conv_served(x, w, [bias], absent, absent, batch) -> y, rows (updated) [attrs.pages.count,
+ * W - 1, C], by slot. near [B, W - 1, C] holds the rows of a neighbouring device if devices share a
+ * sequence: the rows before x, or after dy (attrs.place.first: first position of the device's part
+ * in its piece). */
 extern const sl_op sl_op_causal_conv, sl_op_causal_conv_b, sl_op_causal_conv_w,
     sl_op_causal_conv_piece, sl_op_causal_conv_piece_b, sl_op_causal_conv_piece_w,
     sl_op_causal_conv_served;
@@ -464,18 +465,19 @@ extern const sl_op sl_op_causal_conv, sl_op_causal_conv_b, sl_op_causal_conv_w,
  *
  * delta_rule(q [B, T, kv_heads dk], k alike, v [B, T, heads dv], g [B, T, heads n], b [B, T,
  * heads])
- *   -> o [B, T, heads dv], e alike. attrs.heads, kv_heads (0: heads), scale, and bits, as above. n
- * is 1 or, if kv_heads is heads, dk: a gate per channel (Kimi Team, arXiv 2510.26692).
+ *   -> o [B, T, heads dv], e alike. attrs.attention.heads, kv_heads (0: heads), scale, and bits, as
+ * above. n is 1 or, if kv_heads is heads, dk: a gate per channel (Kimi Team, arXiv 2510.26692).
  * delta_rule_b(q, k, v, g, b, o, e, do) -> dq, dk, dv, dg, db.
  * delta_rule_piece(q, k, v, g, b) -> o, e, before, state (updated): [B, heads, dk dv].
  * delta_rule_piece_b(q, k, v, g, b, o, e, before, do) -> dq, dk, dv, dg, db, carry (updated) [B,
  *   heads dk dv + 2 heads n].
- * delta_rule_served(q, k, v, g, b, batch) -> o, e, states (updated) [attrs.count, heads, dk dv]. */
+ * delta_rule_served(q, k, v, g, b, batch) -> o, e, states (updated) [attrs.pages.count, heads, dk
+ * dv]. */
 extern const sl_op sl_op_delta_rule, sl_op_delta_rule_b, sl_op_delta_rule_piece,
     sl_op_delta_rule_piece_b, sl_op_delta_rule_served;
 
-/* Attention of one piece [B, n] of sequences cut along T; attrs.length = T. The piece begins at
- * position r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place,
+/* Attention of one piece [B, n] of sequences cut along T; attrs.place.length = T. The piece begins
+ * at position r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place,
  * holds k then v of all positions so far: the call writes the piece's rows and reads rows 0 ..
  * r+n-1. `all` [B, T] does the same for ids.
  * attention_piece(q, k, v, [ids]) -> o, lse, kv, and with ids `all`.
@@ -502,8 +504,8 @@ extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attenti
 extern const sl_op sl_op_attention_parts, sl_op_attention_parts_b, sl_op_attention_packed_parts,
     sl_op_attention_packed_parts_b, sl_op_attention_sweep, sl_op_attention_sweep_b;
 
-/* documents(tokens i32 [B, T]) -> ids i32 [B, T], the number of attrs.end tokens before each token
- * in its row; positions i32 [B, T], counted from the document's first token. All tokens of a
+/* documents(tokens i32 [B, T]) -> ids i32 [B, T], the number of attrs.tokens.end tokens before each
+ * token in its row; positions i32 [B, T], counted from the document's first token. All tokens of a
  * document, including its end token, have the same id. No gradient.
  * documents_piece(tokens [B, n]) -> ids, positions, record i32 [B, 2], updated in place: the number
  * of documents that have ended, and the start of the current one. */
@@ -549,18 +551,19 @@ extern const sl_op sl_op_max_pool, sl_op_max_pool_b, sl_op_mean_pool, sl_op_mean
  * (softmax - onehot) dloss / R. */
 extern const sl_op sl_op_cross_entropy, sl_op_cross_entropy_b;
 
-/* Cross entropy on logits sharded by columns; a device's columns begin at attrs.first:
+/* Cross entropy on logits sharded by columns; a device's columns begin at attrs.place.first:
  * cross_entropy_part(logits [..., v], targets) -> part [..., 3]: the row's largest logit, the sum
  * of exp(x - largest), and the target's logit, or 0 if the target is not among the columns.
  * cross_entropy_join(parts [..., 3 R]) -> loss, lse as in cross_entropy. A target that is in no
- * part is not detected. cross_entropy_b with attrs.partial computes dlogits of the columns. */
+ * part is not detected. cross_entropy_b with attrs.place.partial computes dlogits of the columns.
+ */
 extern const sl_op sl_op_cross_entropy_part, sl_op_cross_entropy_join;
 
 /* log_probability(logits [..., V], targets i32 [...]) -> y [...] = logits[target] - lse, with the
  * lse of cross_entropy, bit for bit; lse [...]. NaN for a target outside [0, V).
  * log_probability_b(logits, targets, lse, dy [...]) -> dlogits = (onehot - softmax) dy.
  * On logits sharded by columns, log_probability_part(logits [..., v], targets) -> part [..., 3] as
- * cross_entropy_part's, but NaN as the logit of a target outside [0, attrs.count);
+ * cross_entropy_part's, but NaN as the logit of a target outside [0, attrs.place.whole);
  * log_probability_join(parts [..., 3 R]) -> y, lse. */
 extern const sl_op sl_op_log_probability, sl_op_log_probability_b, sl_op_log_probability_part,
     sl_op_log_probability_join;
@@ -576,15 +579,15 @@ typedef struct sl_loss {
 #define SL_IGNORE(id) ((id) ? (id) : INT32_MIN)
 
 /* target_weight(targets i32 [...], [weights [V]]) -> f64 scalar: the sum over rows of
- * weights[target], or 1; 0 where the target is attrs.ignore. Every device and piece gets the sum
- * over the whole microbatch. If rows are sharded or sequences cut, the computation of the targets
- * is replicated, so it must not depend on parameters.
+ * weights[target], or 1; 0 where the target is attrs.loss.ignore. Every device and piece gets the
+ * sum over the whole microbatch. If rows are sharded or sequences cut, the computation of the
+ * targets is replicated, so it must not depend on parameters.
  *
  * weighted_cross_entropy(logits [..., V], targets i32 [...], total f64 scalar, [weights [V]]), with
- * e = attrs.value, u = attrs.upper (e / V) and w the weights -> loss f64 scalar, the sum of
- *     (1 - e) w[target] (lse - logits[target]) + u sum_c w[c] (lse - logits[c])
- * over the rows whose target is not attrs.ignore, divided by total; lse [...]. Ignored rows are not
- * read, and their lse is 0. total = 0 means that all rows are ignored; the loss is then 0. A target
+ * e = attrs.loss.smoothing, u = attrs.loss.spread (e / V) and w the weights -> loss f64 scalar, the
+ * sum of (1 - e) w[target] (lse - logits[target]) + u sum_c w[c] (lse - logits[c]) over the rows
+ * whose target is not attrs.loss.ignore, divided by total; lse [...]. Ignored rows are not read,
+ * and their lse is 0. total = 0 means that all rows are ignored; the loss is then 0. A target
  * outside [0, V) gives NaN. Label smoothing: Szegedy et al., arXiv 1512.00567.
  * weighted_cross_entropy_b(logits, targets, lse, total, dloss scalar, [weights]) -> dlogits, 0 in
  * ignored rows. */
@@ -596,10 +599,10 @@ extern const sl_op sl_op_target_weight, sl_op_weighted_cross_entropy,
  * part's contribution to the whole mean. The graph inserts it after means other than the loss. */
 extern const sl_op sl_op_share;
 
-/* Weighted cross entropy on logits sharded by columns from attrs.first on; all devices have all
- * weights: weighted_cross_entropy_part(logits [..., v], targets, total, [weights]) -> part [...,
- * 4]: the row's largest logit, the sum of exp(x - largest), the factor of lse in the loss, and the
- * amount subtracted for the columns' logits; all 0 for an ignored row.
+/* Weighted cross entropy on logits sharded by columns from attrs.place.first on; all devices have
+ * all weights: weighted_cross_entropy_part(logits [..., v], targets, total, [weights]) -> part
+ * [..., 4]: the row's largest logit, the sum of exp(x - largest), the factor of lse in the loss,
+ * and the amount subtracted for the columns' logits; all 0 for an ignored row.
  * weighted_cross_entropy_join(parts [..., 4 R]) -> loss, lse. */
 extern const sl_op sl_op_weighted_cross_entropy_part, sl_op_weighted_cross_entropy_join;
 
@@ -609,7 +612,7 @@ extern const sl_op sl_op_mse, sl_op_mse_b;
 
 /* ---- ends of the graph --------------------------------------------------- */
 
-/* fill() -> attrs.value everywhere, in the type that attrs.user points to. */
+/* fill() -> attrs.fill.value everywhere, in the type that attrs.user points to. */
 extern const sl_op sl_op_fill;
 
 /* A data source: sl_op_source's attrs.user. fill() writes all of out[nout] (NULL for outputs
@@ -688,10 +691,10 @@ extern const sl_op sl_op_keep;
 
 /* Running statistics. With momentum m, microbatches 0 .. M-1 in order move p towards their values
  * v, p = (1 - m) p + m v. That is p = (1 - m)^M p + sum of m (1 - m)^(M-1-i) v_i.
- *   running_part(v), attrs.value = m, attrs.count = M -> microbatch i's summand (acc); v itself if
- *     m is 0, for statistics that are sums.
- *   running(part, p), attrs.value = (1 - m)^M -> p attrs.value + part.
- *   replace(x) -> p in place, set to x. */
+ *   running_part(v), attrs.running.momentum = m, attrs.running.microbatches = M -> microbatch i's
+ * summand (acc); v itself if m is 0, for statistics that are sums. running(part, p),
+ * attrs.running.factor = (1 - m)^M -> p attrs.running.factor + part. replace(x) -> p in place, set
+ * to x. */
 extern const sl_op sl_op_running_part, sl_op_running, sl_op_replace;
 
 #ifdef __cplusplus

@@ -18,9 +18,9 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
       .queries = length,
       .keys = length,
       .mask = sli_mask_of(call->attrs, length, ids),
-      .heads = call->attrs->heads,
+      .heads = call->attrs->attention.heads,
       .kv_heads = sli_kv_heads(call->attrs),
-      .dim = o->dim[2] / call->attrs->heads,
+      .dim = o->dim[2] / call->attrs->attention.heads,
       .q_row = q_row,
       .q_batch = length * q_row,
       .dq_row = q_row,
@@ -31,8 +31,8 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
       .part.has = {0, length},
       .o_row = o->dim[2],
       .o_batch = length * o->dim[2],
-      .scale = sli_attention_scale(call->attrs, o->dim[2] / call->attrs->heads),
-      .bf16 = call->attrs->bf16,
+      .scale = sli_attention_scale(call->attrs, o->dim[2] / call->attrs->attention.heads),
+      .bf16 = call->attrs->numbers.bf16,
   };
 }
 
@@ -101,7 +101,6 @@ static void packed_b_cpu(const sl_call *call) {
 
 static sli_attention blocks_view(const sl_call *call) {
   sli_attention a = separate_view(call, NULL);
-  a.mask.cap = 0; /* attrs.value is the share of blocks */
   a.chosen.of = call->in[3];
   a.chosen.blocks = call->in_type[3].dim[2];
   a.chosen.width = call->in_type[3].dim[3];
@@ -121,7 +120,7 @@ static void blocks_b_cpu(const sl_call *call) {
 /* Returns the view of a dual-chunk call; inputs 3 and 4 are the other forms of the queries. */
 static sli_attention dual_view(const sl_call *call) {
   sli_attention a = separate_view(call, NULL);
-  a.dual.chunk = call->attrs->chunk;
+  a.dual.chunk = call->attrs->attention.chunk;
   for (int i = 0; i < 2; i++) a.dual.q[i] = call->in[3 + i];
   return a;
 }
@@ -142,9 +141,9 @@ static void dual_b_cpu(const sl_call *call) {
 static size_t choose_scratch(const sl_call *call, int threads) {
   const sl_type *q = &call->in_type[0];
   (void)threads;
-  int64_t heads = q->dim[0] * call->attrs->heads;
+  int64_t heads = q->dim[0] * call->attrs->attention.heads;
   return (size_t)(heads * sli_block_room(q->dim[1], sli_blocks(q->dim[1]),
-                                         q->dim[2] / call->attrs->heads)) *
+                                         q->dim[2] / call->attrs->attention.heads)) *
          sizeof(float);
 }
 

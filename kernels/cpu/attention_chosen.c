@@ -31,7 +31,7 @@ typedef struct attention {
 
 static attention attention_of(const sl_call *call) {
   const sl_type *q = &call->in_type[0], *v = &call->in_type[2];
-  int64_t heads = call->attrs->heads, keys = q->dim[2] / heads;
+  int64_t heads = call->attrs->attention.heads, keys = q->dim[2] / heads;
   return (attention){.rows = q->dim[0] * q->dim[1],
                      .context = q->dim[1],
                      .heads = heads,
@@ -160,7 +160,7 @@ static int64_t most_of(const index_loss *a) { return a->count ? a->count : a->co
 
 static index_loss loss_of(const sl_call *call, int chosen) {
   const sl_type *in = call->in_type;
-  int64_t heads = call->attrs->heads;
+  int64_t heads = call->attrs->attention.heads;
   bool listed = call->nin > chosen && in[chosen].ndim >= 0;
   return (index_loss){.sequences = in[2].dim[0],
                       .context = in[2].dim[1],

@@ -158,10 +158,10 @@ static void attend_chunk(void *arg, int i) {
 
 static void latent_cpu(const sl_call *call) {
   const sl_attrs *attrs = call->attrs;
-  int64_t rope = call->in_type[2].dim[2], each = call->in_type[3].dim[0] / attrs->heads;
-  int64_t query = call->in_type[0].dim[2] / attrs->heads;
+  int64_t rope = call->in_type[2].dim[2], each = call->in_type[3].dim[0] / attrs->attention.heads;
+  int64_t query = call->in_type[0].dim[2] / attrs->attention.heads;
   latents a = {.batch = sli_batch_of(call),
-               .heads = attrs->heads,
+               .heads = attrs->attention.heads,
                .nope = query - rope,
                .rope = rope,
                .rank = call->in_type[1].dim[2],
@@ -249,13 +249,13 @@ static void choose_chunk(void *arg, int i) {
 
 /* Fills what the choice reads; `context` is the length of a row of scores. */
 static latents choice_of(const sl_call *call, int64_t rows, int64_t context) {
-  return (latents){.heads = call->attrs->heads,
+  return (latents){.heads = call->attrs->attention.heads,
                    .rank = call->in_type[1].dim[2],
                    .q = call->in[0],
                    .c = call->in[1],
                    .w = call->in[2],
                    .made = call->out[0],
-                   .count = call->attrs->columns,
+                   .count = call->attrs->attention.tokens,
                    .scores = call->scratch,
                    .rows = rows,
                    .context = context};
@@ -263,7 +263,7 @@ static latents choice_of(const sl_call *call, int64_t rows, int64_t context) {
 
 static void choose_served_cpu(const sl_call *call) {
   const sl_batch *batch = sli_batch_of(call);
-  latents a = choice_of(call, batch->rows, call->attrs->length + SL_PAGE);
+  latents a = choice_of(call, batch->rows, call->attrs->place.length + SL_PAGE);
   a.batch = batch;
   a.pages = call->out[1];
   a.storage = sli_pages_storage(call->attrs);
@@ -283,7 +283,7 @@ static size_t scores_of(int64_t context) {
 
 static size_t choose_served_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return scores_of(call->attrs->length + SL_PAGE);
+  return scores_of(call->attrs->place.length + SL_PAGE);
 }
 
 static size_t choose_scratch(const sl_call *call, int threads) {

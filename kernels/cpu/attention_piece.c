@@ -52,24 +52,25 @@ static void move_rows(const sl_call *call, int64_t sequences, move *m) {
 /* Fills the sizes of a call, and all strides but those of q and dq. `ids` covers the whole
  * sequence. */
 static sli_attention view(const sl_call *call, const sl_type *o, const void *ids) {
-  int64_t dim = o->dim[2] / call->attrs->heads, kv_row = 2 * sli_kv_heads(call->attrs) * dim;
+  int64_t dim = o->dim[2] / call->attrs->attention.heads,
+          kv_row = 2 * sli_kv_heads(call->attrs) * dim;
   return (sli_attention){
       .batch = o->dim[0],
       .queries = o->dim[1],
       .q0 = call->tick.row,
       .keys = call->tick.row + o->dim[1],
-      .heads = call->attrs->heads,
+      .heads = call->attrs->attention.heads,
       .kv_heads = sli_kv_heads(call->attrs),
       .dim = dim,
-      .mask = sli_mask_of(call->attrs, call->attrs->length, ids),
+      .mask = sli_mask_of(call->attrs, call->attrs->place.length, ids),
       .kv_row = kv_row,
-      .kv_batch = call->attrs->length * kv_row,
-      .part.dkv_batch = call->attrs->length * kv_row,
+      .kv_batch = call->attrs->place.length * kv_row,
+      .part.dkv_batch = call->attrs->place.length * kv_row,
       .part.has = {0, call->tick.row + o->dim[1]},
       .o_row = o->dim[2],
       .o_batch = o->dim[1] * o->dim[2],
       .scale = sli_attention_scale(call->attrs, dim),
-      .bf16 = call->attrs->bf16,
+      .bf16 = call->attrs->numbers.bf16,
   };
 }
 
@@ -112,7 +113,8 @@ static const void *keep_ids(const sl_call *call) {
   const int32_t *ids = call->in[call->nin - 1];
   int32_t *record = call->out[call->nout - 1];
   for (int64_t b = 0; b < batch; b++)
-    memcpy(record + b * call->attrs->length + call->tick.row, ids + b * n, (size_t)n * sizeof *ids);
+    memcpy(record + b * call->attrs->place.length + call->tick.row, ids + b * n,
+           (size_t)n * sizeof *ids);
   return record;
 }
 
@@ -186,7 +188,7 @@ static void backward(const sl_call *call, float *record, float *dq, int64_t dq_r
   a.dq_batch = a.queries * dq_row;
   a.dk = record;
   a.dv = record + own;
-  a.part.adds_dkv = a.keys < call->attrs->length;
+  a.part.adds_dkv = a.keys < call->attrs->place.length;
   sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   move_rows(call, a.batch,
             &(move){.rows = a.queries,

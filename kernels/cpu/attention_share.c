@@ -51,7 +51,7 @@ static void keep(const sl_call *call, const sl_type *type, const void *rows, voi
                    .from = rows,
                    .to = (char *)record + call->tick.row * row_bytes(type),
                    .from_batch = type->dim[1],
-                   .to_batch = call->attrs->length});
+                   .to_batch = call->attrs->place.length});
 }
 
 static void give(const sl_call *call, const sl_type *type, const void *record, void *rows) {
@@ -60,7 +60,7 @@ static void give(const sl_call *call, const sl_type *type, const void *record, v
                    .row_bytes = row_bytes(type),
                    .to = rows,
                    .from = (const char *)record + call->tick.row * row_bytes(type),
-                   .from_batch = call->attrs->length,
+                   .from_batch = call->attrs->place.length,
                    .to_batch = type->dim[1]});
 }
 
@@ -71,16 +71,16 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t
                           const void *record, const void *ids) {
   const sl_attrs *attrs = call->attrs;
   const sl_type *q = &call->in_type[0];
-  int64_t dim = q->dim[2] / attrs->heads, row = q->dim[2], batch = q->dim[1] * row;
+  int64_t dim = q->dim[2] / attrs->attention.heads, row = q->dim[2], batch = q->dim[1] * row;
   int64_t kv_row = 2 * sli_kv_heads(attrs) * dim;
   return (sli_attention){.batch = q->dim[0],
                          .queries = run->rows,
                          .q0 = run->at,
                          .keys = keys,
-                         .heads = attrs->heads,
+                         .heads = attrs->attention.heads,
                          .kv_heads = sli_kv_heads(attrs),
                          .dim = dim,
-                         .mask = sli_mask_of(attrs, attrs->length, ids),
+                         .mask = sli_mask_of(attrs, attrs->place.length, ids),
                          .q = (const float *)call->in[0] + run->row * row,
                          .q_row = row,
                          .q_batch = batch,
@@ -91,10 +91,10 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t
                          .k = record,
                          .v = (const float *)record + kv_row / 2,
                          .kv_row = kv_row,
-                         .kv_batch = attrs->length * kv_row,
-                         .part = {q->dim[1], attrs->length * kv_row, {0, keys}, false, 0},
+                         .kv_batch = attrs->place.length * kv_row,
+                         .part = {q->dim[1], attrs->place.length * kv_row, {0, keys}, false, 0},
                          .scale = sli_attention_scale(attrs, dim),
-                         .bf16 = attrs->bf16};
+                         .bf16 = attrs->numbers.bf16};
 }
 
 static void forward(const sl_call *call, int64_t keys, const void *record, const void *ids) {
@@ -138,7 +138,7 @@ static void share_b_cpu(const sl_call *call) {
     a.dq = dq ? dq + from : NULL;
     a.dk = record;
     a.dv = record + a.kv_row / 2;
-    a.part.adds_dkv = i > 0 || keys < call->attrs->length;
+    a.part.adds_dkv = i > 0 || keys < call->attrs->place.length;
     sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   }
   give(call, kv, record, call->out[1]);

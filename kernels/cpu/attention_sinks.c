@@ -88,8 +88,8 @@ static void leave_out(const sl_call *call, int input, int output, plain_call *to
 
 static sink_rows rows_of(const sl_call *call, int sinks) {
   const sl_type *q = &call->in_type[0];
-  return (sink_rows){.heads = call->attrs->heads,
-                     .dim = q->dim[2] / call->attrs->heads,
+  return (sink_rows){.heads = call->attrs->attention.heads,
+                     .dim = q->dim[2] / call->attrs->attention.heads,
                      .length = q->dim[1],
                      .sinks = call->in[sinks]};
 }

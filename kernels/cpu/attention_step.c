@@ -26,12 +26,13 @@ static void attention_step_begin(const sl_call *call, int i, int o, void *to) {
 static sli_attention view(const sl_call *call, const sli_span *s, const void *ids) {
   const sl_attrs *attrs = call->attrs;
   const sl_type *q = &call->in_type[0], *kv = &call->in_type[1];
-  int64_t dim = q->dim[2] / attrs->heads, own = sli_kv_heads(attrs) * dim, row = q->dim[2];
+  int64_t dim = q->dim[2] / attrs->attention.heads, own = sli_kv_heads(attrs) * dim,
+          row = q->dim[2];
   sli_attention a = {.batch = q->dim[0],
                      .queries = s->queries,
                      .q0 = s->at_query - s->at_key,
                      .keys = s->keys,
-                     .heads = attrs->heads,
+                     .heads = attrs->attention.heads,
                      .kv_heads = sli_kv_heads(attrs),
                      .dim = dim,
                      .q_row = row,
@@ -45,7 +46,7 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
                      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}, false, 0},
                      .mask = sli_step_mask(attrs, ids),
                      .scale = sli_attention_scale(attrs, dim),
-                     .bf16 = attrs->bf16};
+                     .bf16 = attrs->numbers.bf16};
   if (ids) a.mask.ids += s->at_key;
   a.q = (const float *)call->in[0] + s->query * row;
   a.k = (const float *)call->in[1] + s->key * a.kv_row;
@@ -95,7 +96,7 @@ static void step_exact(const sl_call *call) {
 static void step_cpu(const sl_call *call) {
   const sli_spans *s = sli_spans_of(call->attrs);
   float *lse = call->out[1] ? call->out[1] : call->scratch;
-  if (call->attrs->exact) {
+  if (call->attrs->numbers.exact) {
     step_exact(call);
     return;
   }

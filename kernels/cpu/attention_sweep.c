@@ -98,7 +98,8 @@ static int next_piece(const sl_call *call, int output, int64_t row, bool falls) 
 static sli_attention view(const sl_call *call, const sli_query_run *run, int j, const void *ids) {
   const sl_call_cut *cut = call->attrs->user;
   const sl_type *q = &call->in_type[0];
-  int64_t dim = q->dim[2] / call->attrs->heads, kv_row = 2 * sli_kv_heads(call->attrs) * dim;
+  int64_t dim = q->dim[2] / call->attrs->attention.heads,
+          kv_row = 2 * sli_kv_heads(call->attrs) * dim;
   SLI_CHECK(j >= 0 && j <= call->tick.piece,
             "%s: keys of piece %d are later than queries of piece %d", call->op->name, j,
             call->tick.piece);
@@ -107,10 +108,10 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int j, 
                          .queries = run->rows,
                          .q0 = run->at,
                          .keys = cut->starts[call->tick.piece + 1],
-                         .heads = call->attrs->heads,
+                         .heads = call->attrs->attention.heads,
                          .kv_heads = sli_kv_heads(call->attrs),
                          .dim = dim,
-                         .mask = sli_mask_of(call->attrs, call->attrs->length, ids),
+                         .mask = sli_mask_of(call->attrs, call->attrs->place.length, ids),
                          .q = (const float *)call->in[0] + run->row * q->dim[2],
                          .q_row = q->dim[2],
                          .q_batch = q->dim[1] * q->dim[2],
@@ -122,7 +123,7 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int j, 
                          .o_row = q->dim[2],
                          .o_batch = q->dim[1] * q->dim[2],
                          .scale = sli_attention_scale(call->attrs, dim),
-                         .bf16 = call->attrs->bf16};
+                         .bf16 = call->attrs->numbers.bf16};
 }
 
 /* Copies the piece's ids into the record of all ids. */
@@ -131,7 +132,8 @@ static const void *keep_ids(const sl_call *call) {
   const int32_t *ids = call->in[2];
   int32_t *record = call->out[4];
   for (int64_t b = 0; b < batch; b++)
-    memcpy(record + b * call->attrs->length + call->tick.row, ids + b * n, (size_t)n * sizeof *ids);
+    memcpy(record + b * call->attrs->place.length + call->tick.row, ids + b * n,
+           (size_t)n * sizeof *ids);
   return record;
 }
 
@@ -196,7 +198,7 @@ static sli_attention view_back(const sl_call *call, const sli_query_run *run, in
 
 static void sweep_b_cpu(const sl_call *call) {
   const sl_call_cut *cut = call->attrs->user;
-  int k = call->tick.piece, j = next_piece(call, 2, call->attrs->length, false);
+  int k = call->tick.piece, j = next_piece(call, 2, call->attrs->place.length, false);
   sli_attention a;
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);

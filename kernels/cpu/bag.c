@@ -32,11 +32,11 @@ static void bag_chunk(void *arg, int i) {
     float share = (float)sli_bag_share(bag, ids + r * most, most);
     memset(y, 0, (size_t)width * sizeof *y);
     for (int64_t l = r * most; l < (r + 1) * most; l++) {
-      int64_t id = (int64_t)ids[l] - call->attrs->first;
+      int64_t id = (int64_t)ids[l] - call->attrs->place.first;
       if (sli_bag_pads(bag, ids[l])) continue;
       if (id >= 0 && id < call->in_type[1].dim[0])
         add_to_bag(y, table + id * width, width, share * (float)weight_of(weights, l));
-      else if (!call->attrs->partial) y[0] = NAN;
+      else if (!call->attrs->place.partial) y[0] = NAN;
     }
   }
 }
@@ -59,7 +59,7 @@ static void bag_w_chunk(void *arg, int i) {
   for (int64_t r = 0; r < rows; r++) {
     float share = (float)sli_bag_share(bag, ids + r * most, most);
     for (int64_t l = r * most; l < (r + 1) * most; l++) {
-      int64_t id = (int64_t)ids[l] - call->attrs->first;
+      int64_t id = (int64_t)ids[l] - call->attrs->place.first;
       if (id < 0 || id >= vocab || sli_bag_pads(bag, ids[l])) continue;
       add_to_bag(dtable + id * width + c.begin, dy + r * width + c.begin, c.end - c.begin,
                  share * (float)weight_of(weights, l));
@@ -80,7 +80,7 @@ static void bag_b_chunk(void *arg, int i) {
   int64_t most = sl_type_last(&call->in_type[0]), width = call->in_type[2].dim[1];
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t l = rows.begin * most; l < rows.end * most; l++) {
-    int64_t id = (int64_t)ids[l] - call->attrs->first;
+    int64_t id = (int64_t)ids[l] - call->attrs->place.first;
     bool counts =
         id >= 0 && id < call->in_type[2].dim[0] && !sli_bag_pads(call->attrs->user, ids[l]);
     double sum = 0;

@@ -186,7 +186,7 @@ static void causal_conv_cpu(const sl_call *call) {
 static void piece_cpu(const sl_call *call) {
   conv v = forward_of(call);
   v.near = input_or_null(call, 3);
-  v.inside = v.near && call->attrs->first > 0;
+  v.inside = v.near && call->attrs->place.first > 0;
   v.before = call->out[1];
   v.record = call->out[2];
   v.starts = !call->tick.row;
@@ -214,8 +214,8 @@ static void causal_conv_b_cpu(const sl_call *call) {
 static void piece_b_cpu(const sl_call *call) {
   conv v = backward_of(call);
   v.record = call->out[1];
-  int64_t end = call->attrs->first + v.type->dim[1];
-  v.starts = call->tick.row + end == call->attrs->length;
+  int64_t end = call->attrs->place.first + v.type->dim[1];
+  v.starts = call->tick.row + end == call->attrs->place.length;
   v.inside = v.near && end < call->tick.rows;
   conv_run(&v);
 }

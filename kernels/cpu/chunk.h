@@ -171,7 +171,7 @@ static inline bool sli_accumulates(const sl_call *call, int output) {
 /* Returns the sequence position of row t of the call. */
 static inline int64_t sli_position(const sl_call *call, int64_t t) {
   const sl_attrs *a = call->attrs;
-  return call->tick.row + a->first + t + (a->ndims == 2 && t >= a->dims[0] ? a->dims[1] : 0);
+  return call->tick.row + a->place.first + t + (t >= a->place.run ? a->place.skip : 0);
 }
 
 /* ---- attention, shared by its kernels and chunks ----------------------------- */

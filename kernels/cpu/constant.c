@@ -32,7 +32,7 @@ static void constant_chunk(void *arg, int i) {
 
 static void filled_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  float value = call->attrs->value;
+  float value = call->attrs->fill.value;
   sli_range r = sli_elements(&call->out_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++)
     if (call->out_type[0].dtype == SL_I32) ((int32_t *)call->out[0])[e] = (int32_t)value;
@@ -106,7 +106,7 @@ static void one_hot_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const int32_t *ids = call->in[0];
   float *y = call->out[0];
-  int64_t count = call->attrs->count;
+  int64_t count = call->attrs->one_hot.classes;
   sli_range rows = sli_rows(&call->out_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     bool there = ids[r] >= 0 && ids[r] < count;

@@ -12,7 +12,7 @@ static void tell(const sl_call *call, const int32_t *tokens, int64_t row, int64_
     int32_t at = (int32_t)(row + t);
     if (ids) ids[t] = record[SLI_DOCUMENTS_COUNT];
     if (positions) positions[t] = at - record[SLI_DOCUMENTS_BEGIN];
-    if (tokens[t] != call->attrs->end) continue;
+    if (tokens[t] != call->attrs->tokens.end) continue;
     record[SLI_DOCUMENTS_COUNT]++;
     record[SLI_DOCUMENTS_BEGIN] = at + 1;
   }

@@ -43,7 +43,7 @@ static void embedding_w_exact_chunk(void *arg, int i) {
   int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
   sli_range columns = sli_columns(&call->out_type[0], i);
   for (int64_t r = 0; r < sl_type_elements(&call->in_type[0]); r++) {
-    int64_t id = ids[r] - call->attrs->first;
+    int64_t id = ids[r] - call->attrs->place.first;
     if (id >= 0 && id < vocab)
       add_exactly((double *)call->out[0] + id * width, &call->in_type[1], call->in[1], r, columns);
   }

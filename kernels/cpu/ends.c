@@ -6,7 +6,7 @@
 
 static void fill_cpu(const sl_call *call) {
   int64_t n = sl_type_elements(&call->out_type[0]);
-  float value = call->attrs->value;
+  float value = call->attrs->fill.value;
   void *out = call->out[0];
   for (int64_t i = 0; out && i < n; i++) switch (call->out_type[0].dtype) {
     case SL_F64: ((double *)out)[i] = value; break;
@@ -19,7 +19,7 @@ static void fill_cpu(const sl_call *call) {
 static void source_cpu(const sl_call *call) {
   const sl_source *source = call->attrs->user;
   sl_tick tick = call->tick;
-  if (call->attrs->full) tick.row = tick.rows = 0;
+  if (call->attrs->source.whole) tick.row = tick.rows = 0;
   source->fill(source->ctx, &tick, call->out);
 }
 

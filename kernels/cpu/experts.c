@@ -59,7 +59,8 @@ typedef struct limits {
 
 static size_t limit_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return (size_t)(sl_type_elements(&call->in_type[0]) * call->attrs->count) * sizeof(int32_t);
+  return (size_t)(sl_type_elements(&call->in_type[0]) * call->attrs->experts.count) *
+         sizeof(int32_t);
 }
 
 /* Returns true if the expert keeps place a rather than place b. */
@@ -97,9 +98,9 @@ static void limit_expert(void *arg, int e) {
 static void limit_cpu(const sl_call *call) {
   const sl_attrs *a = call->attrs;
   limits l = {call, sl_type_elements(&call->in_type[0]), 0};
-  l.most = (int64_t)ceil((double)a->value * (double)l.rows / (double)a->count);
+  l.most = (int64_t)ceil((double)a->experts.factor * (double)l.rows / (double)a->experts.count);
   memcpy(call->out[0], call->in[0], (size_t)l.rows * sizeof(int32_t));
-  sl_team_for(call->team, (int)a->count, limit_expert, &l);
+  sl_team_for(call->team, (int)a->experts.count, limit_expert, &l);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

@@ -28,8 +28,8 @@ static void function_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *x = call->in[0], *dy = call->nin > 1 ? call->in[1] : NULL;
   float *y = call->out[0];
-  const double c = (double)call->attrs->value, u = (double)call->attrs->upper;
-  function_fn *fn = functions[call->attrs->count][dy != NULL];
+  const double c = (double)call->attrs->function.c, u = (double)call->attrs->function.u;
+  function_fn *fn = functions[call->attrs->function.number][dy != NULL];
   sli_range r = sli_elements(&call->in_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++)
     y[e] = (float)fn((double)x[e], dy ? (double)dy[e] : 0, c, u);
@@ -69,11 +69,12 @@ static sli_row_fn *const functions2[SLI_FUNCTIONS2][3] = {
 };
 
 static void function2_cpu(const sl_call *call) {
-  sli_fold_output(call, 0, functions2[call->attrs->count][0]);
+  sli_fold_output(call, 0, functions2[call->attrs->function.number][0]);
 }
 
 static void function2_b_cpu(const sl_call *call) {
-  for (int o = 0; o < 2; o++) sli_fold_output(call, o, functions2[call->attrs->count][1 + o]);
+  for (int o = 0; o < 2; o++)
+    sli_fold_output(call, o, functions2[call->attrs->function.number][1 + o]);
 }
 
 /* ---- of integers ------------------------------------------------------------------------ */
@@ -84,7 +85,7 @@ static void whole_chunk(void *arg, int i) {
   int32_t *y = call->out[0];
   sli_range r = sli_elements(&call->out_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++)
-    y[e] = (int32_t)sli_whole_wrap((int)call->attrs->window, sli_whole_pair(&p, e));
+    y[e] = (int32_t)sli_whole_wrap((int)call->attrs->function.range, sli_whole_pair(&p, e));
 }
 
 static void whole_cpu(const sl_call *call) {
@@ -97,7 +98,7 @@ static void whole_reduce_chunk(void *arg, int i) {
   int32_t *y = call->out[0];
   sli_range r = sli_elements(&call->out_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++)
-    y[e] = (int32_t)sli_whole_wrap((int)call->attrs->window, sli_whole_line(&l, e));
+    y[e] = (int32_t)sli_whole_wrap((int)call->attrs->function.range, sli_whole_line(&l, e));
 }
 
 static void whole_reduce_cpu(const sl_call *call) {

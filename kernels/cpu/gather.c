@@ -21,7 +21,7 @@ static uint32_t other_word(const sl_call *call) {
   const float nan = NAN;
   uint32_t word;
   memcpy(&word, &nan, sizeof word);
-  if (call->attrs->partial) return 0;
+  if (call->attrs->place.partial) return 0;
   return call->out_type[0].dtype == SL_I32 ? UINT32_MAX : word;
 }
 
@@ -142,7 +142,7 @@ static void scatter_add_cpu(const sl_call *call) {
               .index = call->in[1],
               .y = call->out[0],
               .base = call->nin > 2 ? call->in[2] : NULL,
-              .shows = !call->attrs->partial};
+              .shows = !call->attrs->place.partial};
   add_all(call, &a);
 }
 

@@ -19,8 +19,8 @@ static groups groups_create(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   groups g = {.call = call,
               .images = x->dim[0],
-              .count = call->attrs->heads,
-              .channels = x->dim[1] / call->attrs->heads,
+              .count = call->attrs->norm.groups,
+              .channels = x->dim[1] / call->attrs->norm.groups,
               .inner = 1};
   for (int d = 2; d < x->ndim; d++) g.inner *= x->dim[d];
   g.size = g.channels * g.inner;
@@ -45,7 +45,7 @@ static void find_statistics(const groups *g, const float *x, double *mean, doubl
     double away = (double)x[i] - *mean;
     squares += away * away;
   }
-  float eps = g->call->attrs->eps > 0 ? g->call->attrs->eps : 1e-5f;
+  float eps = g->call->attrs->norm.eps > 0 ? g->call->attrs->norm.eps : 1e-5f;
   *rstd = 1 / sqrt(squares / (double)g->size + (double)eps);
 }
 

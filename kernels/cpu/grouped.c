@@ -55,9 +55,9 @@ static size_t groups_bytes(const sl_type *ids, const sl_type *w, bool by_leaf) {
  * leaf numbers. */
 static int64_t ids_of_leaf(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
-  if (!call->attrs->leaves) return 0;
+  if (!call->attrs->numbers.leaves) return 0;
   int64_t row = sl_type_elements(ids) / ids->dim[0];
-  return call->attrs->leaf ? row / ids->dim[1] * call->attrs->leaf : row;
+  return call->attrs->numbers.leaf ? row / ids->dim[1] * call->attrs->numbers.leaf : row;
 }
 
 static int64_t leaf_of(const groups *g, int64_t row) {
@@ -296,7 +296,7 @@ static void grouped_linear_b_cpu(const sl_call *call) {
 
 static size_t grouped_linear_w_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return groups_bytes(&call->in_type[1], &call->in_type[3], call->attrs->leaves);
+  return groups_bytes(&call->in_type[1], &call->in_type[3], call->attrs->numbers.leaves);
 }
 
 static int chunks_of(const groups *g) {

@@ -9,7 +9,7 @@
  * here. */
 static inline int64_t sli_expert_of(const sl_call *call, int experts, int64_t row) {
   int64_t id = (int64_t)((const int32_t *)call->in[1])[row];
-  int64_t e = id < 0 ? -1 : id - call->attrs->first;
+  int64_t e = id < 0 ? -1 : id - call->attrs->place.first;
   return e >= 0 && e < experts ? e : -1;
 }
 

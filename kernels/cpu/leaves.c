@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact sums of gradients. A leaf is a row of the data: one position of dim 0 of the inputs that
- * attrs.leaves names. Or it is some positions of a row, along dim 1 of the inputs that
- * attrs.positions names. Each leaf is a call of the op's kernel, whose f32 sum is then the same in
- * any batch and any piece. Outputs in f64 are such sums; other outputs are cut like the inputs. */
+ * attrs.numbers.leaves names. Or it is some positions of a row, along dim 1 of the inputs that
+ * attrs.numbers.positions names. Each leaf is a call of the op's kernel, whose f32 sum is then the
+ * same in any batch and any piece. Outputs in f64 are such sums; other outputs are cut like the
+ * inputs. */
 #include "kernels/cpu/leaves.h"
 
 #include <stdlib.h>
@@ -23,16 +24,16 @@ typedef struct leaves {
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
 
-static bool is_cut(const sl_call *call, int i) { return call->attrs->leaves >> i & 1; }
+static bool is_cut(const sl_call *call, int i) { return call->attrs->numbers.leaves >> i & 1; }
 static bool is_sum(const sl_call *call, int o) { return call->out_type[o].dtype == SL_F64; }
 
-static bool has_runs(const sl_call *call, int i) { return call->attrs->positions >> i & 1; }
+static bool has_runs(const sl_call *call, int i) { return call->attrs->numbers.positions >> i & 1; }
 
 static void count_leaves(const sl_call *call, leaves *l) {
   l->rows = l->runs = 1;
   for (int i = 0; i < call->nin; i++) {
     if (is_cut(call, i)) l->rows = call->in_type[i].dim[0];
-    if (has_runs(call, i)) l->runs = call->in_type[i].dim[1] / call->attrs->leaf;
+    if (has_runs(call, i)) l->runs = call->in_type[i].dim[1] / call->attrs->numbers.leaf;
   }
 }
 
@@ -147,7 +148,7 @@ static void leaves_run(const sl_call *call) {
   leaf.scratch = (char *)call->scratch + sums_bytes(call, l);
   for (int64_t at = 0; at < l->rows * l->runs; at++) {
     place(call, l, at, in, out);
-    leaf.tick.row = call->tick.row + at % l->runs * call->attrs->leaf;
+    leaf.tick.row = call->tick.row + at % l->runs * call->attrs->numbers.leaf;
     l->kernel->run(&leaf);
     add_sums(call, &leaf, !at);
   }

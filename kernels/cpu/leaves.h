@@ -6,7 +6,7 @@
 #include <sluice/op.h>
 
 /* Runs the op's kernel on one leaf after another and adds the sums of the leaves in f64
- * (ops/leaves.h), for calls with attrs.leaves. */
+ * (ops/leaves.h), for calls with attrs.numbers.leaves. */
 extern const sl_kernel sli_cpu_leaves;
 
 #endif

@@ -15,15 +15,15 @@
 static void release(void *state) { sli_product_destroy(state); }
 
 /* Returns the shape of y = x w^T if `forward`, otherwise of dx = dy w. The weight is packed (input
- * `packed`), or it is input 1, which the product rounds (attrs.bf16) or leaves in f32. */
+ * `packed`), or it is input 1, which the product rounds (attrs.numbers.bf16) or leaves in f32. */
 static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
   bool is_packed = sli_linear_has(call->nin, call->in_type, packed);
   sli_product_shape shape = {.m = sl_type_rows(x),
                              .n = sl_type_last(y),
                              .k = sl_type_last(x),
-                             .b_transposed = forward != call->attrs->transposed,
-                             .bf16 = call->attrs->bf16 || is_packed,
+                             .b_transposed = forward != call->attrs->product.transposed,
+                             .bf16 = call->attrs->numbers.bf16 || is_packed,
                              .b_packed = is_packed};
   sli_product_order(&shape, call->attrs);
   return shape;
@@ -104,8 +104,8 @@ static sl_status pack_prepare(const sl_call *call, void **state) {
   int64_t k = sli_linear_features(a, &call->in_type[0], 0),
           n = sli_linear_features(a, &call->in_type[0], 1);
   sli_product_shape shapes[2] = {
-      {.m = a->rows, .n = n, .k = k, .b_transposed = !a->transposed, .bf16 = true},
-      {.m = a->rows, .n = k, .k = n, .b_transposed = a->transposed, .bf16 = true}};
+      {.m = a->product.rows, .n = n, .k = k, .b_transposed = !a->product.transposed, .bf16 = true},
+      {.m = a->product.rows, .n = k, .k = n, .b_transposed = a->product.transposed, .bf16 = true}};
   packs *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
   for (int o = 0; o < 2 && !status; o++)
@@ -127,7 +127,7 @@ static void pack_cpu(const sl_call *call) {
 static int64_t rows_of_leaf(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   int64_t rows = sl_type_rows(x) / x->dim[0];
-  return call->attrs->positions & 1 ? rows / x->dim[1] * call->attrs->leaf : rows;
+  return call->attrs->numbers.positions & 1 ? rows / x->dim[1] * call->attrs->numbers.leaf : rows;
 }
 
 static sli_product_shape weight_shape(const sl_call *call) {
@@ -138,9 +138,9 @@ static sli_product_shape weight_shape(const sl_call *call) {
                              .a_transposed = true,
                              .add = true,
                              .cold = true,
-                             .bf16 = call->attrs->bf16};
+                             .bf16 = call->attrs->numbers.bf16};
   sli_product_order(&shape, call->attrs);
-  if (call->attrs->leaves) shape.chunk = rows_of_leaf(call);
+  if (call->attrs->numbers.leaves) shape.chunk = rows_of_leaf(call);
   return shape;
 }
 
@@ -159,7 +159,7 @@ static size_t linear_w_scratch(const sl_call *call, int threads) {
 static void sum_valid_rows(void *arg, int m) {
   const sl_call *call = arg;
   const sl_type *dw = &call->out_type[0];
-  int a = call->attrs->transposed ? 0 : 1;
+  int a = call->attrs->product.transposed ? 0 : 1;
   const float *left = call->in[a], *right = call->in[1 - a];
   float *to = (float *)call->out[0] + m * dw->dim[1];
   if (!sli_accumulates(call, 0)) memset(to, 0, (size_t)dw->dim[1] * sizeof *to);
@@ -174,8 +174,8 @@ static void sum_valid_rows(void *arg, int m) {
 static bool sums_few(const sl_call *call) {
   int64_t rows = sli_valid_rows(call, 0);
   if (rows == sl_type_rows(&call->in_type[0])) return false;
-  if (call->attrs->exact && rows) {
-    int left = call->attrs->transposed ? 0 : 1;
+  if (call->attrs->numbers.exact && rows) {
+    int left = call->attrs->product.transposed ? 0 : 1;
     sli_product_run_steps(call->state, call->team, rows, sli_accumulates(call, 0), call->in[left],
                           call->in[1 - left], call->out[0]);
     return true;
@@ -186,7 +186,7 @@ static bool sums_few(const sl_call *call) {
 
 /* Rounds the sum of each leaf, and adds them in f64. */
 static void sum_leaves(const sl_call *call) {
-  int left = call->attrs->transposed ? 0 : 1;
+  int left = call->attrs->product.transposed ? 0 : 1;
   int64_t rows = sli_valid_rows(call, 0);
   bool add = sli_accumulates(call, 0);
   if (!rows && !add) memset(call->out[0], 0, sl_type_bytes(&call->out_type[0]));
@@ -196,8 +196,8 @@ static void sum_leaves(const sl_call *call) {
 }
 
 static void linear_w_cpu(const sl_call *call) {
-  int left = call->attrs->transposed ? 0 : 1;
-  if (call->attrs->leaves) {
+  int left = call->attrs->product.transposed ? 0 : 1;
+  if (call->attrs->numbers.leaves) {
     sum_leaves(call);
     return;
   }

@@ -63,7 +63,8 @@ const sl_kernel sli_cpu_linear_attention_share_b = {.backend = "cpu", .run = sha
 
 /* Decays a state by the gates of a record, and adds the record's state. */
 static void add_record(const sl_call *call, int64_t i, int record, float *state) {
-  int64_t gates = call->attrs->count, all = call->in_type[0].dim[2], n = (all - gates) / gates;
+  int64_t gates = call->attrs->states.gates, all = call->in_type[0].dim[2],
+          n = (all - gates) / gates;
   const float *of = (const float *)call->in[record] + i * all, *logs = of + all - gates;
   for (int64_t r = 0; r < gates; r++) {
     float gate = expf(logs[r]);
@@ -77,19 +78,21 @@ static void join_chunk(void *arg, int i) {
   size_t bytes = (size_t)call->out_type[0].dim[2] * sizeof(float);
   float *state = (float *)call->out[0] + i * call->out_type[0].dim[2];
   memset(state, 0, bytes);
-  for (int record = 0; record < call->attrs->first; record++) add_record(call, i, record, state);
+  for (int record = 0; record < call->attrs->states.before; record++)
+    add_record(call, i, record, state);
 }
 
 /* Returns true in the piece whose states begin with zeros. */
 static bool is_first(const sl_call *call) {
   const sl_attrs *attrs = call->attrs;
-  return attrs->reverse ? call->tick.row + call->tick.rows == attrs->length : !call->tick.row;
+  return attrs->states.back ? call->tick.row + call->tick.rows == attrs->place.length
+                            : !call->tick.row;
 }
 
 /* Joins chunk i of a piece. */
 static void join_piece_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  int64_t n = call->out_type[0].dim[2], first = call->attrs->first;
+  int64_t n = call->out_type[0].dim[2], first = call->attrs->states.before;
   float *state = (float *)call->out[0] + i * n, *end = (float *)call->out[1] + i * n;
   if (is_first(call)) memset(end, 0, (size_t)n * sizeof *end);
   for (int record = 0; record < call->nin; record++) {
@@ -102,7 +105,7 @@ static void join_piece_chunk(void *arg, int i) {
 static void join_cpu(const sl_call *call) {
   const sl_type *state = &call->out_type[0];
   sl_team_for(call->team, (int)(state->dim[0] * state->dim[1]),
-              call->attrs->length ? join_piece_chunk : join_chunk, (void *)call);
+              call->attrs->place.length ? join_piece_chunk : join_chunk, (void *)call);
 }
 
 const sl_kernel sli_cpu_linear_attention_join = {.backend = "cpu", .run = join_cpu};

@@ -84,7 +84,7 @@ static void join_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++) {
     float l;
     double loss = sli_join_parts(parts + r * sl_type_last(type), sl_type_last(type), j->part, &l);
-    total += j->call->attrs->exact ? sli_loss_round(loss) : loss;
+    total += j->call->attrs->numbers.exact ? sli_loss_round(loss) : loss;
     if (lse) lse[r] = l;
   }
   partial[i] = total;
@@ -111,7 +111,7 @@ static void softmax_rescale_cpu(const sl_call *call) {
  * step. */
 static void share_cpu(const sl_call *call) {
   const double share = call->attrs->user ? *(const double *)call->attrs->user : 1;
-  if (call->attrs->exact && call->in_type[0].dtype == SL_F32)
+  if (call->attrs->numbers.exact && call->in_type[0].dtype == SL_F32)
     *(float *)call->out[0] = *(const float *)call->in[0];
   else if (call->in_type[0].dtype == SL_F64)
     *(double *)call->out[0] = share * *(const double *)call->in[0];
@@ -139,7 +139,7 @@ static void mse_exact_chunk(void *arg, int i) {
 static void mse_cpu(const sl_call *call) {
   const sl_type *y = &call->in_type[0];
   double *loss = call->out[0];
-  sli_for_elements(call, y, call->attrs->exact ? mse_exact_chunk : sli_cpu()->mse);
+  sli_for_elements(call, y, call->attrs->numbers.exact ? mse_exact_chunk : sli_cpu()->mse);
   if (loss) *loss = add_up(call->scratch, sli_element_chunks(y)) / (double)sl_type_elements(y);
 }
 

@@ -13,7 +13,7 @@
 
 static size_t sumsq_scratch(const sl_call *call, int threads) {
   (void)threads;
-  int words = call->attrs->exact ? SLI_SQUARE_WORDS : 1;
+  int words = call->attrs->numbers.exact ? SLI_SQUARE_WORDS : 1;
   return (size_t)(sli_element_chunks(&call->in_type[0]) * words) * sizeof(double);
 }
 
@@ -54,7 +54,7 @@ static double total_of_words(const sl_call *call) {
 }
 
 static void sumsq_cpu(const sl_call *call) {
-  if (call->attrs->exact) {
+  if (call->attrs->numbers.exact) {
     sum_squares_exactly(call);
     return;
   }
@@ -70,7 +70,7 @@ static void clip_cpu(const sl_call *call) {
   const sl_optimizer *o = call->attrs->user;
   float *scale = call->out[0];
   double *norm = call->out[1], total = 0;
-  if (call->attrs->exact) total = total_of_words(call);
+  if (call->attrs->numbers.exact) total = total_of_words(call);
   else
     for (int i = 0; i < call->nin; i++) total += *(const double *)call->in[i];
   double length = sqrt(total), limit = o->clip / (length + 1e-6);
@@ -107,7 +107,7 @@ static void running_part_cpu(const sl_call *call) {
 
 static void running_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  float left = call->attrs->value, *y = call->out[0];
+  float left = call->attrs->running.factor, *y = call->out[0];
   const float *part = call->in[0], *p = call->in[1];
   sli_range r = sli_elements(&call->in_type[0], i);
   for (int64_t e = r.begin; e < r.end; e++) y[e] = left * p[e] + part[e];

@@ -15,7 +15,7 @@ static void values_chunk(void *arg, int i) {
   int64_t k = sl_type_last(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++)
-    sli_planes_values(k, (int)call->attrs->dims[0], (int)call->attrs->dims[1],
+    sli_planes_values(k, (int)call->attrs->planes.base, (int)call->attrs->planes.width,
                       (const float *)call->in[0] + r * k, (float *)call->out[0] + r * k);
 }
 
@@ -41,7 +41,7 @@ static size_t lay_out(const sl_call *call, choosing *c) {
   size_t at = 0;
   int64_t places = sl_type_elements(&call->in_type[0]), widths = sl_type_last(&call->in_type[0]);
   c->pairs = sli_place(call->scratch, &at, places, sizeof *c->pairs);
-  c->room = sli_place(call->scratch, &at, call->attrs->count * widths, sizeof *c->room);
+  c->room = sli_place(call->scratch, &at, call->attrs->experts.count * widths, sizeof *c->room);
   c->chosen = sli_place(call->scratch, &at, places / widths, sizeof *c->chosen);
   return at;
 }
@@ -50,7 +50,7 @@ static size_t bit_choice_scratch(const sl_call *call, int threads) {
   sl_call bare = *call;
   (void)threads;
   bare.scratch = NULL;
-  return call->attrs->ndims ? lay_out(&bare, &(choosing){0}) : 0;
+  return call->attrs->experts.ncapacities ? lay_out(&bare, &(choosing){0}) : 0;
 }
 
 static int by_probability(const void *a, const void *b) {
@@ -60,7 +60,7 @@ static int by_probability(const void *a, const void *b) {
 }
 
 static bool is_limited(const sl_call *call, int32_t id) {
-  return call->attrs->ndims && id >= 0 && id < call->attrs->count;
+  return call->attrs->experts.ncapacities && id >= 0 && id < call->attrs->experts.count;
 }
 
 /* Chooses the largest p of a row whose width has no limit. */
@@ -77,13 +77,14 @@ static void choose_limited(const sl_call *call) {
   lay_out(call, &c);
   const int32_t *ids = call->in[1];
   int64_t widths = sl_type_last(&call->in_type[0]), places = sl_type_elements(&call->in_type[0]),
-          experts = call->attrs->count, rows = places / widths;
+          experts = call->attrs->experts.count, rows = places / widths;
   memset(c.room, 0, (size_t)(experts * widths) * sizeof *c.room);
   memset(c.chosen, 0, (size_t)rows * sizeof *c.chosen);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t v = 0; v < widths && is_limited(call, ids[r]); v++) c.room[ids[r] * widths + v]++;
   for (int64_t i = 0; i < experts * widths; i++)
-    c.room[i] = (c.room[i] * call->attrs->dims[i % widths] + SLI_BITS_ALL - 1) / SLI_BITS_ALL;
+    c.room[i] =
+        (c.room[i] * call->attrs->experts.capacity[i % widths] + SLI_BITS_ALL - 1) / SLI_BITS_ALL;
   for (int64_t i = 0; i < places; i++)
     c.pairs[i] = (pair){((const float *)call->in[0])[i], (int32_t)i};
   qsort(c.pairs, (size_t)places, sizeof *c.pairs, by_probability);
@@ -103,7 +104,7 @@ static void bit_choice_cpu(const sl_call *call) {
   memset(call->out[0], 0, sl_type_bytes(&call->out_type[0]));
   for (int64_t r = 0; r < rows; r++)
     if (!is_limited(call, ((const int32_t *)call->in[1])[r])) choose_alone(call, r);
-  if (call->attrs->ndims) choose_limited(call);
+  if (call->attrs->experts.ncapacities) choose_limited(call);
 }
 
 const sl_kernel sli_cpu_plane_values = {.backend = "cpu", .run = plane_values_cpu};

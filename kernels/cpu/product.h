@@ -37,12 +37,12 @@ typedef struct sli_product_shape {
 /* Sets the summation order that a call asks for in the shape of an f32 product over k, which may be
  * a part of the whole. */
 static inline void sli_product_order(sli_product_shape *shape, const sl_attrs *attrs) {
-  if (!attrs->exact || shape->bf16) return;
-  shape->chunk = attrs->chunk ? attrs->chunk : shape->k;
+  if (!attrs->numbers.exact || shape->bf16) return;
+  shape->chunk = attrs->numbers.chunk ? attrs->numbers.chunk : shape->k;
   int64_t whole = 0;
-  for (int p = 0; p < SL_PART_RANGES; p++) whole += attrs->part[p];
+  for (int p = 0; p < SL_PART_RANGES; p++) whole += attrs->numbers.part[p];
   for (int p = 0; p < SL_PART_RANGES && whole; p++)
-    shape->part[p] = attrs->part[p] * shape->k / whole;
+    shape->part[p] = attrs->numbers.part[p] * shape->k / whole;
 }
 
 /* Returns the valid rows of input i, counted along its first dim that is not 1. */

@@ -15,8 +15,8 @@ static bool shares_state(const sl_program_call *c) {
 sl_status sl_program_prepare(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
-    c->kernel =
-        c->attrs.leaves && !sli_op_exact(c->op)->by_leaf ? &sli_cpu_leaves : sli_cpu_kernel(c->op);
+    c->kernel = c->attrs.numbers.leaves && !sli_op_exact(c->op)->by_leaf ? &sli_cpu_leaves
+                                                                         : sli_cpu_kernel(c->op);
     if (!c->kernel || !c->kernel->prepare || c->state) continue;
     sl_call call = sli_call_shape(c);
     sl_status status = shares_state(c)

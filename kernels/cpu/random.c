@@ -40,8 +40,8 @@ static float fraction(uint32_t word) { return (float)(int32_t)(word >> 8) * 0x1p
 
 static void drop(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at, int64_t n) {
   const float *x = (const float *)call->in[0] + at;
-  float *y = (float *)call->out[0] + at, scale = 1 / (1 - call->attrs->value);
-  uint32_t below = (uint32_t)((double)call->attrs->value * 0x1p32);
+  float *y = (float *)call->out[0] + at, scale = 1 / (1 - call->attrs->distribution.dropped);
+  uint32_t below = (uint32_t)((double)call->attrs->distribution.dropped * 0x1p32);
   for (int64_t i = 0; i < n; i++) y[i] = words[skip + i] < below ? 0 : x[i] * scale;
 }
 
@@ -55,7 +55,8 @@ static void dropout_cpu(const sl_call *call) {
 
 static void draw_uniform(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at,
                          int64_t n) {
-  float *y = (float *)call->out[0] + at, low = call->attrs->value, high = call->attrs->upper;
+  float *y = (float *)call->out[0] + at, low = call->attrs->distribution.low,
+        high = call->attrs->distribution.high;
   for (int64_t i = 0; i < n; i++) y[i] = low + (high - low) * fraction(words[skip + i]);
 }
 
@@ -71,7 +72,8 @@ static void draw_normal(const sl_call *call, const uint32_t *words, int64_t skip
                         int64_t n) {
   float *y = (float *)call->out[0] + at;
   for (int64_t i = 0; i < n; i++)
-    y[i] = call->attrs->value + call->attrs->upper * normal(words, skip + i);
+    y[i] = call->attrs->distribution.mean +
+           call->attrs->distribution.deviation * normal(words, skip + i);
 }
 
 static void uniform_chunk(void *arg, int i) { draw_chunk(arg, i, draw_uniform); }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of sum, mean and maximum along dims: attrs.axes has a bit for each. */
+/* CPU kernels of sum, mean and maximum along dims: attrs.along.axes has a bit for each. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,9 @@
 #include "ops/reduce.h"
 #include "ops/space.h"
 
-static float factor_of(const sl_attrs *attrs) { return attrs->value != 0 ? attrs->value : 1; }
+static float factor_of(const sl_attrs *attrs) {
+  return attrs->along.factor != 0 ? attrs->along.factor : 1;
+}
 
 /* ---- sums ----------------------------------------------------------------------------- */
 
@@ -43,7 +45,7 @@ static double exact_total(const sl_call *call) {
 static double total(const sl_call *call) {
   const double *partial = call->scratch;
   double sum = 0;
-  if (call->attrs->exact) return exact_total(call);
+  if (call->attrs->numbers.exact) return exact_total(call);
   sli_for_elements(call, &call->in_type[0], sli_cpu()->total);
   int n = sli_element_chunks(&call->in_type[0]);
   for (int i = 0; i < n; i++) sum += partial[i];
@@ -74,7 +76,7 @@ static void mean_cpu(const sl_call *call) {
 
 static void mean_b_cpu(const sl_call *call) {
   const sl_type *x = &call->in_type[0], scalar = SL_SCALAR(SL_F32);
-  int64_t rows = call->attrs->rows;
+  int64_t rows = call->attrs->numbers.summands;
   float each = rows ? (float)((double)*(const float *)call->in[1] / (double)rows) : 0;
   fold_first(call, x, &scalar, rows ? &each : call->in[1], x,
              rows ? 1 : 1 / (float)sl_type_elements(x));

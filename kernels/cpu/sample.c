@@ -57,7 +57,7 @@ const sl_kernel sli_cpu_allow = {.backend = "cpu", .run = allow_cpu};
 /* Returns scratch for an ordering of the tokens, per row, and for edited and masked logits. */
 static size_t sample_scratch(const sl_call *call, int threads) {
   (void)threads;
-  size_t rows = call->attrs->length || call->nin > 2 ? 2 : 1;
+  size_t rows = call->attrs->sampling.words || call->nin > 2 ? 2 : 1;
   return rows * (size_t)sl_type_elements(&call->in_type[0]) * sizeof(int32_t);
 }
 

@@ -54,7 +54,7 @@ static size_t top_k_scratch(const sl_call *call, int threads) {
 }
 
 static void top_k_cpu(const sl_call *call) {
-  ranking r = {call, sli_lines_of(call->attrs, &call->in_type[0]), call->attrs->count, 0};
+  ranking r = {call, sli_lines_of(call->attrs, &call->in_type[0]), call->attrs->along.k, 0};
   r.block = SLI_MAX(SLI_CHUNK_ELEMENTS / r.lines.n, 1);
   sl_team_for(call->team, sli_chunk_count(r.lines.outer * r.lines.inner, r.block), top_k_chunk, &r);
 }
@@ -104,8 +104,8 @@ static void cumsum_chunk(void *arg, int i) {
 }
 
 static void sum_along(const sl_call *call, bool back) {
-  summing s = {call, sli_lines_of(call->attrs, &call->in_type[0]), call->attrs->reverse != back,
-               call->attrs->exclusive, 0};
+  summing s = {call, sli_lines_of(call->attrs, &call->in_type[0]),
+               call->attrs->along.reverse != back, call->attrs->along.exclusive, 0};
   s.block = SLI_MAX(SLI_CHUNK_ELEMENTS / s.lines.n, SLI_MIN(s.lines.inner, LINES));
   sl_team_for(call->team, sli_chunk_count(s.lines.outer * s.lines.inner, s.block), cumsum_chunk,
               &s);

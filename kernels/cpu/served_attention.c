@@ -25,13 +25,14 @@ static parts lay_out(const sl_call *call) {
   const sl_attrs *attrs = call->attrs;
   int64_t rows = call->in_type[0].dim[1];
   parts p = {.end = (size_t)rows * sizeof(sli_run)};
-  if (!attrs->rows) return p;
-  p.chunks = rows / attrs->rows;
-  p.words = (attrs->length / SL_PAGE + 2 + SL_PAGE - 1) / SL_PAGE;
-  size_t heads = (size_t)p.chunks * (size_t)attrs->heads, words = (size_t)p.words;
+  if (!attrs->pages.prompt_chunk) return p;
+  p.chunks = rows / attrs->pages.prompt_chunk;
+  p.words = (attrs->place.length / SL_PAGE + 2 + SL_PAGE - 1) / SL_PAGE;
+  size_t heads = (size_t)p.chunks * (size_t)attrs->attention.heads, words = (size_t)p.words;
   p.rows = up_to(p.end);
   p.masks = up_to(p.rows + (size_t)p.chunks * sizeof(int32_t));
-  p.room = up_to(p.masks + heads * (size_t)(attrs->rows / SL_PAGE) * words * sizeof(uint64_t));
+  p.room = up_to(p.masks +
+                 heads * (size_t)(attrs->pages.prompt_chunk / SL_PAGE) * words * sizeof(uint64_t));
   p.recall = up_to(p.room + heads * SLI_CHOICE_ARRAYS * words * SL_PAGE * sizeof(float));
   p.end = p.recall + heads * sizeof(float);
   return p;
@@ -90,17 +91,18 @@ static void choose(const sl_call *call, sli_served_attention *a) {
   const parts p = lay_out(call);
   char *scratch = call->scratch;
   int32_t *rows = (int32_t *)(scratch + p.rows);
-  if (!call->attrs->rows) return;
+  if (!call->attrs->pages.prompt_chunk) return;
   SLI_CHECK(a->batch->pages < p.words * SL_PAGE, "a batch has %d pages of a sequence",
             a->batch->pages);
-  a->chunks = (sli_served_chunks){.positions = call->attrs->rows,
-                                  .share = call->attrs->upper,
-                                  .count = find_chunks(a->batch, call->attrs->rows, rows),
-                                  .row = rows,
-                                  .words = p.words,
-                                  .masks = (uint64_t *)(scratch + p.masks),
-                                  .room = (float *)(scratch + p.room),
-                                  .recall = (float *)(scratch + p.recall)};
+  a->chunks =
+      (sli_served_chunks){.positions = call->attrs->pages.prompt_chunk,
+                          .share = call->attrs->pages.prompt_share,
+                          .count = find_chunks(a->batch, call->attrs->pages.prompt_chunk, rows),
+                          .row = rows,
+                          .words = p.words,
+                          .masks = (uint64_t *)(scratch + p.masks),
+                          .room = (float *)(scratch + p.room),
+                          .recall = (float *)(scratch + p.recall)};
   sl_team_for(call->team, a->chunks.count * (int)a->heads, sli_cpu()->served_choice, a);
   count_choices(call, &a->chunks, a->heads);
 }
@@ -108,19 +110,19 @@ static void choose(const sl_call *call, sli_served_attention *a) {
 void sli_served_attend(const sl_call *call, sli_served_attention *a) {
   const sl_attrs *attrs = call->attrs;
   a->batch = sli_batch_of(call);
-  a->heads = attrs->heads;
+  a->heads = attrs->attention.heads;
   a->kv_heads = sli_kv_heads(attrs);
   a->dim = call->out_type[0].dim[2] / a->heads;
-  a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
-  a->shown = attrs->shown;
+  a->behind = attrs->attention.window > 0 ? attrs->attention.window - 1 : INT32_MAX;
+  a->shown = attrs->attention.shown;
   a->scale = sli_attention_scale(attrs, a->dim);
-  a->cap = attrs->value;
+  a->cap = attrs->attention.cap;
   a->out = call->out[0];
   a->o_row = call->out_type[0].dim[2];
   a->pages = call->out[2];
   a->storage = sli_pages_storage(attrs);
   a->runs = call->scratch;
-  int runs = sli_served_runs(a->batch, attrs->rows > 0, call->scratch);
+  int runs = sli_served_runs(a->batch, attrs->pages.prompt_chunk > 0, call->scratch);
   sl_team_for(call->team, a->batch->rows, sli_cpu()->served_keys, a);
   choose(call, a);
   a->parts = parts_for(a, runs, sl_team_size(call->team));
@@ -142,7 +144,7 @@ static void dual_cpu(const sl_call *call) {
                             .v = call->in[2],
                             .q_row = call->in_type[0].dim[2],
                             .kv_row = call->in_type[1].dim[2],
-                            .dual = {call->attrs->chunk, {call->in[3], call->in[4]}}};
+                            .dual = {call->attrs->attention.chunk, {call->in[3], call->in[4]}}};
   sli_served_attend(call, &a);
 }
 

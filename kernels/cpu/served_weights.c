@@ -32,7 +32,7 @@ static sl_storage rest_of(const sl_call *call) {
 
 /* Returns true if products are sums of integers. */
 static bool by_blocks(const sl_call *call) {
-  return sli_storage_by_digits(rest_of(call)) && !call->attrs->exact;
+  return sli_storage_by_digits(rest_of(call)) && !call->attrs->numbers.exact;
 }
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
@@ -101,7 +101,7 @@ typedef struct expert_call {
 } expert_call;
 
 static bool shares_digits(const sli_expert_product *p) {
-  return sli_storage_by_digits(p->storage) && !p->attrs->exact &&
+  return sli_storage_by_digits(p->storage) && !p->attrs->numbers.exact &&
          p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
 }
 
@@ -111,7 +111,7 @@ static sli_served_product bind(const sli_expert_product *p, int pieces, expert_c
                      .in = {p->x, p->values},
                      .out = p->y,
                      .attrs = *p->attrs};
-  c->attrs.dims[1] = p->storage;
+  c->attrs.weight.storage = p->storage;
   c->call = (sl_call){.attrs = &c->attrs,
                       .nin = 3,
                       .nout = 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of softmax along a dim: the bit of attrs.axes, or the last dim. */
+/* CPU kernels of softmax along a dim: the bit of attrs.along.axes, or the last dim. */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/space.h"

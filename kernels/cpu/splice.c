@@ -14,9 +14,9 @@ static void marks_cpu(const sl_call *call) {
   int32_t *at = call->out[0];
   int64_t length = call->in_type[0].dim[1];
   for (int64_t b = 0; b < call->in_type[0].dim[0]; b++) {
-    int64_t next = (call->attrs->first + b) * call->attrs->count;
+    int64_t next = (call->attrs->place.first + b) * call->attrs->tokens.each;
     for (int64_t t = b * length; t < (b + 1) * length; t++)
-      at[t] = tokens[t] == call->attrs->ignore ? (int32_t)next++ : -1;
+      at[t] = tokens[t] == call->attrs->tokens.marker ? (int32_t)next++ : -1;
   }
 }
 
@@ -38,7 +38,7 @@ static void splice_row(const sl_call *call, int64_t r, const float *rows, int64_
 
 /* Returns the number of a row within a device's part of all rows; negative if it has none. */
 static int32_t here(const sl_call *call, int32_t at) {
-  return at < 0 ? at : at - (int32_t)call->attrs->first;
+  return at < 0 ? at : at - (int32_t)call->attrs->place.first;
 }
 
 static void splice_chunk(void *arg, int i) {

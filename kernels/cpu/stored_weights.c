@@ -28,12 +28,13 @@ typedef struct tiling {
 
 static tiling tiling_of(const sl_call *call, bool forward) {
   tiling t = {.forward = forward,
-              .sums = !forward && !call->attrs->exact,
+              .sums = !forward && !call->attrs->numbers.exact,
               .m = sl_type_rows(&call->in_type[0]),
               .n = call->in_type[1].dim[0],
-              .k = call->attrs->dims[0]};
+              .k = call->attrs->weight.width};
   bool rows = forward || t.sums;
-  int64_t multiple = rows ? TILE_MULTIPLE : sli_storage_block((sl_storage)call->attrs->dims[1]);
+  int64_t multiple =
+      rows ? TILE_MULTIPLE : sli_storage_block((sl_storage)call->attrs->weight.storage);
   int64_t count = SLI_MAX(TILE_NUMBERS / (rows ? t.k : t.n), TILE_LEAST);
   multiple = SLI_MAX(multiple, TILE_MULTIPLE);
   t.all = rows ? t.n : t.k;
@@ -51,7 +52,7 @@ static sli_product_shape tile_shape(const sl_call *call, const tiling *t, int64_
                              .b_transposed = t->forward,
                              .bias = t->forward && sli_linear_has(call->nin, call->in_type, 2),
                              .add = t->sums,
-                             .bf16 = call->attrs->bf16};
+                             .bf16 = call->attrs->numbers.bf16};
   sli_product_order(&shape, call->attrs);
   return shape;
 }
@@ -139,7 +140,7 @@ typedef struct stored_run {
 static void unpack_tile(const stored_run *r, int64_t first, int64_t count) {
   const sl_call *call = r->call;
   bool rows = r->t.forward || r->t.sums;
-  sli_unpacking u = {.storage = (sl_storage)call->attrs->dims[1],
+  sli_unpacking u = {.storage = (sl_storage)call->attrs->weight.storage,
                      .layout = &call->in_type[1],
                      .weights = call->in[1],
                      .k = r->t.k,

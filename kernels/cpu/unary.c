@@ -53,7 +53,8 @@ static double scalar_input(const sl_call *call, int i) {
 
 static void run_scalar(const sl_call *call, scalar_fn *fn) {
   double d = call->nin > 1 ? scalar_input(call, 1) : 0;
-  double y = fn(scalar_input(call, 0), d, (double)call->attrs->value, (double)call->attrs->upper);
+  double y = fn(scalar_input(call, 0), d, (double)call->attrs->function.c,
+                (double)call->attrs->function.u);
   if (call->out_type[0].dtype == SL_F64) *(double *)call->out[0] = y;
   else *(float *)call->out[0] = (float)y;
 }

@@ -25,7 +25,7 @@ bool sli_winograd_takes(const sl_attrs *attrs, const sli_window *w, int64_t outp
   bool fits = w->groups == 1 && w->channels >= LEAST_CHANNELS && outputs >= LEAST_CHANNELS;
   for (int a = 0; a < 2; a++)
     fits &= w->size[a] == KERNEL && w->stride[a] == 1 && w->dilation[a] == 1 && w->pad[a] < KERNEL;
-  return fits && !attrs->exact;
+  return fits && !attrs->numbers.exact;
 }
 
 /* Returns the convolution that computes y or dx, whose input is dy. */

@@ -18,7 +18,6 @@ using namespace sli;
 
 attention<float> blocks_view(const sl_call *call) {
   attention<float> a = separate<float>(call, call->nin);
-  a.mask.cap = 0; /* attrs.value is the share of blocks */
   a.chosen = {(const int32_t *)call->in[3], call->in_type[3].dim[2], call->in_type[3].dim[3]};
   return a;
 }
@@ -217,7 +216,7 @@ __global__ void sum_recall(choice c, int64_t count) {
 choice sizes_of_choice(const sl_call *call) {
   const sl_type *q = &call->in_type[0];
   choice c = {};
-  c.heads = call->attrs->heads;
+  c.heads = call->attrs->attention.heads;
   c.group = c.heads / kv_heads(call);
   c.dim = q->dim[2] / c.heads;
   c.q_row = q->dim[2];
@@ -232,7 +231,9 @@ choice sizes_of_choice(const sl_call *call) {
   return c;
 }
 
-int64_t heads_of(const sl_call *call) { return call->in_type[0].dim[0] * call->attrs->heads; }
+int64_t heads_of(const sl_call *call) {
+  return call->in_type[0].dim[0] * call->attrs->attention.heads;
+}
 
 size_t shared_bytes(const choice &c) { return sizeof(float) * (size_t)c.blocks; }
 

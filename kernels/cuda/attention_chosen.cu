@@ -54,7 +54,7 @@ attention attention_of(const sl_call *call) {
   const sl_type *q = &call->in_type[0], *v = &call->in_type[2];
   attention a = {};
   a.context = q->dim[1];
-  a.heads = call->attrs->heads;
+  a.heads = call->attrs->attention.heads;
   a.keys = q->dim[2] / a.heads;
   a.values = v->dim[2] / a.heads;
   a.count = call->in_type[3].dim[2];
@@ -226,9 +226,9 @@ template <typename P> __global__ void choose(choice c) {
 
 choice choice_of(const sl_call *call, int64_t context) {
   choice c = {};
-  c.heads = call->attrs->heads;
+  c.heads = call->attrs->attention.heads;
   c.dim = call->in_type[1].dim[2];
-  c.count = call->attrs->columns;
+  c.count = call->attrs->attention.tokens;
   c.context = context;
   c.q = (const float *)call->in[0];
   c.k = (const float *)call->in[1];
@@ -384,7 +384,7 @@ index_loss loss_of(const sl_call *call, int chosen) {
   a.context = in[2].dim[1];
   a.index_heads = in[2].dim[2];
   a.dim = in[1].dim[2];
-  a.heads = call->attrs->heads;
+  a.heads = call->attrs->attention.heads;
   a.keys = in[3].dim[2] / a.heads;
   a.count = listed ? in[chosen].dim[2] : 0;
   a.most = a.count ? a.count : a.context;
@@ -435,11 +435,11 @@ void sli_cuda_choose_tokens(const sl_call *call, void *stream) {
 }
 
 size_t sli_cuda_choose_tokens_served_scratch(const sl_call *call) {
-  return sizeof(float) * (size_t)(ROWS * (call->attrs->length + SL_PAGE));
+  return sizeof(float) * (size_t)(ROWS * (call->attrs->place.length + SL_PAGE));
 }
 
 void sli_cuda_choose_tokens_served(const sl_call *call, void *stream) {
-  choice c = choice_of(call, call->attrs->length + SL_PAGE);
+  choice c = choice_of(call, call->attrs->place.length + SL_PAGE);
   int64_t rows = served_rows(call);
   c.batch = batch_of(call);
   c.pages = call->out[1];

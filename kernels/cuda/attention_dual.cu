@@ -13,7 +13,7 @@ enum { FORMS = 3, NEXT = 3, BACK_O = 5 }; /* inputs: q, k, v, next, far, [o, lse
 /* Calls f(a, form) for each chunk of queries and each form of them that has keys. `a` is the
  * attention of all queries, with the arrays of the first form. */
 template <typename F> void each_form(const sl_call *call, const attention<float> &a, F f) {
-  int64_t chunk = call->attrs->chunk;
+  int64_t chunk = call->attrs->attention.chunk;
   for (int64_t at = 0; at < a.queries; at += chunk) {
     const int64_t ends[FORMS] = {at < a.queries - chunk ? at + chunk : a.queries, at, at - chunk};
     const int64_t begins[FORMS] = {at, at - chunk, 0};

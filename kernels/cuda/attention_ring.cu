@@ -52,8 +52,8 @@ attention<T> share(const sl_call *call, int64_t m, const void *record, const voi
   rows_of_q(a, a.o_row);
   a.keys = call->tick.row + m;
   a.kv_row = 2 * a.kv_heads * a.dim;
-  a.kv_batch = call->attrs->length * a.kv_row;
-  a.mask = sli_mask_of(call->attrs, call->attrs->length, ids);
+  a.kv_batch = call->attrs->place.length * a.kv_row;
+  a.mask = sli_mask_of(call->attrs, call->attrs->place.length, ids);
   a.q = (const T *)call->in[0];
   a.k = (const T *)record;
   a.v = a.k + a.kv_row / 2;
@@ -77,7 +77,7 @@ template <typename T> void share_backward(const sl_call *call, void *stream) {
   a.dk = record;
   a.dv = record + a.kv_row / 2;
   each_run(call, a, [&](attention<T> run, bool first) {
-    run.adds.kv = !first || a.keys < call->attrs->length;
+    run.adds.kv = !first || a.keys < call->attrs->place.length;
     attend_b(run, stream);
   });
   move_rows(block<T>{record + call->tick.row * a.kv_row, (T *)call->out[1], a.kv_row, a.kv_batch,
@@ -89,7 +89,7 @@ template <typename T> void keep_keys(const sl_call *call, void *stream) {
   const sl_type *kv = &call->in_type[1];
   int64_t m = kv->dim[1], row = kv->dim[2];
   move_rows(block<T>{(const T *)call->in[1], (T *)call->out[2] + call->tick.row * row, row, m * row,
-                     row, call->attrs->length * row, row},
+                     row, call->attrs->place.length * row, row},
             m, kv->dim[0], stream);
 }
 

@@ -35,8 +35,8 @@ template <typename T>
 attention<T> piece(const sl_call *call, const sl_type *o, const void *record, const void *ids) {
   attention<T> a = sizes<T>(call, o, call->tick.row);
   a.kv_row = 2 * a.kv_heads * a.dim;
-  a.kv_batch = call->attrs->length * a.kv_row;
-  a.mask = sli_mask_of(call->attrs, call->attrs->length, ids);
+  a.kv_batch = call->attrs->place.length * a.kv_row;
+  a.mask = sli_mask_of(call->attrs, call->attrs->place.length, ids);
   a.k = (const T *)record;
   a.v = a.k + a.kv_heads * a.dim;
   return a;
@@ -117,7 +117,7 @@ template <typename T> void piece_backward(const sl_call *call, T *record, T *dq,
   a.dq = dq;
   a.dk = record;
   a.dv = record + own;
-  a.adds.kv = a.keys < call->attrs->length;
+  a.adds.kv = a.keys < call->attrs->place.length;
   attend_b(a, stream);
   give(a, record, dk, kv_row, stream);
   give(a, record + own, dv, kv_row, stream);
@@ -139,7 +139,7 @@ void sli_cuda_attention_packed(const sl_call *call, void *stream) {
 /* Scratch for one number per query and head. */
 size_t sli_cuda_attention_b_scratch(const sl_call *call) {
   const sl_type *q = &call->in_type[0];
-  return (size_t)(q->dim[0] * q->dim[1] * call->attrs->heads) * sizeof(float);
+  return (size_t)(q->dim[0] * q->dim[1] * call->attrs->attention.heads) * sizeof(float);
 }
 
 void sli_cuda_attention_b(const sl_call *call, void *stream) {
@@ -206,11 +206,13 @@ void sli_cuda_attention_packed_piece_b(const sl_call *call, void *stream) {
 
 sl_status sli_cuda_attention_prepare(const sl_call *call, void **state) {
   *state = NULL;
-  return prepare_attend(call->in_type[0].dtype, call->in_type[0].dim[2] / call->attrs->heads);
+  return prepare_attend(call->in_type[0].dtype,
+                        call->in_type[0].dim[2] / call->attrs->attention.heads);
 }
 
 sl_status sli_cuda_attention_packed_prepare(const sl_call *call, void **state) {
   *state = NULL;
-  return prepare_attend(call->in_type[0].dtype,
-                        call->in_type[0].dim[2] / (call->attrs->heads + 2 * kv_heads(call)));
+  return prepare_attend(
+      call->in_type[0].dtype,
+      call->in_type[0].dim[2] / (call->attrs->attention.heads + 2 * kv_heads(call)));
 }

@@ -51,7 +51,7 @@ struct sink_rows {
 
 sink_rows rows_of(const sl_call *call, int sinks) {
   const sl_type *q = &call->in_type[0];
-  return {call->attrs->heads, q->dim[2] / call->attrs->heads, q->dim[1],
+  return {call->attrs->attention.heads, q->dim[2] / call->attrs->attention.heads, q->dim[1],
           (const float *)call->in[sinks]};
 }
 

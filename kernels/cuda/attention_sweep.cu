@@ -66,7 +66,7 @@ attention<float> view(const sl_call *call, int output, int64_t row, const void *
   rows_of_q(a, a.o_row);
   a.keys = cut_of(call)->starts[call->tick.piece + 1];
   a.kv_row = 2 * a.kv_heads * a.dim;
-  a.mask = sli_mask_of(call->attrs, call->attrs->length, ids);
+  a.mask = sli_mask_of(call->attrs, call->attrs->place.length, ids);
   a.q = (const float *)call->in[0];
   a.k = (const float *)call->in[1];
   a.v = a.k + a.kv_heads * a.dim;
@@ -130,7 +130,7 @@ void sli_cuda_attention_sweep(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
-  int64_t turn = call->attrs->length;
+  int64_t turn = call->attrs->place.length;
   float *dkv = (float *)call->out[2];
   attention<float> a = view(call, 2, turn, sli_optional(call, 5));
   backward_inputs(call, a, 2);
@@ -167,7 +167,8 @@ sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state) {
       host ? copy_starts(cut, host, state)
            : sl_fail(SL_E_MEMORY, "out of memory for the offsets of %d pieces", cut->pieces);
   free(host);
-  if (!status) status = prepare_attend(SL_F32, call->in_type[0].dim[2] / call->attrs->heads);
+  if (!status)
+    status = prepare_attend(SL_F32, call->in_type[0].dim[2] / call->attrs->attention.heads);
   if (!status) return SL_OK;
   cudaFree(*state);
   *state = NULL;

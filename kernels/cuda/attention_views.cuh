@@ -9,7 +9,8 @@
 namespace sli {
 
 inline int64_t kv_heads(const sl_call *call) {
-  return call->attrs->kv_heads > 0 ? call->attrs->kv_heads : call->attrs->heads;
+  return call->attrs->attention.kv_heads > 0 ? call->attrs->attention.kv_heads
+                                             : call->attrs->attention.heads;
 }
 
 /* Fills the sizes of a call on whole sequences or on a piece, with o [B, n, Hq*D]. */
@@ -19,13 +20,14 @@ template <typename T> attention<T> sizes(const sl_call *call, const sl_type *o, 
   a.queries = a.logs.row = o->dim[1];
   a.q0 = q0;
   a.keys = q0 + a.queries;
-  a.heads = call->attrs->heads;
+  a.heads = call->attrs->attention.heads;
   a.kv_heads = kv_heads(call);
   a.dim = o->dim[2] / a.heads;
   a.mask = sli_mask_of(call->attrs, a.keys, NULL);
   a.o_row = o->dim[2];
   a.o_batch = a.queries * a.o_row;
-  a.root = call->attrs->scale != 0 ? 1 / call->attrs->scale : sqrtf((float)a.dim);
+  a.root =
+      call->attrs->attention.scale != 0 ? 1 / call->attrs->attention.scale : sqrtf((float)a.dim);
   return a;
 }
 
@@ -107,7 +109,7 @@ template <typename T> void move_rows(const block<T> &m, int64_t rows, int64_t ba
 
 /* Copies the piece's ids, the call's last input, into their record, the last output. */
 inline const void *keep_ids(const sl_call *call, void *stream) {
-  int64_t n = call->in_type[call->nin - 1].dim[1], length = call->attrs->length;
+  int64_t n = call->in_type[call->nin - 1].dim[1], length = call->attrs->place.length;
   block<int32_t> m = {(const int32_t *)call->in[call->nin - 1],
                       (int32_t *)call->out[call->nout - 1] + call->tick.row,
                       n,

@@ -14,8 +14,8 @@ struct channels {
 
 channels channels_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  channels c = {x->dim[1], 1, 0, call->attrs->eps > 0 ? call->attrs->eps : 1e-5f,
-                call->attrs->keep};
+  channels c = {x->dim[1], 1, 0, call->attrs->norm.eps > 0 ? call->attrs->norm.eps : 1e-5f,
+                call->attrs->norm.given};
   for (int d = 2; d < x->ndim; d++) c.inner *= x->dim[d];
   c.size = x->dim[0] * c.inner;
   return c;

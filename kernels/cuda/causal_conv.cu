@@ -208,7 +208,7 @@ void sli_cuda_causal_conv(const sl_call *call, void *stream) {
 void sli_cuda_causal_conv_piece(const sl_call *call, void *stream) {
   conv v = forward_of(call);
   const float *near = floats(call, 3);
-  bool inside = near && call->attrs->first > 0;
+  bool inside = near && call->attrs->place.first > 0;
   float *record = (float *)call->out[2];
   v.rest = inside ? near : record && call->tick.row ? record : nullptr;
   convolve_all(v, {(float *)call->out[1], inside ? nullptr : record, near, nullptr, 0}, stream);
@@ -225,8 +225,8 @@ void sli_cuda_causal_conv_piece_b(const sl_call *call, void *stream) {
   conv v = backward_of(call);
   const float *near = floats(call, 2);
   float *record = (float *)call->out[1];
-  int64_t end = call->attrs->first + v.rows;
-  bool starts = call->tick.row + end == call->attrs->length;
+  int64_t end = call->attrs->place.first + v.rows;
+  bool starts = call->tick.row + end == call->attrs->place.length;
   bool inside = near && end < call->tick.rows;
   v.rest = inside ? near : record && !starts ? record : nullptr;
   v.rest_position = inside ? ints(call, 4) : nullptr;

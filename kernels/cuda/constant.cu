@@ -93,7 +93,7 @@ template <typename T> void constant_as(const sl_call *call, void *stream) {
   if (values->values)
     launch(stream, blocks_of(n), BLOCK, 0, lay_out<V, T>, standing_of(call), (const V *)call->state,
            y, n);
-  else launch(stream, blocks_of(n), BLOCK, 0, fill_with<T>, call->attrs->value, y, n);
+  else launch(stream, blocks_of(n), BLOCK, 0, fill_with<T>, call->attrs->fill.value, y, n);
 }
 
 } // namespace
@@ -123,7 +123,7 @@ void sli_cuda_arange(const sl_call *call, void *stream) {
   const sl_type *type = &call->out_type[0];
   const sl_region *region = call->attrs->region;
   const int64_t *whole = region ? region->whole : type->dim;
-  int axis = call->attrs->axes ? __builtin_ctz(call->attrs->axes) : type->ndim - 1;
+  int axis = call->attrs->along.axes ? __builtin_ctz(call->attrs->along.axes) : type->ndim - 1;
   int64_t inner = 1, n = sl_type_elements(type);
   for (int d = axis + 1; d < type->ndim; d++) inner *= whole[d];
   launch(stream, blocks_of(n), BLOCK, 0, number_along, standing_of(call), inner, whole[axis],
@@ -160,6 +160,6 @@ void sli_cuda_one_hot(const sl_call *call, void *stream) {
   with_elements(call->out_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     launch(stream, blocks_of(n), BLOCK, 0, mark<T>, (const int32_t *)call->in[0], (T *)call->out[0],
-           call->attrs->count, n);
+           call->attrs->one_hot.classes, n);
   });
 }

@@ -288,7 +288,9 @@ __device__ inline void add_up(float (&g)[N], const parts &p, int64_t at) {
 void sum_all(void *stream, const void *partial, int64_t count, double divisor, void *to);
 
 /* Returns the sequence position of the call's first row. */
-inline int64_t first_position(const sl_call *call) { return call->tick.row + call->attrs->first; }
+inline int64_t first_position(const sl_call *call) {
+  return call->tick.row + call->attrs->place.first;
+}
 
 inline bool accumulates(const sl_call *call, int output) { return call->accumulate >> output & 1; }
 

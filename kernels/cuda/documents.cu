@@ -36,7 +36,7 @@ void sli_cuda_documents(const sl_call *call, void *stream) {
   const sl_type *type = &call->in_type[0];
   progress *record = call->nout > 2 ? (progress *)call->out[2] : NULL;
   launch(stream, grid_of(type->dim[0]), WARP, 0, tell, (const int32_t *)call->in[0], type->dim[1],
-         (int)call->tick.row, call->attrs->end, record, (int32_t *)call->out[0],
+         (int)call->tick.row, call->attrs->tokens.end, record, (int32_t *)call->out[0],
          (int32_t *)call->out[1]);
 }
 

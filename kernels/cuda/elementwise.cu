@@ -93,7 +93,7 @@ void sli_cuda_copy(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_fill(const sl_call *call, void *stream) {
-  float value = call->attrs->value;
+  float value = call->attrs->fill.value;
   switch (call->out_type[0].dtype) {
   case SL_F64: return fill_with(call, stream, (double)value);
   case SL_I32: return fill_with(call, stream, (int32_t)value);

@@ -126,14 +126,14 @@ room rooms_of(const sl_call *call) {
 
 void sli_cuda_embedding(const sl_call *call, void *stream) {
   int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
-  float other = call->attrs->partial ? 0.0f : NAN;
+  float other = call->attrs->place.partial ? 0.0f : NAN;
   with_elements(call->out_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_elements(&call->in_type[0])), threads_for(width / N), 0,
              embed<T, N>, (const int32_t *)call->in[0], (const float *)call->in[1],
-             (T *)call->out[0], call->attrs->first, vocab, width, other);
+             (T *)call->out[0], call->attrs->place.first, vocab, width, other);
     });
   });
 }
@@ -150,7 +150,7 @@ void sli_cuda_embedding_w(const sl_call *call, void *stream) {
   room r = rooms_of(call);
   if (!accumulates(call, 0))
     cudaMemsetAsync(dtable, 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
-  id_in_table name = {call->attrs->first, vocab};
+  id_in_table name = {call->attrs->place.first, vocab};
   const uint64_t *keys =
       sort_places((const int32_t *)call->in[0], rows, r.keys, r.others, name, stream);
   launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, find_stretches, keys, r.found, rows,

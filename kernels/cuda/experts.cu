@@ -129,13 +129,13 @@ size_t sli_cuda_expert_limit_scratch(const sl_call *call) {
 void sli_cuda_expert_limit(const sl_call *call, void *stream) {
   const sl_attrs *a = call->attrs;
   int64_t rows = sl_type_elements(&call->in_type[0]);
-  int64_t most = (int64_t)ceil((double)a->value * (double)rows / (double)a->count);
+  int64_t most = (int64_t)ceil((double)a->experts.factor * (double)rows / (double)a->experts.count);
   uint64_t *keys = (uint64_t *)call->scratch;
-  id_in_table expert = {0, a->count};
+  id_in_table expert = {0, a->experts.count};
   const uint64_t *sorted =
       sort_places((const int32_t *)call->in[0], rows, keys, keys + rows, expert, stream);
   cudaMemcpyAsync(call->out[0], call->in[0], (size_t)rows * sizeof(int32_t), cudaMemcpyDefault,
                   (cudaStream_t)stream);
-  launch(stream, grid_of(a->count), BLOCK, 0, limit, sorted, (const float *)call->in[1],
+  launch(stream, grid_of(a->experts.count), BLOCK, 0, limit, sorted, (const float *)call->in[1],
          (int32_t *)call->out[0], rows, most);
 }

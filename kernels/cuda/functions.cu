@@ -29,8 +29,8 @@ template <typename F, int IN> struct unary : functor<IN, 1> {
 
 template <typename F, int IN> void run_unary(const sl_call *call, void *stream) {
   unary<F, IN> f;
-  f.c = call->attrs->value;
-  f.u = call->attrs->upper;
+  f.c = call->attrs->function.c;
+  f.u = call->attrs->function.u;
   map_call(call, stream, f);
 }
 
@@ -70,14 +70,14 @@ void run_whole(const sl_call *call, const sl_type *like, const sl_type *out, voi
       &call->in_type[0], call->nin > 1 ? &call->in_type[1] : nullptr, nullptr, out};
   sli_space s = sli_space_make(like, types);
   launch(stream, grid_of(chunks(s.total, BLOCK)), BLOCK, 0, whole, s, (const int32_t *)call->in[0],
-         (const int32_t *)call->in[call->nin - 1], (int32_t *)call->out[0], call->attrs->count,
-         (int)call->attrs->window, call->nin == 1);
+         (const int32_t *)call->in[call->nin - 1], (int32_t *)call->out[0],
+         call->attrs->function.number, (int)call->attrs->function.range, call->nin == 1);
 }
 
 } // namespace
 
 void sli_cuda_function(const sl_call *call, void *stream) {
-  switch (call->attrs->count) {
+  switch (call->attrs->function.number) {
 #define FUNCTION(name, ...) \
   case SLI_FUNCTION_##name: \
     return run_unary<name##_y, 1>(call, stream);
@@ -86,7 +86,7 @@ void sli_cuda_function(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_function_b(const sl_call *call, void *stream) {
-  switch (call->attrs->count) {
+  switch (call->attrs->function.number) {
 #define FUNCTION(name, ...) \
   case SLI_FUNCTION_##name: \
     return run_unary<name##_da, 2>(call, stream);
@@ -95,7 +95,7 @@ void sli_cuda_function_b(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_function2(const sl_call *call, void *stream) {
-  switch (call->attrs->count) {
+  switch (call->attrs->function.number) {
 #define FUNCTION2(name, ...) \
   case SLI_FUNCTION2_##name: \
     return fold_output<name##_2_y, double>(call, 0, stream);
@@ -104,7 +104,7 @@ void sli_cuda_function2(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_function2_b(const sl_call *call, void *stream) {
-  switch (call->attrs->count) {
+  switch (call->attrs->function.number) {
 #define FUNCTION2(name, ...)                           \
   case SLI_FUNCTION2_##name:                           \
     fold_output<name##_2_da, double>(call, 0, stream); \
@@ -119,7 +119,7 @@ void sli_cuda_whole(const sl_call *call, void *stream) {
 
 void sli_cuda_whole_reduce(const sl_call *call, void *stream) {
   const sl_type *x = &call->in_type[0];
-  uint32_t axes = call->attrs->axes ? call->attrs->axes : (1u << x->ndim) - 1;
+  uint32_t axes = call->attrs->along.axes ? call->attrs->along.axes : (1u << x->ndim) - 1;
   sl_type out = sli_reduced(x, axes, true);
   run_whole(call, x, &out, stream);
 }

@@ -47,7 +47,7 @@ template <typename X, typename Y> void gather_as(const sl_call *call, void *stre
   sli_indexing by = sli_indexing_of(call->attrs, &call->in_type[0], &call->in_type[1]);
   const int32_t *index = (const int32_t *)call->in[1];
   int64_t n = sl_type_elements(&call->out_type[0]);
-  float other = call->attrs->partial ? 0.0f : NAN;
+  float other = call->attrs->place.partial ? 0.0f : NAN;
   if (by.rows && by.inner >= WARP)
     launch(stream, grid_of(n / by.inner), threads_for(by.inner), 0, take_rows<X, Y>, by, index,
            (const X *)call->in[0], (Y *)call->out[0], other);
@@ -141,7 +141,7 @@ size_t table_scratch(const sl_call *call, const sli_indexing &by, const sl_type 
 void add_rows(const sl_call *call, const adding &a, void *stream) {
   table_call t;
   table_call_make(&t, call->op, a.by.m, a.by.n, a.by.inner, a.dtype);
-  t.attrs.first = a.by.first;
+  t.attrs.place.first = a.by.first;
   t.in[0] = a.index;
   t.in[1] = a.src;
   t.out = a.sums;
@@ -207,10 +207,10 @@ struct bags {
 
 bags bags_of(const sl_call *call, int table) {
   const sl_bag *bag = (const sl_bag *)call->attrs->user;
-  return bags{
-      (const int32_t *)call->in[0], bag ? *bag : sl_bag{},       sl_type_last(&call->in_type[0]),
-      call->attrs->first,           call->in_type[table].dim[0], call->in_type[table].dim[1],
-      call->attrs->partial};
+  return bags{(const int32_t *)call->in[0],    bag ? *bag : sl_bag{},
+              sl_type_last(&call->in_type[0]), call->attrs->place.first,
+              call->in_type[table].dim[0],     call->in_type[table].dim[1],
+              call->attrs->place.partial};
 }
 
 const float *weights_of(const sl_call *call, int i) {
@@ -309,7 +309,7 @@ void sli_cuda_scatter_add(const sl_call *call, void *stream) {
               call->in[0],
               call->in_type[0].dtype,
               nullptr,
-              !call->attrs->partial};
+              !call->attrs->place.partial};
   const void *base = call->nin > 2 ? call->in[2] : nullptr;
   sum_up(call, a, &call->in_type[1], base, base ? call->in_type[2].dtype : SL_F32,
          scatter_scratch(call), stream);

@@ -14,11 +14,11 @@ struct groups {
 groups groups_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   groups g = {x->dim[0],
-              call->attrs->heads,
-              x->dim[1] / call->attrs->heads,
+              call->attrs->norm.groups,
+              x->dim[1] / call->attrs->norm.groups,
               1,
               0,
-              call->attrs->eps > 0 ? call->attrs->eps : 1e-5f};
+              call->attrs->norm.eps > 0 ? call->attrs->norm.eps : 1e-5f};
   for (int d = 2; d < x->ndim; d++) g.inner *= x->dim[d];
   g.size = g.channels * g.inner;
   return g;

@@ -124,7 +124,7 @@ __global__ void find_tiles(groups g) {
 
 groups sort_rows(const sl_call *call, const sl_type *w, void *stream) {
   groups g = groups_of(call, w);
-  id_in_table expert = {call->attrs->first, g.experts};
+  id_in_table expert = {call->attrs->place.first, g.experts};
   const uint64_t *keys =
       sort_places((const int32_t *)call->in[1], g.rows, g.keys, g.others, expert, stream);
   g.others = keys == g.keys ? g.others : g.keys;

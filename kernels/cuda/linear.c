@@ -75,7 +75,7 @@ static void go_to_the_end(shape *s, int64_t *rows, int64_t longer) {
 static shape shape_of(const sl_call *call) {
   const sl_op *op = call->op;
   const sl_type *in = call->in_type, *out = &call->out_type[0];
-  bool transposed = call->attrs->transposed, is_bf16 = in[0].dtype == SL_BF16;
+  bool transposed = call->attrs->product.transposed, is_bf16 = in[0].dtype == SL_BF16;
   if (op == &sl_op_linear_w) {
     int left = transposed ? 0 : 1;
     return (shape){.m = out->dim[0],
@@ -86,7 +86,7 @@ static shape shape_of(const sl_call *call) {
                    .ldc = out->dim[1],
                    .a_transposed = true,
                    .input = {left, 1 - left, -1},
-                   .bf16 = call->attrs->bf16 || is_bf16};
+                   .bf16 = call->attrs->numbers.bf16 || is_bf16};
   }
   bool forward = op == &sl_op_linear, turned = transposed != forward;
   int packed = forward ? 3 : 2;

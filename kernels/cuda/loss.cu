@@ -168,8 +168,8 @@ void sli_cuda_cross_entropy_b(const sl_call *call, void *stream) {
     using T = decltype(element);
     launch(stream, grid_of(rows), threads_of(columns(call)), 0, cross_entropy_b<T>,
            (const T *)call->in[0], (const int32_t *)call->in[1], (const float *)call->in[2],
-           (const float *)call->in[3], (T *)call->out[0], rows, call->attrs->first, columns(call),
-           stride);
+           (const float *)call->in[3], (T *)call->out[0], rows, call->attrs->place.first,
+           columns(call), stride);
   });
 }
 
@@ -190,7 +190,7 @@ void sli_cuda_cross_entropy_cross_entropy_b(const sli_cuda_fused *, const sl_cal
       launch(stream, grid_of(rows), threads_of(columns(loss)), kept_bytes<T>(columns(loss)),
              cross_entropy_both<decltype(keep)::value, T>, (const T *)loss->in[0],
              (const int32_t *)loss->in[1], (const float *)gradient->in[3], (float *)loss->out[1],
-             (double *)loss->scratch, (T *)gradient->out[0], rows, gradient->attrs->first,
+             (double *)loss->scratch, (T *)gradient->out[0], rows, gradient->attrs->place.first,
              columns(loss), stride);
     });
   });
@@ -203,7 +203,7 @@ static void part_of_columns(const sl_call *call, int64_t classes, void *stream) 
     using T = decltype(element);
     launch(stream, grid_of(rows), threads_of(columns(call)), 0, cross_entropy_part<T>,
            (const T *)call->in[0], (const int32_t *)call->in[1], (float *)call->out[0],
-           call->attrs->first, columns(call), stride, classes);
+           call->attrs->place.first, columns(call), stride, classes);
   });
 }
 
@@ -212,7 +212,7 @@ void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_log_probability_part(const sl_call *call, void *stream) {
-  part_of_columns(call, call->attrs->count, stream);
+  part_of_columns(call, call->attrs->place.whole, stream);
 }
 
 void sli_cuda_log_probability(const sl_call *call, void *stream) {
@@ -231,7 +231,7 @@ void sli_cuda_log_probability_b(const sl_call *call, void *stream) {
     using T = decltype(element);
     launch(stream, grid_of(rows), threads_of(columns(call)), 0, log_probability_b<T>,
            (const T *)call->in[0], (const int32_t *)call->in[1], (const float *)call->in[2],
-           (const float *)call->in[3], (T *)call->out[0], call->attrs->first, columns(call),
+           (const float *)call->in[3], (T *)call->out[0], call->attrs->place.first, columns(call),
            stride);
   });
 }

@@ -3,8 +3,8 @@
  *
  * A row may begin at any address (vocabulary sizes are odd). A block walks the 16-byte packs of
  * memory that the row touches and skips elements outside the row. The row may also be longer than
- * the vocabulary (attrs.columns). The elements after the vocabulary are never read, and are zeros
- * in the gradient, because products continue to the end of the row. */
+ * the vocabulary (attrs.place.columns). The elements after the vocabulary are never read, and are
+ * zeros in the gradient, because products continue to the end of the row. */
 #ifndef SLUICE_CUDA_LOSS_CUH
 #define SLUICE_CUDA_LOSS_CUH
 
@@ -150,7 +150,7 @@ template <typename T, typename F> auto with_kept(int64_t width, F f) {
 }
 
 inline int64_t columns(const sl_call *call) {
-  return call->attrs->columns ? call->attrs->columns : sl_type_last(&call->in_type[0]);
+  return call->attrs->place.columns ? call->attrs->place.columns : sl_type_last(&call->in_type[0]);
 }
 
 /* One thread per row of parts [R, width / part, part]. */

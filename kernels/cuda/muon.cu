@@ -39,8 +39,8 @@ products products_of(const sl_call *call) {
   bool turned = x->dim[0] > x->dim[1];
   sl_type square = SL_TYPE(SL_F32, side_of(x), side_of(x));
   products p = {};
-  p.attrs[GRAM].left_transposed = turned;
-  p.attrs[GRAM].transposed = !turned;
+  p.attrs[GRAM].product.left_transposed = turned;
+  p.attrs[GRAM].product.transposed = !turned;
   p.in[GRAM][0] = p.in[GRAM][1] = *x;
   p.out[GRAM] = p.out[SQUARE] = p.in[SQUARE][0] = p.in[SQUARE][1] = square;
   p.in[APPLY][turned] = square;

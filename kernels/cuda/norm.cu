@@ -142,7 +142,9 @@ auto sum_of(const sl_call *add) {
   };
 }
 
-float eps_of(const sl_call *call) { return call->attrs->eps > 0 ? call->attrs->eps : 1e-5f; }
+float eps_of(const sl_call *call) {
+  return call->attrs->norm.eps > 0 ? call->attrs->norm.eps : 1e-5f;
+}
 
 /* Runs a forward norm on from(T()); mean and b are NULL for RMS norm. */
 template <typename F>

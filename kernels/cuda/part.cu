@@ -182,8 +182,8 @@ void sli_cuda_join(const sl_call *call, void *stream) {
          (char *)call->out[0], true, (cudaStream_t)stream);
 }
 
-/* Returns the dim of attrs.axes, along which arrays are joined or cut. */
-static int concat_dim(const sl_call *call) { return __builtin_ctz(call->attrs->axes); }
+/* Returns the dim of attrs.along.axes, along which arrays are joined or cut. */
+static int concat_dim(const sl_call *call) { return __builtin_ctz(call->attrs->along.axes); }
 
 static sl_status concat_pitch(const sl_type *whole, const sl_type *types, int dim, void **state) {
   sl_part part = sli_concat_part(types, 0, dim);

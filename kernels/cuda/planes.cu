@@ -133,9 +133,12 @@ __global__ void choose_limited(choice c) {
 
 void sli_cuda_plane_values(const sl_call *call, void *stream) {
   const sl_type *w = &call->in_type[0];
-  planes p = {
-      (const float *)call->in[0], (float *)call->out[0],    sl_type_rows(w), sl_type_last(w),
-      (int)call->attrs->dims[0],  (int)call->attrs->dims[1]};
+  planes p = {(const float *)call->in[0],
+              (float *)call->out[0],
+              sl_type_rows(w),
+              sl_type_last(w),
+              (int)call->attrs->planes.base,
+              (int)call->attrs->planes.width};
   int64_t groups = p.rows * ((p.k + SLI_PLANE_GROUP - 1) / SLI_PLANE_GROUP);
   if (groups) launch(stream, grid_of(chunks(groups, BLOCK / WARP)), BLOCK, 0, value_groups, p);
 }
@@ -143,8 +146,9 @@ void sli_cuda_plane_values(const sl_call *call, void *stream) {
 size_t sli_cuda_bit_choice_scratch(const sl_call *call) {
   int64_t places = sl_type_elements(&call->in_type[0]);
   int64_t widths = sl_type_last(&call->in_type[0]);
-  return call->attrs->ndims ? (size_t)(2 * places) * sizeof(uint64_t) + (size_t)(places / widths)
-                            : 0;
+  return call->attrs->experts.ncapacities
+             ? (size_t)(2 * places) * sizeof(uint64_t) + (size_t)(places / widths)
+             : 0;
 }
 
 void sli_cuda_bit_choice(const sl_call *call, void *stream) {
@@ -158,10 +162,11 @@ void sli_cuda_bit_choice(const sl_call *call, void *stream) {
   c.rows = pairs / c.widths;
   if (!pairs) return;
   cudaMemsetAsync(c.y, 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
-  if (call->attrs->ndims) c.experts = call->attrs->count;
+  if (call->attrs->experts.ncapacities) c.experts = call->attrs->experts.count;
   launch(stream, grid_of(chunks(c.rows, BLOCK)), BLOCK, 0, choose_alone, c);
   if (!c.experts) return;
-  for (int v = 0; v < call->attrs->ndims; v++) c.capacity[v] = call->attrs->dims[v];
+  for (int v = 0; v < call->attrs->experts.ncapacities; v++)
+    c.capacity[v] = call->attrs->experts.capacity[v];
   uint64_t *keys = (uint64_t *)call->scratch;
   c.keys = sort_places((const int32_t *)call->in[0], pairs, keys, keys + pairs, falling(), stream);
   c.chosen = (uint8_t *)(keys + 2 * pairs);

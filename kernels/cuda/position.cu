@@ -108,7 +108,7 @@ void turn_rows(const sl_call *call, int64_t rows, positions at, float direction,
   if (!rows) return;
   with_elements(x->dtype, [&](auto element) {
     using T = decltype(element);
-    int64_t head = x->dim[2] / call->attrs->heads;
+    int64_t head = x->dim[2] / call->attrs->rotary.heads;
     /* packs are a power of two, which divides both numbers if it divides their bitwise or */
     with_packs<T>(a->pairs | head, [&](auto n) {
       constexpr int N = decltype(n)::value;
@@ -121,8 +121,8 @@ void turn_rows(const sl_call *call, int64_t rows, positions at, float direction,
 positions positions_of(const sl_call *call) {
   const sl_attrs *attrs = call->attrs;
   int64_t length = call->in_type[0].dim[1];
-  int64_t later = attrs->ndims == 2 ? attrs->dims[0] : length;
-  return {first_position(call), length, later, attrs->dims[1], nullptr};
+  int64_t later = attrs->place.run ? attrs->place.run : length;
+  return {first_position(call), length, later, attrs->place.skip, nullptr};
 }
 
 void turn_all(const sl_call *call, void *stream, float direction) {
@@ -198,9 +198,9 @@ void sli_cuda_rotary_release(void *state) {
 
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
-  int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
-  int64_t rows = call->attrs->first + call->attrs->dims[1] + length;
-  int64_t pairs = sli_rotary_turned(call->attrs, x->dim[2] / call->attrs->heads) / 2;
+  int64_t length = call->attrs->place.length ? call->attrs->place.length : x->dim[1];
+  int64_t rows = call->attrs->place.first + call->attrs->place.skip + length;
+  int64_t pairs = sli_rotary_turned(call->attrs, x->dim[2] / call->attrs->rotary.heads) / 2;
   size_t count = (size_t)(rows * pairs), bytes = 2 * count * sizeof(float);
   angles *a = (angles *)malloc(sizeof *a);
   float *host = (float *)malloc(bytes);

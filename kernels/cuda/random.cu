@@ -87,8 +87,8 @@ dim3 blocks_of(int64_t n) { return grid_of(chunks(n, BLOCK)); }
 
 void sli_cuda_dropout(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
-  uint32_t below = (uint32_t)((double)call->attrs->value * 0x1p32);
-  float scale = 1 / (1 - call->attrs->value);
+  uint32_t below = (uint32_t)((double)call->attrs->distribution.dropped * 0x1p32);
+  float scale = 1 / (1 - call->attrs->distribution.dropped);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     launch(stream, blocks_of(n), BLOCK, 0, drop<T>, drawing_of(call), (const T *)call->in[0],
@@ -99,11 +99,11 @@ void sli_cuda_dropout(const sl_call *call, void *stream) {
 void sli_cuda_uniform(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   launch(stream, blocks_of(n), BLOCK, 0, uniform, drawing_of(call), (float *)call->out[0],
-         call->attrs->value, call->attrs->upper, n);
+         call->attrs->distribution.low, call->attrs->distribution.high, n);
 }
 
 void sli_cuda_normal(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   launch(stream, blocks_of(n), BLOCK, 0, normal, drawing_of(call), (float *)call->out[0],
-         call->attrs->value, call->attrs->upper, n);
+         call->attrs->distribution.mean, call->attrs->distribution.deviation, n);
 }

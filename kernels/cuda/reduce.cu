@@ -12,11 +12,11 @@ struct first {
 
 uint32_t axes_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  return call->attrs->axes ? call->attrs->axes : (1u << x->ndim) - 1;
+  return call->attrs->along.axes ? call->attrs->along.axes : (1u << x->ndim) - 1;
 }
 
 double factor_of(const sl_call *call) {
-  return call->attrs->value != 0 ? (double)call->attrs->value : 1.0;
+  return call->attrs->along.factor != 0 ? (double)call->attrs->along.factor : 1.0;
 }
 
 /* Folds input i, read as type `in`, into the output as type `out`. */

@@ -103,14 +103,14 @@ template <typename T> void sum_as(const sl_call *call, bool reverse, void *strea
   T *y = (T *)call->out[0];
   if (l.n <= SHORT)
     launch(stream, grid_of(chunks(l.outer * l.inner, BLOCK)), BLOCK, 0, sum_short<T>, l, x, y,
-           reverse, call->attrs->exclusive);
+           reverse, call->attrs->along.exclusive);
   else
     launch(stream, grid_of(l.outer * l.inner), BLOCK, 0, sum_long<T>, l, x, y, reverse,
-           call->attrs->exclusive);
+           call->attrs->along.exclusive);
 }
 
 void sum_along(const sl_call *call, bool back, void *stream) {
-  bool reverse = call->attrs->reverse != back;
+  bool reverse = call->attrs->along.reverse != back;
   if (call->in_type[0].dtype == SL_I32) return sum_as<int32_t>(call, reverse, stream);
   with_elements(call->in_type[0].dtype,
                 [&](auto element) { sum_as<decltype(element)>(call, reverse, stream); });
@@ -122,8 +122,9 @@ void sli_cuda_top_k(const sl_call *call, void *stream) {
   sli_lines l = sli_lines_of(call->attrs, &call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    launch(stream, grid_of(l.outer * l.inner), threads_for(l.n), 0, rank<T>, l, call->attrs->count,
-           (const T *)call->in[0], (T *)call->out[0], (int32_t *)call->out[1]);
+    launch(stream, grid_of(l.outer * l.inner), threads_for(l.n), 0, rank<T>, l,
+           call->attrs->along.k, (const T *)call->in[0], (T *)call->out[0],
+           (int32_t *)call->out[1]);
   });
 }
 

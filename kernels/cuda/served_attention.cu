@@ -420,13 +420,13 @@ __global__ void join_stretches(attention a) {
 
 /* Returns the pages of a stretch: the same for all sequences of a graph. */
 int64_t stretch_pages(const sl_attrs *attrs) {
-  int64_t pages = chunks(attrs->length > 0 ? attrs->length : 1, SL_PAGE);
+  int64_t pages = chunks(attrs->place.length > 0 ? attrs->place.length : 1, SL_PAGE);
   int64_t most = chunks(pages, STRETCHES);
   return most > STRETCH_PAGES ? most : STRETCH_PAGES;
 }
 
 int stretches_of(const sl_attrs *attrs) {
-  int64_t pages = chunks(attrs->length > 0 ? attrs->length : 1, SL_PAGE);
+  int64_t pages = chunks(attrs->place.length > 0 ? attrs->place.length : 1, SL_PAGE);
   return (int)chunks(pages, stretch_pages(attrs));
 }
 
@@ -479,10 +479,10 @@ template <typename P> void attend_heads(const attention &a, int64_t rows, void *
 void set_up(const sl_call *call, attention *a) {
   const sl_attrs *attrs = call->attrs;
   a->batch = batch_of(call);
-  a->heads = attrs->heads;
-  a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
-  a->shown = attrs->shown;
-  a->cap = attrs->value;
+  a->heads = attrs->attention.heads;
+  a->behind = attrs->attention.window > 0 ? attrs->attention.window - 1 : INT32_MAX;
+  a->shown = attrs->attention.shown;
+  a->cap = attrs->attention.cap;
   a->stretch = stretch_pages(attrs);
   a->stretches = stretches_of(attrs);
   a->parts = (float *)call->scratch;
@@ -494,7 +494,7 @@ void attend_all(const sl_call *call, attention a, void *stream) {
   int64_t rows = served_rows(call);
   a.kv_heads = sli_kv_heads(attrs);
   a.o_row = call->out_type[0].dim[2];
-  a.dim = a.values = a.o_row / attrs->heads;
+  a.dim = a.values = a.o_row / attrs->attention.heads;
   a.scale = sli_attention_scale(attrs, a.dim);
   a.out = (float *)call->out[0];
   a.pages = call->out[2];
@@ -626,7 +626,7 @@ void attend_latents(attention a, const latents &l, int64_t rows, void *stream) {
 }
 
 int64_t heads_of(const sl_call *call) {
-  return sl_type_rows(&call->in_type[0]) * call->attrs->heads;
+  return sl_type_rows(&call->in_type[0]) * call->attrs->attention.heads;
 }
 
 } // namespace
@@ -640,15 +640,15 @@ size_t sli_cuda_attention_latent_served_scratch(const sl_call *call) {
 void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
   const sl_attrs *attrs = call->attrs;
   int64_t rope = call->in_type[2].dim[2], rank = call->in_type[1].dim[2], rows = served_rows(call);
-  int64_t query = call->in_type[0].dim[2] / attrs->heads, nope = query - rope;
+  int64_t query = call->in_type[0].dim[2] / attrs->attention.heads, nope = query - rope;
   attention a = {};
   a.kv_heads = 1;
   a.dim = rank + rope;
   a.values = rank;
   a.scale = 1;
   a.pages = call->out[1];
-  a.q_row = attrs->heads * a.dim;
-  a.o_row = attrs->heads * rank;
+  a.q_row = attrs->attention.heads * a.dim;
+  a.o_row = attrs->attention.heads * rank;
   set_up(call, &a);
   latents l = {(const float *)call->in[0],
                (const float *)call->in[1],
@@ -660,7 +660,7 @@ void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
                nope,
                rope,
                rank,
-               call->in_type[3].dim[0] / attrs->heads - nope,
+               call->in_type[3].dim[0] / attrs->attention.heads - nope,
                sli_attention_scale(attrs, query),
                (const int32_t *)call->in[4],
                call->in[4] ? call->in_type[4].dim[2] : 0};
@@ -675,8 +675,8 @@ void sli_cuda_attention_latent_served(const sl_call *call, void *stream) {
 
 size_t sli_cuda_attention_served_scratch(const sl_call *call) {
   const sl_type *o = &call->out_type[0];
-  int64_t heads = sl_type_rows(o) * call->attrs->heads;
-  int64_t dim = o->dim[2] / call->attrs->heads;
+  int64_t heads = sl_type_rows(o) * call->attrs->attention.heads;
+  int64_t dim = o->dim[2] / call->attrs->attention.heads;
   return sizeof(float) * (size_t)(heads * stretches_of(call->attrs) * (dim + 2));
 }
 
@@ -704,6 +704,6 @@ void sli_cuda_attention_dual_served(const sl_call *call, void *stream) {
   attention a = attention_of(call);
   a.q[1] = (const float *)call->in[3];
   a.q[2] = (const float *)call->in[4];
-  a.chunk = call->attrs->chunk;
+  a.chunk = call->attrs->attention.chunk;
   attend_all(call, a, stream);
 }

@@ -81,7 +81,7 @@ size_t sli_cuda_linear_served_scratch(const sl_call *call) {
 }
 
 void sli_cuda_linear_served(const sl_call *call, void *stream) {
-  bool turned = call->attrs->transposed;
+  bool turned = call->attrs->product.transposed;
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
   product p = {{call->in[1], n, k, false}, (const float *)call->in[0], (const float *)call->in[2],
                (float *)call->out[0],      served_rows(call),          k % 4 == 0};
@@ -102,7 +102,7 @@ void sli_cuda_grouped_linear_served(const sl_call *call, void *stream) {
   int64_t rows = valid_ids(call), k = sl_type_last(x);
   uint64_t *keys = (uint64_t *)call->scratch;
   if (!rows) return;
-  id_in_table expert = {call->attrs->first, w->dim[0]};
+  id_in_table expert = {call->attrs->place.first, w->dim[0]};
   product p = {{call->in[2], w->dim[1], k, false},
                (const float *)call->in[0],
                nullptr,
@@ -125,8 +125,8 @@ void sli_cuda_embedding_served(const sl_call *call, void *stream) {
   table t = {{call->in[1], call->in_type[1].dim[0], width, false},
              (const int32_t *)call->in[0],
              (float *)call->out[0],
-             call->attrs->first,
-             call->attrs->partial ? -0.0f : NAN};
+             call->attrs->place.first,
+             call->attrs->place.partial ? -0.0f : NAN};
   if (rows)
     launch(stream, grid_of(rows), threads_for(width), 0, look_up, t,
            sli_storage_of(call->attrs, &call->in_type[1]));

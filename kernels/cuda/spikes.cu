@@ -56,7 +56,7 @@ __global__ void round_groups(const float *w, float *y, int64_t width, int64_t gr
 
 void sli_cuda_spikes(const sl_call *call, void *stream) {
   const sl_type *x = &call->in_type[0];
-  float k = call->attrs->value > 0 ? call->attrs->value : SLI_SPIKE_K;
+  float k = call->attrs->spikes.k > 0 ? call->attrs->spikes.k : SLI_SPIKE_K;
   launch(stream, grid_of(sl_type_rows(x)), BLOCK, 0, fire, (const float *)call->in[0],
          (float *)call->out[0], (float *)call->out[1], sl_type_last(x), k);
 }

@@ -65,7 +65,8 @@ __global__ void add_places(const float *dy, const int32_t *at, float *drows, int
 
 encoded encoded_of(const sl_call *call) {
   int64_t count = call->in[1] ? call->in_type[1].dim[0] : 0;
-  return {(const float *)call->in[1], call->attrs->first, count, sl_type_last(&call->in_type[0])};
+  return {(const float *)call->in[1], call->attrs->place.first, count,
+          sl_type_last(&call->in_type[0])};
 }
 
 } // namespace
@@ -74,7 +75,7 @@ void sli_cuda_marks(const sl_call *call, void *stream) {
   const sl_type *tokens = &call->in_type[0];
   launch(stream, grid_of(chunks(tokens->dim[0], BLOCK)), BLOCK, 0, mark,
          (const int32_t *)call->in[0], (int32_t *)call->out[0], tokens->dim[0], tokens->dim[1],
-         call->attrs->first, call->attrs->count, call->attrs->ignore);
+         call->attrs->place.first, call->attrs->tokens.each, call->attrs->tokens.marker);
 }
 
 void sli_cuda_splice(const sl_call *call, void *stream) {
@@ -92,7 +93,7 @@ void sli_cuda_splice_b(const sl_call *call, void *stream) {
            (float *)call->out[0], width);
   if (call->out[1])
     launch(stream, grid_of(call->in_type[1].dim[0]), threads_for(width), 0, add_places, dy, at,
-           (float *)call->out[1], rows, call->attrs->first, width);
+           (float *)call->out[1], rows, call->attrs->place.first, width);
 }
 
 void sli_cuda_splice_served(const sl_call *call, void *stream) {

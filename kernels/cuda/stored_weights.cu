@@ -63,10 +63,10 @@ template <typename W> __global__ void look_up(table t) {
     t.y[i * t.w.k + c] = here ? numbers<W>::at(t.w, t.storage, id, c) : t.other;
 }
 
-sl_storage storage_of(const sl_call *call) { return (sl_storage)call->attrs->dims[1]; }
+sl_storage storage_of(const sl_call *call) { return (sl_storage)call->attrs->weight.storage; }
 
 stored weights_of(const sl_call *call) {
-  return {call->in[1], call->in_type[1].dim[0], call->attrs->dims[0], false};
+  return {call->in[1], call->in_type[1].dim[0], call->attrs->weight.width, false};
 }
 
 int64_t rows_of(const sl_call *call) {
@@ -81,7 +81,7 @@ void sli_cuda_linear_stored(const sl_call *call, void *stream) {
                call->nin > 2 ? (const float *)call->in[2] : nullptr,
                (float *)call->out[0],
                rows_of(call),
-               call->attrs->dims[0] % 4 == 0};
+               call->attrs->weight.width % 4 == 0};
   if (!p.rows) return;
   with_any_stored(storage_of(call), [&](auto reader) {
     using W = decltype(reader);
@@ -101,8 +101,9 @@ void sli_cuda_linear_b_stored(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_embedding_stored(const sl_call *call, void *stream) {
-  table t = {weights_of(call),      storage_of(call),   (const int32_t *)call->in[0],
-             (float *)call->out[0], call->attrs->first, call->attrs->partial ? 0.0f : NAN};
+  table t = {
+      weights_of(call),      storage_of(call),         (const int32_t *)call->in[0],
+      (float *)call->out[0], call->attrs->place.first, call->attrs->place.partial ? 0.0f : NAN};
   with_any_stored(t.storage, [&](auto reader) {
     launch(stream, grid_of(sl_type_elements(&call->in_type[0])), threads_for(t.w.k), 0,
            look_up<decltype(reader)>, t);

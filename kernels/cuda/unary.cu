@@ -51,7 +51,7 @@ __global__ void one(const double *x, const D *d, Y *y, double c, double u) {
 }
 
 template <typename F> void run_scalar(const sl_call *call, void *stream) {
-  double c = call->attrs->value, u = call->attrs->upper;
+  double c = call->attrs->function.c, u = call->attrs->function.u;
   const double *x = (const double *)call->in[0];
   if (call->nin == 1)
     launch(stream, grid_of(1), WARP, 0, one<F, double, double>, x, (const double *)nullptr,
@@ -64,8 +64,8 @@ template <typename F> void run_scalar(const sl_call *call, void *stream) {
 template <typename F, int IN> void run_unary(const sl_call *call, void *stream) {
   if (call->in_type[0].dtype == SL_F64) return run_scalar<F>(call, stream);
   unary<F, IN> f;
-  f.c = call->attrs->value;
-  f.u = call->attrs->upper;
+  f.c = call->attrs->function.c;
+  f.u = call->attrs->function.u;
   map_call(call, stream, f);
 }
 

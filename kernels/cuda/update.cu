@@ -194,7 +194,7 @@ void sli_cuda_running_part(const sl_call *call, void *stream) {
 void sli_cuda_running(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->in_type[0]);
   launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, follow, (const float *)call->in[0],
-         (const float *)call->in[1], (float *)call->out[0], call->attrs->value, n);
+         (const float *)call->in[1], (float *)call->out[0], call->attrs->running.factor, n);
 }
 
 void sli_cuda_replace(const sl_call *call, void *stream) {

@@ -461,13 +461,14 @@ void sli_cuda_linear_attention_join(const sl_call *call, void *stream) {
   joining j = {};
   for (int r = 0; r < call->nin; r++) j.records[r] = (const float *)call->in[r];
   j.count = call->nin;
-  j.first = (int)attrs->first;
+  j.first = (int)attrs->states.before;
   j.all = record->dim[2];
-  j.gates = attrs->count;
+  j.gates = attrs->states.gates;
   j.states = state->dim[0] * state->dim[1];
   j.state = (float *)call->out[0];
-  j.end = attrs->length ? (float *)call->out[1] : nullptr;
-  j.starts = attrs->reverse ? call->tick.row + call->tick.rows == attrs->length : !call->tick.row;
+  j.end = attrs->place.length ? (float *)call->out[1] : nullptr;
+  j.starts = attrs->states.back ? call->tick.row + call->tick.rows == attrs->place.length
+                                : !call->tick.row;
   launch(stream, grid_of(chunks(j.states * (j.all - j.gates), BLOCK)), BLOCK, 0, join_records, j);
 }
 

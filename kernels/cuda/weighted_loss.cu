@@ -179,7 +179,7 @@ void sli_cuda_weighted_cross_entropy_b(const sl_call *call, void *stream) {
     launch(stream, grid_of(rows), threads_of(columns(call)), 0, cross_entropy_b<T>,
            sli_weighing_of(call, 5), (const T *)call->in[0], (const int32_t *)call->in[1],
            (const float *)call->in[2], (const double *)call->in[3], (const float *)call->in[4],
-           (T *)call->out[0], call->attrs->first, columns(call), stride);
+           (T *)call->out[0], call->attrs->place.first, columns(call), stride);
   });
 }
 
@@ -215,8 +215,8 @@ void sli_cuda_weighted_cross_entropy_part(const sl_call *call, void *stream) {
     using T = decltype(element);
     launch(stream, grid_of(rows), threads_of(columns(call)), 0, cross_entropy_part<T>,
            sli_weighing_of(call, 3), (const T *)call->in[0], (const int32_t *)call->in[1],
-           (const double *)call->in[2], (float *)call->out[0], call->attrs->first, columns(call),
-           stride);
+           (const double *)call->in[2], (float *)call->out[0], call->attrs->place.first,
+           columns(call), stride);
   });
 }
 

@@ -170,6 +170,6 @@ void sli_delta_rule_b_run(const sl_call *call, const sli_walk_engine *e) {
 }
 
 void sli_delta_rule_piece_b_run(const sl_call *call, const sli_walk_engine *e) {
-  bool starts = call->tick.row + call->in_type[0].dim[1] == call->attrs->length;
+  bool starts = call->tick.row + call->in_type[0].dim[1] == call->attrs->place.length;
   differentiate(e, gradients_of(call, (float *)call->in[E + 1], call->out[5], starts));
 }

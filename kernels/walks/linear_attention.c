@@ -165,7 +165,7 @@ void sli_linear_attention_b_run(const sl_call *call, const sli_walk_engine *e) {
 }
 
 void sli_linear_attention_piece_b_run(const sl_call *call, const sli_walk_engine *e) {
-  bool starts = call->tick.row + call->in_type[0].dim[1] == call->attrs->length;
+  bool starts = call->tick.row + call->in_type[0].dim[1] == call->attrs->place.length;
   gradients g = gradients_of(call, call->out[4], starts);
   differentiate(e, &g, (float *)call->in[O + 1]);
 }

@@ -2,6 +2,7 @@
 """Low-level access to libsluice: the loaded library, its errors as exceptions, and its records as dicts."""
 from __future__ import annotations
 
+import itertools
 import operator
 import os
 import re
@@ -210,6 +211,27 @@ def record(name, given, keep, what=None):
     made = ffi.new(name + " *", fields(ffi.typeof(name), given, keep, what))
     keep.append(made)
     return made
+
+
+def _listed(array):
+    """The items of an array of C up to a NULL, or up to a row without a name."""
+    for i in itertools.count():
+        item = array[i]
+        if not (item.name if ffi.typeof(item).kind == "struct" else item):
+            return
+        yield item
+
+
+def attributes(row, given, keep):
+    """Makes the attributes of a call of an op. `given` has fields of the op's kinds and of the groups, by name."""
+    made, kinds = {}, [k for k in row.attrs if k] + list(_listed(lib.sl_attrs_groups))
+    known = {text(f.name): text(k.name) for k in reversed(kinds) for f in _listed(k.fields)}
+    wrong = [name for name in given if name not in known and name != "user"]
+    if wrong:
+        raise errors.unknown(text(row.name), wrong, known)
+    for name, what in given.items():
+        (made if name == "user" else made.setdefault(known[name], {}))[name] = what
+    return record("sl_attrs", made, keep, text(row.name))
 
 
 def written(write):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import re
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import _library as c
@@ -100,6 +101,7 @@ def _call(symbol):
     counts = [_is_list(params, i) for i in range(len(params))]
     asked = [n for n, out, count in zip(names, outputs, counts) if not out and not count]
     needed = [n for n, t in zip(names, ctypes) if t.cname == "struct sl_tensor *" and n not in OPTIONAL]
+    fields = attributes(symbol)
 
     def call(g, *args, **kwargs):
         if ctypes and ctypes[-1].cname == "struct sl_type" and len(args) >= len(asked):
@@ -107,19 +109,29 @@ def _call(symbol):
         if len(args) > len(asked):
             raise TypeError("%s takes %s" % (symbol[3:-3], ", ".join(asked)))
         given = dict(zip(asked, args))
+        settings = {n: kwargs.pop(n) for n in fields if n in kwargs and n not in asked}
+        if settings:
+            given["attrs"] = {**(given.get("attrs") or {}), **settings}
         for name, value in kwargs.items():
             known = name if name in asked else next((n for n in ALSO.get(name, ()) if n in asked), name)
             if known not in asked or known in given:
-                raise TypeError("%s takes %s, not %s%s" % (symbol[3:-3], ", ".join(asked), name,
-                                                           "" if name in given else errors.near(name, asked)))
+                raise TypeError("%s takes %s, not %s%s" % (symbol[3:-3], ", ".join(asked + fields), name,
+                                                           "" if name in given else errors.near(name, asked + fields)))
             given[known] = value
         lacking = [n for n in needed if given.get(n) is None]
         if lacking:
             raise TypeError("%s needs %s" % (symbol[3:-3], " and ".join(lacking)))
         return _called(g, target, ctypes, names, outputs, counts, given)
     call.__name__ = symbol[3:-3]
-    call.__doc__ = "%s(%s)\n\n%s" % (symbol[3:-3], ", ".join(asked), said)
+    call.__doc__ = "%s(%s)\n\n%s" % (symbol[3:-3], ", ".join(asked + fields), said)
     return call
+
+
+def attributes(symbol: str) -> List[str]:
+    """The keywords that a call takes for its last argument, attributes of one kind: heads, window, ..."""
+    last = ffi.typeof(getattr(lib, symbol)).args[-1]
+    kind = last.item.cname if last.kind == "pointer" else ""
+    return [name for name, _ in last.item.fields] if re.fullmatch(r"struct sl_\w+_attrs", kind) else []
 
 
 def _called(g, target, ctypes, names, outputs, counts, given):

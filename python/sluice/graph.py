@@ -270,7 +270,7 @@ class Graph(Ops):
         return self._apply(row, inputs, attrs)
 
     def _apply(self, row: Any, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Tuple[Tensor, ...]:
-        settings = c.record("sl_attrs", attrs, self._kept, c.text(row.name))
+        settings = c.attributes(row, attrs, self._kept)
         tensors = [t for t in inputs if isinstance(t, Tensor)]
         first = next((t for t in tensors if t.dtype.kind == "f"), tensors[0] if tensors else None)
         inputs = [t if t is None or isinstance(t, Tensor) else beside(first, t) for t in inputs]

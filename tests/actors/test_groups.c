@@ -142,7 +142,7 @@ static void different_devices_are_refused(void) {
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 static void shapes_and_traffic(void) {
-  const sl_attrs attrs = {.count = 4, .axes = 1u << 1};
+  const sl_attrs attrs = {.members.count = 4, .members.axes = 1u << 1};
   const sl_type whole = SL_TYPE(SL_F32, 3, 8, 5);
   sl_type part, again, none, odd = SL_TYPE(SL_F32, 3, 6, 5);
   CHECK(!sl_op_reduce_scatter.infer(&attrs, 1, &whole, &part) && part.dim[1] == 2, "a part");
@@ -166,11 +166,12 @@ static void unequal_parts(void) {
   const sl_type whole = SL_TYPE(SL_F32, 3, 7, 5), longest = SL_TYPE(SL_F32, 3, 3, 5);
   const sl_part parts[] = {{1, 1, {0}, {2}}, {1, 1, {2}, {2}}, {1, 1, {4}, {3}}};
   const sl_joint joint = {whole, parts};
-  const sl_attrs last = {.count = 3, .first = 2, .axes = 1u << 1, .user = &joint};
+  const sl_attrs last = {
+      .members.count = 3, .members.own = 2, .members.axes = 1u << 1, .user = &joint};
   sl_attrs other = last;
   sl_type out;
   int64_t begin;
-  other.first = 0;
+  other.members.own = 0;
   CHECK(!sl_op_reduce_scatter.infer(&last, 1, &whole, &out) && sl_type_equal(&out, &longest),
         "the last part");
   CHECK(!sl_op_all_gather.infer(&last, 1, &longest, &out) && sl_type_equal(&out, &whole), "%s",
@@ -186,7 +187,7 @@ static void unequal_parts(void) {
 static void all_to_all(void) {
   const sl_type in[] = {SL_TYPE(SL_F32, 2, 3), SL_TYPE(SL_F32, 2, 4)},
                 got[] = {SL_TYPE(SL_F32, 5, 4), SL_TYPE(SL_F32, 2, 4)};
-  const sl_attrs attrs = {.count = 2, .first = 1, .user = got};
+  const sl_attrs attrs = {.members.count = 2, .members.own = 1, .user = got};
   sl_type out[2];
   CHECK(!sl_op_all_to_all.infer(&attrs, 2, in, out) && !memcmp(out, got, sizeof got), "%s",
         sl_detail());

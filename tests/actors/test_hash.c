@@ -153,13 +153,8 @@ static sl_plan *plan;
   X(calls[0].op = &sl_op_adamw) X(calls[0].name = "z") X(calls[0].accumulate = 1)               \
   X(calls[0].accumulate_span = 1) X(calls[1].nin = 0) X(calls[1].nout = 0)                      \
   X(calls[0].in = &calls[0].out[1]) X(calls[0].out = calls[0].in)                               \
-  X(calls[1].attrs.heads = 1) X(calls[1].attrs.kv_heads = 1) X(calls[1].attrs.eps = 1e-6f)      \
-  X(calls[1].attrs.theta = 5e5f) X(calls[1].attrs.value = 1) X(calls[1].attrs.transposed = true)\
-  X(calls[1].attrs.length = 1) X(calls[1].attrs.bf16 = true) X(calls[1].attrs.rows = 1)         \
-  X(calls[1].attrs.first = 1) X(calls[1].attrs.columns = 1) X(calls[1].attrs.partial = true)    \
   X(calls[1].attrs.user = &parts[1])                                                            \
-  X(calls[1].attrs.exact = true) X(calls[1].attrs.chunk = 1) X(calls[1].attrs.leaves = 1) X(calls[1].attrs.positions = 1) X(calls[1].attrs.leaf = 1)       \
-  X(calls[1].attrs.part[0] = 1) X(calls[1].attrs.part[2] = 1)                                   \
+  X(calls[1].attrs.place.length = 1) X(calls[0].attrs.numbers.part[2] = 1)                      \
   X(types[0].dtype = SL_BF16) X(types[1].ndim = 1) X(types[1].dim[1] = 7)                       \
   X(optimizer.lr = 2e-3f) X(optimizer.min_lr = 0) X(optimizer.warmup = 21)                      \
   X(optimizer.decay_steps = 0) X(optimizer.beta1 = 0.8f) X(optimizer.beta2 = 0.9f)              \

@@ -20,16 +20,17 @@ static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
 
 /* A maker writes its number and the tick; a reader reads twice. */
 static void make(const sl_call *call) {
-  *(volatile int64_t *)call->out[0] = call->attrs->heads * (int64_t)MARK + call->tick.number;
+  *(volatile int64_t *)call->out[0] =
+      call->attrs->attention.heads * (int64_t)MARK + call->tick.number;
 }
 
 static void rs(const sl_call *call) {
   const volatile int64_t *slot = call->in[0];
-  int64_t want = call->attrs->heads * (int64_t)MARK + call->tick.number;
-  CHECK(*slot == want, "register %d at tick %lld holds %lld", call->attrs->heads,
+  int64_t want = call->attrs->attention.heads * (int64_t)MARK + call->tick.number;
+  CHECK(*slot == want, "register %d at tick %lld holds %lld", call->attrs->attention.heads,
         (long long)call->tick.number, (long long)*slot);
   for (volatile int i = 0; i < 200; i++) {}
-  CHECK(*slot == want, "register %d changes while it is read", call->attrs->heads);
+  CHECK(*slot == want, "register %d changes while it is read", call->attrs->attention.heads);
 }
 
 static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)},
@@ -45,7 +46,7 @@ static sl_program *program(sl_plan *plan, const sl_op *op, int who, int nin, int
   p->calls = sl_plan_alloc(plan, sizeof *p->calls);
   p->calls[0] = (sl_program_call){.op = op,
                                   .name = op->name,
-                                  .attrs = {.heads = who},
+                                  .attrs = {.attention.heads = who},
                                   .nin = !makes,
                                   .nout = makes,
                                   .in_type = &type,

@@ -86,7 +86,7 @@ static void check_input(const sl_call *call, const node *me, int i) {
 /* Checks that the variant is the smallest with room for the first input's rows. */
 static void check_bucket(const sl_call *call, const node *me) {
   int32_t valid_rows = extent_of(me->net, me->in[0], call->tick.number), rows = me->in[0]->rows;
-  int32_t v = (int32_t)call->attrs->value, below = v ? rows * v / BUCKETS : -1;
+  int32_t v = (int32_t)call->attrs->fill.value, below = v ? rows * v / BUCKETS : -1;
   CHECK(valid_rows <= rows * (v + 1) / BUCKETS && valid_rows > below,
         "seed %" PRIu64
         ": %d rows of %d, and "
@@ -165,7 +165,7 @@ static void write_variant(sl_plan *plan, const node *me, const sl_program *progr
                                .out = out,
                                .in_length = in_length,
                                .out_length = out_length,
-                               .attrs = {.user = me, .value = (float)v}};
+                               .attrs = {.user = me, .fill.value = (float)v}};
   arguments(plan, me->nout, outs, me->nin, false, program->base_length, &out_type, &slots,
             &out_length);
   for (int o = 0; me->staged && o < me->nout; o++)

@@ -21,7 +21,7 @@ static _Atomic bool blocked;
 static sl_runtime *failing; /* the runtime that the last actor makes fail */
 
 static void count_op(const sl_call *call) {
-  int device = call->attrs->heads, firing = atomic_fetch_add(&firings[device], 1);
+  int device = call->attrs->attention.heads, firing = atomic_fetch_add(&firings[device], 1);
   if (device + 1 < DEVICES) return;
   if (firing == atomic_load(&block_at)) {
     atomic_store(&blocked, true);
@@ -35,7 +35,8 @@ static const sl_op count_row = {.name = "count", .max_in = -1, .kernels = SL_CPU
 static sl_program *make_program(sl_plan *plan, int device) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
   sl_program_call *call = sl_plan_alloc(plan, sizeof *call);
-  *call = (sl_program_call){.op = &count_row, .name = "count", .attrs = {.heads = device}};
+  *call =
+      (sl_program_call){.op = &count_row, .name = "count", .attrs = {.attention.heads = device}};
   *program = (sl_program){.ncalls = 1, .calls = call, .nbases = 3};
   return program;
 }

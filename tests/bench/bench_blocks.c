@@ -23,7 +23,8 @@ static double ms_of(kernel *k, struct sl_team *team) {
 }
 
 static kernel make(const sl_op *op, float share, int nin, const sl_type *in, int nout) {
-  kernel k = kernel_create(op, (sl_attrs){.heads = HEADS, .value = share}, nin, in, nout);
+  kernel k = kernel_create(op, (sl_attrs){.attention.heads = HEADS, .attention.share = share}, nin,
+                           in, nout);
   for (int i = 0; i < nin; i++) array_random(k.in[i], &in[i], 1);
   return k;
 }

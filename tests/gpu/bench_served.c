@@ -66,7 +66,7 @@ static void bench_product(sl_storage storage, int64_t rows, int64_t k, int64_t n
   snprintf(name, sizeof name, "product_%s_%dx%d_%d_rows", sli_storage_name(storage), (int)n, (int)k,
            (int)rows);
   if (!strstr(name, filter)) return;
-  double ns = time_of(&sl_op_linear_served, (sl_attrs){.dims = {k, storage}}, 5, in, 1);
+  double ns = time_of(&sl_op_linear_served, (sl_attrs){.weight = {k, (int)storage}}, 5, in, 1);
   if (rows < MANY_ROWS) show_bytes(name, (double)sl_type_bytes(&lies), ns);
   else show_flops(name, 2.0 * (double)rows * (double)k * (double)n, ns);
 }
@@ -92,11 +92,11 @@ static void bench_attention(bool bf16, int sequences, int64_t each, int64_t leng
   int64_t rows = sequences * each, pages = (length + SL_PAGE - 1) / SL_PAGE;
   int64_t ints = (int64_t)(sl_batch_bytes(rows, sequences, sequences, pages) / sizeof(int32_t));
   const sl_type in[] = {F32(1, rows, (HEADS + 2 * KV_HEADS) * DIM), none, I32(ints)};
-  const sl_attrs attrs = {.heads = HEADS,
-                          .kv_heads = KV_HEADS,
-                          .count = sequences * pages,
-                          .length = pages * SL_PAGE,
-                          .bf16 = bf16};
+  const sl_attrs attrs = {.attention.heads = HEADS,
+                          .attention.kv_heads = KV_HEADS,
+                          .pages.count = sequences * pages,
+                          .place.length = pages * SL_PAGE,
+                          .numbers.bf16 = bf16};
   char name[64];
   snprintf(name, sizeof name, "attention_%s_%dx%d_of_%d", bf16 ? "bf16" : "f32", sequences,
            (int)each, (int)length);

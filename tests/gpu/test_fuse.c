@@ -534,16 +534,16 @@ static void check_loss(shape s, bool over, bool read, bool other, bool weighted)
   int kept = add_array(l, role_type(&s, STAT), MADE);
   int total = add_array(l, SL_SCALAR(SL_F64), GIVEN);
   int weights = add_array(l, SL_TYPE(SL_F32, s.width), GIVEN);
-  const sl_attrs attrs = {.columns = read ? s.width - 2 : 0,
-                          .ignore = weighted,
-                          .value = weighted ? 0.25f : 0,
-                          .upper = weighted ? 0.25f / 40 : 0};
+  const sl_attrs attrs = {.place.columns = read ? s.width - 2 : 0,
+                          .loss.ignore = weighted,
+                          .loss.smoothing = weighted ? 0.25f : 0,
+                          .loss.spread = weighted ? 0.25f / 40 : 0};
   add_call(l, &sl_op_copy, 1, copied, 1, &logits);
   add_call(l, weighted ? &sl_op_weighted_cross_entropy : &sl_op_cross_entropy, weighted ? 4 : 2,
            (int[]){logits, targets[0], total, weights}, 2, loss)
       ->attrs = attrs;
   sl_program_call *fill = add_call(l, &sl_op_fill, 0, NULL, 1, &dloss);
-  fill->attrs.value = 0.125f;
+  fill->attrs.loss.smoothing = 0.125f;
   fill->attrs.user = &l->arrays[dloss].type;
   int in[] = {logits, targets[other], loss[1], weighted ? total : dloss, dloss, weights};
   add_call(l, weighted ? &sl_op_weighted_cross_entropy_b : &sl_op_cross_entropy_b, weighted ? 6 : 4,

@@ -70,16 +70,16 @@ static const sl_rope in_part = {.part = 0.4},
 static const claim claims[] = {
     {&sl_op_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
     {&sl_op_linear, {0}, 3, {F32(2, 3, 16), F32(24, 16), NOTHING}, 0},
-    {&sl_op_linear, {.transposed = true}, 3, {F32(7, 33), F32(33, 5), F32(5)}, 0},
-    {&sl_op_linear, {.transposed = true}, 2, {F32(1, 7), F32(7, 64)}, 0},
+    {&sl_op_linear, {.product.transposed = true}, 3, {F32(7, 33), F32(33, 5), F32(5)}, 0},
+    {&sl_op_linear, {.product.transposed = true}, 2, {F32(1, 7), F32(7, 64)}, 0},
     {&sl_op_embedding, {0}, 2, {I32(3, 7), F32(5, 33)}, 7},
     {&sl_op_embedding, {0}, 2, {I32(300), F32(6, 72)}, 5},
-    {&sl_op_embedding, {.first = 3, .partial = true}, 2, {I32(3, 7), F32(5, 33)}, 11},
-    {&sl_op_embedding, {.first = 40, .partial = true}, 2, {I32(300), F32(6, 72)}, 50},
+    {&sl_op_embedding, {.place.first = 3, .place.partial = true}, 2, {I32(3, 7), F32(5, 33)}, 11},
+    {&sl_op_embedding, {.place.first = 40, .place.partial = true}, 2, {I32(300), F32(6, 72)}, 50},
     {&sl_op_position, {0}, 2, {F32(2, 7, 33), F32(9, 33)}, 0},
-    {&sl_op_position, {.first = 2}, 2, {F32(2, 7, 64), F32(9, 64)}, 0},
+    {&sl_op_position, {.place.first = 2}, 2, {F32(2, 7, 64), F32(9, 64)}, 0},
     {&sl_op_position, {0}, 2, {F32(3, 4, 64), F32(4, 64)}, 0},
-    {&sl_op_position, {.first = 1, .ndims = 2, .dims = {3, 2}}, 2, {F32(2, 7, 33), F32(11, 33)}, 0},
+    {&sl_op_position, {.place.first = 1, .place.run = 3, .place.skip = 2}, 2, {F32(2, 7, 33), F32(11, 33)}, 0},
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_copy, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_mul, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
@@ -88,92 +88,92 @@ static const claim claims[] = {
     {&sl_op_tanh, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_swiglu, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_layernorm, {0}, 3, {F32(7, 33), F32(33), F32(33)}, 0},
-    {&sl_op_layernorm, {.eps = 0.1f}, 3, {F32(17, 2, 1160), F32(1160), F32(1160)}, 0},
+    {&sl_op_layernorm, {.norm.eps = 0.1f}, 3, {F32(17, 2, 1160), F32(1160), F32(1160)}, 0},
     {&sl_op_rmsnorm, {0}, 2, {F32(7, 33), F32(33)}, 0},
-    {&sl_op_rmsnorm, {.eps = 0.1f}, 2, {F32(2, 37, 136), F32(136)}, 0},
-    {&sl_op_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
-    {&sl_op_rotary, {.heads = 2, .theta = 500}, 1, {F32(1, 5, 64)}, 0},
-    {&sl_op_rotary, {.heads = 3, .first = 9}, 1, {F32(2, 7, 30)}, 0},
-    {&sl_op_rotary, {.heads = 3, .first = 1, .ndims = 2, .dims = {3, 9}}, 1, {F32(2, 7, 30)}, 0},
-    {&sl_op_rotary, {.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
-    {&sl_op_rotary, {.heads = 3, .user = &in_part}, 1, {F32(2, 7, 45)}, 0},
-    {&sl_op_rotary, {.heads = 2, .user = &stretched_in_part}, 1, {F32(2, 9, 64)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
-    {&sl_op_attention, {.heads = 2}, 3, {F32(1, 7, 14), F32(1, 7, 14), F32(1, 7, 14)}, 0},
-    {&sl_op_attention, {.heads = 2, .kv_heads = 1}, 3,
+    {&sl_op_rmsnorm, {.norm.eps = 0.1f}, 2, {F32(2, 37, 136), F32(136)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 3}, 1, {F32(2, 7, 30)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 2, .rotary.theta = 500}, 1, {F32(1, 5, 64)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 3, .place.first = 9}, 1, {F32(2, 7, 30)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 3, .place.first = 1, .place.run = 3, .place.skip = 9}, 1, {F32(2, 7, 30)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 3, .user = &in_part}, 1, {F32(2, 7, 45)}, 0},
+    {&sl_op_rotary, {.rotary.heads = 2, .user = &stretched_in_part}, 1, {F32(2, 9, 64)}, 0},
+    {&sl_op_attention, {.attention.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
+    {&sl_op_attention, {.attention.heads = 2}, 3, {F32(1, 7, 14), F32(1, 7, 14), F32(1, 7, 14)}, 0},
+    {&sl_op_attention, {.attention.heads = 2, .attention.kv_heads = 1}, 3,
      {F32(1, 66, 32), F32(1, 66, 16), F32(1, 66, 16)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 17, 72), F32(1, 17, 72), F32(1, 17, 72)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 35, 200), F32(1, 35, 200), F32(1, 35, 200)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 150, 64), F32(1, 150, 64), F32(1, 150, 64)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 140, 72), F32(1, 140, 72), F32(1, 140, 72)}, 0},
-    {&sl_op_attention, {.heads = 1}, 3, {F32(1, 70, 128), F32(1, 70, 128), F32(1, 70, 128)}, 0},
-    {&sl_op_attention, {.heads = 2, .kv_heads = 1, .window = 90}, 3,
+    {&sl_op_attention, {.attention.heads = 1}, 3, {F32(1, 17, 72), F32(1, 17, 72), F32(1, 17, 72)}, 0},
+    {&sl_op_attention, {.attention.heads = 1}, 3, {F32(1, 35, 200), F32(1, 35, 200), F32(1, 35, 200)}, 0},
+    {&sl_op_attention, {.attention.heads = 1}, 3, {F32(1, 150, 64), F32(1, 150, 64), F32(1, 150, 64)}, 0},
+    {&sl_op_attention, {.attention.heads = 1}, 3, {F32(1, 140, 72), F32(1, 140, 72), F32(1, 140, 72)}, 0},
+    {&sl_op_attention, {.attention.heads = 1}, 3, {F32(1, 70, 128), F32(1, 70, 128), F32(1, 70, 128)}, 0},
+    {&sl_op_attention, {.attention.heads = 2, .attention.kv_heads = 1, .attention.window = 90}, 3,
      {F32(1, 131, 128), F32(1, 131, 64), F32(1, 131, 64)}, 0},
-    {&sl_op_attention_packed, {.heads = 2}, 1, {F32(2, 7, 42)}, 0},
-    {&sl_op_attention_packed, {.heads = 2, .kv_heads = 1}, 1, {F32(1, 19, 256)}, 0},
-    {&sl_op_attention, {.heads = 1, .full = true}, 3,
+    {&sl_op_attention_packed, {.attention.heads = 2}, 1, {F32(2, 7, 42)}, 0},
+    {&sl_op_attention_packed, {.attention.heads = 2, .attention.kv_heads = 1}, 1, {F32(1, 19, 256)}, 0},
+    {&sl_op_attention, {.attention.heads = 1, .attention.full = true}, 3,
      {F32(1, 150, 64), F32(1, 150, 64), F32(1, 150, 64)}, 0},
-    {&sl_op_attention, {.heads = 1, .full = true, .scale = 0.1f}, 3,
+    {&sl_op_attention, {.attention.heads = 1, .attention.full = true, .attention.scale = 0.1f}, 3,
      {F32(1, 35, 200), F32(1, 35, 200), F32(1, 35, 200)}, 0},
-    {&sl_op_attention_packed, {.heads = 2, .full = true}, 1, {F32(2, 66, 48)}, 0},
-    {&sl_op_documents, {.end = 2}, 1, {I32(3, 71)}, 9},
-    {&sl_op_attention_packed, {.heads = 2, .kv_heads = 1, .window = 40}, 1, {F32(1, 150, 32)}, 0},
-    {&sl_op_attention_packed, {.heads = 2, .full = true}, 2, {F32(2, 37, 48), I32(2, 37)}, 2},
+    {&sl_op_attention_packed, {.attention.heads = 2, .attention.full = true}, 1, {F32(2, 66, 48)}, 0},
+    {&sl_op_documents, {.tokens.end = 2}, 1, {I32(3, 71)}, 9},
+    {&sl_op_attention_packed, {.attention.heads = 2, .attention.kv_heads = 1, .attention.window = 40}, 1, {F32(1, 150, 32)}, 0},
+    {&sl_op_attention_packed, {.attention.heads = 2, .attention.full = true}, 2, {F32(2, 37, 48), I32(2, 37)}, 2},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 8205), I32(2)}, 8205},
-    {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
-    {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
-    {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_cross_entropy, {.place.first = 11, .place.partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_cross_entropy_part, {.place.first = 11, .place.partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_cross_entropy_part, {.place.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
     {&sl_op_log_probability, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_log_probability, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
-    {&sl_op_log_probability, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
-    {&sl_op_log_probability_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
-    {&sl_op_log_probability_part, {.first = 1031, .count = 2062}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_log_probability, {.place.first = 11, .place.partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_log_probability_part, {.place.first = 11, .place.partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_log_probability_part, {.place.first = 1031, .place.whole = 2062}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
     {&sl_op_softmax_part, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_softmax_part, {0}, 1, {F32(3, 3, 1031)}, 0},
     {&sl_op_softmax_rescale, {0}, 5, {F32(3, 3, 33), F32(3, 3, 33), F32(3, 3), F32(3, 3), SL_SCALAR(SL_F32)}, 0},
-    {&sl_op_weighted_cross_entropy_part, {.ignore = 3, .first = 11, .partial = true}, 4,
+    {&sl_op_weighted_cross_entropy_part, {.loss.ignore = 3, .place.first = 11, .place.partial = true}, 4,
      {F32(7, 33), I32(7), SL_SCALAR(SL_F64), NOTHING}, 50},
     {&sl_op_weighted_cross_entropy_part,
-     {.value = 0.25f, .upper = 0.25f / 2062, .first = 1031, .partial = true}, 4,
+     {.loss.smoothing = 0.25f, .loss.spread = 0.25f / 2062, .place.first = 1031, .place.partial = true}, 4,
      {F32(3, 3, 1031), I32(3, 3), SL_SCALAR(SL_F64), F32(2062)}, 2062},
-    {&sl_op_weighted_cross_entropy, {.value = 0.25f, .upper = 0.25f / 8205}, 4,
+    {&sl_op_weighted_cross_entropy, {.loss.smoothing = 0.25f, .loss.spread = 0.25f / 8205}, 4,
      {F32(2, 8205), I32(2), SL_SCALAR(SL_F64), F32(8205)}, 8205},
     {&sl_op_reshape, {.user = &heads}, 1, {F32(2, 7, 12)}, 0},
-    {&sl_op_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(3, 5, 70)}, 0},
+    {&sl_op_permute, {.shape.ndims = 3, .shape.dims = {2, 0, 1}}, 1, {F32(3, 5, 70)}, 0},
     {&sl_op_slice, {.user = &middle}, 1, {F32(3, 7, 33)}, 0},
-    {&sl_op_split, {.axes = 2, .user = &lengths}, 1, {F32(3, 7, 33)}, 0},
-    {&sl_op_dropout, {.value = 0.25f, .key = 5, .seed = 7}, 1, {F32(71, 33)}, 0},
-    {&sl_op_dropout, {.value = 0.25f, .region = &region}, 1, {F32(3, 5)}, 0},
-    {&sl_op_uniform, {.value = -1, .upper = 2, .seed = 1, .region = &region}, 1, {F32(3, 5)}, 0},
-    {&sl_op_normal, {.value = -1, .upper = 2, .key = 3}, 1, {F32(71, 33)}, 0},
-    {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},
-    {&sl_op_concat, {.axes = 1 << 0}, 2, {F32(3, 5), F32(7, 5)}, 0},
-    {&sl_op_gather, {.axes = 1}, 2, {F32(7, 33), I32(9, 1)}, 9},
-    {&sl_op_gather, {.first = 3, .partial = true}, 2, {F32(6, 9), I32(6, 4)}, 20},
-    {&sl_op_scatter_add, {.axes = 1, .count = 5}, 2, {F32(9, 40), I32(9, 1)}, 6},
-    {&sl_op_scatter_add, {.axes = 2, .first = 2, .partial = true}, 3,
+    {&sl_op_split, {.along.axes = 2, .user = &lengths}, 1, {F32(3, 7, 33)}, 0},
+    {&sl_op_dropout, {.distribution.dropped = 0.25f, .random.key = 5, .random.seed = 7}, 1, {F32(71, 33)}, 0},
+    {&sl_op_dropout, {.distribution.dropped = 0.25f, .region = &region}, 1, {F32(3, 5)}, 0},
+    {&sl_op_uniform, {.distribution.low = -1, .distribution.high = 2, .random.seed = 1, .region = &region}, 1, {F32(3, 5)}, 0},
+    {&sl_op_normal, {.distribution.mean = -1, .distribution.deviation = 2, .random.key = 3}, 1, {F32(71, 33)}, 0},
+    {&sl_op_concat, {.along.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},
+    {&sl_op_concat, {.along.axes = 1 << 0}, 2, {F32(3, 5), F32(7, 5)}, 0},
+    {&sl_op_gather, {.along.axes = 1}, 2, {F32(7, 33), I32(9, 1)}, 9},
+    {&sl_op_gather, {.place.first = 3, .place.partial = true}, 2, {F32(6, 9), I32(6, 4)}, 20},
+    {&sl_op_scatter_add, {.along.axes = 1, .place.whole = 5}, 2, {F32(9, 40), I32(9, 1)}, 6},
+    {&sl_op_scatter_add, {.along.axes = 2, .place.first = 2, .place.partial = true}, 3,
      {F32(3, 7, 4), I32(3, 7, 1), F32(3, 5, 4)}, 9},
-    {&sl_op_scatter_add, {.axes = 1, .first = 2, .partial = true, .count = 5}, 2,
+    {&sl_op_scatter_add, {.along.axes = 1, .place.first = 2, .place.partial = true, .place.whole = 5}, 2,
      {F32(300, 40), I32(300, 1)}, 9},
-    {&sl_op_one_hot, {.count = 5}, 1, {I32(3, 7)}, 7},
+    {&sl_op_one_hot, {.one_hot.classes = 5}, 1, {I32(3, 7)}, 7},
     {&sl_op_embedding_bag, {.user = &padded}, 2, {I32(9, 4), F32(7, 33)}, 9},
-    {&sl_op_embedding_bag, {.user = &padded, .first = 3, .partial = true}, 3,
+    {&sl_op_embedding_bag, {.user = &padded, .place.first = 3, .place.partial = true}, 3,
      {I32(9, 4), F32(7, 33), F32(9, 4)}, 12},
-    {&sl_op_grouped_linear, {.first = 2, .count = 6, .partial = true}, 3,
+    {&sl_op_grouped_linear, {.place.first = 2, .place.whole = 6, .place.partial = true}, 3,
      {F32(9, 40), I32(9, 3), F32(3, 136, 40)}, 6},
     {&sl_op_grouped_linear, {0}, 3, {F32(150, 2, 16), I32(150, 2), F32(2, 24, 16)}, 2},
     {&sl_op_combine, {0}, 2, {F32(2, 7, 3, 40), F32(2, 7, 3)}, 0},
-    {&sl_op_expert_limit, {.value = 1.25f, .count = 4}, 2, {I32(2, 40, 2), F32(2, 40, 2)}, 4},
-    {&sl_op_expert_limit, {.value = 0.5f, .count = 3}, 2, {I32(30, 1), F32(30, 1)}, 4},
-    {&sl_op_plane_values, {.ndims = 2, .dims = {2, 4}}, 1, {F32(3, 5, 300)}, 0},
-    {&sl_op_plane_values, {.ndims = 2, .dims = {3, 3}}, 1, {F32(7, 3)}, 0},
+    {&sl_op_expert_limit, {.experts.factor = 1.25f, .experts.count = 4}, 2, {I32(2, 40, 2), F32(2, 40, 2)}, 4},
+    {&sl_op_expert_limit, {.experts.factor = 0.5f, .experts.count = 3}, 2, {I32(30, 1), F32(30, 1)}, 4},
+    {&sl_op_plane_values, {.planes.base = 2, .planes.width = 4}, 1, {F32(3, 5, 300)}, 0},
+    {&sl_op_plane_values, {.planes.base = 3, .planes.width = 3}, 1, {F32(7, 3)}, 0},
     {&sl_op_bit_choice, {0}, 2, {F32(2, 20, 2, 3), I32(2, 20, 2)}, 4},
-    {&sl_op_bit_choice, {.count = 3, .ndims = 3, .dims = {200000, 300000, 500000}}, 2, {F32(2, 170, 2, 3), I32(2, 170, 2)}, 4},
+    {&sl_op_bit_choice, {.experts.count = 3, .experts.ncapacities = 3, .experts.capacity = {200000, 300000, 500000}}, 2, {F32(2, 170, 2, 3), I32(2, 170, 2)}, 4},
     {&sl_op_constant, {.user = &squares, .region = &region}, 1, {F32(3, 5)}, 0},
-    {&sl_op_arange, {.axes = 1, .region = &region}, 1, {F32(3, 5)}, 0},
+    {&sl_op_arange, {.along.axes = 1, .region = &region}, 1, {F32(3, 5)}, 0},
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
 };
@@ -185,10 +185,10 @@ static const claim large_claims[] = {
     {&sl_op_embedding, {0}, 2, {I32(8, 1024), F32(50257, 768)}, 50257},
     {&sl_op_layernorm, {0}, 3, {F32(4096, 768), F32(768), F32(768)}, 0},
     {&sl_op_rmsnorm, {0}, 2, {F32(4096, 4096), F32(4096)}, 0},
-    {&sl_op_attention_packed, {.heads = 12}, 1, {F32(2, 1024, 3 * 768)}, 0},
-    {&sl_op_attention, {.heads = 8, .kv_heads = 2}, 3,
+    {&sl_op_attention_packed, {.attention.heads = 12}, 1, {F32(2, 1024, 3 * 768)}, 0},
+    {&sl_op_attention, {.attention.heads = 8, .attention.kv_heads = 2}, 3,
      {F32(2, 700, 1024), F32(2, 700, 256), F32(2, 700, 256)}, 0},
-    {&sl_op_attention, {.heads = 2}, 3,
+    {&sl_op_attention, {.attention.heads = 2}, 3,
      {F32(1, 500, 512), F32(1, 500, 512), F32(1, 500, 512)}, 0},
     {&sl_op_cross_entropy, {0}, 2, {F32(1024, 50257), I32(1024)}, 50257},
     {&sl_op_gelu, {0}, 1, {F32(4096, 3072)}, 0},
@@ -501,8 +501,9 @@ static void check_odd_logits(int64_t columns, float odd, bool bf16) {
  * than 128 places have the CPU's bits. */
 static void check_embedding(int64_t places, int below, int64_t first, double tolerance) {
   sl_type types[] = {I32(places), F32(places, 24), F32(below, 24)};
-  kernel k = kernel_create(&sl_op_embedding_w, (sl_attrs){.first = first, .partial = first > 0}, 3,
-                           types, 1);
+  kernel k =
+      kernel_create(&sl_op_embedding_w,
+                    (sl_attrs){.place.first = first, .place.partial = first > 0}, 3, types, 1);
   array_random(k.in[0], &types[0], below + (int)first);
   array_random(k.in[1], &types[1], 0);
   check_call(&k, tolerance, false);
@@ -538,16 +539,23 @@ typedef struct cut {
 
 static const cut cuts[] = {
     {&sl_op_attention_piece,
-     {.heads = 2, .kv_heads = 1, .length = 73},
+     {.attention.heads = 2, .attention.kv_heads = 1, .place.length = 73},
      1,
      {16, 8, 8},
      3,
      3,
      {5, 60, 8},
      false},
-    {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}, false},
+    {&sl_op_attention_piece,
+     {.attention.heads = 1, .place.length = 20},
+     1,
+     {7, 7, 7},
+     3,
+     2,
+     {9, 11},
+     false},
     {&sl_op_attention_packed_piece,
-     {.heads = 2, .kv_heads = 2, .length = 21},
+     {.attention.heads = 2, .attention.kv_heads = 2, .place.length = 21},
      2,
      {96},
      1,
@@ -555,16 +563,23 @@ static const cut cuts[] = {
      {15, 6},
      false},
     {&sl_op_attention_piece,
-     {.heads = 2, .kv_heads = 1, .length = 73, .window = 20},
+     {.attention.heads = 2, .attention.kv_heads = 1, .place.length = 73, .attention.window = 20},
      1,
      {16, 8, 8},
      3,
      3,
      {5, 60, 8},
      true},
-    {&sl_op_attention_packed_piece, {.heads = 2, .length = 21}, 2, {96}, 1, 2, {15, 6}, true},
+    {&sl_op_attention_packed_piece,
+     {.attention.heads = 2, .place.length = 21},
+     2,
+     {96},
+     1,
+     2,
+     {15, 6},
+     true},
     {&sl_op_attention_sinks_piece,
-     {.heads = 2, .kv_heads = 1, .length = 73, .window = 20},
+     {.attention.heads = 2, .attention.kv_heads = 1, .place.length = 73, .attention.window = 20},
      2,
      {16, 8, 8, 2},
      4,
@@ -572,7 +587,7 @@ static const cut cuts[] = {
      {5, 60, 8},
      true},
     {&sl_op_attention_sinks_piece,
-     {.heads = 1, .length = 20},
+     {.attention.heads = 1, .place.length = 20},
      1,
      {7, 7, 7, 1},
      4,
@@ -582,7 +597,7 @@ static const cut cuts[] = {
 };
 
 static const cut large_cut = {&sl_op_attention_packed_piece,
-                              {.heads = 12, .length = 1024},
+                              {.attention.heads = 12, .place.length = 1024},
                               2,
                               {3 * 768},
                               1,
@@ -688,8 +703,8 @@ static void check_cut(const cut *c, bool bf16) {
 /* Checks the documents in a piece of a row, with some ended before it. */
 static void check_documents(int64_t row) {
   sl_type tokens = I32(3, 71);
-  kernel k =
-      kernel_create(&sl_op_documents_piece, (sl_attrs){.end = 2, .length = 100}, 1, &tokens, 3);
+  kernel k = kernel_create(&sl_op_documents_piece, (sl_attrs){.tokens.end = 2, .place.length = 100},
+                           1, &tokens, 3);
   array_random(k.in[0], &tokens, 9);
   array_random(k.out[2], &k.out_type[2], 5);
   k.tick = (sl_tick){.piece = row > 0, .row = row, .rows = 71};
@@ -724,7 +739,7 @@ static void check_packed_product(const sl_op *op, bool transposed, const kernel 
                                  int packed_at) {
   bool backward = op == &sl_op_linear_b;
   sl_type types[] = {backward ? F32(9, 24) : F32(9, 40), pack->in_type[0]};
-  kernel plain = kernel_create(op, (sl_attrs){.transposed = transposed}, 2, types, 1);
+  kernel plain = kernel_create(op, (sl_attrs){.product.transposed = transposed}, 2, types, 1);
   array_random(plain.in[0], &types[0], 0);
   memcpy(plain.in[1], pack->in[0], sl_type_bytes(&types[1]));
   kernel packed = plain;
@@ -746,7 +761,7 @@ static void check_packed_product(const sl_op *op, bool transposed, const kernel 
 static kernel packed_on_device(const sl_type *w, void *weight, bool transposed) {
   sl_type room = BF16(64, 64);
   kernel pack = {.op = &sl_op_pack,
-                 .attrs = {.transposed = transposed, .rows = 9},
+                 .attrs = {.product.transposed = transposed, .product.rows = 9},
                  .nin = 1,
                  .nout = 2,
                  .in_type = {*w},
@@ -818,13 +833,14 @@ static void check_long_rows(const sl_op *op, bool packs) {
   kernel_destroy(&plain);
 }
 
-/* linear_w with attrs.bf16 rounds its operands. */
+/* linear_w with attrs.numbers.bf16 rounds its operands. */
 static void check_rounded_gradient(bool transposed) {
   sl_type types[] = {F32(9, 40), F32(9, 24)};
-  kernel k = kernel_create(&sl_op_linear_w, (sl_attrs){.transposed = transposed}, 2, types, 1);
+  kernel k =
+      kernel_create(&sl_op_linear_w, (sl_attrs){.product.transposed = transposed}, 2, types, 1);
   for (int i = 0; i < 2; i++) array_random(k.in[i], &types[i], 0);
   kernel rounding = k;
-  rounding.attrs.bf16 = true;
+  rounding.attrs.numbers.bf16 = true;
   rounding.out[0] = array_create(&k.out_type[0]);
   run_on_device(&rounding);
   for (int i = 0; i < 2; i++) round_array(k.in[i], &types[i]);
@@ -881,7 +897,7 @@ static void check_update(int64_t n) {
 
 static void check_fill(sl_dtype dtype) {
   sl_type type = SL_TYPE(dtype, 7, 43);
-  kernel k = kernel_create(&sl_op_fill, (sl_attrs){.user = &type, .value = 3.25f}, 0, NULL, 1);
+  kernel k = kernel_create(&sl_op_fill, (sl_attrs){.user = &type, .fill.value = 3.25f}, 0, NULL, 1);
   check_call(&k, 0, false);
   kernel_destroy(&k);
 }
@@ -997,7 +1013,7 @@ static void check_angles_are_shared(void) {
   sl_program_call calls[3] = {0};
   for (int i = 0; i < 3; i++)
     calls[i] = (sl_program_call){.op = ops[i],
-                                 .attrs = {.heads = heads[i]},
+                                 .attrs = {.rotary.heads = heads[i]},
                                  .nin = 1,
                                  .nout = 1,
                                  .in_type = &x,
@@ -1060,9 +1076,10 @@ int main(int argc, char **argv) {
     RUN(check_odd_logits, 40, NAN, bf16);
   }
   if (IS_EMULATED) RUN(check_older_attention);
-  RUN(check_positions, &sl_op_position, (sl_attrs){.length = 12, .first = 3}, 2,
+  RUN(check_positions, &sl_op_position, (sl_attrs){.place.length = 12, .place.first = 3}, 2,
       (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
-  RUN(check_positions, &sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
+  RUN(check_positions, &sl_op_rotary,
+      (sl_attrs){.rotary.heads = 2, .place.length = 12, .place.first = 3}, 1,
       (const sl_type[]){F32(2, 5, 32)});
   RUN(check_angles_are_shared);
   RUN(check_embeddings, small);

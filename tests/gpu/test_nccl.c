@@ -344,9 +344,9 @@ static void make_collectives(group_side *s, int round) {
   for (int i = 0; i < 3; i++) {
     sl_program_call call = {.op = ops[i],
                             .name = ops[i]->name,
-                            .attrs = {.count = members,
-                                      .first = self,
-                                      .axes = 1u << 1,
+                            .attrs = {.members.count = members,
+                                      .members.own = self,
+                                      .members.axes = 1u << 1,
                                       .user = i && round % 2 ? (void *)&joint : NULL},
                             .nin = 1,
                             .nout = 1,
@@ -369,15 +369,16 @@ static void swap_pieces(group_side *s, int round) {
     from[m] = (sl_place){0, (size_t)m * PART * sizeof(float)};
     to[m] = (sl_place){4, (size_t)m * PART * sizeof(float)};
   }
-  sl_program_call call = {.op = &sl_op_all_to_all,
-                          .name = "all_to_all",
-                          .attrs = {.count = members, .first = s->process->self, .user = types},
-                          .nin = members,
-                          .nout = members,
-                          .in_type = types,
-                          .out_type = types,
-                          .in = from,
-                          .out = to};
+  sl_program_call call = {
+      .op = &sl_op_all_to_all,
+      .name = "all_to_all",
+      .attrs = {.members.count = members, .members.own = s->process->self, .user = types},
+      .nin = members,
+      .nout = members,
+      .in_type = types,
+      .out_type = types,
+      .in = from,
+      .out = to};
   fire(s, &call);
   float *got = malloc(bytes);
   CHECK(!sl_cuda_copy(got, s->swapped, bytes), "%s", sl_detail());

@@ -71,7 +71,7 @@ static void run_both(kernel *k) {
              got = array_get(there.out[o], &k->out_type[o], i);
       CHECK(fabs(got - want) <= 2e-5 * (1 + fabs(want)),
             "%s, heads of %lld: %g, not %g at %lld of output %d", k->op->name,
-            (long long)k->in_type[0].dim[2] / k->attrs.heads, got, want, (long long)i, o);
+            (long long)k->in_type[0].dim[2] / k->attrs.attention.heads, got, want, (long long)i, o);
     }
     free(there.out[o]);
   }
@@ -86,7 +86,10 @@ static const sli_spans spans[] = {
 };
 
 static void check_steps(const shape *s, const sli_spans *of) {
-  sl_attrs attrs = {.heads = s->heads, .kv_heads = s->kv_heads, .window = s->window, .user = of};
+  sl_attrs attrs = {.attention.heads = s->heads,
+                    .attention.kv_heads = s->kv_heads,
+                    .attention.window = s->window,
+                    .user = of};
   sl_type q = array_of(s, 73, s->heads), kv = array_of(s, 50, 2 * s->kv_heads), lse = lse_of(s, 73),
           ids = ids_of(s, LENGTH);
   const sl_type forth[] = {q, kv, ids, q, lse}, back[] = {q, kv, q, lse, q, ids, q};
@@ -105,13 +108,13 @@ static void check_steps(const shape *s, const sli_spans *of) {
 /* ---- a share of a piece's queries ------------------------------------------------------------ */
 
 static void check_shares(const shape *s, int64_t row, bool two) {
-  sl_attrs attrs = {.heads = s->heads,
-                    .kv_heads = s->kv_heads,
-                    .window = s->window,
-                    .length = LENGTH,
-                    .first = 10,
-                    .ndims = two ? 2 : 0,
-                    .dims = {20, 25}};
+  sl_attrs attrs = {.attention.heads = s->heads,
+                    .attention.kv_heads = s->kv_heads,
+                    .attention.window = s->window,
+                    .place.length = LENGTH,
+                    .place.first = 10,
+                    .place.run = two ? 20 : 0,
+                    .place.skip = two ? 25 : 0};
   sl_tick tick = {.row = row, .rows = 70};
   sl_type q = array_of(s, 33, s->heads), kv = array_of(s, 70, 2 * s->kv_heads), ids = ids_of(s, 70),
           record = array_of(s, LENGTH, 2 * s->kv_heads), lse = lse_of(s, 33),

@@ -167,7 +167,7 @@ static kernel make_product(sl_storage storage, int64_t rows, int64_t k, int64_t 
                            bool bias) {
   sl_type values = turned ? F32(k, n) : F32(n, k), lies = sli_storage_type(storage, &values);
   const sl_type in[] = {F32(1, rows, k), lies, bias ? F32(n) : none, none, I32(8)};
-  const sl_attrs attrs = {.transposed = turned, .dims = {k, storage}};
+  const sl_attrs attrs = {.product.transposed = turned, .weight = {k, (int)storage}};
   kernel x = kernel_create(&sl_op_linear_served, attrs, 5, in, 1);
   array_random(x.in[0], &in[0], 0);
   if (bias) array_random(x.in[2], &in[2], 0);
@@ -262,8 +262,8 @@ static void check_experts(bool own, sl_storage storage) {
   const sl_type values = F32(EXPERTS, COLUMNS, width);
   const sl_type in[] = {own ? F32(1, TOKENS, EACH, width) : F32(1, TOKENS, width),
                         I32(1, TOKENS, EACH), sli_storage_type(storage, &values), I32(8)};
-  kernel k =
-      kernel_create(&sl_op_grouped_linear_served, (sl_attrs){.dims = {width, storage}}, 4, in, 1);
+  kernel k = kernel_create(&sl_op_grouped_linear_served,
+                           (sl_attrs){.weight = {width, (int)storage}}, 4, in, 1);
   array_random(k.in[0], &in[0], 0);
   fill_weights(storage, &values, k.in[2]);
   for (int i = 0; i < TOKENS * EACH; i++)
@@ -276,7 +276,8 @@ static void check_table(sl_storage storage, int64_t first, bool partial) {
   int64_t width = 2 * SLI_MAX(sli_storage_block(storage), 32);
   sl_type values = F32(21, width), lies = sli_storage_type(storage, &values);
   const sl_type in[] = {I32(1, 30), lies, I32(8)};
-  const sl_attrs attrs = {.dims = {width, storage}, .first = first, .partial = partial};
+  const sl_attrs attrs = {
+      .weight = {width, (int)storage}, .place.first = first, .place.partial = partial};
   kernel k = kernel_create(&sl_op_embedding_served, attrs, 3, in, 1);
   array_random(k.in[0], &in[0], 25);
   fill_weights(storage, &values, k.in[1]);
@@ -331,8 +332,8 @@ static void check_positions(void) {
   const int64_t from[] = {0, 17, 90}, rows[] = {5, 1, 3};
   const sl_rope half = {.part = 0.5, .factor = 1};
   const sl_type in[] = {F32(1, 9, 60), I32(batch_ints(9))};
-  const sl_attrs attrs[] = {{.heads = 3, .length = 100},
-                            {.heads = 3, .length = 100, .user = &half}};
+  const sl_attrs attrs[] = {{.attention.heads = 3, .place.length = 100},
+                            {.attention.heads = 3, .place.length = 100, .user = &half}};
   for (int i = 0; i < 2; i++) {
     kernel k = kernel_create(&sl_op_rotary_served, attrs[i], 2, in, 1);
     array_random(k.in[0], &in[0], 0);
@@ -362,10 +363,10 @@ typedef struct shape {
 static float numbers[5][SEQUENCES][MOST_ROWS * 300], found[2][SEQUENCES][MOST_ROWS * 300];
 
 static int64_t width_of(const shape *s, int input) {
-  int64_t kv = s->attrs.kv_heads ? s->attrs.kv_heads : s->attrs.heads;
-  if (s->op == &sl_op_attention_packed_served) return (s->attrs.heads + 2 * kv) * s->dim;
-  if (s->op == &sl_op_attention_sinks_served && input == 3) return s->attrs.heads;
-  return (input == 1 || input == 2 ? kv : s->attrs.heads) * s->dim;
+  int64_t kv = s->attrs.attention.kv_heads ? s->attrs.attention.kv_heads : s->attrs.attention.heads;
+  if (s->op == &sl_op_attention_packed_served) return (s->attrs.attention.heads + 2 * kv) * s->dim;
+  if (s->op == &sl_op_attention_sinks_served && input == 3) return s->attrs.attention.heads;
+  return (input == 1 || input == 2 ? kv : s->attrs.attention.heads) * s->dim;
 }
 
 static kernel make_attention(const shape *s, const int64_t *from, const int64_t *rows) {
@@ -432,29 +433,80 @@ static void check_attention(const shape *s) {
 }
 
 static void check_all_attention(void) {
-#define COMMON .count = PAGES, .length = OWN * SL_PAGE
-#define Q8_0 .ndims = 1, .dims = { SL_STORAGE_Q8_0 }
-#define FP8 .ndims = 1, .dims = {SL_STORAGE_FP8}
+#define COMMON .pages.count = PAGES, .place.length = OWN * SL_PAGE
+#define Q8_0 .pages.storage = SL_STORAGE_Q8_0
+#define FP8 .pages.storage = SL_STORAGE_FP8
   const shape shapes[] = {
-      {&sl_op_attention_served, {COMMON, .heads = 2}, 20, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 6, .kv_heads = 2, .bf16 = true}, 16, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 1, .window = 37}, 24, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 4, .window = 37, .value = 0.4f}, 24, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 2, Q8_0}, 40, 3},
-      {&sl_op_attention_packed_served, {COMMON, .heads = 3, .kv_heads = 1, Q8_0}, 32, 1},
-      {&sl_op_attention_served, {COMMON, .heads = 4, .kv_heads = 2, FP8}, 40, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 2, FP8}, 32, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 1, .window = 30, .shown = 5}, 72, 3},
-      {&sl_op_attention_served, {.count = PAGES, .length = 4000, .heads = 1}, 8, 3},
-      {&sl_op_attention_packed_served, {COMMON, .heads = 4, .kv_heads = 2}, 8, 1},
-      {&sl_op_attention_sinks_served, {COMMON, .heads = 4, .kv_heads = 2, .window = 70}, 8, 4},
-      {&sl_op_attention_dual_served, {COMMON, .heads = 4, .kv_heads = 2, .chunk = 64}, 8, 5},
-      {&sl_op_attention_dual_served, {COMMON, .heads = 4, .kv_heads = 2, .chunk = 64}, 16, 5},
-      {&sl_op_attention_packed_served, {COMMON, .heads = 2, .kv_heads = 1, .bf16 = true}, 64, 1},
-      {&sl_op_attention_served, {COMMON, .heads = 3, .kv_heads = 1, .window = 37}, 80, 3},
-      {&sl_op_attention_served, {COMMON, .heads = 1, .window = 30, .shown = 5}, 144, 3},
-      {&sl_op_attention_sinks_served, {COMMON, .heads = 6, .kv_heads = 1, .window = 70}, 32, 4},
-      {&sl_op_attention_served, {COMMON, .heads = 1, .bf16 = true}, 288, 3},
+      {&sl_op_attention_served, {COMMON, .attention.heads = 2}, 20, 3},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 6, .attention.kv_heads = 2, .pages.storage = SL_STORAGE_BF16},
+       16,
+       3},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 1, .attention.window = 37},
+       24,
+       3},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 4, .attention.window = 37, .attention.cap = 0.4f},
+       24,
+       3},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 2, Q8_0},
+       40,
+       3},
+      {&sl_op_attention_packed_served,
+       {COMMON, .attention.heads = 3, .attention.kv_heads = 1, Q8_0},
+       32,
+       1},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 2, FP8},
+       40,
+       3},
+      {&sl_op_attention_served, {COMMON, .attention.heads = 2, FP8}, 32, 3},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 1, .attention.window = 30, .attention.shown = 5},
+       72,
+       3},
+      {&sl_op_attention_served,
+       {.pages.count = PAGES, .place.length = 4000, .attention.heads = 1},
+       8,
+       3},
+      {&sl_op_attention_packed_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 2},
+       8,
+       1},
+      {&sl_op_attention_sinks_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 2, .attention.window = 70},
+       8,
+       4},
+      {&sl_op_attention_dual_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 2, .attention.chunk = 64},
+       8,
+       5},
+      {&sl_op_attention_dual_served,
+       {COMMON, .attention.heads = 4, .attention.kv_heads = 2, .attention.chunk = 64},
+       16,
+       5},
+      {&sl_op_attention_packed_served,
+       {COMMON, .attention.heads = 2, .attention.kv_heads = 1, .pages.storage = SL_STORAGE_BF16},
+       64,
+       1},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 3, .attention.kv_heads = 1, .attention.window = 37},
+       80,
+       3},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 1, .attention.window = 30, .attention.shown = 5},
+       144,
+       3},
+      {&sl_op_attention_sinks_served,
+       {COMMON, .attention.heads = 6, .attention.kv_heads = 1, .attention.window = 70},
+       32,
+       4},
+      {&sl_op_attention_served,
+       {COMMON, .attention.heads = 1, .pages.storage = SL_STORAGE_BF16},
+       288,
+       3},
   };
   for (size_t i = 0; i < SLI_COUNT(shapes); i++) check_attention(&shapes[i]);
 }
@@ -482,8 +534,9 @@ static void check_latents(sl_storage storage, int64_t count) {
                           F32(HEADS * (NOPE + VALUES), RANK),
                           count ? I32(1, all, count) : none,
                           I32(batch_ints(all))};
-    sl_attrs attrs = {.heads = HEADS, .count = PAGES, .length = OWN * SL_PAGE};
-    sli_set_pages(&attrs, storage);
+    sl_attrs attrs = {
+        .attention.heads = HEADS, .pages.count = PAGES, .place.length = OWN * SL_PAGE};
+    attrs.pages.storage = storage;
     k[t] = kernel_create(&sl_op_attention_latent_served, attrs, 6, in, 2);
     for (int i = 0; i < 4; i++) array_random(k[t].in[i], &in[i], 0);
     fill_batch(k[t].in[5], begin[t], rows[t]);
@@ -504,8 +557,11 @@ static void check_choice(sl_storage storage) {
     int64_t all = rows[t][0] + rows[t][1] + rows[t][2];
     const sl_type in[] = {F32(1, all, HEADS * DIM), F32(1, all, DIM), F32(1, all, HEADS),
                           I32(batch_ints(all))};
-    sl_attrs attrs = {.heads = HEADS, .columns = COUNT, .count = PAGES, .length = OWN * SL_PAGE};
-    sli_set_pages(&attrs, storage);
+    sl_attrs attrs = {.attention.heads = HEADS,
+                      .attention.tokens = COUNT,
+                      .pages.count = PAGES,
+                      .place.length = OWN * SL_PAGE};
+    attrs.pages.storage = storage;
     k[t] = kernel_create(&sl_op_choose_tokens_served, attrs, 4, in, 2);
     for (int i = 0; i < 3; i++)
       for (int64_t n = 0; n < sl_type_elements(&in[i]); n++)
@@ -540,7 +596,7 @@ static kernel make_sample(void) {
   int64_t ints = (int64_t)(sl_batch_bytes(PICKS, PICKS, PICKS, 1) / sizeof(int32_t)) +
                  PICKS * EDITS * (int64_t)(sizeof(sl_batch_edit) / sizeof(int32_t));
   const sl_type in[] = {F32(1, PICKS, VOCABULARY), I32(ints), I32(PICKS, WORDS)};
-  kernel k = kernel_create(&sl_op_sample, (sl_attrs){.length = PICKS * EDITS}, 3, in, 1);
+  kernel k = kernel_create(&sl_op_sample, (sl_attrs){.sampling.words = PICKS * EDITS}, 3, in, 1);
   array_random(k.in[0], &in[0], 0);
   for (int i = 0; i < PICKS * VOCABULARY; i++) ((float *)k.in[0])[i] *= 5;
   for (int i = 0; i < PICKS * WORDS; i++) ((int32_t *)k.in[2])[i] = (int32_t)random_bits();

@@ -150,8 +150,9 @@ static void check_backward(const shape *s, const sl_attrs *attrs, both *all) {
   both later = {0};
   for (int k = s->pieces - 1; k >= 0; k--) {
     const kernel *f = &all[k].cpu, *last = &all[s->pieces - 1].cpu;
-    sl_type types[] = {of_q(s, k),     of_kv(s, k),    f->out_type[0],
-                       f->out_type[1], f->out_type[0], SL_TYPE(SL_I32, s->batch, attrs->length)};
+    sl_type types[] = {of_q(s, k),     of_kv(s, k),
+                       f->out_type[0], f->out_type[1],
+                       f->out_type[0], SL_TYPE(SL_I32, s->batch, attrs->place.length)};
     const void *given[] = {f->in[0],  f->in[1], f->out[0],
                            f->out[1], NULL,     s->ids ? last->out[4] : NULL};
     both b;
@@ -177,10 +178,10 @@ static void check_backward(const shape *s, const sl_attrs *attrs, both *all) {
 static void check_shape(const shape *s) {
   both all[MOST_PIECES];
   sl_call_cut cut = {s->pieces, s->starts};
-  sl_attrs attrs = {.heads = s->heads,
-                    .kv_heads = s->kv_heads,
-                    .length = s->starts[s->pieces],
-                    .window = s->window,
+  sl_attrs attrs = {.attention.heads = s->heads,
+                    .attention.kv_heads = s->kv_heads,
+                    .place.length = s->starts[s->pieces],
+                    .attention.window = s->window,
                     .user = &cut};
   check_forward(s, &attrs, all);
   check_backward(s, &attrs, all);
@@ -205,7 +206,7 @@ static void check_moves(const sl_op *op, sl_attrs attrs, int nin, const sl_type 
 
 int main(void) {
   need_gpu();
-  const sl_attrs attrs = {.heads = 4, .kv_heads = 2};
+  const sl_attrs attrs = {.attention.heads = 4, .attention.kv_heads = 2};
   sl_type q = SL_TYPE(SL_F32, 2, 7, 20), half = SL_TYPE(SL_F32, 2, 7, 10),
           kv = SL_TYPE(SL_F32, 2, 7, 20);
   sl_type packed = SL_TYPE(SL_F32, 2, 7, 40);

@@ -68,7 +68,7 @@ static void products_go_by_whole_tiles(void) {
 /* The row "linear.transposed" covers only weights stored as [in, out]; "linear.pages" covers calls
  * whose input rows are 4 KiB long. */
 static void rows_may_be_for_some_calls_alone(void) {
-  const sl_attrs plain = {0}, transposed = {.transposed = true};
+  const sl_attrs plain = {0}, transposed = {.product.transposed = true};
   const double at[] = {1}, seconds[] = {5}, others[] = {7}, pages[] = {9};
   const sl_curve one = {
       .ndims = 1, .axis = {SL_CURVE_DEVICES}, .count = {1}, .at = {at}, .seconds = seconds};
@@ -91,7 +91,7 @@ static void rows_may_be_for_some_calls_alone(void) {
 
 /* Two sequences of 8 positions, 4 heads of size 16. */
 static void attention_may_keep_its_scores(void) {
-  const sl_attrs attrs = {.heads = 4};
+  const sl_attrs attrs = {.attention.heads = 4};
   const sl_type in[] = {SL_TYPE(SL_F32, 2, 8, 192)},
                 out[] = {SL_TYPE(SL_F32, 2, 8, 64), SL_TYPE(SL_F32, 2, 8, 4)};
   const sli_work w = {

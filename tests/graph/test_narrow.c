@@ -117,7 +117,8 @@ static int packs(int microbatches, bool as_they_go, int *by_products) {
   for (int i = 0; i < g->nnodes; i++) {
     const sl_op *op = g->nodes[i]->op;
     n += op == &sl_op_pack;
-    *by_products += (op == &sl_op_linear || op == &sl_op_linear_b) && g->nodes[i]->attrs.bf16;
+    *by_products +=
+        (op == &sl_op_linear || op == &sl_op_linear_b) && g->nodes[i]->attrs.numbers.bf16;
   }
   sl_graph_destroy(g);
   return n;

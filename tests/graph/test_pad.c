@@ -33,10 +33,12 @@ static void odd_vocabularies_are_padded(int pieces) {
   CHECK(sl_type_last(&logits->type) == 320, "%lld columns", (long long)sl_type_last(&logits->type));
   CHECK(sl_type_equal(&back->out[0]->type, &logits->type), "the gradient is as long");
   CHECK(all_bytes(g) == before + 2 * (size_t)rows * 19 * 2, "only these two are longer");
-  CHECK(back->attrs.columns == 301 && back->about->attrs.columns == 301, "the loss is told");
+  CHECK(back->attrs.place.columns == 301 && back->about->attrs.place.columns == 301,
+        "the loss is told");
   for (int v = 0; v < g->cut.nvariants; v++)
-    CHECK(back->shapes[v].attrs.columns == 301 && sl_type_last(&back->shapes[v].out[0]) == 320,
-          "pieces of length %d too", v);
+    CHECK(
+        back->shapes[v].attrs.place.columns == 301 && sl_type_last(&back->shapes[v].out[0]) == 320,
+        "pieces of length %d too", v);
   sl_graph_destroy(g);
 }
 
@@ -45,7 +47,7 @@ static void even_ones_are_not(void) {
   size_t before = all_bytes(g);
   sli_pass_pad(g);
   CHECK(all_bytes(g) == before, "nothing is longer");
-  CHECK(!shipped_node(g, "head/cross_entropy.1")->attrs.columns, "nobody is told");
+  CHECK(!shipped_node(g, "head/cross_entropy.1")->attrs.place.columns, "nobody is told");
   sl_graph_destroy(g);
 }
 

@@ -27,10 +27,11 @@ static sl_status any(const sl_attrs *attrs, int nin, const sl_type *in, sl_type 
 static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                  double *flops, double *bytes) {
   (void)nin, (void)in, (void)out;
-  *flops = (double)attrs->value * 5e10;
+  *flops = (double)attrs->fill.value * 5e10;
   *bytes = 0;
 }
-static const sl_op work = {.name = "work", .max_in = 1, .nout = 1, .infer = any, .cost = cost};
+static const sl_op work = {
+    .name = "work", .max_in = 1, .nout = 1, .infer = any, .cost = cost, .attrs = {&sl_attrs_fill}};
 
 /* Blocks b0, b1, ... with the given costs; stages[b] >= 0 forces the stage from block b on. */
 static sl_graph *chain(int n, const float *costs, const int *stages) {
@@ -40,7 +41,7 @@ static sl_graph *chain(int n, const float *costs, const int *stages) {
   for (int b = 0; b < n; b++) {
     sl_block(g, "b%d", b);
     if (stages && stages[b] >= 0) sl_block_stage(g, stages[b]);
-    sl_apply(g, &work, &(sl_attrs){.value = costs[b]}, b > 0, &x, 0, &x);
+    sl_apply(g, &work, &(sl_attrs){.fill.value = costs[b]}, b > 0, &x, 0, &x);
   }
   sl_output(g, "x", x);
   CHECK(!sli_pass_outputs(g), "%s", sl_detail());

@@ -385,7 +385,7 @@ static void build_faulty(sl_graph *g, fault f) {
   sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 8, 8), SL_NORMAL(1), "w");
   sl_tensor *x = sl_linear(g, data[0], w, NULL); /* [2, 12, 8] */
   if (f == MIXES) x = sl_op1_at(SL_HERE, g, &mix_op, NULL, x);
-  if (f == LOOKS_AHEAD) x = sl_attend(g, x, x, x, &(sl_attrs){.heads = 2, .full = true});
+  if (f == LOOKS_AHEAD) x = sl_attend(g, x, x, x, &(sl_attention_attrs){.heads = 2, .full = true});
   if (f == WEIGHT_BY_POSITION)
     x = sl_add(g, x, sl_param(g, SL_TYPE(SL_F32, 2, 12, 8), SL_NORMAL(1), "by_position"));
   sl_tensor *loss = sl_mse(g, x, data[0]);
@@ -437,7 +437,8 @@ static void what_cannot_be_cut_is_told(void) {
        "cannot be cut into pieces", "mix positions", "main/linear.1 f32[2, 12, 8]");
   CHECK(!sli_pass_gradients(g = faulty(MIXES, 1, NULL)), "uncut it is a model like any other");
   sl_graph_destroy(g);
-  TOLD(faulty(LOOKS_AHEAD, 2, NULL), SL_E_UNSUPPORTED, "op main/attention.1", "attrs.full");
+  TOLD(faulty(LOOKS_AHEAD, 2, NULL), SL_E_UNSUPPORTED, "op main/attention.1",
+       "attrs.attention.full");
   TOLD(faulty(WHOLE_DATA, 2, NULL), SL_E_UNSUPPORTED, "source.1 (source)", "sl_source.cut");
   TOLD(faulty(WEIGHT_BY_POSITION, 2, NULL), SL_E_UNSUPPORTED, "op main/add.1 (add)", "6 of 12",
        "by_position");

@@ -183,7 +183,7 @@ static void adapters_stand_beside_frozen_maps(void) {
   CHECK(a && b && a->type.dim[0] == 2 && b->type.dim[1] == 2 && b->init.scale == 0, "A and B");
   CHECK(a->adapter->alpha == 3 && !a->adapter->transposed && b->adapter->rank == 2,
         "their numbers");
-  CHECK(find(g, "net.2/scale.1")->attrs.value == 1.5f, "alpha / rank");
+  CHECK(find(g, "net.2/scale.1")->attrs.function.c == 1.5f, "alpha / rank");
   CHECK(!find(g, "net.0/linear.1:linear_b"), "nothing is trained before the first adapter");
   sl_graph_destroy(g);
 }

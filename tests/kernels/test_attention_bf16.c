@@ -52,7 +52,7 @@ static void check_team(kernel *k) {
 static void run_both(kernel both[2], const sl_op *op, sl_attrs attrs, int nin, const sl_type *in,
                      int nout, void *const *data) {
   for (int b = 0; b < 2; b++) {
-    attrs.bf16 = b;
+    attrs.numbers.bf16 = b;
     both[b] = kernel_create(op, attrs, nin, in, nout);
     for (int i = 0; i < nin; i++) memcpy(both[b].in[i], data[i], sl_type_bytes(&in[i]));
     kernel_run(&both[b], NULL);
@@ -64,8 +64,10 @@ static void destroy_both(kernel both[2]) {
 }
 
 static void check_shape(const shape *s) {
-  const sl_attrs attrs = {
-      .heads = s->heads, .kv_heads = s->kv_heads, .full = s->full, .window = s->window};
+  const sl_attrs attrs = {.attention.heads = s->heads,
+                          .attention.kv_heads = s->kv_heads,
+                          .attention.full = s->full,
+                          .attention.window = s->window};
   sl_type q = F32(s->rows, s->length, s->heads * s->dim),
           kv = F32(s->rows, s->length, s->kv_heads * s->dim);
   const sl_type in[] = {q, kv, kv};

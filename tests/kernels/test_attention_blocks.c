@@ -28,7 +28,7 @@ typedef struct shape {
 
 static shape shape_of(int64_t batch, int64_t length, int heads, int kv_heads, int64_t dim,
                       int64_t width) {
-  shape s = {.attrs = {.heads = heads, .kv_heads = kv_heads},
+  shape s = {.attrs = {.attention.heads = heads, .attention.kv_heads = kv_heads},
              .batch = batch,
              .length = length,
              .dim = dim,
@@ -45,7 +45,7 @@ static shape shape_random(void) {
   int64_t length = 1 + random_below(MOST_LENGTH);
   shape s = shape_of(1 + random_below(2), length, kv_heads * group, kv_heads, 1 + random_below(40),
                      sli_blocks(length) + random_below(2));
-  s.attrs.scale = random_below(2) ? 0.5f : 0;
+  s.attrs.attention.scale = random_below(2) ? 0.5f : 0;
   return s;
 }
 
@@ -100,7 +100,7 @@ static void all_chosen_is_plain_attention(uint64_t seed) {
   for (int i = 0; i < CASES; i++) {
     shape s = shape_random();
     check_all(s);
-    s.attrs.bf16 = true;
+    s.attrs.numbers.bf16 = true;
     check_all(s);
   }
 }
@@ -214,7 +214,7 @@ static head head_of(const shape *s, const kernel *c, int64_t b, int64_t h) {
   x.last = SLI_MAX(s->length - 64, 0);
   x.q = (const float *)c->in[0] + b * s->length * x.q_row + h * s->dim;
   x.k = (const float *)c->in[1] + b * s->length * x.k_row +
-        h / (s->attrs.heads / s->attrs.kv_heads) * s->dim;
+        h / (s->attrs.attention.heads / s->attrs.attention.kv_heads) * s->dim;
   x.p = sli_calloc((size_t)((s->length - x.last) * s->length), sizeof *x.p);
   for (int64_t i = x.last; i < s->length; i++) {
     double *p = x.p + (i - x.last) * s->length;
@@ -291,8 +291,8 @@ static void check_choice(shape s, float scale) {
   kernel_run(&k, NULL);
   const int32_t *list = k.out[0];
   int64_t width = k.out_type[0].dim[3];
-  for (int64_t h = 0; h < s.batch * s.attrs.heads; h++) {
-    head x = head_of(&s, &k, h / s.attrs.heads, h % s.attrs.heads);
+  for (int64_t h = 0; h < s.batch * s.attrs.attention.heads; h++) {
+    head x = head_of(&s, &k, h / s.attrs.attention.heads, h % s.attrs.attention.heads);
     double mass = 0, recall = (double)((float *)k.out[1])[h];
     for (int64_t m = 0; m < s.blocks; m++, list += width) mass += check_list(&x, m, list, width);
     mass /= (double)(s.length - x.last);
@@ -306,8 +306,8 @@ static void choices_are_the_best_estimates(uint64_t seed) {
   seed_random(seed);
   for (int i = 0; i < CASES; i++) {
     shape s = shape_random();
-    if (random_below(2)) s.attrs.count = 2 + random_below(4);
-    else s.attrs.value = random_below(4) ? (float)(1 + random_below(99)) / 100 : 1;
+    if (random_below(2)) s.attrs.attention.blocks = 2 + random_below(4);
+    else s.attrs.attention.share = random_below(4) ? (float)(1 + random_below(99)) / 100 : 1;
     check_choice(s, (float)(1 + random_below(4)));
   }
 }
@@ -322,8 +322,8 @@ static bool has_both(const int32_t *list, int32_t m, int32_t n) {
 static void lines_are_found(void) {
   enum { T = 1024, D = 64, COLUMN = 200, DISTANCE = 320 };
   shape s = shape_of(1, T, 1, 1, D, 4);
-  s.attrs.count = 4;
-  s.attrs.scale = 0.5f;
+  s.attrs.attention.blocks = 4;
+  s.attrs.attention.scale = 0.5f;
   kernel k = kernel_create(&sl_op_choose_blocks, s.attrs, 2, s.in, 2);
   float *q = k.in[0], *keys = k.in[1];
   seed_random(1);
@@ -352,15 +352,15 @@ static void refuse(const sl_op *op, int nin, const shape *s, const char *text) {
 
 static void bad_shapes_are_refused(void) {
   shape s = shape_of(1, 130, 2, 1, 8, 2);
-  s.attrs.window = 5;
-  refuse(&sl_op_attention_blocks, 4, &s, "without attrs.window");
-  s.attrs = (sl_attrs){.heads = 2, .kv_heads = 1, .full = true};
-  refuse(&sl_op_choose_blocks, 2, &s, "without attrs.full");
-  s.attrs.full = false;
-  refuse(&sl_op_choose_blocks, 2, &s, "attrs.value must be a share");
-  s.attrs.count = 1;
-  refuse(&sl_op_choose_blocks, 2, &s, "attrs.count must be at least 2 blocks");
-  s.attrs.value = 0.5f;
+  s.attrs.attention.window = 5;
+  refuse(&sl_op_attention_blocks, 4, &s, "without attrs.attention.window");
+  s.attrs = (sl_attrs){.attention.heads = 2, .attention.kv_heads = 1, .attention.full = true};
+  refuse(&sl_op_choose_blocks, 2, &s, "without attrs.attention.full");
+  s.attrs.attention.full = false;
+  refuse(&sl_op_choose_blocks, 2, &s, "attrs.attention.share must be a share");
+  s.attrs.attention.blocks = 1;
+  refuse(&sl_op_choose_blocks, 2, &s, "attrs.attention.blocks must be at least 2 blocks");
+  s.attrs.attention.share = 0.5f;
   refuse(&sl_op_choose_blocks, 2, &s, "not both");
   s.in[3].dim[2] = 4;
   refuse(&sl_op_attention_blocks, 4, &s, "blocks must be i32[1, 2, 3, 2], got i32[1, 2, 4, 2]");

@@ -16,9 +16,9 @@ enum { THREADS = 2, MANY = THREADS * SLI_CHUNKS_EACH + 3, MOST_LENGTH = 230, CAS
 
 static attention_shape random_shape(void) {
   attention_shape s = attention_shape_random(MOST_LENGTH, 2);
-  s.attrs.shown = 0; /* only for whole sequences and pieces */
-  s.attrs.full = random_below(2);
-  s.attrs.bf16 = random_below(2);
+  s.attrs.attention.shown = 0; /* only for whole sequences and pieces */
+  s.attrs.attention.full = random_below(2);
+  s.attrs.numbers.bf16 = random_below(2);
   return s;
 }
 
@@ -38,8 +38,9 @@ static void check_same(const kernel *many, const kernel *one, const attention_sh
           "%s, output %d: sequence %lld of many has other bits than one (%lld rows of %lld, %lld of keys, heads %d, "
           "window %lld, full %d, ids %d, bf16 %d)",
           one->op->name, o, (long long)b, (long long)s->length, (long long)s->width,
-          (long long)s->kv_width, (int)s->attrs.heads, (long long)s->attrs.window, s->attrs.full,
-          s->ids, s->attrs.bf16);
+          (long long)s->kv_width, (int)s->attrs.attention.heads,
+          (long long)s->attrs.attention.window, s->attrs.attention.full, s->ids,
+          s->attrs.numbers.bf16);
   }
 }
 

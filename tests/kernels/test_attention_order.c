@@ -41,8 +41,8 @@ static void same(const attention_shape *s, const char *what, const float *got, c
       "%s of row %lld has other bits than in the whole (%lld rows of %lld, %lld of keys, heads %d, "
       "window %lld, shown %lld, chunk %lld, ids %d)",
       what, (long long)at, (long long)s->length, (long long)s->width, (long long)s->kv_width,
-      (int)s->attrs.heads, (long long)s->attrs.window, (long long)s->attrs.shown,
-      (long long)s->attrs.chunk, s->ids);
+      (int)s->attrs.attention.heads, (long long)s->attrs.attention.window,
+      (long long)s->attrs.attention.shown, (long long)s->attrs.attention.chunk, s->ids);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static kernel piece(const attention_shape *s, const whole *w, int64_t at, int64_
   k.tick = (sl_tick){.row = at, .rows = rows};
   kernel_run(&k, NULL);
   same(s, "o", k.out[0], (const float *)w->there.out[0] + at * s->width, rows * s->width, at);
-  for (int64_t h = 0; h < s->attrs.heads; h++)
+  for (int64_t h = 0; h < s->attrs.attention.heads; h++)
     same(s, "lse", (const float *)k.out[1] + h * rows,
          (const float *)w->there.out[1] + h * s->length + at, rows, at);
   return k;
@@ -134,7 +134,7 @@ static void check_pages(const attention_shape *s, const whole *w) {
   int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, 1, MOST_PAGES) / sizeof(int32_t));
   const sl_type in[] = {q, own, own, {.ndim = -1}, SL_TYPE(SL_I32, words)};
   sl_attrs attrs = s->attrs;
-  attrs.count = MOST_PAGES;
+  attrs.pages.count = MOST_PAGES;
   kernel k = kernel_create(&sl_op_attention_served, attrs, 5, in, 3);
   for (int64_t at = 0, rows; at < s->length; at += rows) {
     rows = random_below(2) ? 1 : 1 + random_below(MOST_ROWS);
@@ -151,7 +151,7 @@ static void check_pages(const attention_shape *s, const whole *w) {
 
 static void check_case(void) {
   attention_shape s = attention_shape_random(MOST_LENGTH, 3);
-  s.attrs.length = s.length;
+  s.attrs.place.length = s.length;
   whole w = run_whole(&s);
   check_pieces(&s, &w, true);
   check_pieces(&s, &w, false);
@@ -176,7 +176,7 @@ static void check_dual_pages(const attention_shape *s, const kernel *whole) {
   int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, 1, MOST_PAGES) / sizeof(int32_t));
   const sl_type in[] = {q, own, own, q, q, SL_TYPE(SL_I32, words)};
   sl_attrs attrs = s->attrs;
-  attrs.count = MOST_PAGES;
+  attrs.pages.count = MOST_PAGES;
   kernel k = kernel_create(&sl_op_attention_dual_served, attrs, 6, in, 3);
   for (int64_t at = 0, rows; at < s->length; at += rows) {
     rows = random_below(2) ? 1 : 1 + random_below(MOST_ROWS);
@@ -220,26 +220,26 @@ static void check_dual_back(const attention_shape *s, const kernel *dual, const 
 /* Plain attention with one form of the queries has the bits of the rows that use only that form. */
 static void check_one_form(const attention_shape *s, const kernel *dual) {
   attention_shape plain = *s;
-  plain.attrs.chunk = 0;
+  plain.attrs.attention.chunk = 0;
   kernel k = attention_there(&plain, 1);
   for (int i = 0; i < 3; i++) attention_take(&k, i, dual->in[i]);
   kernel_run(&k, NULL);
-  same(s, "o of one chunk", dual->out[0], k.out[0], SLI_MIN(s->attrs.chunk, s->length) * s->width,
-       0);
-  if (s->length <= s->attrs.chunk) check_dual_back(s, dual, &k);
+  same(s, "o of one chunk", dual->out[0], k.out[0],
+       SLI_MIN(s->attrs.attention.chunk, s->length) * s->width, 0);
+  if (s->length <= s->attrs.attention.chunk) check_dual_back(s, dual, &k);
   kernel_destroy(&k);
 }
 
 static void check_dual(void) {
   attention_shape s = attention_shape_random(MOST_LENGTH, 3);
   s.ids = false;
-  s.attrs.shown = 0;
-  s.attrs.chunk = SLI_KEY_TILE * (1 + random_below(3));
-  s.attrs.bf16 = !random_below(4);
+  s.attrs.attention.shown = 0;
+  s.attrs.attention.chunk = SLI_KEY_TILE * (1 + random_below(3));
+  s.attrs.numbers.bf16 = !random_below(4);
   kernel k = dual_call(&s);
   kernel_run(&k, NULL);
   check_one_form(&s, &k);
-  if (!s.attrs.bf16) check_dual_pages(&s, &k);
+  if (!s.attrs.numbers.bf16) check_dual_pages(&s, &k);
   kernel_destroy(&k);
 }
 

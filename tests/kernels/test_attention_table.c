@@ -12,8 +12,11 @@
 
 enum { B = 2, T = 128, HEADS = 4, KEYS = 2, DIM = 8, LENGTH = 2 * T, MOST = 16 };
 
-static const sl_attrs attrs = {
-    .heads = HEADS, .kv_heads = KEYS, .length = LENGTH, .chunk = SLI_KEY_TILE, .count = 2};
+static const sl_attrs attrs = {.attention.heads = HEADS,
+                               .attention.kv_heads = KEYS,
+                               .place.length = LENGTH,
+                               .attention.chunk = SLI_KEY_TILE,
+                               .pages.count = 2};
 
 /* Inputs of each variant, in the order of the table. */
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)

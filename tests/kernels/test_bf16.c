@@ -160,7 +160,8 @@ static layer layer_create(const shape *s) {
   sl_type w = s->transposed ? SL_TYPE(SL_F32, s->k, s->n) : SL_TYPE(SL_F32, s->n, s->k);
   sl_type bias = SL_TYPE(SL_F32, s->n);
   if (!s->bias) bias.ndim = -1;
-  sl_attrs attrs = {.transposed = s->transposed, .bf16 = true, .rows = s->rows};
+  sl_attrs attrs = {
+      .product.transposed = s->transposed, .numbers.bf16 = true, .product.rows = s->rows};
   layer l = {.s = s, .pack = kernel_create(&sl_op_pack, attrs, 1, &w, 2)};
   array_random(l.pack.in[0], &w, 0);
   kernel_run(&l.pack, NULL);

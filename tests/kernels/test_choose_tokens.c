@@ -61,7 +61,8 @@ static void check_whole(int64_t count) {
                         SL_TYPE(SL_F32, SEQUENCES, MOST, DIM),
                         SL_TYPE(SL_F32, SEQUENCES, MOST, HEADS)};
   kernel c =
-      kernel_create(&sl_op_choose_tokens, (sl_attrs){.heads = HEADS, .columns = count}, 3, in, 1);
+      kernel_create(&sl_op_choose_tokens,
+                    (sl_attrs){.attention.heads = HEADS, .attention.tokens = count}, 3, in, 1);
   memcpy(c.in[0], q, sizeof q);
   memcpy(c.in[1], k, sizeof k);
   memcpy(c.in[2], w, sizeof w);
@@ -87,8 +88,11 @@ static void check_served(int64_t count, sl_storage storage, int most) {
         SL_TYPE(SL_F32, 1, all, HEADS * DIM), SL_TYPE(SL_F32, 1, all, DIM),
         SL_TYPE(SL_F32, 1, all, HEADS),
         SL_TYPE(SL_I32, (int64_t)(sl_batch_bytes(all, SEQUENCES, all, OWN) / sizeof(int32_t)))};
-    sl_attrs attrs = {.heads = HEADS, .columns = count, .count = PAGES, .length = OWN * SL_PAGE};
-    sli_set_pages(&attrs, storage);
+    sl_attrs attrs = {.attention.heads = HEADS,
+                      .attention.tokens = count,
+                      .pages.count = PAGES,
+                      .place.length = OWN * SL_PAGE};
+    attrs.pages.storage = storage;
     kernel c = kernel_create(&sl_op_choose_tokens_served, attrs, 4, in, 2);
     sl_batch *b = c.in[3];
     *b = (sl_batch){.most_rows = all,

@@ -19,9 +19,9 @@ static const math_claim large_claims[] = {
     {&sl_op_silu, ref_silu, {0}, 1, {F32(5, 7001)}, 0, 0},
     {&sl_op_rsqrt, ref_rsqrt, {0}, 1, {F32(5, 7001)}, 0, 1.5},
     {&sl_op_mul_broadcast, ref_mul_any, {0}, 2, {F32(5, 7, 1001), F32(7, 1)}, 0, 0},
-    {&sl_op_reduce_sum, ref_reduce_sum, {.axes = 1}, 1, {F32(300, 130)}, 0, 0},
+    {&sl_op_reduce_sum, ref_reduce_sum, {.along.axes = 1}, 1, {F32(300, 130)}, 0, 0},
     {&sl_op_reduce_sum, ref_reduce_sum, {0}, 1, {F32(5, 7001)}, 0, 0},
-    {&sl_op_softmax, ref_softmax, {.axes = 2}, 1, {F32(7, 130, 35)}, 0, 0},
+    {&sl_op_softmax, ref_softmax, {.along.axes = 2}, 1, {F32(7, 130, 35)}, 0, 0},
 };
 
 static void check_same(const kernel *k, void *const *got, const char *when) {

@@ -24,7 +24,7 @@ typedef struct shape {
 
 static shape shape_random(void) {
   int few = 1 + (int)random_below(3), group = 1 + (int)random_below(2), heads = few * group;
-  shape s = {.attrs = {.heads = heads, .kv_heads = few},
+  shape s = {.attrs = {.attention.heads = heads, .attention.kv_heads = few},
              .batch = 1 + random_below(2),
              .length = 1 + random_below(MOST_LENGTH),
              .dk = 1 + random_below(40),
@@ -54,7 +54,7 @@ static void fill(const shape *s, kernel *k) {
 
 /* Computes o and e of a call from f64 inputs; returns the sum of o times do. */
 static double recur(const shape *s, double *const *in, const float *dout, double *o, double *e) {
-  int64_t H = s->attrs.heads, few = s->attrs.kv_heads, dk = s->dk, dv = s->dv;
+  int64_t H = s->attrs.attention.heads, few = s->attrs.attention.kv_heads, dk = s->dk, dv = s->dv;
   double scale = (double)sli_linear_scale(&s->attrs, dk), loss = 0;
   double *S = sli_calloc((size_t)(dk * dv), sizeof *S);
   for (int64_t b = 0; b < s->batch; b++)
@@ -177,7 +177,7 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   void *now = array_create(&state), *record = array_create(&carry), *before[MOST_LENGTH];
   void *o = array_create(&s->in[O]), *gradients[INPUTS];
   for (int i = 0; i < INPUTS; i++) gradients[i] = array_create(&s->in[i]);
-  s->attrs.length = s->length;
+  s->attrs.place.length = s->length;
   for (int64_t at = 0, rows; at < s->length; at += rows, n++) {
     rows = 1 + random_below(40);
     rows = SLI_MIN(rows, s->length - at);
@@ -239,7 +239,7 @@ static void check_random(uint64_t seed) {
 static void bad_shapes_are_refused(void) {
   sl_type in[] = {SL_TYPE(SL_F32, 1, 3, 16), SL_TYPE(SL_F32, 1, 3, 8), SL_TYPE(SL_F32, 1, 3, 32),
                   SL_TYPE(SL_F32, 1, 3, 4), SL_TYPE(SL_F32, 1, 3, 3)};
-  sl_attrs attrs = {.heads = 4, .kv_heads = 2};
+  sl_attrs attrs = {.attention.heads = 4, .attention.kv_heads = 2};
   sl_type out[2];
   CHECK(sl_op_delta_rule.infer(&attrs, 5, in, out) == SL_E_SHAPE &&
             strstr(sl_detail(), "k must be f32[1, 3, 16], got f32[1, 3, 8]"),

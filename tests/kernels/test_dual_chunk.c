@@ -38,7 +38,7 @@ static void turn(float *to, const float *from, const sl_type *type, int64_t head
                         .original = now.original,
                         .part = 1,
                         .form = form};
-  sl_attrs attrs = {.heads = (int)heads, .theta = (float)now.theta, .user = &rope};
+  sl_attrs attrs = {.rotary.heads = (int)heads, .rotary.theta = (float)now.theta, .user = &rope};
   kernel k = kernel_create(&sl_op_rotary, attrs, 1, type, 1);
   memcpy(k.in[0], from, sl_type_bytes(type));
   kernel_run(&k, NULL);
@@ -54,9 +54,9 @@ static void compute(void) {
   float *x = array_create(&q), *y = array_create(&kv);
   if (made) kernel_destroy(&dual);
   made = true;
-  sl_attrs attrs = {.heads = (int)now.heads,
-                    .kv_heads = (int)now.kv_heads,
-                    .chunk = (int64_t)(now.chunk - now.local)};
+  sl_attrs attrs = {.attention.heads = (int)now.heads,
+                    .attention.kv_heads = (int)now.kv_heads,
+                    .attention.chunk = (int64_t)(now.chunk - now.local)};
   dual = kernel_create(&sl_op_attention_dual, attrs, 5, in, 2);
   fill_sines(x, queries, 0);
   fill_sines(y, keys, queries);

@@ -14,7 +14,7 @@ static const sl_place place = {0, 0};
 
 static sl_program_call turning(const sl_op *op, int heads, float theta) {
   return (sl_program_call){.op = op,
-                           .attrs = {.heads = heads, .theta = theta},
+                           .attrs = {.rotary.heads = heads, .rotary.theta = theta},
                            .nin = 1,
                            .nout = 1,
                            .in_type = &x,
@@ -34,7 +34,7 @@ static void check_which(void) {
                              turning(&sl_op_rotary, 2, 0), turning(&sl_op_rotary, 2, 0),
                              turning(&sl_op_rotary, 2, 0)};
   static const sl_rope stretched = {.kind = SL_ROPE_LINEAR, .factor = 2}, in_part = {.part = 0.5};
-  calls[4].attrs.length = 7;
+  calls[4].attrs.place.length = 7;
   calls[5].attrs.user = &stretched;
   calls[6].attrs.user = &in_part;
   uint64_t which[7];

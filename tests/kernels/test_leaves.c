@@ -86,13 +86,13 @@ static void run(const rows *r, sl_type ids, int64_t leaf, int first, int experts
   x.dtype = dy.dtype = SL_F32;
   x.dim[x.ndim++] = WIDTH, dy.dim[dy.ndim++] = N;
   sl_type types[] = {x, ids, dy, SL_TYPE(SL_F32, experts, N, WIDTH), ids};
-  sl_attrs attrs = {.exact = true,
-                    .leaves = 7,
-                    .positions = leaf < T ? 7 : 0,
-                    .leaf = leaf < T ? leaf : 0,
-                    .first = first,
-                    .partial = true,
-                    .count = EXPERTS};
+  sl_attrs attrs = {.numbers.exact = true,
+                    .numbers.leaves = 7,
+                    .numbers.positions = leaf < T ? 7 : 0,
+                    .numbers.leaf = leaf < T ? leaf : 0,
+                    .place.first = first,
+                    .place.partial = true,
+                    .place.whole = EXPERTS};
   kernel k = kernel_create(&sl_op_grouped_linear_w, attrs, arrived ? 5 : 4, types, 1);
   free(k.out[0]);
   k.out_type[0].dtype = SL_F64;

@@ -15,7 +15,7 @@ enum { ROOM = 64, LEVELS = 8 };
 /* clang-format off */
 static const math_claim calls[] = {
     {.op = &sl_op_linear, .nin = 3, .in = {F32(7, 70), F32(33, 70), F32(33)}},
-    {.op = &sl_op_linear, .attrs = {.chunk = 24, .transposed = true}, .nin = 3, .in = {F32(5, 96), F32(96, 50), F32(50)}},
+    {.op = &sl_op_linear, .attrs = {.numbers.chunk = 24, .product.transposed = true}, .nin = 3, .in = {F32(5, 96), F32(96, 50), F32(50)}},
     {.op = &sl_op_linear_b, .nin = 2, .in = {F32(7, 33), F32(33, 70)}},
     {.op = &sl_op_add, .nin = 2, .in = {F32(7, 33), F32(7, 33)}},
     {.op = &sl_op_gelu, .nin = 1, .in = {F32(7, 333)}, .from = 2},
@@ -31,26 +31,26 @@ static const math_claim calls[] = {
     {.op = &sl_op_rmsnorm_b, .nin = 4, .in = {F32(7, 333), F32(333), F32(7), F32(7, 333)}},
     {.op = &sl_op_spikes, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_quantize, .nin = 1, .in = {F32(7, 333)}},
-    {.op = &sl_op_rotary, .attrs = {.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
-    {.op = &sl_op_rotary_b, .attrs = {.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
-    {.op = &sl_op_rotary, .attrs = {.heads = 3, .user = &in_part}, .nin = 1, .in = {F32(2, 7, 90)}},
-    {.op = &sl_op_reduce_sum, .attrs = {.axes = 2}, .nin = 1, .in = {F32(7, 333)}},
-    {.op = &sl_op_reduce_sum, .attrs = {.axes = 1}, .nin = 1, .in = {F32(7, 333)}},
+    {.op = &sl_op_rotary, .attrs = {.rotary.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
+    {.op = &sl_op_rotary_b, .attrs = {.rotary.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
+    {.op = &sl_op_rotary, .attrs = {.rotary.heads = 3, .user = &in_part}, .nin = 1, .in = {F32(2, 7, 90)}},
+    {.op = &sl_op_reduce_sum, .attrs = {.along.axes = 2}, .nin = 1, .in = {F32(7, 333)}},
+    {.op = &sl_op_reduce_sum, .attrs = {.along.axes = 1}, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_mse, .nin = 2, .in = {F32(70, 333), F32(70, 333)}},
     {.op = &sl_op_softmax, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_log_softmax, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_softmax_b, .nin = 2, .in = {F32(7, 333), F32(7, 333)}},
-    {.op = &sl_op_attention, .attrs = {.heads = 2}, .nin = 3, .in = {F32(2, 37, 40), F32(2, 37, 40), F32(2, 37, 40)}},
-    {.op = &sl_op_attention, .attrs = {.heads = 4, .kv_heads = 2, .window = 70}, .nin = 3,
+    {.op = &sl_op_attention, .attrs = {.attention.heads = 2}, .nin = 3, .in = {F32(2, 37, 40), F32(2, 37, 40), F32(2, 37, 40)}},
+    {.op = &sl_op_attention, .attrs = {.attention.heads = 4, .attention.kv_heads = 2, .attention.window = 70}, .nin = 3,
      .in = {F32(1, 150, 64), F32(1, 150, 32), F32(1, 150, 32)}},
-    {.op = &sl_op_attention_packed, .attrs = {.heads = 3}, .nin = 1, .in = {F32(1, 133, 99)}},
-    {.op = &sl_op_attention_packed_b, .attrs = {.heads = 3}, .nin = 4,
+    {.op = &sl_op_attention_packed, .attrs = {.attention.heads = 3}, .nin = 1, .in = {F32(1, 133, 99)}},
+    {.op = &sl_op_attention_packed_b, .attrs = {.attention.heads = 3}, .nin = 4,
      .in = {F32(1, 133, 99), F32(1, 133, 33), F32(1, 3, 133), F32(1, 133, 33)}},
     {.op = &sl_op_cross_entropy, .nin = 2, .in = {F32(7, 333), I32(7)}, .below = 333},
-    {.op = &sl_op_cross_entropy, .attrs = {.chunk = 40}, .nin = 2, .in = {F32(7, 320), I32(7)}, .below = 320},
+    {.op = &sl_op_cross_entropy, .attrs = {.numbers.chunk = 40}, .nin = 2, .in = {F32(7, 320), I32(7)}, .below = 320},
     {.op = &sl_op_cross_entropy_b, .nin = 4, .in = {F32(7, 333), I32(7), F32(7), SL_SCALAR(SL_F32)}, .below = 333},
     {.op = &sl_op_log_probability_b, .nin = 4, .in = {F32(7, 333), I32(7), F32(7), F32(7)}, .below = 333},
-    {.op = &sl_op_log_probability, .attrs = {.chunk = 40}, .nin = 2, .in = {F32(7, 320), I32(7)}, .below = 320},
+    {.op = &sl_op_log_probability, .attrs = {.numbers.chunk = 40}, .nin = 2, .in = {F32(7, 320), I32(7)}, .below = 320},
 };
 /* clang-format on */
 
@@ -68,7 +68,7 @@ static uint64_t hash_of(const kernel *k) {
 
 static uint64_t run(const math_claim *c) {
   sl_attrs attrs = c->attrs;
-  attrs.exact = true;
+  attrs.numbers.exact = true;
   kernel k = kernel_create(c->op, attrs, c->nin, c->in, c->op->nout < 1 ? 1 : c->op->nout);
   for (int i = 0; i < c->nin; i++) array_random(k.in[i], &c->in[i], c->below ? c->below : 1);
   kernel_run(&k, NULL);

@@ -25,7 +25,7 @@ typedef struct shape {
 
 static shape shape_of(int64_t batch, int64_t length, int heads, int kv_heads, int64_t dk,
                       int64_t dv, bool per_head, bool shared) {
-  shape s = {.attrs = {.heads = heads, .kv_heads = kv_heads},
+  shape s = {.attrs = {.attention.heads = heads, .attention.kv_heads = kv_heads},
              .batch = batch,
              .length = length,
              .dk = dk,
@@ -109,7 +109,7 @@ static void check_close(const shape *s, const char *what, double got, double wan
 static void check_values(const shape *s, const kernel *c) {
   double scale = (double)sli_linear_scale(&s->attrs, s->dk);
   for (int64_t b = 0; b < s->batch; b++)
-    for (int64_t h = 0; h < s->attrs.heads; h++) {
+    for (int64_t h = 0; h < s->attrs.attention.heads; h++) {
       head x = head_of(s, c, b, h);
       double *S = states_of(&x);
       for (int64_t t = 0; t < s->length; t++)
@@ -120,7 +120,8 @@ static void check_values(const shape *s, const kernel *c) {
             sum += term, size += fabs(term);
           }
           const float *o = c->out[0];
-          check_close(s, "o", (double)o[((b * s->length + t) * s->attrs.heads + h) * s->dv + j],
+          check_close(s, "o",
+                      (double)o[((b * s->length + t) * s->attrs.attention.heads + h) * s->dv + j],
                       sum, size);
         }
       free(S);
@@ -157,7 +158,7 @@ static void check_gradients(const shape *s, const kernel *c) {
   for (int i = 0; i < 4; i++)
     want[i] = sli_calloc((size_t)sl_type_elements(&s->in[i]), sizeof *want[i]);
   for (int64_t b = 0; b < s->batch; b++)
-    for (int64_t h = 0; h < s->attrs.heads; h++) {
+    for (int64_t h = 0; h < s->attrs.attention.heads; h++) {
       head x = head_of(s, c, b, h);
       int64_t o_row = s->in[4].dim[2];
       add_gradients(
@@ -213,7 +214,7 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   void *state = array_create(&record), *carry = array_create(&carries);
   void *before[MOST_LENGTH], *o = array_create(&s->in[4]), *gradients[4];
   for (int i = 0; i < 4; i++) gradients[i] = array_create(&s->in[i]);
-  s->attrs.length = s->length;
+  s->attrs.place.length = s->length;
   for (int64_t at = 0, rows; at < s->length; at += rows, n++) {
     rows = 1 + random_below(40);
     rows = SLI_MIN(rows, s->length - at);
@@ -302,10 +303,10 @@ static void join(shares *x, int share, bool back, void *to) {
   if (!nin) return;
   sl_type in[DEVICES];
   for (int i = 0; i < nin; i++) in[i] = x->records[0].out_type[0];
-  sl_attrs attrs = {.count = x->s.per_head ? 1 : x->s.dk,
-                    .first = first,
-                    .reverse = back,
-                    .length = x->pieces > 1 ? x->s.length : 0};
+  sl_attrs attrs = {.states.gates = x->s.per_head ? 1 : x->s.dk,
+                    .states.before = first,
+                    .states.back = back,
+                    .place.length = x->pieces > 1 ? x->s.length : 0};
   kernel k = kernel_create(&sl_op_linear_attention_join, attrs, nin, in, 1 + (x->pieces > 1));
   for (int i = 0; i < nin; i++)
     memcpy(k.in[i], x->records[of + (back ? x->devices - 1 - i : i)].out[0], sl_type_bytes(&in[i]));
@@ -411,7 +412,7 @@ static void check_by_hand(void) {
   static const float q[] = {1, 0, 1, 1, 0, 2}, k[] = {1, 1, 0, 1, 2, 0}, v[] = {1, 2, 3, 0, 1, 1},
                      gates[] = {.5f, .5f, .5f, .25f, 1, .5f}, o[] = {1, 2, 3.75f, 1.5f, 3.25f, .5f};
   shape s = shape_of(1, 3, 1, 1, 2, 2, false, false);
-  s.attrs.scale = 1;
+  s.attrs.attention.scale = 1;
   kernel c = call_of(&s, &sl_op_linear_attention, 4, 1);
   memcpy(c.in[0], q, sizeof q);
   memcpy(c.in[1], k, sizeof k);
@@ -433,7 +434,7 @@ static void refuse(shape s, const char *text) {
 
 static void bad_shapes_are_refused(void) {
   shape s = shape_of(1, 3, 4, 2, 8, 8, false, false);
-  s.attrs.kv_heads = 3;
+  s.attrs.attention.kv_heads = 3;
   refuse(s, "4 heads and 3 key heads");
   s = shape_of(1, 3, 4, 2, 8, 8, false, false);
   s.in[3].dim[2] = 5;

@@ -64,13 +64,13 @@ static void check_case(void) {
 static void begin_case(const char *line) {
   int full;
   long long window, B, T, D;
-  CHECK(sscanf(line, "case %d %d %d %lld %lld %lld %lld", &attrs.heads, &attrs.kv_heads, &full,
-               &window, &B, &T, &D) == 7,
+  CHECK(sscanf(line, "case %d %d %d %lld %lld %lld %lld", &attrs.attention.heads,
+               &attrs.attention.kv_heads, &full, &window, &B, &T, &D) == 7,
         "%s", line);
-  attrs.full = full;
-  attrs.bf16 = bf16;
-  attrs.window = window;
-  sl_type q = F32(B, T, attrs.heads * D), kv = F32(B, T, attrs.kv_heads * D);
+  attrs.attention.full = full;
+  attrs.numbers.bf16 = bf16;
+  attrs.attention.window = window;
+  sl_type q = F32(B, T, attrs.attention.heads * D), kv = F32(B, T, attrs.attention.kv_heads * D);
   const sl_type all[WORDS] = {I32(B, T), q, kv, kv, q, q, q, kv, kv};
   for (int w = 0; w < WORDS; w++) {
     free(arrays[w]);
@@ -150,13 +150,16 @@ static void check_untouched(sl_attrs a, const int32_t *ids, int64_t bad, int64_t
 static void check_tiles(void) {
   int32_t ids[LENGTH] = {0};
   for (int t = LENGTH / 2; t < LENGTH; t++) ids[t] = 1;
-  check_untouched((sl_attrs){.heads = 1, .window = 65}, NULL, LENGTH / 2, LENGTH / 2 + 64);
-  check_untouched((sl_attrs){.heads = 1, .window = 65, .full = true}, NULL, LENGTH / 2,
+  check_untouched((sl_attrs){.attention.heads = 1, .attention.window = 65}, NULL, LENGTH / 2,
+                  LENGTH / 2 + 64);
+  check_untouched((sl_attrs){.attention.heads = 1, .attention.window = 65, .attention.full = true},
+                  NULL, LENGTH / 2,
                   LENGTH / 2 + 128); /* earlier queries are visible to keys up to there */
-  check_untouched((sl_attrs){.heads = 1}, ids, LENGTH / 2, LENGTH / 2);
-  check_untouched((sl_attrs){.heads = 1, .full = true}, ids, LENGTH / 2, LENGTH / 2);
+  check_untouched((sl_attrs){.attention.heads = 1}, ids, LENGTH / 2, LENGTH / 2);
+  check_untouched((sl_attrs){.attention.heads = 1, .attention.full = true}, ids, LENGTH / 2,
+                  LENGTH / 2);
   for (int t = 0; t < LENGTH / 2; t++) ids[t] = -1;
-  check_untouched((sl_attrs){.heads = 1, .full = true}, ids, LENGTH / 2, 0);
+  check_untouched((sl_attrs){.attention.heads = 1, .attention.full = true}, ids, LENGTH / 2, 0);
 }
 
 /* ---- documents ------------------------------------------------------------------------------- */
@@ -200,8 +203,9 @@ static void check_documents(void) {
     int32_t record[2] = {9, 9};
     int64_t row = 0;
     for (int p = 0; p < 4 && cuts[c][p]; row += cuts[c][p++]) {
-      kernel k = kernel_create(&sl_op_documents_piece, (sl_attrs){.end = 7, .length = N}, 1,
-                               &I32(1, cuts[c][p]), 3);
+      kernel k =
+          kernel_create(&sl_op_documents_piece, (sl_attrs){.tokens.end = 7, .place.length = N}, 1,
+                        &I32(1, cuts[c][p]), 3);
       k.tick = (sl_tick){.piece = p, .row = row, .rows = cuts[c][p]};
       give(&k, 0, tokens + row);
       memcpy(k.out[2], record, sizeof record);
@@ -212,7 +216,7 @@ static void check_documents(void) {
       kernel_destroy(&k);
     }
   }
-  kernel k = kernel_create(&sl_op_documents, (sl_attrs){.end = 7}, 1, &I32(1, N), 2);
+  kernel k = kernel_create(&sl_op_documents, (sl_attrs){.tokens.end = 7}, 1, &I32(1, N), 2);
   give(&k, 0, tokens);
   kernel_run(&k, NULL);
   CHECK(!memcmp(k.out[0], ids, sizeof ids), "ids of a row");
@@ -227,9 +231,9 @@ static void check_all(uint64_t seed) {
   bf16 = false;
   check_figures();
   check_tiles();
-  check_alone((sl_attrs){.heads = 2});
-  check_alone((sl_attrs){.heads = 2, .full = true});
-  check_alone((sl_attrs){.heads = 2, .window = 30});
+  check_alone((sl_attrs){.attention.heads = 2});
+  check_alone((sl_attrs){.attention.heads = 2, .attention.full = true});
+  check_alone((sl_attrs){.attention.heads = 2, .attention.window = 30});
 }
 
 int main(void) {

@@ -116,8 +116,10 @@ static void fill_ids(int32_t *ids, int64_t batch, int64_t length) {
 }
 
 static whole whole_create(const claim *c) {
-  sl_attrs attrs = {
-      .heads = c->heads, .kv_heads = c->kv_heads, .length = c->length, .window = c->window};
+  sl_attrs attrs = {.attention.heads = c->heads,
+                    .attention.kv_heads = c->kv_heads,
+                    .place.length = c->length,
+                    .attention.window = c->window};
   int64_t kv = c->kv_heads ? c->kv_heads : c->heads, D = c->dim;
   sl_type q = SL_TYPE(SL_F32, c->batch, c->length, c->heads * D);
   sl_type k = SL_TYPE(SL_F32, c->batch, c->length, kv * D);
@@ -330,7 +332,7 @@ static void check_attention(const claim *c, const cut *pieces) {
 
 /* x -> y piece by piece has the bits of x -> y in one call. */
 static void check_positions(const sl_op *op, sl_attrs attrs, int nin, const sl_type *in) {
-  attrs.length = in[0].dim[1];
+  attrs.place.length = in[0].dim[1];
   kernel k = kernel_create(op, attrs, nin, in, 1);
   for (int i = 0; i < nin; i++) array_random(k.in[i], &in[i], 0);
   kernel_run(&k, NULL);
@@ -392,15 +394,15 @@ static void check_all(uint64_t seed) {
       check_attention(&claims[i], &c);
     }
   for (int round = 0; round < 5; round++) {
-    check_positions(&sl_op_rotary, (sl_attrs){.heads = 3}, 1,
+    check_positions(&sl_op_rotary, (sl_attrs){.rotary.heads = 3}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 30), SL_SCALAR(SL_F32)});
-    check_positions(&sl_op_rotary, (sl_attrs){.heads = 3, .user = &stretched}, 1,
+    check_positions(&sl_op_rotary, (sl_attrs){.rotary.heads = 3, .user = &stretched}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 30), SL_SCALAR(SL_F32)});
-    check_positions(&sl_op_rotary, (sl_attrs){.heads = 3, .user = &in_part}, 1,
+    check_positions(&sl_op_rotary, (sl_attrs){.rotary.heads = 3, .user = &in_part}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 45), SL_SCALAR(SL_F32)});
-    check_positions(&sl_op_rotary_b, (sl_attrs){.heads = 2, .user = &stretched_in_part}, 1,
+    check_positions(&sl_op_rotary_b, (sl_attrs){.rotary.heads = 2, .user = &stretched_in_part}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 64), SL_SCALAR(SL_F32)});
-    check_positions(&sl_op_rotary_b, (sl_attrs){.heads = 1}, 1,
+    check_positions(&sl_op_rotary_b, (sl_attrs){.rotary.heads = 1}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 1, 8, 66), SL_SCALAR(SL_F32)});
     check_positions(&sl_op_position, (sl_attrs){0}, 2,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 23, 33), SL_TYPE(SL_F32, 23, 33)});

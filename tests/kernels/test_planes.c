@@ -112,8 +112,8 @@ static void experts_have_a_format(void) {
 /* The op of training gives the numbers of a server's planes. */
 static void training_computes_the_same(void) {
   const sl_type values = SL_TYPE(SL_F32, 3, 5, 300), one = SL_TYPE(SL_F32, 15, 300);
-  kernel k =
-      kernel_create(&sl_op_plane_values, (sl_attrs){.ndims = 2, .dims = {2, 4}}, 1, &values, 1);
+  kernel k = kernel_create(&sl_op_plane_values, (sl_attrs){.planes.base = 2, .planes.width = 4}, 1,
+                           &values, 1);
   float *w = (float *)k.in[0], *want = sli_calloc(15 * 300, sizeof *want);
   for (int i = 0; i < 15 * 300; i++) w[i] = sinf((float)(i * i));
   char *packed = sli_calloc(4, sli_plane_bytes(&one));

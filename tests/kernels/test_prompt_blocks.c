@@ -48,8 +48,8 @@ static kernel call_create(const sequence *s, sl_attrs attrs, int64_t rows) {
   int64_t words = (int64_t)(sl_batch_bytes(rows, SEQUENCES, 1, TABLE) / sizeof(int32_t));
   sl_type q = SL_TYPE(SL_F32, 1, rows, s->width), kv = SL_TYPE(SL_F32, 1, rows, s->kv_width);
   const sl_type in[] = {q, kv, kv, {.ndim = -1}, SL_TYPE(SL_I32, words)};
-  attrs.count = PAGES;
-  attrs.length = TABLE * SL_PAGE;
+  attrs.pages.count = PAGES;
+  attrs.place.length = TABLE * SL_PAGE;
   kernel k = kernel_create(&sl_op_attention_served, attrs, 5, in, 3);
   sl_batch *b = k.in[4];
   memset(b, 0, (size_t)words * sizeof(int32_t));
@@ -118,12 +118,13 @@ static float *computed;
 static void compute(void) {
   int64_t width = (int64_t)(now.heads * now.dim), kv = (int64_t)(now.kv_heads * now.dim);
   sequence s = sequence_create((int64_t)now.length, width, kv, 0);
-  const sl_attrs attrs = {.heads = (int)now.heads,
-                          .kv_heads = (int)now.kv_heads,
-                          .rows = (int64_t)now.chunk,
-                          .upper = (float)now.share};
+  const sl_attrs attrs = {.attention.heads = (int)now.heads,
+                          .attention.kv_heads = (int)now.kv_heads,
+                          .pages.prompt_chunk = (int64_t)now.chunk,
+                          .pages.prompt_share = (float)now.share};
   free(computed);
-  computed = prompt(&s, &attrs, attrs.rows, end_of(&s, attrs.rows), NULL);
+  computed =
+      prompt(&s, &attrs, attrs.pages.prompt_chunk, end_of(&s, attrs.pages.prompt_chunk), NULL);
   sequence_destroy(&s);
 }
 
@@ -165,24 +166,26 @@ static void same(const float *a, const float *b, int64_t from, int64_t end, int6
 /* Storage formats of pages: f32, bf16, Q8_0. */
 static void check_bits(uint64_t seed) {
   enum { CHUNK = 128, LENGTH = 3 * CHUNK + 77, HEADS = 4, DIM = 32 };
-  sl_attrs attrs = {.heads = HEADS, .kv_heads = 2, .rows = CHUNK, .upper = 0.4f};
-  attrs.bf16 = seed % 3 == 1;
-  attrs.ndims = seed % 3 == 2;
-  attrs.dims[0] = attrs.ndims ? SL_STORAGE_Q8_0 : 0;
+  sl_attrs attrs = {.attention.heads = HEADS,
+                    .attention.kv_heads = 2,
+                    .pages.prompt_chunk = CHUNK,
+                    .pages.prompt_share = 0.4f};
+  const sl_storage formats[] = {SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0};
+  attrs.pages.storage = formats[seed % 3];
   sequence s = sequence_create(LENGTH, HEADS * DIM, 2 * DIM, 12345 * (int64_t)seed);
   sequence other = sequence_create(200, HEADS * DIM, 2 * DIM, 777);
   int64_t end = end_of(&s, CHUNK), width = s.width;
   float *alone = prompt(&s, &attrs, CHUNK, end, NULL);
   float *beside = prompt(&s, &attrs, CHUNK, end, &other);
   same(alone, beside, 0, LENGTH, width, "beside another sequence");
-  attrs.upper = 0.9999f;
+  attrs.pages.prompt_share = 0.9999f;
   float *all = prompt(&s, &attrs, CHUNK, end, NULL);
-  attrs.rows = 0, attrs.upper = 0;
+  attrs.pages.prompt_chunk = 0, attrs.pages.prompt_share = 0;
   float *plain = prompt(&s, &attrs, CHUNK, end, NULL);
   same(plain, all, 0, LENGTH, width, "all pages");
   same(plain, alone, end, LENGTH, width, "an incomplete chunk");
   CHECK(memcmp(plain, alone, (size_t)(end * width) * sizeof *plain) != 0, "pages are left out");
-  attrs.rows = CHUNK, attrs.upper = 0.4f;
+  attrs.pages.prompt_chunk = CHUNK, attrs.pages.prompt_share = 0.4f;
   float *never = prompt(&s, &attrs, CHUNK, 0, NULL);
   same(plain, never, 0, LENGTH, width, "rows that never fill a chunk");
   float *const of[] = {alone, beside, all, plain, never};

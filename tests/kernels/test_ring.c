@@ -72,7 +72,7 @@ static run run_of(int number, int runs) {
 /* ---- chunk by chunk -------------------------------------------------------------------------- */
 
 static kernel begin_step(const sl_op *op, const sli_spans *spans, run q, run k, int nin) {
-  const sl_attrs attrs = {.heads = HEADS, .kv_heads = KV, .user = spans};
+  const sl_attrs attrs = {.attention.heads = HEADS, .attention.kv_heads = KV, .user = spans};
   const sl_type qs = SL_TYPE(SL_F32, 1, q.count, Q_ROW), kvs = SL_TYPE(SL_F32, 1, k.count, KV_ROW),
                 lse = SL_TYPE(SL_F32, 1, HEADS, q.count), none = {.ndim = -1};
   const sl_type forth[] = {qs, kvs, none, qs, lse}, back[] = {qs, kvs, qs, lse, qs, none, qs};
@@ -161,12 +161,13 @@ typedef struct device {
 } device;
 
 static kernel begin_share(const sl_op *op, run piece, const queries *q, int nin) {
-  sl_attrs attrs = {
-      .heads = HEADS, .kv_heads = KV, .length = S, .first = q->of[0].begin - piece.begin};
+  sl_attrs attrs = {.attention.heads = HEADS,
+                    .attention.kv_heads = KV,
+                    .place.length = S,
+                    .place.first = q->of[0].begin - piece.begin};
   if (q->of[1].count) {
-    attrs.ndims = 2;
-    attrs.dims[0] = q->of[0].count;
-    attrs.dims[1] = q->of[1].begin - q->of[0].begin - q->of[0].count;
+    attrs.place.run = q->of[0].count;
+    attrs.place.skip = q->of[1].begin - q->of[0].begin - q->of[0].count;
   }
   int n = q->of[0].count + q->of[1].count;
   const sl_type qs = SL_TYPE(SL_F32, 1, n, Q_ROW), kvs = SL_TYPE(SL_F32, 1, piece.count, KV_ROW),

@@ -31,7 +31,7 @@ static sl_type rows_of(const shape *s, int64_t rows, int64_t width) {
 }
 
 static sl_type lse_of(const shape *s, int64_t rows, int times) {
-  return SL_TYPE(SL_F32, B, s->attrs.heads, times * rows);
+  return SL_TYPE(SL_F32, B, s->attrs.attention.heads, times * rows);
 }
 
 static const sl_type none = {.ndim = -1};
@@ -90,10 +90,11 @@ static void whole(const shape *s, arrays *x) {
 /* ---- chunk by chunk -------------------------------------------------------------------------- */
 
 static bool sees(const shape *s, int queries, int chunk) {
-  int64_t window = s->attrs.window ? s->attrs.window : s->length;
+  int64_t window = s->attrs.attention.window ? s->attrs.attention.window : s->length;
   int64_t first = SLI_MAX(s->begin[queries] - window + 1, 0) / 64 * 64;
   return s->begin[chunk + 1] > first &&
-         (s->attrs.full ? s->begin[chunk] < s->begin[queries + 1] + window - 1 : chunk <= queries);
+         (s->attrs.attention.full ? s->begin[chunk] < s->begin[queries + 1] + window - 1
+                                  : chunk <= queries);
 }
 
 static sli_spans spans_of(const shape *s, int queries, int chunk) {
@@ -175,7 +176,7 @@ static void step_back(const shape *s, arrays *x, const float *o, const float *ls
 /* Copies a run's part of the lse, which is stored head by head. */
 static void put_lse(const shape *s, float *lse, int run, const float *own) {
   int64_t n = count_of(s, run);
-  for (int64_t h = 0; h < B * s->attrs.heads; h++)
+  for (int64_t h = 0; h < B * s->attrs.attention.heads; h++)
     memcpy(lse + h * s->length + s->begin[run], own + h * n, (size_t)n * sizeof *lse);
 }
 
@@ -216,7 +217,7 @@ static arrays arrays_of(const shape *s) {
               numbers(kv),
               numbers(q),
               numbers(q),
-              numbers(rows * s->attrs.heads),
+              numbers(rows * s->attrs.attention.heads),
               numbers(q),
               numbers(kv),
               malloc((size_t)rows * sizeof(int32_t))};
@@ -231,14 +232,14 @@ static void check_equal(const shape *s, const char *what, const float *got, cons
     CHECK(!memcmp(&got[i], &want[i], sizeof *got),
           "%s[%lld] is %a, not %a: %d runs of %lld positions, window %lld, %s%s", what,
           (long long)i, (double)got[i], (double)want[i], s->runs, (long long)s->length,
-          (long long)s->attrs.window, s->attrs.full ? "full" : "causal",
+          (long long)s->attrs.attention.window, s->attrs.attention.full ? "full" : "causal",
           s->documents ? ", documents" : "");
 }
 
 static void check(const shape *s) {
   arrays want = arrays_of(s), got = want;
   int64_t q = B * s->length * s->q_row, kv = B * s->length * s->kv_row,
-          lse = B * s->length * s->attrs.heads;
+          lse = B * s->length * s->attrs.attention.heads;
   got.o = numbers(q), got.lse = numbers(lse), got.dq = numbers(q), got.dkv = numbers(kv);
   whole(s, &want);
   chunks(s, &got);
@@ -255,15 +256,16 @@ static void check(const shape *s) {
 static shape draw(void) {
   int kv_heads = 1 + (int)random_below(3), heads = kv_heads * (1 + (int)random_below(3));
   int64_t dim = 1 + random_below(20);
-  shape s = {.attrs = {.heads = heads, .kv_heads = kv_heads, .exact = true},
-             .q_row = heads * dim,
-             .kv_row = 2 * kv_heads * dim,
-             .runs = 1 + (int)random_below(MOST_RUNS),
-             .documents = !random_below(3)};
+  shape s = {
+      .attrs = {.attention.heads = heads, .attention.kv_heads = kv_heads, .numbers.exact = true},
+      .q_row = heads * dim,
+      .kv_row = 2 * kv_heads * dim,
+      .runs = 1 + (int)random_below(MOST_RUNS),
+      .documents = !random_below(3)};
   for (int i = 0; i < s.runs; i++) s.begin[i + 1] = s.begin[i] + TILE * (1 + random_below(3));
   s.length = s.begin[s.runs];
-  if (random_below(2)) s.attrs.window = 1 + random_below(s.length + 10);
-  s.attrs.full = !random_below(3);
+  if (random_below(2)) s.attrs.attention.window = 1 + random_below(s.length + 10);
+  s.attrs.attention.full = !random_below(3);
   return s;
 }
 

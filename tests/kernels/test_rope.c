@@ -26,7 +26,7 @@ static void check_line(char *line) {
   char *text = strsep(&line, " ");
   sl_rope rope;
   CHECK(!sl_rope_parse(text, &rope), "%s: %s", text, sl_detail());
-  sl_attrs attrs = {.theta = (float)next_number(&line), .user = &rope};
+  sl_attrs attrs = {.rotary.theta = (float)next_number(&line), .user = &rope};
   int64_t pairs = (int64_t)next_number(&line);
   double scale = next_number(&line), frequency[pairs];
   CHECK(fabs(sli_rope_frequencies(&attrs, pairs, frequency) - scale) < 1e-12, "%s: the scale is %g",

@@ -27,7 +27,7 @@ static void check_rows(bool exact, bool transposed, bool bias) {
   const sl_type none = {.ndim = -1}, w = transposed ? SL_TYPE(SL_F32, K, N) : SL_TYPE(SL_F32, N, K);
   const sl_type in[] = {SL_TYPE(SL_F32, 1, ROOM, K), w, bias ? SL_TYPE(SL_F32, N) : none, none,
                         SL_TYPE(SL_I32, 8)};
-  const sl_attrs attrs = {.exact = exact, .transposed = transposed};
+  const sl_attrs attrs = {.numbers.exact = exact, .product.transposed = transposed};
   kernel k = kernel_create(&sl_op_linear_served, attrs, 5, in, 1);
   float whole[ROOM * N], *y = k.out[0];
   for (int i = 0; i < 3; i++)
@@ -55,7 +55,7 @@ static void linear_row(bool exact, const float *x, const weight *w, float *y) {
   const sl_type none = {.ndim = -1};
   int64_t width = w->values.dim[1];
   const sl_type in[] = {SL_TYPE(SL_F32, 1, 1, width), w->lies, none, none, SL_TYPE(SL_I32, 8)};
-  const sl_attrs attrs = {.exact = exact, .dims = {width, w->storage}};
+  const sl_attrs attrs = {.numbers.exact = exact, .weight = {width, (int)w->storage}};
   kernel k = kernel_create(&sl_op_linear_served, attrs, 5, in, 1);
   memcpy(k.in[0], x, (size_t)width * sizeof *x);
   memcpy(k.in[1], w->stored, sl_type_bytes(&w->lies));
@@ -86,7 +86,7 @@ static void check_experts(bool exact, bool own, const struct form *f) {
       own ? SL_TYPE(SL_F32, 1, ROOM, EACH, width) : SL_TYPE(SL_F32, 1, ROOM, width),
       SL_TYPE(SL_I32, 1, ROOM, EACH), SL_TYPE(lies.dtype, EXPERTS, N, lies.dim[1]),
       SL_TYPE(SL_I32, 8)};
-  const sl_attrs attrs = {.exact = exact, .dims = {width, experts[0].storage}};
+  const sl_attrs attrs = {.numbers.exact = exact, .weight = {width, (int)experts[0].storage}};
   kernel k = kernel_create(&sl_op_grouped_linear_served, attrs, 4, in, 1);
   float whole[IDS * N], *y = k.out[0];
   int32_t *ids = k.in[1];

@@ -11,6 +11,7 @@
 #include <sluice/attention.h>
 
 #include "kernels/cpu/chunk.h"
+#include "ops/heads.h"
 #include "ops/ops.h"
 #include "tests/support/claims.h"
 #include "tests/support/kernel_levels.h"
@@ -45,106 +46,106 @@ static const sl_reshaping heads = {F32(6, 5, 12), F32(6, 5, 4, 3)};
 
 /* clang-format off */
 static const claim claims[] = {
-    {&sl_op_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(5, 6, 7)}, .exact = true},
+    {&sl_op_permute, {.shape.ndims = 3, .shape.dims = {2, 0, 1}}, 1, {F32(5, 6, 7)}, .exact = true},
     {&sl_op_slice, {.user = &middle}, 1, {F32(5, 6, 7)}, .exact = true},
-    {&sl_op_split, {.axes = 2, .user = &lengths}, 1, {F32(6, 8, 7)}, .exact = true},
+    {&sl_op_split, {.along.axes = 2, .user = &lengths}, 1, {F32(6, 8, 7)}, .exact = true},
     {&sl_op_sum, {0}, 3, {F32(7, 33), F32(7, 33), F32(7, 33)}, .below = 0},
     {&sl_op_reshape, {.user = &heads}, 1, {F32(6, 5, 12)}, .exact = true},
     {&sl_op_linear, {0}, 3, {F32(7, 33), F32(9, 33), F32(9)}, .below = 0},
     {&sl_op_linear, {0}, 2, {F32(2, 3, 16), F32(17, 16)}, .below = 0},
-    {&sl_op_linear, {.transposed = true}, 3, {F32(2, 5, 33), F32(33, 8), F32(8)}, .below = 0},
-    {&sl_op_linear, {.transposed = true}, 3, {F32(7, 12), F32(12, 8), NOTHING}, .below = 0},
+    {&sl_op_linear, {.product.transposed = true}, 3, {F32(2, 5, 33), F32(33, 8), F32(8)}, .below = 0},
+    {&sl_op_linear, {.product.transposed = true}, 3, {F32(7, 12), F32(12, 8), NOTHING}, .below = 0},
     {&sl_op_linear_b, {0}, 2, {F32(2, 3, 17), F32(17, 16)}, .below = 0},
-    {&sl_op_linear_b, {.transposed = true}, 2, {F32(7, 9), F32(33, 9)}, .below = 0},
+    {&sl_op_linear_b, {.product.transposed = true}, 2, {F32(7, 9), F32(33, 9)}, .below = 0},
     {&sl_op_embedding, {0}, 2, {I32(3, 7), F32(50, 33)}, .below = 50, .exact = true},
     {&sl_op_embedding, {0}, 2, {I32(11), F32(7, 130)}, .below = 7, .exact = true},
     {&sl_op_position, {0}, 2, {F32(5, 7, 33), F32(7, 33)}, .exact = true},
     {&sl_op_splice, {0}, 3, {F32(5, 7, 33), F32(6, 33), I32(5, 7)}, .below = 6, .exact = true},
-    {&sl_op_marks, {.count = 2, .ignore = 3}, 1, {I32(5, 7)}, .below = 4, .exact = true},
-    {&sl_op_position, {.length = 12}, 2, {F32(4, 5, 33), F32(12, 33)}, .exact = true, .row = 6},
+    {&sl_op_marks, {.tokens.each = 2, .tokens.marker = 3}, 1, {I32(5, 7)}, .below = 4, .exact = true},
+    {&sl_op_position, {.place.length = 12}, 2, {F32(4, 5, 33), F32(12, 33)}, .exact = true, .row = 6},
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, .below = 0},
     {&sl_op_copy, {0}, 1, {F32(7, 33)}, .below = 0},
-    {&sl_op_rotary, {.heads = 6}, 1, {F32(5, 7, 60)}, .exact = true},
-    {&sl_op_rotary, {.heads = 6, .user = &in_part}, 1, {F32(5, 7, 60)}, .exact = true},
-    {&sl_op_rotary, {.heads = 4, .length = 12}, 1, {F32(4, 6, 72)}, .exact = true, .row = 5},
-    {&sl_op_attention, {.heads = 4}, 3, {F32(5, 9, 28), F32(5, 9, 28), F32(5, 9, 28)}, .below = 0},
-    {&sl_op_attention, {.heads = 8, .kv_heads = 4}, 3,
+    {&sl_op_rotary, {.rotary.heads = 6}, 1, {F32(5, 7, 60)}, .exact = true},
+    {&sl_op_rotary, {.rotary.heads = 6, .user = &in_part}, 1, {F32(5, 7, 60)}, .exact = true},
+    {&sl_op_rotary, {.rotary.heads = 4, .place.length = 12}, 1, {F32(4, 6, 72)}, .exact = true, .row = 5},
+    {&sl_op_attention, {.attention.heads = 4}, 3, {F32(5, 9, 28), F32(5, 9, 28), F32(5, 9, 28)}, .below = 0},
+    {&sl_op_attention, {.attention.heads = 8, .attention.kv_heads = 4}, 3,
      {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 20)}, .below = 0},
-    {&sl_op_attention_packed, {.heads = 5}, 1, {F32(4, 9, 60)},
+    {&sl_op_attention_packed, {.attention.heads = 5}, 1, {F32(4, 9, 60)},
      .packed = {20, 20, 20}},
-    {&sl_op_attention_packed, {.heads = 5, .full = true}, 1, {F32(4, 9, 60)},
+    {&sl_op_attention_packed, {.attention.heads = 5, .attention.full = true}, 1, {F32(4, 9, 60)},
      .packed = {20, 20, 20}},
-    {&sl_op_attention_packed, {.heads = 10, .kv_heads = 5}, 1, {F32(5, 9, 60)},
+    {&sl_op_attention_packed, {.attention.heads = 10, .attention.kv_heads = 5}, 1, {F32(5, 9, 60)},
      .packed = {30, 15, 15}},
-    {&sl_op_attention_sinks, {.heads = 8, .kv_heads = 4}, 5,
+    {&sl_op_attention_sinks, {.attention.heads = 8, .attention.kv_heads = 4}, 5,
      {F32(4, 33, 40), F32(4, 33, 20), F32(4, 33, 20), F32(4, 33, 8), I32(4, 33)}, .below = 3, .exact = true},
-    {&sl_op_attention, {.heads = 4, .window = 3, .shown = 2}, 3,
+    {&sl_op_attention, {.attention.heads = 4, .attention.window = 3, .attention.shown = 2}, 3,
      {F32(5, 9, 28), F32(5, 9, 28), F32(5, 9, 28)}, .below = 0},
-    {&sl_op_attention_dual, {.heads = 8, .kv_heads = 4, .chunk = 64}, 5,
+    {&sl_op_attention_dual, {.attention.heads = 8, .attention.kv_heads = 4, .attention.chunk = 64}, 5,
      {F32(4, 150, 40), F32(4, 150, 20), F32(4, 150, 20), F32(4, 150, 40), F32(4, 150, 40)}, .below = 0, .exact = true},
-    {&sl_op_attention_blocks, {.heads = 8, .kv_heads = 4}, 4,
+    {&sl_op_attention_blocks, {.attention.heads = 8, .attention.kv_heads = 4}, 4,
      {F32(4, 130, 40), F32(4, 130, 20), F32(4, 130, 20), I32(4, 8, 3, 2)}, .below = 3, .exact = true},
-    {&sl_op_choose_blocks, {.heads = 8, .kv_heads = 4, .count = 3}, 2,
+    {&sl_op_choose_blocks, {.attention.heads = 8, .attention.kv_heads = 4, .attention.blocks = 3}, 2,
      {F32(4, 300, 40), F32(4, 300, 20)}, .from = 0, .exact = true},
-    {&sl_op_choose_tokens, {.heads = 3, .columns = 4}, 3,
+    {&sl_op_choose_tokens, {.attention.heads = 3, .attention.tokens = 4}, 3,
      {F32(5, 9, 21), F32(5, 9, 7), F32(5, 9, 3)}, .exact = true},
-    {&sl_op_attention_chosen, {.heads = 8}, 4,
+    {&sl_op_attention_chosen, {.attention.heads = 8}, 4,
      {F32(4, 9, 40), F32(4, 9, 40), F32(4, 9, 56), I32(4, 9, 3)}, .below = 9, .exact = true},
-    {&sl_op_index_loss, {.heads = 3}, 5,
+    {&sl_op_index_loss, {.attention.heads = 3}, 5,
      {F32(5, 9, 14), F32(5, 9, 7), F32(5, 9, 2), F32(5, 9, 15), F32(5, 9, 15)}, .exact = true},
-    {&sl_op_index_loss, {.heads = 3}, 6,
+    {&sl_op_index_loss, {.attention.heads = 3}, 6,
      {F32(5, 9, 14), F32(5, 9, 7), F32(5, 9, 2), F32(5, 9, 15), F32(5, 9, 15), I32(5, 9, 4)}, .below = 9, .exact = true},
-    {&sl_op_linear_attention, {.heads = 8, .kv_heads = 4}, 4,
+    {&sl_op_linear_attention, {.attention.heads = 8, .attention.kv_heads = 4}, 4,
      {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 24), F32(4, 9, 20)}, .from = -1, .exact = true},
-    {&sl_op_linear_attention, {.heads = 4}, 4,
+    {&sl_op_linear_attention, {.attention.heads = 4}, 4,
      {F32(5, 9, 20), F32(5, 9, 20), F32(5, 9, 24), F32(5, 9, 4)}, .from = -1, .exact = true},
-    {&sl_op_linear_attention_piece, {.heads = 8, .kv_heads = 4, .length = 6}, 4,
+    {&sl_op_linear_attention_piece, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 6}, 4,
      {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 24), F32(4, 6, 20)}, .from = -1, .exact = true,
      .several = true},
-    {&sl_op_linear_attention, {.heads = 8, .kv_heads = 4}, 4,
+    {&sl_op_linear_attention, {.attention.heads = 8, .attention.kv_heads = 4}, 4,
      {F32(5, 9, 20), F32(5, 9, 20), F32(5, 9, 24), F32(5, 9, 8)}, .from = -1, .exact = true},
-    {&sl_op_delta_rule, {.heads = 8, .kv_heads = 4}, 5,
+    {&sl_op_delta_rule, {.attention.heads = 8, .attention.kv_heads = 4}, 5,
      {F32(4, 9, 20), F32(4, 9, 20), F32(4, 9, 24), F32(4, 9, 8), F32(4, 9, 8)}, .from = -1, .exact = true},
-    {&sl_op_delta_rule_piece, {.heads = 4, .length = 6}, 5,
+    {&sl_op_delta_rule_piece, {.attention.heads = 4, .place.length = 6}, 5,
      {F32(5, 6, 20), F32(5, 6, 20), F32(5, 6, 24), F32(5, 6, 20), F32(5, 6, 4)}, .from = -1, .exact = true,
      .several = true},
     {&sl_op_causal_conv, {0}, 3, {F32(5, 9, 24), F32(24, 1, 4), F32(24)}, .exact = true},
-    {&sl_op_causal_conv_piece, {.length = 7}, 2, {F32(5, 7, 24), F32(24, 3)}, .exact = true, .several = true},
+    {&sl_op_causal_conv_piece, {.place.length = 7}, 2, {F32(5, 7, 24), F32(24, 3)}, .exact = true, .several = true},
     {&sl_op_causal_conv, {0}, 5, {F32(5, 9, 24), F32(24, 4), F32(24), NOTHING, I32(5, 9)}, .below = 4, .exact = true},
-    {&sl_op_documents, {.end = 2}, 1, {I32(5, 9)}, .below = 4, .exact = true},
-    {&sl_op_documents_piece, {.end = 2, .length = 30}, 1, {I32(5, 9)}, .below = 4, .exact = true,
+    {&sl_op_documents, {.tokens.end = 2}, 1, {I32(5, 9)}, .below = 4, .exact = true},
+    {&sl_op_documents_piece, {.tokens.end = 2, .place.length = 30}, 1, {I32(5, 9)}, .below = 4, .exact = true,
      .row = 7},
-    {&sl_op_attention_packed, {.heads = 5, .window = 3}, 2, {F32(4, 9, 60), I32(4, 9)},
+    {&sl_op_attention_packed, {.attention.heads = 5, .attention.window = 3}, 2, {F32(4, 9, 60), I32(4, 9)},
      .packed = {20, 20, 20}, .below = 2},
-    {&sl_op_attention_piece, {.heads = 8, .kv_heads = 4, .length = 13}, 4,
+    {&sl_op_attention_piece, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 13}, 4,
      {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 20), I32(4, 6)}, .row = 7, .record = {20, 20},
      .below = 2},
-    {&sl_op_attention_packed_piece, {.heads = 4, .length = 8}, 2, {F32(5, 6, 60), I32(5, 6)},
+    {&sl_op_attention_packed_piece, {.attention.heads = 4, .place.length = 8}, 2, {F32(5, 6, 60), I32(5, 6)},
      .row = 2, .packed = {20, 20, 20}, .record = {20, 20}, .below = 2},
-    {&sl_op_attention_piece, {.heads = 8, .kv_heads = 4, .length = 13}, 3,
+    {&sl_op_attention_piece, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 13}, 3,
      {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 20)}, .row = 7, .record = {20, 20}},
-    {&sl_op_attention_packed_piece, {.heads = 4, .length = 8}, 1, {F32(5, 6, 60)}, .row = 2,
+    {&sl_op_attention_packed_piece, {.attention.heads = 4, .place.length = 8}, 1, {F32(5, 6, 60)}, .row = 2,
      .packed = {20, 20, 20}, .record = {20, 20}},
-    {&sl_op_attention_sinks_piece, {.heads = 8, .kv_heads = 4, .length = 13}, 5,
+    {&sl_op_attention_sinks_piece, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 13}, 5,
      {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 20), F32(4, 6, 8), I32(4, 6)}, .row = 7, .record = {20, 20},
      .below = 2},
-    {&sl_op_attention_parts, {.heads = 8, .kv_heads = 4}, 3,
+    {&sl_op_attention_parts, {.attention.heads = 8, .attention.kv_heads = 4}, 3,
      {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 20)}, .exact = true, .keys = {20, 20}, .keys_out = 1,
      .several = true},
-    {&sl_op_attention_packed_parts, {.heads = 5}, 1, {F32(4, 9, 60)}, .packed = {20, 20, 20},
+    {&sl_op_attention_packed_parts, {.attention.heads = 5}, 1, {F32(4, 9, 60)}, .packed = {20, 20, 20},
      .exact = true, .keys = {20, 20}, .keys_out = 1, .several = true},
-    {&sl_op_attention_sweep, {.heads = 8, .kv_heads = 4, .length = 6, .user = &one_piece}, 2,
+    {&sl_op_attention_sweep, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 6, .user = &one_piece}, 2,
      {F32(4, 6, 40), F32(4, 6, 40)}, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2},
-    {&sl_op_attention_share, {.heads = 8, .kv_heads = 4, .length = 13}, 3,
+    {&sl_op_attention_share, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 13}, 3,
      {F32(4, 6, 40), F32(4, 6, 40), I32(4, 6)}, .row = 7, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2,
      .below = 2},
-    {&sl_op_attention_share, {.heads = 8, .kv_heads = 4, .length = 8, .window = 4}, 2,
+    {&sl_op_attention_share, {.attention.heads = 8, .attention.kv_heads = 4, .place.length = 8, .attention.window = 4}, 2,
      {F32(5, 6, 40), F32(5, 6, 40)}, .row = 2, .record = {20, 20}, .keys = {20, 20}, .keys_out = 2},
-    {&sl_op_concat, {.axes = 1 << 1}, 3, {F32(5, 3, 8), F32(5, 1, 8), F32(5, 4, 8)}, .exact = true},
-    {&sl_op_grouped_linear, {.count = 6}, 3, {F32(7, 33), I32(7, 2), F32(6, 9, 33)}, .below = 6},
-    {&sl_op_grouped_linear, {.count = 5}, 3, {F32(2, 5, 3, 16), I32(2, 5, 3), F32(5, 8, 16)}, .below = 5},
+    {&sl_op_concat, {.along.axes = 1 << 1}, 3, {F32(5, 3, 8), F32(5, 1, 8), F32(5, 4, 8)}, .exact = true},
+    {&sl_op_grouped_linear, {.place.whole = 6}, 3, {F32(7, 33), I32(7, 2), F32(6, 9, 33)}, .below = 6},
+    {&sl_op_grouped_linear, {.place.whole = 5}, 3, {F32(2, 5, 3, 16), I32(2, 5, 3), F32(5, 8, 16)}, .below = 5},
     {&sl_op_combine, {0}, 2, {F32(5, 7, 3, 33), F32(5, 7, 3)}, .below = 0},
-    {&sl_op_expert_limit, {.value = 4, .count = 4}, 2, {I32(5, 8, 2), F32(5, 8, 2)}, .below = 4,
+    {&sl_op_expert_limit, {.experts.factor = 4, .experts.count = 4}, 2, {I32(5, 8, 2), F32(5, 8, 2)}, .below = 4,
      .exact = true}, /* each part has its own limit: equal if no row is dropped */
     {&sl_op_bit_choice, {0}, 2, {F32(5, 8, 2, 3), I32(5, 8, 2)}, .below = 4, .exact = true},
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
@@ -200,7 +201,7 @@ static int64_t output_units(const claim *c, const sl_signature *how) {
 /* Returns a random sharing in which each member has at least one unit. */
 static sharing random_sharing(const claim *c, const sl_signature *how) {
   sharing s = {.c = c, .how = *how, .tolerance = c->exact ? 0 : 1e-5};
-  int kv_heads = c->attrs.kv_heads ? c->attrs.kv_heads : c->attrs.heads, i = split_input(how);
+  int kv_heads = sli_key_heads(&c->attrs), i = split_input(how);
   s.units = how->heads ? kv_heads : i < 0 ? output_units(c, how) : common_units(c, how, i);
   s.members = (int)(1 + random_below(s.units < MOST_MEMBERS ? s.units : MOST_MEMBERS));
   s.bound[s.members] = s.units;
@@ -256,12 +257,11 @@ static sl_attrs member_attrs(const sharing *s, int m) {
   sl_attrs attrs = s->c->attrs;
   int64_t units = s->bound[m + 1] - s->bound[m];
   if (s->how.heads) {
-    attrs.heads = (int)(attrs.heads * units / s->units);
-    attrs.kv_heads = (int)(attrs.kv_heads * units / s->units);
+    sli_heads_share(&attrs, units, s->units);
   }
   if (s->how.first) {
-    attrs.first = s->bound[m];
-    attrs.partial = s->members > 1;
+    attrs.place.first = s->bound[m];
+    attrs.place.partial = s->members > 1;
   }
   if (sli_op_is(s->c->op, SL_OP_LOCATED)) attrs.region = member_region(s, m);
   return attrs;
@@ -551,8 +551,8 @@ static void check_columns_of_gradient(void) {
     int64_t first = random_below(77), count = 1 + random_below(77 - first);
     sl_part part = {.axis = 1, .nranges = 1, .begin = {first}, .count = {count}};
     sl_type of[] = {sl_part_type(&types[0], &part), types[1], types[2], types[3]};
-    kernel p = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){.first = first, .partial = true}, 4,
-                             of, 1);
+    kernel p = kernel_create(&sl_op_cross_entropy_b,
+                             (sl_attrs){.place.first = first, .place.partial = true}, 4, of, 1);
     sl_part_take(&types[0], &part, k.in[0], p.in[0]);
     for (int i = 1; i < 4; i++) memcpy(p.in[i], k.in[i], sl_type_bytes(&types[i]));
     kernel_run(&p, NULL);
@@ -571,7 +571,8 @@ static void check_masked_columns(void) {
   sl_type types[] = {F32(1, 9), I32(1)}, joined = F32(1, 6);
   kernel join = kernel_create(&sl_op_cross_entropy_join, (sl_attrs){0}, 1, &joined, 2);
   for (int m = 0; m < 2; m++) {
-    kernel part = kernel_create(&sl_op_cross_entropy_part, (sl_attrs){.first = 9 * m}, 2, types, 1);
+    kernel part =
+        kernel_create(&sl_op_cross_entropy_part, (sl_attrs){.place.first = 9 * m}, 2, types, 1);
     for (int c = 0; c < 9; c++) ((float *)part.in[0])[c] = m ? -INFINITY : 2;
     *(int32_t *)part.in[1] = 3;
     kernel_run(&part, NULL);
@@ -622,8 +623,9 @@ static void check_rescaling(void) {
     memcpy(ahead.in[0], soft.out[0], sl_type_bytes(&part));
     memcpy(ahead.in[1], words + begin[p] * WIDTH, sl_type_bytes(&table));
     kernel_run(&ahead, NULL);
-    kernel taken = kernel_create(&sl_op_embedding, (sl_attrs){.first = begin[p], .partial = true},
-                                 2, (sl_type[]){ids, table}, 1);
+    kernel taken =
+        kernel_create(&sl_op_embedding, (sl_attrs){.place.first = begin[p], .place.partial = true},
+                      2, (sl_type[]){ids, table}, 1);
     memcpy(taken.in[0], targets, sizeof targets);
     memcpy(taken.in[1], ahead.in[1], sl_type_bytes(&table));
     kernel_run(&taken, NULL);
@@ -650,8 +652,8 @@ static void check_rescaling(void) {
 static void check_other_ids(void) {
   sl_type types[] = {I32(1), F32(4, 3)};
   for (int partial = 0; partial < 2; partial++) {
-    kernel k =
-        kernel_create(&sl_op_embedding, (sl_attrs){.first = 2, .partial = partial}, 2, types, 1);
+    kernel k = kernel_create(&sl_op_embedding,
+                             (sl_attrs){.place.first = 2, .place.partial = partial}, 2, types, 1);
     array_random(k.in[1], &types[1], 0);
     for (int id = 0; id < 8; id++) {
       *(int32_t *)k.in[0] = id;

@@ -19,7 +19,7 @@ enum { MOST_ROWS = 9, MOST_WIDTH = 700 };
 
 static kernel spikes_of(int64_t rows, int64_t width, float k) {
   sl_type type = SL_TYPE(SL_F32, rows, width);
-  return kernel_create(&sl_op_spikes, (sl_attrs){.value = k}, 1, &type, 2);
+  return kernel_create(&sl_op_spikes, (sl_attrs){.spikes.k = k}, 1, &type, 2);
 }
 
 static kernel quantize_of(int64_t rows, int64_t width) {

@@ -90,7 +90,7 @@ static void multiply_with(const sl_attrs *how, const sli_cpu_chunks *cpu, sl_sto
                           int64_t k, float *y) {
   const sl_type weights = SL_TYPE(SL_F32, n, k);
   sl_attrs attrs = *how;
-  attrs.dims[1] = storage;
+  attrs.weight.storage = storage;
   const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_storage_type(storage, &weights)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, rows, n)};
   const void *in[5] = {rows_of, weight, bias};
@@ -103,7 +103,7 @@ static void multiply_with(const sl_attrs *how, const sli_cpu_chunks *cpu, sl_sto
                   .in = in,
                   .out = out};
   sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-                                sli_storage_by_digits(storage) && !attrs.exact &&
+                                sli_storage_by_digits(storage) && !attrs.numbers.exact &&
                                         (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
                                     ? digits
                                     : NULL};
@@ -152,7 +152,7 @@ static void check_form(int level, const struct form *f, int64_t rows, int64_t n,
  * rounds products before it adds them; the other levels are alike. */
 static void check_exact(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
   if (!sli_storage_exact(f->storage)) return;
-  const sl_attrs attrs = {.exact = true, .chunk = k % 7 ? (k + 7) / 8 : 0};
+  const sl_attrs attrs = {.numbers.exact = true, .numbers.chunk = k % 7 ? (k + 7) / 8 : 0};
   multiply_with(&attrs, level_chunks(SLI_MIN(level, 1)), SL_STORAGE_F32, w, x, rows, n, k, want);
   multiply_with(&attrs, level_chunks(level), f->storage, lies, x, rows, n, k, got);
   CHECK(!memcmp(want, got, (size_t)(rows * n) * sizeof *got),
@@ -165,7 +165,7 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
   const sl_type values = SL_TYPE(SL_F32, n, k);
   const sl_type in_type[3] = {SL_TYPE(SL_I32, 1, 3), sli_storage_type(f->storage, &values)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, 3, k)};
-  const sl_attrs attrs = {.dims = {k, f->storage}};
+  const sl_attrs attrs = {.weight = {k, (int)f->storage}};
   const int32_t ids[3] = {(int32_t)n - 1, 0, (int32_t)n};
   const void *in[3] = {ids, lies};
   float y[3 * MOST_K];

@@ -50,7 +50,7 @@ static void check_product(const struct form *f, int64_t m, int64_t n, int64_t k,
                            attrs_of(&w, exact), &x, rows, &w.lies, w.stored, bias);
   check_sums(&w, rows, bias, forward, m, got.out[0], f->type);
   if (exact) {
-    sl_attrs attrs = {.exact = true, .chunk = 7};
+    sl_attrs attrs = {.numbers.exact = true, .numbers.chunk = 7};
     kernel want = run_product(forward ? &sl_op_linear : &sl_op_linear_b, attrs, &x, rows, &w.values,
                               w.unpacked, bias);
     CHECK(!memcmp(want.out[0], got.out[0], sl_type_bytes(&got.out_type[0])),
@@ -67,8 +67,8 @@ static void check_table(const struct form *f, int64_t n, int64_t k, bool partial
   weight w = make_weight(f, n, k);
   const sl_type in[] = {SL_TYPE(SL_I32, 2, 5), w.lies};
   sl_attrs attrs = attrs_of(&w, false);
-  attrs.first = partial ? 3 : 0;
-  attrs.partial = partial;
+  attrs.place.first = partial ? 3 : 0;
+  attrs.place.partial = partial;
   kernel call = kernel_create(&sl_op_embedding_stored, attrs, 2, in, 1);
   memcpy(call.in[1], w.stored, sl_type_bytes(&w.lies));
   int32_t *ids = call.in[0];
@@ -77,7 +77,8 @@ static void check_table(const struct form *f, int64_t n, int64_t k, bool partial
   for (int i = 0; i < 10; i++)
     for (int64_t c = 0; c < k; c++) {
       float y = ((float *)call.out[0])[i * k + c];
-      float want = ids[i] < attrs.first ? 0 : w.unpacked[(ids[i] - attrs.first) * k + c];
+      float want =
+          ids[i] < attrs.place.first ? 0 : w.unpacked[(ids[i] - attrs.place.first) * k + c];
       CHECK(y == want, "%s: number %lld of token %d is %g, not %g", f->type, (long long)c, ids[i],
             (double)y, (double)want);
     }

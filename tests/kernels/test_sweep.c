@@ -36,10 +36,10 @@ static void draw(shape *s, rng *d) {
   uint32_t longest = rng_below(d, 2) ? 30 : 150; /* shorter or longer than a tile of keys */
   for (int k = 0; k < s->pieces; k++) s->starts[k + 1] = s->starts[k] + 1 + rng_below(d, longest);
   s->cut = (sl_call_cut){s->pieces, s->starts};
-  s->attrs = (sl_attrs){.heads = s->heads,
-                        .kv_heads = s->kv_heads,
-                        .length = s->starts[s->pieces],
-                        .window = rng_below(d, 2) ? 0 : 1 + rng_below(d, 120),
+  s->attrs = (sl_attrs){.attention.heads = s->heads,
+                        .attention.kv_heads = s->kv_heads,
+                        .place.length = s->starts[s->pieces],
+                        .attention.window = rng_below(d, 2) ? 0 : 1 + rng_below(d, 120),
                         .user = &s->cut};
 }
 

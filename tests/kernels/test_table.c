@@ -58,10 +58,26 @@ static const char head[] =
     "dim 1; *says*, the dims of its signatures; *own*, further signatures of the op. *GPU*: a kernel, or\n"
     "the library of products; *host*: it stays on the host by design; *CPU*: models that need it run on\n"
     "CPUs alone by design. The reasons follow the table. *bf16*: tensors that flow through it may be\n"
-    "bf16.\n"
+    "bf16. *Attributes*: the kinds that calls may set, listed at the end.\n"
     "\n"
-    "| op | inputs | outputs | gradient | cut | GPU | bf16 |\n"
-    "| --- | --- | --- | --- | --- | --- | --- |\n";
+    "| op | inputs | outputs | gradient | cut | GPU | bf16 | attributes |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
+
+static const char attributes[] =
+    "\n"
+    "## Attributes\n"
+    "\n"
+    "Fields of `sl_attrs` by kind: `attrs.attention.heads` in C, `heads=` in Python's `Graph.apply`. A\n"
+    "field that is 0 is not set. An op refuses the kinds that it does not list.\n"
+    "\n"
+    "| kind | field | type | default | |\n"
+    "| --- | --- | --- | --- | --- |\n";
+static const char groups[] =
+    "\n"
+    "The graph sets these for any op:\n"
+    "\n"
+    "| group | field | type | default | |\n"
+    "| --- | --- | --- | --- | --- |\n";
 
 static void print_inputs(const sl_op *op, FILE *out) {
   if (op->max_in < 0) fprintf(out, "%d+", op->min_in);
@@ -95,8 +111,26 @@ static void print_row(const sl_op *op, FILE *out) {
   print_gradient(op, out);
   fprintf(out, " | ");
   print_cut(op, out);
-  fprintf(out, " | %s | %s |\n", on_gpu(op),
+  fprintf(out, " | %s | %s | ", on_gpu(op),
           sli_op_narrow(op)->in || sli_op_narrow(op)->out ? "yes" : "");
+  for (int k = 0; k < SL_OP_KINDS && op->attrs[k]; k++)
+    fprintf(out, "%s%s", k ? ", " : "", op->attrs[k]->name);
+  fprintf(out, " |\n");
+}
+
+static void print_fields(const char *title, const sl_attrs_kind *const *kinds, FILE *out) {
+  static const char *const types[] = {
+#define X(type) #type,
+      SL_ATTRS_TYPE_TABLE(X)
+#undef X
+  };
+  fputs(title, out);
+  for (; *kinds; kinds++)
+    for (const sl_attrs_field *f = (*kinds)->fields; f->name; f++) {
+      fprintf(out, "| %s | %s | %s", (*kinds)->name, f->name, types[f->type]);
+      if (f->length > 1) fprintf(out, "[%d]", f->length);
+      fprintf(out, " | %s | %s |\n", f->none, f->text);
+    }
 }
 
 static char *made(void) {
@@ -109,6 +143,8 @@ static char *made(void) {
         out);
   for (size_t i = 0; i < SLI_COUNT(elsewhere); i++)
     fprintf(out, "| %s | %s | %s |\n", elsewhere[i].name, elsewhere[i].how, elsewhere[i].why);
+  print_fields(attributes, sl_attrs_kinds, out);
+  print_fields(groups, sl_attrs_groups, out);
   fclose(out);
   return text;
 }

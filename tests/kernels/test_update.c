@@ -107,7 +107,7 @@ static void check_adamw_follows_the_formula(sl_type type) {
 static void check_fill_writes_the_value_in_every_dtype(void) {
   for (sl_dtype dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) {
     sl_type type = SL_TYPE(dtype, 3, 5);
-    kernel k = kernel_create(&sl_op_fill, (sl_attrs){.value = 3, .user = &type}, 0, NULL, 1);
+    kernel k = kernel_create(&sl_op_fill, (sl_attrs){.fill.value = 3, .user = &type}, 0, NULL, 1);
     kernel_run(&k, NULL);
     for (int64_t e = 0; e < 15; e++) {
       bool is = dtype == SL_BF16 ? ((uint16_t *)k.out[0])[e] == 0x4040

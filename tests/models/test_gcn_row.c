@@ -33,7 +33,7 @@ static void run(const sl_op *op, const vertices *v, int piece, const float *x, f
                 float *record) {
   int64_t begin = piece < 0 ? 0 : begins[piece], end = piece < 0 ? N : begins[piece + 1];
   sl_type in = SL_TYPE(SL_F32, 1, end - begin, H), out[2] = {in, SL_TYPE(SL_F32, 1, N, H)};
-  sl_attrs attrs = {.user = v, .length = piece < 0 ? 0 : N};
+  sl_attrs attrs = {.user = v, .place.length = piece < 0 ? 0 : N};
   op->kernels[0].run(
       &(sl_call){.op = op,
                  .attrs = &attrs,

@@ -60,7 +60,7 @@ static sl_tensor *linear(place *at, sl_tensor *x, int64_t in, int64_t out, const
 
 static sl_tensor *attention(place *at, const sl_args *args, sl_tensor *x, int64_t C) {
   int heads = (int)sl_arg_int(args, "heads"), few = (int)sl_arg_int(args, "kv-heads");
-  const sl_attrs attrs = {.heads = heads, .kv_heads = few ? few : heads};
+  const sl_attention_attrs attrs = {.heads = heads, .kv_heads = few ? few : heads};
   int64_t keys = C / heads * attrs.kv_heads;
   if (sl_arg_flag(args, "packed"))
     return sl_attend_packed(at->g, linear(at, x, C, C + 2 * keys, "qkv"), &attrs);

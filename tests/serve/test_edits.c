@@ -54,7 +54,7 @@ typedef struct sampler {
 static sampler make_sampler(int vocabulary) {
   int64_t ints = (int64_t)(sl_batch_bytes(1, 1, 1, 1) + MOST * sizeof(sl_batch_edit)) / 4;
   const sl_type in[] = {SL_TYPE(SL_F32, 1, 1, vocabulary), SL_TYPE(SL_I32, ints)};
-  sampler s = {.k = kernel_create(&sl_op_sample, (sl_attrs){.length = MOST}, 2, in, 1),
+  sampler s = {.k = kernel_create(&sl_op_sample, (sl_attrs){.sampling.words = MOST}, 2, in, 1),
                .vocabulary = vocabulary};
   s.batch = s.k.in[1];
   *s.batch = (sl_batch){.rows = 1,

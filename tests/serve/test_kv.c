@@ -70,7 +70,7 @@ static void near_what_it_is_in_fp32(served *s) {
 static sl_status same(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   out[0] = in[0];
-  if (attrs->count) out[1] = SL_TYPE(SL_F32, attrs->count, 8);
+  if (attrs->pages.count) out[1] = SL_TYPE(SL_F32, attrs->pages.count, 8);
   return SL_OK;
 }
 

@@ -33,7 +33,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   for (int i = 0; i < 2; i++) {
     sl_block(g, "h.%d", i);
     sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 3 * WIDTH, WIDTH), SL_NORMAL(0.3f), "qkv.%d", i);
-    x = sl_add(g, x, sl_attend_packed(g, sl_linear(g, x, w, NULL), &(sl_attrs){.heads = HEADS}));
+    x = sl_add(
+        g, x, sl_attend_packed(g, sl_linear(g, x, w, NULL), &(sl_attention_attrs){.heads = HEADS}));
   }
   sl_block(g, "head");
   sl_tensor *head = sl_param(g, SL_TYPE(SL_F32, VOCABULARY, WIDTH), SL_NORMAL(0.3f), "head");

@@ -17,13 +17,14 @@ static inline attention_shape attention_shape_random(int64_t most_length, int64_
   static const int64_t dims[] = {4, 16, 24, 64};
   int kv_heads = 1 + (int)random_below(2), group = 1 + (int)random_below(most_group);
   int64_t dim = dims[random_below(SLI_COUNT(dims))];
-  attention_shape s = {.attrs = {.heads = kv_heads * group, .kv_heads = kv_heads},
-                       .length = 1 + random_below(most_length),
-                       .width = dim * kv_heads * group,
-                       .kv_width = dim * kv_heads,
-                       .ids = random_below(2)};
-  if (random_below(2)) s.attrs.window = 1 + random_below(s.length);
-  if (random_below(2)) s.attrs.shown = random_below(100);
+  attention_shape s = {
+      .attrs = {.attention.heads = kv_heads * group, .attention.kv_heads = kv_heads},
+      .length = 1 + random_below(most_length),
+      .width = dim * kv_heads * group,
+      .kv_width = dim * kv_heads,
+      .ids = random_below(2)};
+  if (random_below(2)) s.attrs.attention.window = 1 + random_below(s.length);
+  if (random_below(2)) s.attrs.attention.shown = random_below(100);
   return s;
 }
 

@@ -12,6 +12,7 @@
 #include <sluice/optimizer.h>
 
 #include "kernels/cpu/kernels.h"
+#include "ops/ops.h"
 #include "tests/support/test.h"
 
 enum { MAX_IN = 10, MAX_OUT = 6 };
@@ -111,6 +112,7 @@ static inline kernel kernel_create(const sl_op *op, sl_attrs attrs, int nin, con
                                    int nout) {
   kernel k = {.op = op, .attrs = attrs, .nin = nin, .nout = nout};
   for (int i = 0; i < nin; i++) k.in_type[i] = in[i];
+  CHECK(!sli_attrs_check(op, &attrs), "%s: %s", op->name, sl_detail());
   CHECK(!op->infer(&attrs, nin, in, k.out_type), "%s: %s", op->name, sl_detail());
   for (int i = 0; i < nin; i++) k.in[i] = in[i].ndim < 0 ? NULL : array_create(&in[i]);
   for (int o = 0; o < nout; o++) k.out[o] = array_create(&k.out_type[o]);

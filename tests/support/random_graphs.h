@@ -100,7 +100,7 @@ typedef struct graph_case {
   X(rmsnorm, rmsnorm, 0, sl_rmsnorm(g, x, param1(m, C, 1), 1e-5f))                                \
   X(spikes, spikes, 0, sl_spikes(g, x, 1 + chance(4), NULL))                                       \
   X(quantize, quantize, 0, sl_linear(g, x, sl_quantize(g, param2(m, 3 + chance(9), C)), NULL))     \
-  X(plane_values, plane_values, 0, sl_linear(g, x, apply1(m, &sl_op_plane_values, (sl_attrs){.ndims = 2, .dims = {2, 4}}, param2(m, 3 + chance(9), C)), NULL)) \
+  X(plane_values, plane_values, 0, sl_linear(g, x, apply1(m, &sl_op_plane_values, (sl_attrs){.planes.base = 2, .planes.width = 4}, param2(m, 3 + chance(9), C)), NULL)) \
   X(bit_choice, bit_choice, 0, choose_bits(m, x))                                                 \
   X(attention, attention, 0, attend(m, x, false))                                                 \
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
@@ -129,7 +129,7 @@ typedef struct graph_case {
   X(gelu_erf, gelu_erf, 0, sl_gelu_erf(g, x)) X(erf, erf, 0, sl_erf(g, x))                        \
   X(sin, sin, 0, sl_sin(g, x)) X(cos, cos, 0, sl_cos(g, sl_scale(g, x, 3)))                       \
   X(softplus, softplus, 0, sl_softplus(g, x))                                                     \
-  X(function, function, 0, apply1(m, &sl_op_function, (sl_attrs){.count = SLI_FUNCTION_asinh}, x)) \
+  X(function, function, 0, apply1(m, &sl_op_function, (sl_attrs){.function.number = SLI_FUNCTION_asinh}, x)) \
   X(function2, function2, 0, by_angle(m, x))                                                      \
   X(whole, whole, 0, sl_add(g, x, as_integers(m, false)))                                         \
   X(whole_reduce, whole_reduce, MIXES_POSITIONS, sl_add(g, x, as_integers(m, true)))              \
@@ -205,7 +205,7 @@ static inline sl_tensor *attend(making *m, sl_tensor *x, bool packed) {
 
 /* Applies the map of the expert given by the token's id; no token is dropped. */
 static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
-  const sl_attrs all = {.count = GRAPH_VOCAB, .value = GRAPH_VOCAB};
+  const sl_attrs all = {.experts.count = GRAPH_VOCAB, .experts.factor = GRAPH_VOCAB};
   sl_tensor *weights = sl_sigmoid(m->g, dense(m, x, 1)); /* [B, T, 1] */
   sl_tensor *ids = sl_op2_at(SL_HERE, m->g, &sl_op_expert_limit, &all, ids3_of(m), weights);
   sl_tensor *w = sl_param(m->g, SL_TYPE(SL_F32, GRAPH_VOCAB, 5, sl_dim(x, -1)), SL_NORMAL(0.3f),
@@ -233,9 +233,9 @@ static inline sl_tensor *spliced(making *m, sl_tensor *x) {
   for (int64_t r = 0; r < m->rows; r++) tokens[r * m->positions + chance((int)m->positions)] = 7;
   sl_tensor *at, *y, *mean = sl_mean(m->g, x, SL_DIM(1), false);
   at = sl_constant(m->g, SL_TYPE(SL_I32, m->rows, m->positions), tokens, m->ids);
-  sl_apply(m->g, &sl_op_marks, &((sl_attrs){.count = 1, .ignore = 7}), 1, &at, 0, &at);
-  sl_apply(m->g, &sl_op_splice, &((sl_attrs){.count = 1}), 3, ((sl_tensor *[]){x, mean, at}), 0,
-           &y);
+  sl_apply(m->g, &sl_op_marks, &((sl_attrs){.tokens.each = 1, .tokens.marker = 7}), 1, &at, 0, &at);
+  sl_apply(m->g, &sl_op_splice, &((sl_attrs){.tokens.each = 1}), 3, ((sl_tensor *[]){x, mean, at}),
+           0, &y);
   return y;
 }
 
@@ -245,7 +245,8 @@ static inline sl_tensor *attend_linearly(making *m, sl_tensor *x) {
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   sl_tensor *gates = dense(m, x, chance(2) ? kv * D : kv);
   gates = sl_neg(m->g, sl_softplus(m->g, gates));
-  return sl_linear_attention(m->g, q, k, v, gates, &(sl_attrs){.heads = heads, .kv_heads = kv});
+  return sl_linear_attention(m->g, q, k, v, gates,
+                             &(sl_attention_attrs){.heads = heads, .kv_heads = kv});
 }
 
 /* Attends to chosen blocks, and scales by their recall. */
@@ -253,13 +254,14 @@ static inline sl_tensor *attend_blocks(making *m, sl_tensor *x) {
   int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 * (1 + chance(3));
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   return sl_attend_blocks(
-      m->g, q, k, v, &((sl_attrs){.heads = heads, .kv_heads = kv, .count = 2 + chance(2)}), NULL);
+      m->g, q, k, v,
+      &((sl_attention_attrs){.heads = heads, .kv_heads = kv, .blocks = 2 + chance(2)}), NULL);
 }
 
 /* Attends to the tokens that an indexer chooses, and scales by the loss of the indexer. */
 static inline sl_tensor *attend_tokens(making *m, sl_tensor *x) {
   int heads = 2 * (1 + chance(2)), D = 2 * (1 + chance(3));
-  const sl_attrs attrs = {.heads = heads};
+  const sl_attention_attrs attrs = {.heads = heads};
   sl_tensor *index[] = {dense(m, x, 2 * D), dense(m, x, D), dense(m, x, 2)};
   sl_tensor *q = dense(m, x, heads * (D + 2)), *c = dense(m, x, 5), *k = dense(m, x, 2);
   sl_tensor *w = param2(m, heads * 2 * D, 5);
@@ -273,7 +275,7 @@ static inline sl_tensor *attend_tokens(making *m, sl_tensor *x) {
 static inline sl_tensor *attend_sinks(making *m, sl_tensor *x) {
   int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 * (1 + chance(3));
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
-  const sl_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
+  const sl_attention_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
   return sl_attend_sinks(m->g, q, k, v, param1(m, heads, 0.3f), NULL, &attrs);
 }
 
@@ -282,7 +284,7 @@ static inline sl_tensor *attend_dual(making *m, sl_tensor *x) {
   int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 * (1 + chance(3));
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   const sl_rope rope = {.kind = SL_ROPE_DUAL_CHUNK, .chunk = 80, .local = 16, .part = 1};
-  const sl_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
+  const sl_attention_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
   return sl_attend_dual(m->g, q, k, v, 100, &rope, &attrs);
 }
 
@@ -294,7 +296,7 @@ static inline sl_tensor *follow_deltas(making *m, sl_tensor *x) {
   sl_tensor *gates = sl_neg(m->g, sl_softplus(m->g, dense(m, x, heads * each)));
   k = sl_scale(m->g, sl_tanh(m->g, k), 0.5f);
   return sl_delta_rule(m->g, q, k, v, gates, sl_sigmoid(m->g, dense(m, x, heads)),
-                       &(sl_attrs){.heads = heads, .kv_heads = few});
+                       &(sl_attention_attrs){.heads = heads, .kv_heads = few});
 }
 
 /* Adds a short convolution whose width several devices can shard by heads. */
@@ -308,7 +310,7 @@ static inline sl_tensor *convolve_causally(making *m, sl_tensor *x) {
 /* Adds attention within documents, with or without a window, and positions within documents. */
 static inline sl_tensor *by_document(making *m, sl_tensor *x) {
   sl_tensor *at, *ids = sl_documents(m->g, m->ids, 2, &at);
-  const sl_attrs attrs = {.heads = 2, .window = chance(4)};
+  const sl_attention_attrs attrs = {.heads = 2, .window = chance(4)};
   sl_tensor *y = chance(2) ? sl_attend_packed_within(m->g, dense(m, x, 24), ids, &attrs)
                            : sl_attend_within(m->g, dense(m, x, 8), dense(m, x, 8), dense(m, x, 8),
                                               ids, &attrs);
@@ -352,7 +354,7 @@ static inline sl_tensor *best(making *m, sl_tensor *x) {
 
 /* Takes the angle between two tensors, or between one and a number for each channel. */
 static inline sl_tensor *by_angle(making *m, sl_tensor *x) {
-  const sl_attrs attrs = {.count = SLI_FUNCTION2_atan2};
+  const sl_attrs attrs = {.function.number = SLI_FUNCTION2_atan2};
   sl_tensor *y = chance(2) ? another(m, x) : param1(m, sl_dim(x, -1), 0.5f);
   return sl_op2_at(SL_HERE, m->g, &sl_op_function2, &attrs, x, positive(m, y));
 }
@@ -360,8 +362,9 @@ static inline sl_tensor *by_angle(making *m, sl_tensor *x) {
 /* Computes small numbers from the tokens as integers, [rows, positions, 1], or from the largest
  * token of each row, [rows, 1, 1]. */
 static inline sl_tensor *as_integers(making *m, bool largest) {
-  const sl_attrs max = {.count = SLI_WHOLE_max, .axes = SL_DIM(1), .keep = true};
-  const sl_attrs rest = {.count = SLI_WHOLE_remainder};
+  const sl_attrs max = {
+      .function.number = SLI_WHOLE_max, .along.axes = SL_DIM(1), .along.keep = true};
+  const sl_attrs rest = {.function.number = SLI_WHOLE_remainder};
   sl_tensor *ids = ids3_of(m);
   if (largest) ids = apply1(m, &sl_op_whole_reduce, max, ids);
   sl_tensor *by = sl_filled(m->g, SL_TYPE(SL_I32, 1), 4, NULL);

@@ -11,7 +11,7 @@ static inline void ref_grouped_linear(const sl_attrs *attrs, const sl_type *type
           each = type[0].ndim == type[1].ndim ? sl_type_last(&type[1]) : 1;
   int64_t N = type[2].dim[1], K = type[2].dim[2];
   for (int64_t r = 0; r < rows; r++) {
-    int64_t e = (int64_t)in[1][r] - attrs->first;
+    int64_t e = (int64_t)in[1][r] - attrs->place.first;
     bool here = in[1][r] >= 0 && e >= 0 && e < type[2].dim[0];
     for (int64_t n = 0; n < N; n++) {
       double sum = 0;
@@ -39,7 +39,7 @@ static inline void ref_combine(const sl_attrs *attrs, const sl_type *type, doubl
 static inline void ref_expert_limit(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                     double *const *out) {
   int64_t n = sl_type_elements(&type[0]);
-  double most = ceil((double)attrs->value * (double)n / (double)attrs->count);
+  double most = ceil((double)attrs->experts.factor * (double)n / (double)attrs->experts.count);
   for (int64_t a = 0; a < n; a++) {
     int64_t before = 0;
     for (int64_t b = 0; b < n; b++)
@@ -56,21 +56,23 @@ static inline void ref_bit_choice(const sl_attrs *attrs, const sl_type *type, do
   double room[64], rows[64] = {0};
   for (int64_t r = 0; r < places / widths; r++)
     if (in[1][r] >= 0) rows[(int)in[1][r]]++;
-  for (int64_t i = 0; i < attrs->count * widths; i++)
-    room[i] = attrs->ndims ? ceil((double)attrs->dims[i % widths] * rows[i / widths] / 1e6) : 1e9;
+  for (int64_t i = 0; i < attrs->experts.count * widths; i++)
+    room[i] = attrs->experts.ncapacities
+                  ? ceil((double)attrs->experts.capacity[i % widths] * rows[i / widths] / 1e6)
+                  : 1e9;
   for (int64_t i = 0; i < places; i++) out[0][i] = 0;
   for (int64_t best = 0; best >= 0;) {
     best = -1;
     for (int64_t i = 0; i < places; i++) {
       int64_t row = i / widths;
-      bool taken = false, limited = attrs->ndims && in[1][row] >= 0;
+      bool taken = false, limited = attrs->experts.ncapacities && in[1][row] >= 0;
       for (int64_t v = 0; v < widths; v++) taken |= out[0][row * widths + v] > 0;
       if (taken || (limited && room[(int)in[1][row] * widths + i % widths] < 1)) continue;
       if (best < 0 || in[0][i] > in[0][best]) best = i;
     }
     if (best < 0) return;
     int expert = (int)in[1][best / widths];
-    if (attrs->ndims && expert >= 0) room[expert * widths + best % widths]--;
+    if (attrs->experts.ncapacities && expert >= 0) room[expert * widths + best % widths]--;
     out[0][best] = 1;
   }
 }

@@ -10,9 +10,9 @@ static inline void ref_function(const sl_attrs *attrs, const sl_type *type, doub
                                 double *const *out) {
   for (int64_t e = 0; e < sl_type_elements(type); e++) {
     double v = in[0][e];
-    if (attrs->count == SLI_FUNCTION_atan) out[0][e] = atan2(v, 1);
-    else if (attrs->count == SLI_FUNCTION_length) out[0][e] = pow(v, 0.5);
-    else out[0][e] = fmin(fmax(v, (double)attrs->value), (double)attrs->upper);
+    if (attrs->function.number == SLI_FUNCTION_atan) out[0][e] = atan2(v, 1);
+    else if (attrs->function.number == SLI_FUNCTION_length) out[0][e] = pow(v, 0.5);
+    else out[0][e] = fmin(fmax(v, (double)attrs->function.c), (double)attrs->function.u);
   }
 }
 
@@ -20,7 +20,8 @@ static inline double ref_pow(double a, double b, double c) { return (void)c, exp
 static inline double ref_angle(double a, double b, double c) { return (void)c, atan(a / b); }
 static inline void ref_function2(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                  double *const *out) {
-  ref_broadcast(2, type, in, out[0], attrs->count == SLI_FUNCTION2_pow ? ref_pow : ref_angle);
+  ref_broadcast(2, type, in, out[0],
+                attrs->function.number == SLI_FUNCTION2_pow ? ref_pow : ref_angle);
 }
 
 static inline double ref_modulo(double a, double b, double c) {
@@ -31,16 +32,17 @@ static inline double ref_byte(double a, double b, double c) {
 }
 static inline void ref_whole(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
-  ref_broadcast(2, type, in, out[0], attrs->count == SLI_WHOLE_remainder ? ref_modulo : ref_byte);
+  ref_broadcast(2, type, in, out[0],
+                attrs->function.number == SLI_WHOLE_remainder ? ref_modulo : ref_byte);
 }
 
 static inline void ref_whole_reduce(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                     double *const *out) {
-  int64_t along, n = ref_left(type, attrs->axes);
+  int64_t along, n = ref_left(type, attrs->along.axes);
   for (int64_t e = 0; e < n; e++) out[0][e] = 0;
   for (int64_t e = 0; e < sl_type_elements(type); e++) {
-    double *to = &out[0][ref_goes_to(type, attrs->axes, e, &along)];
-    *to = attrs->count == SLI_WHOLE_add ? *to + in[0][e] : fmax(*to, in[0][e]);
+    double *to = &out[0][ref_goes_to(type, attrs->along.axes, e, &along)];
+    *to = attrs->function.number == SLI_WHOLE_add ? *to + in[0][e] : fmax(*to, in[0][e]);
   }
 }
 

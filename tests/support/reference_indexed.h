@@ -7,7 +7,7 @@
 #include "tests/support/reference_math.h"
 
 static inline int ref_axis(const sl_attrs *attrs, const sl_type *x) {
-  return attrs->axes ? __builtin_ctz(attrs->axes) : x->ndim - 1;
+  return attrs->along.axes ? __builtin_ctz(attrs->along.axes) : x->ndim - 1;
 }
 
 /* Returns the index in `to` of element e of `from`, with its position along `axis` replaced by
@@ -43,7 +43,7 @@ static inline void ref_scatter_add(const sl_attrs *attrs, const sl_type *type, d
                                    double *const *out) {
   int axis = ref_axis(attrs, &type[0]);
   sl_type y = type[0];
-  y.dim[axis] = in[2] ? type[2].dim[axis] : attrs->count;
+  y.dim[axis] = in[2] ? type[2].dim[axis] : attrs->place.whole;
   for (int64_t e = 0; e < sl_type_elements(&y); e++) out[0][e] = in[2] ? in[2][e] : 0;
   for (int64_t e = 0; e < sl_type_elements(&type[0]); e++) {
     int64_t at = ref_index(&type[0], &type[1], in[1], axis, e);
@@ -57,7 +57,7 @@ static inline void ref_top_k(const sl_attrs *attrs, const sl_type *type, double 
   int axis = ref_axis(attrs, &type[0]);
   int64_t n = type[0].dim[axis], inner = 1;
   sl_type y = type[0];
-  y.dim[axis] = attrs->count;
+  y.dim[axis] = attrs->along.k;
   for (int d = axis + 1; d < y.ndim; d++) inner *= y.dim[d];
   for (int64_t e = 0; e < sl_type_elements(&type[0]); e++) {
     int64_t own = e / inner % n, before = 0;
@@ -65,9 +65,9 @@ static inline void ref_top_k(const sl_attrs *attrs, const sl_type *type, double 
       double other = in[0][e + (k - own) * inner];
       before += other > in[0][e] || (other == in[0][e] && k < own);
     }
-    if (before >= attrs->count) continue;
+    if (before >= attrs->along.k) continue;
     int64_t to = ref_moved(&type[0], &y, axis, e, before);
-    if (attrs->count == 1) to = ref_moved(&type[0], &y, axis, e, 0);
+    if (attrs->along.k == 1) to = ref_moved(&type[0], &y, axis, e, 0);
     out[0][to] = in[0][e];
     out[1][to] = (double)own;
   }
@@ -82,18 +82,19 @@ static inline void ref_cumsum(const sl_attrs *attrs, const sl_type *type, double
     int64_t own = e / inner % n;
     out[0][e] = 0;
     for (int64_t k = 0; k < n; k++) {
-      bool counts = attrs->reverse ? k > own : k < own;
-      if (counts || (k == own && !attrs->exclusive)) out[0][e] += in[0][e + (k - own) * inner];
+      bool counts = attrs->along.reverse ? k > own : k < own;
+      if (counts || (k == own && !attrs->along.exclusive))
+        out[0][e] += in[0][e + (k - own) * inner];
     }
   }
 }
 
 static inline void ref_expand(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
-  sl_type y = {.dtype = SL_F32, .ndim = type[1].ndim > 0 ? type[1].ndim : attrs->ndims};
+  sl_type y = {.dtype = SL_F32, .ndim = type[1].ndim > 0 ? type[1].ndim : attrs->shape.ndims};
   for (int d = 0; d < y.ndim; d++) {
     int own = d - (y.ndim - type[0].ndim);
-    y.dim[d] = type[1].ndim > 0 ? type[1].dim[d] : attrs->dims[d];
+    y.dim[d] = type[1].ndim > 0 ? type[1].dim[d] : attrs->shape.dims[d];
     if (y.dim[d] == 0) y.dim[d] = own < 0 ? 1 : type[0].dim[own];
   }
   for (int64_t e = 0; e < sl_type_elements(&y); e++)
@@ -102,8 +103,9 @@ static inline void ref_expand(const sl_attrs *attrs, const sl_type *type, double
 
 static inline void ref_one_hot(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                double *const *out) {
-  for (int64_t e = 0; e < sl_type_elements(&type[0]) * attrs->count; e++)
-    out[0][e] = (double)e == in[0][e / attrs->count] + (double)(e / attrs->count * attrs->count);
+  for (int64_t e = 0; e < sl_type_elements(&type[0]) * attrs->one_hot.classes; e++)
+    out[0][e] = (double)e == in[0][e / attrs->one_hot.classes] +
+                                 (double)(e / attrs->one_hot.classes * attrs->one_hot.classes);
 }
 
 static inline void ref_cast(const sl_attrs *attrs, const sl_type *type, double *const *in,
@@ -128,7 +130,7 @@ static inline void ref_constant(const sl_attrs *attrs, const sl_type *type, doub
   const sl_values *v = attrs->user;
   (void)type, (void)in;
   for (int64_t e = 0; e < sl_type_elements(&v->type); e++)
-    out[0][e] = !v->values                ? (double)attrs->value
+    out[0][e] = !v->values                ? (double)attrs->fill.value
                 : v->type.dtype == SL_I32 ? (double)((const int32_t *)v->values)[e]
                                           : (double)((const float *)v->values)[e];
 }
@@ -145,9 +147,9 @@ static inline void ref_batch_norm(const sl_attrs *attrs, const sl_type *type, do
       double away = in[0][(i / inner * C + c) * inner + i % inner] - mean;
       squares += away * away;
     }
-    out[1][c] = attrs->keep ? in[3][c] : mean;
-    out[2][c] = 1 / sqrt((attrs->keep ? in[4][c] : squares / size) + ref_eps(attrs));
-    out[3][c] = attrs->keep ? in[4][c] : squares / (size - 1);
+    out[1][c] = attrs->norm.given ? in[3][c] : mean;
+    out[2][c] = 1 / sqrt((attrs->norm.given ? in[4][c] : squares / size) + ref_eps(attrs));
+    out[3][c] = attrs->norm.given ? in[4][c] : squares / (size - 1);
     for (int64_t i = 0; i < N * inner; i++) {
       int64_t e = (i / inner * C + c) * inner + i % inner;
       out[0][e] = (in[0][e] - out[1][c]) * out[2][c] * in[1][c] + in[2][c];
@@ -157,7 +159,7 @@ static inline void ref_batch_norm(const sl_attrs *attrs, const sl_type *type, do
 
 static inline void ref_group_norm(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
-  int64_t C = type[0].dim[1], G = attrs->heads, all = sl_type_elements(&type[0]);
+  int64_t C = type[0].dim[1], G = attrs->norm.groups, all = sl_type_elements(&type[0]);
   int64_t size = all / type[0].dim[0] / G, inner = size / (C / G);
   for (int64_t g = 0; g < type[0].dim[0] * G; g++) {
     const double *x = in[0] + g * size;

@@ -19,7 +19,7 @@ typedef void reference_fn(const sl_attrs *attrs, const sl_type *type, double *co
                           double *const *out);
 
 static inline double ref_eps(const sl_attrs *attrs) {
-  return attrs->eps > 0 ? (double)attrs->eps : (double)1e-5f;
+  return attrs->norm.eps > 0 ? (double)attrs->norm.eps : (double)1e-5f;
 }
 
 /* ---- products -------------------------------------------------------------------- */
@@ -27,13 +27,13 @@ static inline double ref_eps(const sl_attrs *attrs) {
 static inline void ref_linear(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
   int64_t rows = sl_type_rows(&type[0]), K = sl_type_last(&type[0]);
-  int64_t N = type[1].dim[attrs->transposed ? 1 : 0];
+  int64_t N = type[1].dim[attrs->product.transposed ? 1 : 0];
   const double *x = in[0], *w = in[1], *bias = in[2];
   for (int64_t r = 0; r < rows; r++)
     for (int64_t n = 0; n < N; n++) {
       double y = bias ? bias[n] : 0;
       for (int64_t k = 0; k < K; k++)
-        y += x[r * K + k] * (attrs->transposed ? w[k * N + n] : w[n * K + k]);
+        y += x[r * K + k] * (attrs->product.transposed ? w[k * N + n] : w[n * K + k]);
       out[0][r * N + n] = y;
     }
 }
@@ -47,8 +47,8 @@ static inline void ref_dropout(const sl_attrs *attrs, const sl_type *type, doubl
   for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {
     uint32_t words[4] = {(uint32_t)(i / 4)};
     sli_philox(words, key);
-    bool kept = words[i % 4] * 0x1p-32 >= (double)attrs->value;
-    out[0][i] = kept ? in[0][i] / (1 - (double)attrs->value) : 0;
+    bool kept = words[i % 4] * 0x1p-32 >= (double)attrs->distribution.dropped;
+    out[0][i] = kept ? in[0][i] / (1 - (double)attrs->distribution.dropped) : 0;
   }
 }
 
@@ -67,7 +67,8 @@ static inline void ref_permute(const sl_attrs *attrs, const sl_type *type, doubl
   for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {
     int64_t place[SL_MAX_DIMS], rest = i, to = 0;
     for (int d = n - 1; d >= 0; rest /= type[0].dim[d--]) place[d] = rest % type[0].dim[d];
-    for (int d = 0; d < n; d++) to = to * type[0].dim[attrs->dims[d]] + place[attrs->dims[d]];
+    for (int d = 0; d < n; d++)
+      to = to * type[0].dim[attrs->shape.dims[d]] + place[attrs->shape.dims[d]];
     out[0][to] = in[0][i];
   }
 }
@@ -87,7 +88,7 @@ static inline void ref_slice(const sl_attrs *attrs, const sl_type *type, double 
 /* Splits into parts of two and the rest. */
 static inline void ref_split(const sl_attrs *attrs, const sl_type *type, double *const *in,
                              double *const *out) {
-  int axis = __builtin_ctz(attrs->axes);
+  int axis = __builtin_ctz(attrs->along.axes);
   const int64_t n = type[0].dim[axis], *of = ((const sl_lengths *)attrs->user)->lengths;
   for (int o = 0; o < 2; o++) {
     sl_part part = {
@@ -108,7 +109,7 @@ static inline void ref_sum(const sl_attrs *attrs, const sl_type *type, double *c
 /* Concatenates as many inputs as there are pointers. */
 static inline void ref_concat(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
-  int axis = __builtin_ctz(attrs->axes);
+  int axis = __builtin_ctz(attrs->along.axes);
   int64_t outer = 1, inner = 1, at = 0, sum = 0;
   for (int d = 0; d < axis; d++) outer *= type[0].dim[d];
   for (int d = axis + 1; d < type[0].ndim; d++) inner *= type[0].dim[d];
@@ -203,12 +204,12 @@ static inline void ref_rmsnorm(const sl_attrs *attrs, const sl_type *type, doubl
 
 static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
-  int64_t B = type[0].dim[0], T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
+  int64_t B = type[0].dim[0], T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->rotary.heads;
   const sl_rope *rope = attrs->user;
   int64_t turned = rope && rope->part > 0 ? (int64_t)(rope->part * (double)D) : D, P = turned / 2;
   double frequency[P], scale = sli_rope_frequencies(attrs, P, frequency);
   for (int64_t r = 0; r < B * T; r++)
-    for (int64_t h = 0; h < attrs->heads; h++) {
+    for (int64_t h = 0; h < attrs->rotary.heads; h++) {
       const double *x = in[0] + r * C + h * D;
       double *y = out[0] + r * C + h * D;
       for (int64_t j = 0; j < P; j++) {
@@ -222,8 +223,9 @@ static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double
 
 /* Says whether query i attends to key j. ids: [keys] of the sequence, or NULL. */
 static inline bool ref_sees(const sl_attrs *attrs, const double *ids, int64_t i, int64_t j) {
-  int64_t far = attrs->window ? attrs->window : INT64_MAX;
-  bool near = attrs->full ? llabs(i - j) < far : j <= i && (i - j < far || j < attrs->shown);
+  int64_t far = attrs->attention.window ? attrs->attention.window : INT64_MAX;
+  bool near = attrs->attention.full ? llabs(i - j) < far
+                                    : j <= i && (i - j < far || j < attrs->attention.shown);
   return near && (!ids || (ids[j] >= 0 && ids[j] == ids[i]));
 }
 
@@ -266,7 +268,7 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
                               const double *v, const double *ids, ref_lists lists, int64_t q_row,
                               int64_t kv_row, double *o, double *lse) {
   double *p = malloc((size_t)T * sizeof *p);
-  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)D);
+  double scale = attrs->attention.scale != 0 ? (double)attrs->attention.scale : 1 / sqrt((double)D);
   for (int64_t b = 0; b < batch; b++)
     for (int64_t h = 0; h < heads; h++)
       for (int64_t i = 0; i < T; i++) {
@@ -280,7 +282,7 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
           for (int64_t d = 0; d < D; d++)
             p[j] += qi[d] * k[(b * T + j) * kv_row + g * D + d] * scale;
         }
-        ref_cap(lists.of ? 0 : (double)attrs->value, p, T);
+        ref_cap(lists.of ? 0 : (double)attrs->attention.cap, p, T);
         lse[(b * heads + h) * T + i] = ref_weights(p, T);
         for (int64_t d = 0; d < D; d++) {
           double y = 0;
@@ -295,26 +297,28 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
 /* Computes attention; ids are in[3], or in[1] if inputs are packed, or NULL. */
 static inline void ref_attention(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                  double *const *out) {
-  int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
-  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], in[3],
-             (ref_lists){0}, C, kv_heads * D, out[0], out[1]);
+  int64_t kv_heads = attrs->attention.kv_heads ? attrs->attention.kv_heads : attrs->attention.heads;
+  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->attention.heads;
+  ref_attend(attrs, type[0].dim[0], T, attrs->attention.heads, kv_heads, D, in[0], in[1], in[2],
+             in[3], (ref_lists){0}, C, kv_heads * D, out[0], out[1]);
 }
 
 static inline void ref_attention_blocks(const sl_attrs *attrs, const sl_type *type,
                                         double *const *in, double *const *out) {
-  int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
-  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], NULL,
-             (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0], out[1]);
+  int64_t kv_heads = attrs->attention.kv_heads ? attrs->attention.kv_heads : attrs->attention.heads;
+  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->attention.heads;
+  ref_attend(attrs, type[0].dim[0], T, attrs->attention.heads, kv_heads, D, in[0], in[1], in[2],
+             NULL, (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0],
+             out[1]);
 }
 
 /* Attention to chosen positions: in[3] has a list per row, which ends with -1. */
 static inline void ref_attention_chosen(const sl_attrs *attrs, const sl_type *type,
                                         double *const *in, double *const *out) {
-  int64_t H = attrs->heads, T = type[0].dim[1], E = type[0].dim[2] / H, V = type[2].dim[2] / H;
+  int64_t H = attrs->attention.heads, T = type[0].dim[1], E = type[0].dim[2] / H,
+          V = type[2].dim[2] / H;
   int64_t K = type[3].dim[2], N = type[0].dim[0] * T * H;
-  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)E);
+  double scale = attrs->attention.scale != 0 ? (double)attrs->attention.scale : 1 / sqrt((double)E);
   double *p = malloc((size_t)K * sizeof *p);
   for (int64_t row = 0; row < N; row++) {
     const double *list = in[3] + row / H * K;
@@ -339,9 +343,9 @@ static inline void ref_attention_chosen(const sl_attrs *attrs, const sl_type *ty
  * positions up to a row's. */
 static inline void ref_index_loss(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
-  int64_t H = attrs->heads, I = type[2].dim[2], D = type[1].dim[2], T = type[2].dim[1];
+  int64_t H = attrs->attention.heads, I = type[2].dim[2], D = type[1].dim[2], T = type[2].dim[1];
   int64_t E = type[3].dim[2] / H, K = in[5] ? type[5].dim[2] : T;
-  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)E);
+  double scale = attrs->attention.scale != 0 ? (double)attrs->attention.scale : 1 / sqrt((double)E);
   double *p = malloc((size_t)(3 * K) * sizeof *p), *s = p + K, *one = s + K;
   for (int64_t row = 0; row < type[2].dim[0] * T; row++) {
     int64_t n = in[5] ? 0 : row % T + 1, first = row / T * T;
@@ -372,13 +376,14 @@ static inline void ref_index_loss(const sl_attrs *attrs, const sl_type *type, do
 static inline void ref_attention_dual(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                       double *const *out) {
   static const int forms[] = {0, 3, 4};
-  int64_t H = attrs->heads, KV = attrs->kv_heads ? attrs->kv_heads : H, B = type[0].dim[0];
+  int64_t H = attrs->attention.heads,
+          KV = attrs->attention.kv_heads ? attrs->attention.kv_heads : H, B = type[0].dim[0];
   int64_t T = type[0].dim[1], D = type[0].dim[2] / H;
   double *p = malloc((size_t)T * sizeof *p);
   for (int64_t row = 0; row < B * H * T; row++) {
     int64_t i = row % T, h = row / T % H, b = row / T / H, kv = h / (H / KV);
     for (int64_t j = 0; j < T; j++) {
-      int64_t between = i / attrs->chunk - j / attrs->chunk;
+      int64_t between = i / attrs->attention.chunk - j / attrs->attention.chunk;
       double s = 0;
       for (int64_t d = 0; d < D && j <= i; d++)
         s += in[forms[between < 2 ? between : 2]][((b * T + i) * H + h) * D + d] *
@@ -398,9 +403,10 @@ static inline void ref_attention_dual(const sl_attrs *attrs, const sl_type *type
 /* Attention with sinks in[3]. */
 static inline void ref_attention_sinks(const sl_attrs *attrs, const sl_type *type,
                                        double *const *in, double *const *out) {
-  int64_t H = attrs->heads, KV = attrs->kv_heads ? attrs->kv_heads : H, B = type[0].dim[0];
+  int64_t H = attrs->attention.heads,
+          KV = attrs->attention.kv_heads ? attrs->attention.kv_heads : H, B = type[0].dim[0];
   int64_t T = type[0].dim[1], D = type[0].dim[2] / H;
-  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)D);
+  double scale = attrs->attention.scale != 0 ? (double)attrs->attention.scale : 1 / sqrt((double)D);
   double *p = malloc((size_t)(T + 1) * sizeof *p);
   for (int64_t row = 0; row < B * H * T; row++) {
     int64_t i = row % T, h = row / T % H, b = row / T / H, kv = h / (H / KV);
@@ -410,7 +416,7 @@ static inline void ref_attention_sinks(const sl_attrs *attrs, const sl_type *typ
         s += scale * in[0][((b * T + i) * H + h) * D + d] * in[1][((b * T + j) * KV + kv) * D + d];
       p[j] = ref_sees(attrs, in[4] ? in[4] + b * T : NULL, i, j) ? s : -INFINITY;
     }
-    ref_cap((double)attrs->value, p, T);
+    ref_cap((double)attrs->attention.cap, p, T);
     p[T] = in[3][(b * T + i) * H + h];
     out[1][row] = ref_weights(p, T + 1);
     for (int64_t d = 0; d < D; d++) {
@@ -424,7 +430,8 @@ static inline void ref_attention_sinks(const sl_attrs *attrs, const sl_type *typ
 
 static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *type,
                                         double *const *in, double *const *out) {
-  int64_t heads = attrs->heads, kv_heads = attrs->kv_heads ? attrs->kv_heads : heads;
+  int64_t heads = attrs->attention.heads,
+          kv_heads = attrs->attention.kv_heads ? attrs->attention.kv_heads : heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / (heads + 2 * kv_heads);
   ref_attend(attrs, type[0].dim[0], T, heads, kv_heads, D, in[0], in[0] + heads * D,
              in[0] + (heads + kv_heads) * D, in[1], (ref_lists){0}, C, C, out[0], out[1]);
@@ -433,10 +440,11 @@ static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *ty
 /* Gated linear attention as a sum over all pairs of positions. */
 static inline void ref_linear_attention(const sl_attrs *attrs, const sl_type *type,
                                         double *const *in, double *const *out) {
-  int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->heads;
-  int64_t KV = attrs->kv_heads ? attrs->kv_heads : H, dk = type[0].dim[2] / H;
+  int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->attention.heads;
+  int64_t KV = attrs->attention.kv_heads ? attrs->attention.kv_heads : H, dk = type[0].dim[2] / H;
   int64_t dv = type[2].dim[2] / KV, G = type[3].dim[2] / KV;
-  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)dk);
+  double scale =
+      attrs->attention.scale != 0 ? (double)attrs->attention.scale : 1 / sqrt((double)dk);
   for (int64_t e = 0; e < B * T * H * dv; e++) {
     int64_t j = e % dv, h = e / dv % H, t = e / dv / H % T, b = e / dv / H / T, kv = h / (H / KV);
     out[0][e] = 0;
@@ -455,10 +463,12 @@ static inline void ref_linear_attention(const sl_attrs *attrs, const sl_type *ty
 /* Computes the gated delta rule position by position. */
 static inline void ref_delta_rule(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
-  int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->heads;
-  int64_t few = attrs->kv_heads ? attrs->kv_heads : H, dk = type[0].dim[2] / few;
+  int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->attention.heads;
+  int64_t few = attrs->attention.kv_heads ? attrs->attention.kv_heads : H,
+          dk = type[0].dim[2] / few;
   int64_t dv = type[2].dim[2] / H, G = type[3].dim[2] / H; /* gates of a head */
-  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)dk);
+  double scale =
+      attrs->attention.scale != 0 ? (double)attrs->attention.scale : 1 / sqrt((double)dk);
   for (int64_t e = 0; e < B * H * dv; e++) { /* one column of a state */
     int64_t j = e % dv, h = e / dv % H, b = e / dv / H;
     double S[dk];

@@ -14,7 +14,7 @@ static inline void ref_share(const sl_attrs *attrs, const sl_type *type, double 
 }
 
 static inline double ref_ignored(const sl_attrs *attrs) {
-  return attrs->ignore == INT32_MIN ? 0 : attrs->ignore ? attrs->ignore : -100;
+  return attrs->loss.ignore == INT32_MIN ? 0 : attrs->loss.ignore ? attrs->loss.ignore : -100;
 }
 
 static inline void ref_target_weight(const sl_attrs *attrs, const sl_type *type, double *const *in,
@@ -36,8 +36,8 @@ static inline void ref_weighted_cross_entropy(const sl_attrs *attrs, const sl_ty
     for (int64_t c = 0; c < V; c++) total += exp(x[c]);
     out[1][r] = lse = log(total);
     for (int64_t c = 0; c < V; c++) {
-      double counts =
-          (double)attrs->upper + (c == (int64_t)in[1][r] ? 1 - (double)attrs->value : 0);
+      double counts = (double)attrs->loss.spread +
+                      (c == (int64_t)in[1][r] ? 1 - (double)attrs->loss.smoothing : 0);
       loss += counts * (in[3] ? in[3][c] : 1) * (lse - x[c]);
     }
   }

@@ -8,7 +8,7 @@
 #define REF_UNARY(name, expression)                                                            \
   static inline void ref_##name(const sl_attrs *attrs, const sl_type *type, double *const *in, \
                                 double *const *out) {                                          \
-    const double c = (double)attrs->value, u = (double)attrs->upper;                           \
+    const double c = (double)attrs->function.c, u = (double)attrs->function.u;                 \
     (void)c, (void)u;                                                                          \
     for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {                                 \
       double x = in[0][i];                                                                     \
@@ -96,7 +96,7 @@ REF_BROADCAST(where, 3, a != 0 ? b : c)
 static inline void ref_matmul(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
   const sl_type *a = &type[0], *b = &type[1];
-  bool ta = attrs->left_transposed, tb = attrs->transposed;
+  bool ta = attrs->product.left_transposed, tb = attrs->product.transposed;
   int64_t M = a->dim[a->ndim - (ta ? 1 : 2)], K = a->dim[a->ndim - (ta ? 2 : 1)];
   int64_t N = b->dim[b->ndim - (tb ? 2 : 1)], dim[SL_MAX_DIMS], count = 1;
   int ndim = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
@@ -145,11 +145,11 @@ static inline int64_t ref_left(const sl_type *x, uint32_t axes) {
 
 static inline void ref_reduce_sum(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
-  int64_t along, n = ref_left(type, attrs->axes);
-  double factor = attrs->value != 0 ? (double)attrs->value : 1;
+  int64_t along, n = ref_left(type, attrs->along.axes);
+  double factor = attrs->along.factor != 0 ? (double)attrs->along.factor : 1;
   for (int64_t e = 0; e < n; e++) out[0][e] = 0;
   for (int64_t e = 0; e < sl_type_elements(type); e++)
-    out[0][ref_goes_to(type, attrs->axes, e, &along)] += in[0][e] * factor;
+    out[0][ref_goes_to(type, attrs->along.axes, e, &along)] += in[0][e] * factor;
 }
 
 static inline void ref_mean(const sl_attrs *attrs, const sl_type *type, double *const *in,
@@ -160,17 +160,17 @@ static inline void ref_mean(const sl_attrs *attrs, const sl_type *type, double *
 
 static inline void ref_reduce_max(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
-  int64_t along, n = ref_left(type, attrs->axes);
+  int64_t along, n = ref_left(type, attrs->along.axes);
   for (int64_t e = 0; e < n; e++) out[0][e] = -INFINITY;
   for (int64_t e = 0; e < sl_type_elements(type); e++) {
-    int64_t to = ref_goes_to(type, attrs->axes, e, &along);
+    int64_t to = ref_goes_to(type, attrs->along.axes, e, &along);
     if (in[0][e] > out[0][to]) out[0][to] = in[0][e], out[1][to] = (double)along;
   }
 }
 
 static inline void ref_softmax_of(const sl_attrs *attrs, const sl_type *x, const double *in,
                                   double *out, bool is_log) {
-  uint32_t axes = attrs->axes ? attrs->axes : 1u << (x->ndim - 1);
+  uint32_t axes = attrs->along.axes ? attrs->along.axes : 1u << (x->ndim - 1);
   int64_t along, n = sl_type_elements(x);
   double *sum = calloc((size_t)n, sizeof *sum);
   for (int64_t e = 0; e < n; e++) sum[ref_goes_to(x, axes, e, &along)] += exp(in[e]);

@@ -61,8 +61,10 @@ static inline void free_weight(weight *w) {
 }
 
 static inline sl_attrs attrs_of(const weight *w, bool exact) {
-  return (sl_attrs){
-      .ndims = 2, .dims = {w->values.dim[1], w->storage}, .exact = exact, .chunk = exact ? 7 : 0};
+  return (sl_attrs){.weight.width = w->values.dim[1],
+                    .weight.storage = (int)w->storage,
+                    .numbers.exact = exact,
+                    .numbers.chunk = exact ? 7 : 0};
 }
 
 #endif

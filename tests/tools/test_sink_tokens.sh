@@ -60,5 +60,5 @@ printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "c
 ends 2 "$actorrun" --steps 1 "${small[@]}" --sink-tokens 16 --document-end 10
 says 'hybrid: --sink-tokens: not supported with --document-end' err
 ends 2 "$actorrun" --steps 1 --home kv=disk --pieces 2 --piece-order layers "${small[@]}" --sink-tokens 16
-says 'attrs.shown' err
+says 'attrs.attention.shown' err
 echo "sink tokens: the same numbers on any grid"

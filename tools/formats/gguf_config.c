@@ -263,8 +263,8 @@ static sl_status take_tables(making *m) {
 double *gguf_rope_factors(const sl_rope *rope, double theta, int64_t pairs) {
   double *plain = sli_calloc((size_t)pairs, sizeof *plain),
          *factors = sli_calloc((size_t)pairs, sizeof *factors);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, pairs, plain);
-  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, pairs, factors);
+  sli_rope_frequencies(&(sl_attrs){.rotary.theta = (float)theta}, pairs, plain);
+  sli_rope_frequencies(&(sl_attrs){.rotary.theta = (float)theta, .user = rope}, pairs, factors);
   for (int64_t j = 0; j < pairs; j++) factors[j] = plain[j] / factors[j];
   free(plain);
   return factors;

@@ -26,7 +26,7 @@ static uint64_t hash_types(uint64_t h, int n, const sl_type *types) {
 /* Hashes a call without the random numbers that differ from layer to layer. */
 static uint64_t hash_node(uint64_t h, const sli_node *n) {
   sl_attrs attrs = n->attrs;
-  attrs.key = 0, attrs.seed = 0;
+  attrs.random.key = 0, attrs.random.seed = 0;
   h = sli_hash(h, n->op->name, strlen(n->op->name) + 1);
   h = hash_types(hash_types(h, n->nin, n->in_type), n->nout, n->out_type);
   for (int i = 0; i < n->nin; i++) h = sli_hash_word(h, n->in[i] && n->in[i]->param);

@@ -206,12 +206,12 @@ static int list_parts(const sl_call *call, int64_t rows, sli_channel_call *to) {
   const sl_type *whole = gathers ? &call->out_type[0] : &call->in_type[0];
   size_t own = sl_type_bytes(gathers ? &call->in_type[0] : &call->out_type[0]) / (size_t)rows,
          all = sl_type_bytes(whole) / (size_t)rows;
-  int64_t length = whole->dim[__builtin_ctz(call->attrs->axes)], begin;
+  int64_t length = whole->dim[__builtin_ctz(call->attrs->members.axes)], begin;
   size_t inner = (size_t)(sl_type_elements(whole) / rows / length),
          size = sl_dtype_bytes(whole->dtype);
   int count = 0;
   for (int64_t i = 0; i < rows; i++)
-    for (int m = 0; m < (int)call->attrs->count; m++) {
+    for (int m = 0; m < (int)call->attrs->members.count; m++) {
       int64_t part = sli_collective_part(call->attrs, whole, m, &begin);
       size_t at = (size_t)i * all + (size_t)begin * inner * size, here = (size_t)i * own;
       to[count++] = (sli_channel_call){.kind = gathers ? SLI_BROADCAST : SLI_REDUCE,
@@ -248,7 +248,7 @@ static int list_calls(const sl_call *call, sli_channel_call *to) {
 static int64_t most_calls(const sl_program_call *calls, int count) {
   int64_t most = 0;
   for (int i = 0; i < count; i++)
-    most += 2 * calls[i].attrs.count *
+    most += 2 * calls[i].attrs.members.count *
             sli_collective_rows(calls[i].op, &calls[i].attrs, &calls[i].in_type[0]);
   return most;
 }

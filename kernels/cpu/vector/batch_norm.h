@@ -75,7 +75,7 @@ static inline void put_channel(const sl_call *call, int output, int64_t at, doub
 static void batch_norm_channel(const sli_channel_norm *c, int64_t at) {
   const sl_call *call = c->call;
   const float *const *in = (const float *const *)call->in;
-  bool keep = call->attrs->keep;
+  bool keep = call->attrs->norm.given;
   double mean = (double)in[3][at], variance = (double)in[4][at], unbiased = variance;
   if (!keep) {
     mean = channel_sum(c, at, in[0]) / (double)c->size;
@@ -110,7 +110,7 @@ static void batch_norm_b_channel(const sli_channel_norm *c, int64_t at) {
   double mean = (double)in[2][at], rstd = (double)in[3][at], scale = rstd * (double)in[1][at];
   split_mean m = split(mean);
   double along = 0, shift = 0; /* dx = scale dy + along (x - m.high) + shift */
-  if (!c->call->attrs->keep) {
+  if (!c->call->attrs->norm.given) {
     channel_slope s = slope_of(c, at, x, dy, m);
     along = -scale * rstd * rstd * s.slope / (double)c->size;
     shift = -scale * s.sum / (double)c->size - along * m.low;

@@ -43,18 +43,18 @@ static int64_t row_parts(const float *x, int64_t n, int64_t chunk, int64_t targe
 static double row_loss_exact(const sl_call *call, const float *x, int64_t n, int64_t target,
                              float *lse) {
   float parts[SLI_MOST_GROUPS * SLI_PART];
-  int64_t width = row_parts(x, n, call->attrs->chunk, target, parts);
+  int64_t width = row_parts(x, n, call->attrs->numbers.chunk, target, parts);
   return sli_loss_round(sli_join_parts(parts, width, SLI_PART, lse));
 }
 
 /* Returns the logarithm of the sum of e^x over a row; if exact, as a sum over groups of columns. */
 static inline float row_lse(const sl_attrs *attrs, const float *x, int64_t n) {
   float parts[SLI_MOST_GROUPS * SLI_PART], lse;
-  if (!attrs->exact) {
+  if (!attrs->numbers.exact) {
     float m = row_max(x, n);
     return m + logf(row_exp_sum(x, n, m));
   }
-  sli_join_parts(parts, row_parts(x, n, attrs->chunk, -1, parts), SLI_PART, &lse);
+  sli_join_parts(parts, row_parts(x, n, attrs->numbers.chunk, -1, parts), SLI_PART, &lse);
   return lse;
 }
 
@@ -77,7 +77,7 @@ static void cross_entropy_chunk(void *arg, int i) {
     bool known = targets[r] >= 0 && targets[r] < vocab;
     float l;
     double loss;
-    if (call->attrs->exact) loss = row_loss_exact(call, x, vocab, targets[r], &l);
+    if (call->attrs->numbers.exact) loss = row_loss_exact(call, x, vocab, targets[r], &l);
     else {
       l = row_lse(call->attrs, x, vocab);
       loss = known ? (double)l - x[targets[r]] : NAN;
@@ -119,7 +119,7 @@ static void log_probability_b_chunk(void *arg, int i) {
   const int32_t *targets = call->in[1];              /* [R] */
   const float *lse = call->in[2], *dy = call->in[3]; /* [R] */
   float *dlogits = call->out[0];                     /* [R, V] */
-  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->first;
+  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->place.first;
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++)
     row_gradient(logits + r * vocab, vocab, lse[r], -dy[r], targets[r] - first,
@@ -129,7 +129,8 @@ static void log_probability_b_chunk(void *arg, int i) {
 /* Returns the gradient of a mean over `count` rows or elements with respect to one of them: in
  * exact calls over those of the whole step, rounded once. */
 static inline float mean_gradient(const sl_attrs *attrs, float dloss, int64_t count) {
-  return attrs->rows ? (float)((double)dloss / (double)attrs->rows) : dloss / (float)count;
+  return attrs->numbers.summands ? (float)((double)dloss / (double)attrs->numbers.summands)
+                                 : dloss / (float)count;
 }
 
 static void cross_entropy_b_chunk(void *arg, int i) {
@@ -142,7 +143,7 @@ static void cross_entropy_b_chunk(void *arg, int i) {
   float scale = mean_gradient(call->attrs, *dloss, sl_type_rows(&call->in_type[0]));
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++)
-    row_gradient(logits + r * vocab, vocab, lse[r], scale, targets[r] - call->attrs->first,
+    row_gradient(logits + r * vocab, vocab, lse[r], scale, targets[r] - call->attrs->place.first,
                  dlogits + r * vocab);
 }
 
@@ -154,8 +155,8 @@ static void cross_entropy_part_chunk(void *arg, int i) {
   int64_t vocab = sl_type_last(&call->in_type[0]), width = sl_type_last(&call->out_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++)
-    row_parts(logits + r * vocab, vocab, call->attrs->chunk, targets[r] - call->attrs->first,
-              parts + r * width);
+    row_parts(logits + r * vocab, vocab, call->attrs->numbers.chunk,
+              targets[r] - call->attrs->place.first, parts + r * width);
 }
 
 /* Computes the parts of cross_entropy_part, except that the logit of a target outside the classes
@@ -164,7 +165,7 @@ static void log_probability_part_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const int32_t *targets = call->in[1]; /* [R] */
   float *parts = call->out[0];          /* [R, groups, 3] */
-  int64_t width = sl_type_last(&call->out_type[0]), classes = call->attrs->count;
+  int64_t width = sl_type_last(&call->out_type[0]), classes = call->attrs->place.whole;
   sli_range rows = sli_rows(&call->in_type[0], i);
   cross_entropy_part_chunk(arg, i);
   for (int64_t r = rows.begin; r < rows.end; r++)

@@ -32,7 +32,7 @@ static inline float row_squares(const float *x, int64_t n, float shift) {
 }
 
 static inline float norm_eps(const sl_call *call) {
-  return call->attrs->eps > 0 ? call->attrs->eps : 1e-5f;
+  return call->attrs->norm.eps > 0 ? call->attrs->norm.eps : 1e-5f;
 }
 
 static void layernorm_chunk(void *arg, int i) {

@@ -14,7 +14,7 @@ static inline void turn_pairs(const float *x, int64_t pairs, int64_t j, int64_t 
 static inline void turn_row(const sl_call *call, const float *x, const float *cosines,
                             const float *sines, float direction, float *y) {
   const sli_rotary *angles = call->state;
-  int64_t width = call->in_type[0].dim[2], head = width / call->attrs->heads;
+  int64_t width = call->in_type[0].dim[2], head = width / call->attrs->rotary.heads;
   int64_t pairs = angles->pairs, rest = head - 2 * pairs;
   for (int64_t h = 0; h < width; h += head) {
     for (int64_t j = 0, n = pairs; n > 0; j += LANES, n -= LANES)

@@ -346,7 +346,7 @@ static inline __attribute__((always_inline)) void exact_tile(int tall, const sl_
                                                              const float *x, int64_t column,
                                                              int64_t columns, float *y) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]),
-          chunk = call->attrs->chunk ? call->attrs->chunk : k;
+          chunk = call->attrs->numbers.chunk ? call->attrs->numbers.chunk : k;
   const float *bias = call->in[2], *w[LANES];
   vec slots[SLI_MOST_GROUPS][EXACT_ROWS], sum[EXACT_ROWS] = {0};
   for (int l = 0; l < LANES; l++)
@@ -384,14 +384,14 @@ static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) 
                 .k = k,
                 .a = call->in[0],
                 .a_row = k,
-                .b = w + columns.begin * (a->transposed ? 1 : k),
-                .b_row = a->transposed ? n : k,
-                .b_transposed = !a->transposed,
+                .b = w + columns.begin * (a->product.transposed ? 1 : k),
+                .b_row = a->product.transposed ? n : k,
+                .b_transposed = !a->product.transposed,
                 .bias = bias ? bias + columns.begin : NULL,
                 .c = (float *)call->out[0] + columns.begin,
                 .c_row = n,
-                .chunk = a->chunk ? a->chunk : k};
-  memcpy(g.part, a->part, sizeof g.part);
+                .chunk = a->numbers.chunk ? a->numbers.chunk : k};
+  memcpy(g.part, a->numbers.part, sizeof g.part);
   gemm_chunk(&g, 0);
 }
 
@@ -484,7 +484,8 @@ static void exact_lanes(const sl_call *call, sl_storage storage, int64_t row, in
                         sli_range columns, vec *sums) {
   _Alignas(64) float w[SLI_STORAGE_BLOCK * LANE_COLUMNS];
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]),
-          chunk = call->attrs->chunk ? call->attrs->chunk : k, all = rows * LANE_VECTORS;
+          chunk = call->attrs->numbers.chunk ? call->attrs->numbers.chunk : k,
+          all = rows * LANE_VECTORS;
   const float *bias = call->in[2], *x = (const float *)call->in[0] + row * k;
   float *y = (float *)call->out[0] + row * n;
   vec *slots = sums + all;
@@ -524,13 +525,14 @@ static void linear_served_chunk(void *arg, int i) {
   const sl_call *call = p->call;
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
-  bool exact = call->attrs->exact,
-       few = rows <= EXACT_ROWS && !call->attrs->transposed && !call->attrs->part[0];
+  bool exact = call->attrs->numbers.exact, few = rows <= EXACT_ROWS &&
+                                                 !call->attrs->product.transposed &&
+                                                 !call->attrs->numbers.part[0];
   sl_storage storage = sli_storage_of(call->attrs, &call->in_type[1]);
   if (exact && sli_storage_exact(storage)) exact_stored(call, storage, rows, columns);
   else if (exact && few) exact_few(call, rows, columns);
   else if (exact) exact_columns(call, rows, columns);
   else if (sli_storage_by_digits(storage)) block_columns(p, rows, columns);
-  else if (call->attrs->transposed) sum_columns(call, rows, columns);
+  else if (call->attrs->product.transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }

@@ -46,7 +46,7 @@ static void spikes_chunk(void *arg, int i) {
   const float *x = call->in[0];                    /* [R, C] */
   float *y = call->out[0], *counts = call->out[1]; /* [R, C], [R, 3] */
   int64_t width = sl_type_last(&call->in_type[0]);
-  float k = call->attrs->value > 0 ? call->attrs->value : SLI_SPIKE_K;
+  float k = call->attrs->spikes.k > 0 ? call->attrs->spikes.k : SLI_SPIKE_K;
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     float at = threshold_of(x + r * width, width, k);

@@ -262,12 +262,12 @@ static void unpack_stored_chunk(void *arg, int i) {
  * give 0. */
 static void embedding_stored_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first;
+  int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->place.first;
   int64_t vocab = call->in_type[1].dim[0], width = sl_type_last(&call->out_type[0]);
-  float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? 0 : NAN;
+  float *y = (float *)call->out[0] + i * width, other = call->attrs->place.partial ? 0 : NAN;
   if (id >= 0 && id < vocab)
-    unpack_columns((sl_storage)call->attrs->dims[1], &call->in_type[1], call->in[1], width, id, 0,
-                   width, y);
+    unpack_columns((sl_storage)call->attrs->weight.storage, &call->in_type[1], call->in[1], width,
+                   id, 0, width, y);
   else
     for (int64_t c = 0; c < width; c++) y[c] = other;
 }
@@ -277,9 +277,9 @@ static void embedding_stored_chunk(void *arg, int i) {
 static void embedding_served_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_type *lies = &call->in_type[1];
-  int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first, vocab = lies->dim[0];
+  int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->place.first, vocab = lies->dim[0];
   int64_t width = sl_type_last(&call->out_type[0]);
-  float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? -0.0f : NAN;
+  float *y = (float *)call->out[0] + i * width, other = call->attrs->place.partial ? -0.0f : NAN;
   sl_storage storage = sli_storage_of(call->attrs, lies);
   if (id < 0 || id >= vocab)
     for (int64_t c = 0; c < width; c++) y[c] = other;

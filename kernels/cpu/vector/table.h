@@ -8,10 +8,10 @@ static void embedding_chunk(void *arg, int i) {
   const float *table = call->in[1]; /* [V, C] */
   float *y = call->out[0];          /* [R, C] */
   int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
-  float other = call->attrs->partial ? 0 : NAN;
+  float other = call->attrs->place.partial ? 0 : NAN;
   sli_range rows = sli_rows(&call->out_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
-    int64_t id = ids[r] - call->attrs->first;
+    int64_t id = ids[r] - call->attrs->place.first;
     if (id >= 0 && id < vocab) memcpy(y + r * width, table + id * width, (size_t)width * sizeof *y);
     else
       for (int64_t c = 0; c < width; c++) y[r * width + c] = other;
@@ -34,7 +34,7 @@ static void embedding_w_chunk(void *arg, int i) {
   int64_t rows = sl_type_elements(&call->in_type[0]);
   sli_range columns = sli_columns(&call->out_type[0], i);
   for (int64_t r = 0; r < rows; r++) {
-    int64_t id = ids[r] - call->attrs->first;
+    int64_t id = ids[r] - call->attrs->place.first;
     if (id >= 0 && id < vocab) add_columns(dtable + id * width, dy + r * width, columns);
   }
 }

@@ -15,31 +15,31 @@
 #define softplus_of vsoftplus
 #define floor_of vfloor
 
-#define UNARY(name, how, flops, y_, dx_)                                      \
-  static void unary_##name##_chunk(void *arg, int i) {                        \
-    const sl_call *call = arg;                                                \
-    const float *x = call->in[0];                                             \
-    float *y = call->out[0];                                                  \
-    vec c = set(call->attrs->value), u = set(call->attrs->upper), zero = {0}; \
-    (void)c, (void)u, (void)zero;                                             \
-    FOR_EACH(call, i, at, n) {                                                \
-      vec v = load_ahead(x + at, n);                                          \
-      store_ahead(y + at, y_, n);                                             \
-    }                                                                         \
-  }                                                                           \
+#define UNARY(name, how, flops, y_, dx_)                                                \
+  static void unary_##name##_chunk(void *arg, int i) {                                  \
+    const sl_call *call = arg;                                                          \
+    const float *x = call->in[0];                                                       \
+    float *y = call->out[0];                                                            \
+    vec c = set(call->attrs->function.c), u = set(call->attrs->function.u), zero = {0}; \
+    (void)c, (void)u, (void)zero;                                                       \
+    FOR_EACH(call, i, at, n) {                                                          \
+      vec v = load_ahead(x + at, n);                                                    \
+      store_ahead(y + at, y_, n);                                                       \
+    }                                                                                   \
+  }                                                                                     \
   UNARY_BACK_##how(name, dx_)
 
-#define UNARY_BACK(name, dx_)                                                 \
-  static void unary_##name##_b_chunk(void *arg, int i) {                      \
-    const sl_call *call = arg;                                                \
-    const float *x = call->in[0], *dy = call->in[1];                          \
-    float *dx = call->out[0];                                                 \
-    vec c = set(call->attrs->value), u = set(call->attrs->upper), zero = {0}; \
-    (void)c, (void)u, (void)zero;                                             \
-    FOR_EACH(call, i, at, n) {                                                \
-      vec v = load_ahead(x + at, n), d = load_ahead(dy + at, n);              \
-      store_ahead(dx + at, dx_, n);                                           \
-    }                                                                         \
+#define UNARY_BACK(name, dx_)                                                           \
+  static void unary_##name##_b_chunk(void *arg, int i) {                                \
+    const sl_call *call = arg;                                                          \
+    const float *x = call->in[0], *dy = call->in[1];                                    \
+    float *dx = call->out[0];                                                           \
+    vec c = set(call->attrs->function.c), u = set(call->attrs->function.u), zero = {0}; \
+    (void)c, (void)u, (void)zero;                                                       \
+    FOR_EACH(call, i, at, n) {                                                          \
+      vec v = load_ahead(x + at, n), d = load_ahead(dy + at, n);                        \
+      store_ahead(dx + at, dx_, n);                                                     \
+    }                                                                                   \
   }
 #define UNARY_BACK_IN UNARY_BACK
 #define UNARY_BACK_OUT UNARY_BACK

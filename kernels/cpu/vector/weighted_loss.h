@@ -44,7 +44,7 @@ static void weighted_cross_entropy_chunk(void *arg, int i) {
       double loss = known ? (double)sli_weight_all(&w, targets[r], all) * (double)l -
                                 row_taken(&w, x, 0, vocab, targets[r])
                           : (double)NAN;
-      total += call->attrs->exact ? sli_loss_round(loss) : loss;
+      total += call->attrs->numbers.exact ? sli_loss_round(loss) : loss;
     }
     if (lse) lse[r] = l;
   }
@@ -64,7 +64,7 @@ static void weighted_cross_entropy_b_chunk(void *arg, int i) {
   float *dlogits = call->out[0]; /* [R, V] */
   sli_weighing w = sli_weighing_of(call, 5);
   float all = sum_of_weights(&w), scale = *total == 0 ? 0 : (float)((double)*dloss / *total);
-  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->first;
+  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->place.first;
   const float *weights = w.weights ? w.weights + first : NULL;
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
@@ -94,7 +94,7 @@ static void weighted_cross_entropy_part_chunk(void *arg, int i) {
   float *part = call->out[0]; /* [R, 4] */
   sli_weighing w = sli_weighing_of(call, 3);
   float all = sum_of_weights(&w);
-  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->first;
+  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->place.first;
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *x = logits + r * vocab;

@@ -59,7 +59,7 @@ static sl_tensor *norm(sl_graph *g, const probe *p, sl_tensor *x, int layer, con
 }
 
 static sl_tensor *attend(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
-  const sl_attrs attrs = {.heads = p->heads, .kv_heads = p->heads};
+  const sl_attention_attrs attrs = {.heads = p->heads, .kv_heads = p->heads};
   int64_t C = p->width;
   if (is_gpt(p, layer))
     return sl_attend_packed_within(g, linear(g, p, x, C, 3 * C, layer, "qkv"), NULL, &attrs);

@@ -220,7 +220,7 @@ static bool is_measured(const measures *all, double m, double n, double k) {
 static sl_status product_seconds(const measures *all, sl_storage storage, const int64_t *mnk,
                                  int busy, double *seconds) {
   timed_call t = new_call(all, &sl_op_linear_served, 5, 1);
-  t.attrs.dims[1] = storage;
+  t.attrs.weight.storage = storage;
   const sl_type none = {.ndim = -1}, values = SL_TYPE(SL_F32, mnk[1], mnk[2]);
   const sl_type in[] = {SL_TYPE(SL_F32, 1, mnk[0], mnk[2]), sli_storage_type(storage, &values),
                         none, none, SL_TYPE(SL_I32, 16)};
@@ -328,8 +328,9 @@ static sl_status attention_seconds(const measures *all, const spans *s, int64_t 
   const sl_type in[] = {SL_TYPE(SL_F32, 1, rows, count * HEAD), keys, keys, none,
                         SL_TYPE(SL_I32, (int64_t)(bytes / 4 + 1))};
   memcpy(t.in_type, in, sizeof in);
-  t.attrs =
-      (sl_attrs){.heads = (int)count, .kv_heads = (int)kept, .count = s->sequences * pages_each(s)};
+  t.attrs = (sl_attrs){.attention.heads = (int)count,
+                       .attention.kv_heads = (int)kept,
+                       .pages.count = s->sequences * pages_each(s)};
   t.fill = fill_batch, t.ctx = s;
   SLI_TRY(t.op->infer(&t.attrs, t.nin, t.in_type, t.out_type));
   return time_call(&t, 1, seconds);
