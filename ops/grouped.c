@@ -203,9 +203,6 @@ static sl_type values_of(const sl_attrs *attrs, const sl_type *x, const sl_type 
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 3));
-  if (attrs->numbers.exact && in[2].dtype != SL_F32 &&
-      !sli_storage_exact(sli_storage_of(attrs, &in[2])))
-    return sli_misfit(&in[2], "exact products need weights in f32, Q8_0 or Q4_1");
   sl_type values[3] = {in[0], in[1], values_of(attrs, &in[0], &in[2])};
   return grouped_linear_infer(attrs, 3, values, out);
 }

@@ -30,9 +30,6 @@ static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_ty
   int64_t n = in[1].dim[attrs->product.transposed ? 1 : 0];
   bias = SL_TYPE(SL_F32, n);
   if (in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
-  if (attrs->numbers.exact && in[1].dtype != SL_F32 &&
-      !sli_storage_exact(sli_storage_of(attrs, &in[1])))
-    return sli_misfit(&in[1], "exact products need weights in f32, Q8_0 or Q4_1");
   out[0] = sli_type_with_last(&in[0], n);
   return SL_OK;
 }

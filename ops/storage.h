@@ -159,11 +159,6 @@ static inline sl_storage sli_storage_on_cpus(sl_storage storage) {
   return sli_storage_in_planes(storage) ? storage : sli_forms[storage].on_cpus;
 }
 
-/* True for formats that exact products read, with the bits of f32 weights of the same values. */
-static inline bool sli_storage_exact(sl_storage storage) {
-  return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1;
-}
-
 /* Group of a row of weights in blocks: its address and its number of rows. */
 typedef struct sli_grouped {
   const uint8_t *blocks;

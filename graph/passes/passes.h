@@ -106,6 +106,8 @@ sl_status sli_pass_stored(sl_graph *g);
 /* Converts a parameter, or a device's part of one, to a storage format. Returns false if the format
  * does not fit. */
 bool sli_store(sl_tensor *param, sl_storage storage);
+/* Fails because shards of a parameter would cut blocks. */
+sl_status sli_refuse_cut(const sl_tensor *param);
 
 /* Training with frames of prompts. sli_has_spans: returns true if the graph has them.
  * sli_pass_spans: cuts out their encoders. sli_pass_encode: adds the encoders again once the graph

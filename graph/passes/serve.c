@@ -39,29 +39,40 @@ static const bool *find_fed(sl_graph *g) {
   return fed;
 }
 
-/* True for a weight or table of an op that can read the storage format. Exact ops read some formats
- * in the order of training. */
-static bool reads_stored(const sli_node *n, int input, sl_storage storage) {
-  bool exact = !n->attrs.numbers.exact || (sli_storage_exact(storage) && !n->attrs.numbers.part[0]);
+/* True for a weight or table of an op that can read storage formats. Exact sums over several parts
+ * of a row are in f32. */
+static bool reads_stored(const sli_node *n, int input) {
+  bool exact = !n->attrs.numbers.exact || !n->attrs.numbers.part[0];
   return exact && !n->attrs.product.transposed && sli_op_serve(n->op)->stored >> input & 1;
 }
 
-static bool can_be_stored(const sl_graph *g, const bool *fed, const sl_tensor *param,
-                          sl_storage storage) {
+/* Returns true if all readers of a parameter can read storage formats; sets *exact if one of them
+ * is exact. */
+static bool can_be_stored(const sl_graph *g, const bool *fed, const sl_tensor *param, bool *exact) {
+  *exact = false;
   for (int i = 0; i < g->nnodes; i++)
-    for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == param && (!fed[i] || !reads_stored(g->nodes[i], a, storage)))
-        return false;
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      if (g->nodes[i]->in[a] != param) continue;
+      if (!fed[i] || !reads_stored(g->nodes[i], a)) return false;
+      *exact |= g->nodes[i]->attrs.numbers.exact;
+    }
   return true;
 }
 
-static void settle_weights(sl_graph *g, const bool *fed) {
+/* Stores the weights whose readers and shards allow it; others are f32. Exact products with blocks
+ * have bits of their own, so a grid whose shards would cut blocks is refused. */
+static sl_status settle_weights(sl_graph *g, const bool *fed) {
   const sl_serving *s = g->options.serve;
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
     sl_storage storage = s->storage(s->ctx, p->name);
-    if (!p->storage && can_be_stored(g, fed, p, storage)) sli_store(p, storage);
+    bool exact;
+    if (p->storage || !can_be_stored(g, fed, p, &exact)) continue;
+    if (!sli_store(p, storage) && exact && p->shard && sli_storage_by_digits(storage) &&
+        sli_storage_fits(storage, &p->shard->whole))
+      return sli_refuse_cut(p);
   }
+  return SL_OK;
 }
 
 /* ---- weights rounded to int8 -------------------------------------------------------------- */
@@ -393,9 +404,8 @@ static bool is_own(const sl_op *op) {
 }
 
 sl_status sli_pass_serve_rows(sl_graph *g, int sharers) {
-  sl_status status = SL_OK;
   const bool *fed = find_fed(g);
-  settle_weights(g, fed);
+  sl_status status = settle_weights(g, fed);
   for (int i = 0, n = g->nnodes; i < n && !status; i++)
     if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i], fed[i], sharers);
   for (int i = 0; i < g->nnodes && !status && g->options.serve->allow; i++)

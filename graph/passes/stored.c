@@ -66,12 +66,14 @@ static bool is_frozen(const sl_tensor *p) {
   return !p->update && !p->running && !p->frozen && !p->storage;
 }
 
-static sl_status refuse_cut(const sl_tensor *p, const sli_node *reader) {
-  if (reader)
-    return sl_fail(
-        SL_E_UNSUPPORTED,
-        "weight %s cannot keep its file's format: devices hold shards of it, which %s gathers",
-        p->name, reader->name);
+static sl_status refuse_gather(const sl_tensor *p, const sli_node *reader) {
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "weight %s cannot keep its file's format: devices hold shards of it, which %s gathers",
+      p->name, reader->name);
+}
+
+sl_status sli_refuse_cut(const sl_tensor *p) {
   return sl_fail(
       SL_E_UNSUPPORTED,
       "weight %s cannot keep its file's format: shards would begin inside a quantization block",
@@ -86,9 +88,9 @@ static sl_status settle(sl_graph *g, sl_tensor *p, int64_t *stored) {
       !sli_storage_fits(storage, p->shard ? &p->shard->whole : &p->type) || p->type.ndim > 2)
     return SL_OK;
   const sli_node *other = other_reader(g, p);
-  if (other && p->shard) return refuse_cut(p, other);
+  if (other && p->shard) return refuse_gather(p, other);
   if (other) return SL_OK;
-  if (!sli_store(p, storage)) return refuse_cut(p, NULL);
+  if (!sli_store(p, storage)) return sli_refuse_cut(p);
   for (int i = 0; i < g->nnodes; i++)
     if (g->nodes[i]->nin > 1 && g->nodes[i]->in[1] == p) read_stored(g, g->nodes[i], width);
   ++*stored;

@@ -154,8 +154,9 @@ typedef struct sl_session_options {
                              callbacks. With dtype SL_BF16, weights of products are rounded to bf16
                              and multiplied in f32 */
   const char *stored;     /* weights, as for sl_weights_load(), which `load` reads: weights of
-                             products keep the file's storage format (bf16 or blocks) in memory,
-                             which does not change results. NULL: the format follows from
+                             products keep the file's storage format (bf16 or blocks) in memory.
+                             Blocks have sums of their own (docs/exact.md); other formats do not
+                             change results. NULL: the format follows from
                              `lower.numbers.dtype` */
   sl_storage storage;     /* format of the weights of products and tables in a simulation
                              (SL_STORAGE_FP8); F32: `stored` and `lower.numbers.dtype` say it.

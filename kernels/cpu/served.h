@@ -45,6 +45,11 @@ typedef struct sli_served_product {
 /* Runs several linear_served calls. */
 void sli_linear_served_joined(const sl_call *calls, int n);
 
+/* Scratch of a call whose weights are in blocks. */
+static inline size_t sli_served_digits_bytes(const sl_type *x) {
+  return (size_t)(sl_type_elements(x) / SLI_STORAGE_BLOCK) * sizeof(sli_digits);
+}
+
 static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {
   int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS);
   int64_t begin = all * i / pieces * SLI_SERVED_COLUMNS,

@@ -31,14 +31,11 @@ static sl_storage rest_of(const sl_call *call) {
 }
 
 /* Returns true if products are sums of integers. */
-static bool by_blocks(const sl_call *call) {
-  return sli_storage_by_digits(rest_of(call)) && !call->attrs->numbers.exact;
-}
+static bool by_blocks(const sl_call *call) { return sli_storage_by_digits(rest_of(call)); }
 
 static size_t linear_served_scratch(const sl_call *call, int threads) {
   (void)threads;
-  size_t blocks = (size_t)(sl_type_elements(&call->in_type[0]) / SLI_STORAGE_BLOCK);
-  return by_blocks(call) ? blocks * sizeof(sli_digits) : 0;
+  return by_blocks(call) ? sli_served_digits_bytes(&call->in_type[0]) : 0;
 }
 
 typedef struct products {
@@ -101,8 +98,7 @@ typedef struct expert_call {
 } expert_call;
 
 static bool shares_digits(const sli_expert_product *p) {
-  return sli_storage_by_digits(p->storage) && !p->attrs->numbers.exact &&
-         p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
+  return sli_storage_by_digits(p->storage) && p->rows * p->k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK;
 }
 
 static sli_served_product bind(const sli_expert_product *p, int pieces, expert_call *c) {

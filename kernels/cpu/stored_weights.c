@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels for training with frozen weights in their storage format. A product unpacks a tile of
  * the weight, which stays in a cache, multiplies by it, and proceeds to the next tile. No more of
- * the weight than a tile is ever in f32. */
+ * the weight than a tile is ever in f32. Exact products with weights in blocks are those of a
+ * server. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/served.h"
 #include "kernels/cpu/stored.h"
 #include "ops/linear.h"
 
@@ -192,17 +194,47 @@ static void stored_product_run(const sl_call *call, bool forward) {
   }
 }
 
+/* ---- exact products with blocks ---------------------------------------------------------------
+ */
+
+static bool is_as_served(const sl_call *call) {
+  return call->attrs->numbers.exact &&
+         sli_storage_by_digits((sl_storage)call->attrs->weight.storage);
+}
+
+/* Computes the valid rows as one tick of a server would. */
+static void run_as_served(const sl_call *call) {
+  int64_t rows = sli_valid_rows(call, 0);
+  const sl_type in_type[] = {SL_TYPE(SL_F32, rows, call->attrs->weight.width), call->in_type[1]};
+  const sl_type out_type = SL_TYPE(SL_F32, rows, call->in_type[1].dim[0]);
+  const void *in[] = {call->in[0], call->in[1], call->nin > 2 ? call->in[2] : NULL};
+  sl_call served = {.attrs = call->attrs,
+                    .nin = 3,
+                    .nout = 1,
+                    .in_type = in_type,
+                    .out_type = &out_type,
+                    .in = in,
+                    .out = call->out,
+                    .scratch = call->scratch,
+                    .team = call->team};
+  if (rows) sli_linear_served_joined(&served, 1);
+}
+
 /* ---- kernels ----------------------------------------------------------------------------------
  */
 
 static sl_status linear_stored_prepare(const sl_call *call, void **state) {
-  return stored_prepare(call, true, state);
+  return is_as_served(call) ? SL_OK : stored_prepare(call, true, state);
 }
 static size_t linear_stored_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return stored_scratch(call, true);
+  return is_as_served(call) ? sli_served_digits_bytes(&call->in_type[0])
+                            : stored_scratch(call, true);
 }
-static void linear_stored_cpu(const sl_call *call) { stored_product_run(call, true); }
+static void linear_stored_cpu(const sl_call *call) {
+  if (is_as_served(call)) run_as_served(call);
+  else stored_product_run(call, true);
+}
 
 const sl_kernel sli_cpu_linear_stored = {
     .backend = "cpu",

@@ -114,8 +114,8 @@ static void check_all(uint64_t seed) {
   seed_random(seed);
   for (int i = 0; i < 8; i++) check_rows(i & 1, i & 2, i & 4);
   for (int i = 0; i < 2; i++) {
-    check_experts(true, i, &forms[0]);
-    for (size_t f = 0; f < SLI_COUNT(forms); f++) check_experts(false, i, &forms[f]);
+    for (size_t f = 0; f < SLI_COUNT(forms); f++)
+      for (int exact = 0; exact < 2; exact++) check_experts(exact, i, &forms[f]);
   }
 }
 

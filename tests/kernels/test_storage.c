@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products and tables with weights in their stored format: bf16 gives the bits of the same weights
  * in f32. Blocks give the same bits on every CPU level, about as accurate as f32 sums. A row's
- * result does not depend on other rows.
+ * result does not depend on other rows. Exact products with blocks are a tree over products of
+ * groups.
  * Floats of 8 and 4 bits are numbers that a plain reference decodes alike.
  * labels: random */
 #include <math.h>
@@ -9,6 +10,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/served.h"
+#include "ops/leaves.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
 #include "tests/support/rng.h"
@@ -102,11 +104,11 @@ static void multiply_with(const sl_attrs *how, const sli_cpu_chunks *cpu, sl_sto
                   .out_type = out_type,
                   .in = in,
                   .out = out};
-  sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-                                sli_storage_by_digits(storage) && !attrs.numbers.exact &&
-                                        (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
-                                    ? digits
-                                    : NULL};
+  sli_served_product product = {
+      &call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
+      sli_storage_by_digits(storage) && (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
+          ? digits
+          : NULL};
   for (int i = 0; product.x && i < rows; i++) cpu->served_digits(&product, i);
   for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
 }
@@ -148,13 +150,46 @@ static void check_form(int level, const struct form *f, int64_t rows, int64_t n,
   }
 }
 
-/* Exact products of stored weights have the bits of f32 weights, in groups of any length. Level 0
- * rounds products before it adds them; the other levels are alike. */
+/* ---- exact products ------------------------------------------------------------------------- */
+
+/* Returns the sum of a group, computed by level 0 from a row that is 0 elsewhere. */
+static float group_sum(const struct form *f, const float *row, int64_t n, int64_t k, int64_t chunk,
+                       int64_t group, int64_t column) {
+  static float alone[MOST_K], zeros[MOST_N], kept[MOST_N], y[MOST_N];
+  for (int64_t i = 0; i < k; i++)
+    alone[i] = i / f->numbers * f->numbers / chunk == group ? row[i] : 0;
+  memcpy(kept, bias, sizeof kept);
+  memcpy(bias, zeros, sizeof zeros);
+  multiply(level_chunks(0), f->storage, lies, alone, 1, n, k, y);
+  memcpy(bias, kept, sizeof kept);
+  return y[column] + (group ? 0 : bias[column]);
+}
+
+/* Returns the sum of groups [first, end), a power of two or what is left of it. */
+static float tree_sum(const float *sums, int64_t first, int64_t end) {
+  int64_t half = 1;
+  if (end - first == 1) return sums[first];
+  while (2 * half < end - first) half *= 2;
+  return tree_sum(sums, first, first + half) + tree_sum(sums, first + half, end);
+}
+
+/* Exact products with blocks add the blocks that begin in a group, and groups by a tree. The other
+ * formats have the bits of f32 weights. Level 0 rounds their products before it adds them; the
+ * other levels are alike. */
 static void check_exact(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
-  if (!sli_storage_exact(f->storage)) return;
   const sl_attrs attrs = {.numbers.exact = true, .numbers.chunk = k % 7 ? (k + 7) / 8 : 0};
-  multiply_with(&attrs, level_chunks(SLI_MIN(level, 1)), SL_STORAGE_F32, w, x, rows, n, k, want);
+  int64_t chunk = attrs.numbers.chunk ? attrs.numbers.chunk : k, ngroups = (k + chunk - 1) / chunk;
+  float sums[SLI_MOST_GROUPS];
   multiply_with(&attrs, level_chunks(level), f->storage, lies, x, rows, n, k, got);
+  if (!sli_storage_by_digits(f->storage))
+    multiply_with(&attrs, level_chunks(SLI_MIN(level, 1)), SL_STORAGE_F32, w, x, rows, n, k, want);
+  else
+    for (int64_t e = 0; e < rows * n; e++) {
+      bool checked = rows < 8 || e % 41 == 0;
+      for (int64_t g = 0; checked && g < ngroups; g++)
+        sums[g] = group_sum(f, x + e / n * k, n, k, chunk, g, e % n);
+      want[e] = checked ? tree_sum(sums, 0, ngroups) : got[e];
+    }
   CHECK(!memcmp(want, got, (size_t)(rows * n) * sizeof *got),
         "%s at level %d, exact: %lld rows of %lld by %lld are others", f->type, level,
         (long long)rows, (long long)k, (long long)n);
@@ -266,7 +301,7 @@ static void five_bits_lie_as_bytes(rng *d) {
 }
 
 int main(int argc, char **argv) {
-  static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N},
+  static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N},
                        widths[] = {32, 544, MOST_K - 7 * 32}, wide[] = {256, 768, MOST_K};
   seeds all = seeds_of(argc, argv, 1, 1);
   rng d = {.key = all.first};

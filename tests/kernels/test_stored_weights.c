@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products, their input gradients and tables with frozen weights in each storage format match sums
- * over the unpacked weight, for any tiling. Exact products have the bits of those with the weight
- * in f32. A table's rows are the unpacked ones.
+ * over the unpacked weight, for any tiling. Exact products with blocks that a server reads have the
+ * bits of a server; others, those with the weight in f32. A table's rows are the unpacked ones.
  * labels: random */
 #include <math.h>
 
+#include "ops/leaves.h"
 #include "ops/ops.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
@@ -39,6 +40,22 @@ static void check_sums(const weight *w, const float *x, const float *bias, bool 
   }
 }
 
+/* Returns an exact product with the weight in f32, or the one of a server. */
+static kernel exact_product(const weight *w, sl_attrs attrs, bool served, bool forward,
+                            const sl_type *x, const float *rows, const float *bias) {
+  if (!served)
+    return run_product(forward ? &sl_op_linear : &sl_op_linear_b, attrs, x, rows, &w->values,
+                       w->unpacked, bias);
+  const sl_type none = {.ndim = -1}, b = SL_TYPE(SL_F32, w->values.dim[0]),
+                in[] = {*x, w->lies, b, none, SL_TYPE(SL_I32, 8)};
+  kernel k = kernel_create(&sl_op_linear_served, attrs, 5, in, 1);
+  memcpy(k.in[0], rows, sl_type_bytes(x));
+  memcpy(k.in[1], w->stored, sl_type_bytes(&w->lies));
+  memcpy(k.in[2], bias, sl_type_bytes(&b));
+  kernel_run(&k, NULL);
+  return k;
+}
+
 static void check_product(const struct form *f, int64_t m, int64_t n, int64_t k, bool forward,
                           bool exact) {
   weight w = make_weight(f, n, k);
@@ -46,15 +63,18 @@ static void check_product(const struct form *f, int64_t m, int64_t n, int64_t k,
   float *rows = array_create(&x), *bias = forward ? array_create(&b) : NULL;
   array_random(rows, &x, 0);
   if (bias) array_random(bias, &b, 0);
-  kernel got = run_product(forward ? &sl_op_linear_stored : &sl_op_linear_b_stored,
-                           attrs_of(&w, exact), &x, rows, &w.lies, w.stored, bias);
+  bool served = forward && sli_storage_by_digits(w.storage);
+  sl_attrs attrs = attrs_of(&w, exact);
+  if (exact && served) attrs.numbers.chunk = k / (1 + random_below(SLI_MOST_GROUPS));
+  kernel got = run_product(forward ? &sl_op_linear_stored : &sl_op_linear_b_stored, attrs, &x, rows,
+                           &w.lies, w.stored, bias);
   check_sums(&w, rows, bias, forward, m, got.out[0], f->type);
   if (exact) {
-    sl_attrs attrs = {.numbers.exact = true, .numbers.chunk = 7};
-    kernel want = run_product(forward ? &sl_op_linear : &sl_op_linear_b, attrs, &x, rows, &w.values,
-                              w.unpacked, bias);
+    if (!served) attrs.weight = (sl_weight_attrs){0};
+    kernel want = exact_product(&w, attrs, served, forward, &x, rows, bias);
     CHECK(!memcmp(want.out[0], got.out[0], sl_type_bytes(&got.out_type[0])),
-          "%s: an exact product has other bits than with the weight in f32", f->type);
+          "%s: an exact product has other bits than %s", f->type,
+          served ? "a server's" : "with the weight in f32");
     kernel_destroy(&want);
   }
   kernel_destroy(&got);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log-probabilities that `actorserve --exact` returns over HTTP equal those of `actorrun --exact --logprobs`, bit for
 bit. The cases: chunked prompts, two stages, concurrent requests that give up pages, and training on several grids. Models
-include a hybrid with spiking layers, learned tokens in front of each row, and positions in chunks. Without --exact some
-values differ. --logprobs writes the same file on any grid, and rejects what it does not support.
+include a hybrid with spiking layers, learned tokens in front of each row, and positions in chunks. Weights in blocks have
+their own bits, in training with --frozen stored and in serving on any grid. Without --exact some values differ. --logprobs writes the same file on any grid, and rejects what it does not support.
 
 labels: outside
 needs: libevent zeromq
@@ -56,6 +56,21 @@ for pages, grids, model in (
     first = compared(init, model)
     for grid in grids:
         assert compared(f"{grid} {init}", model) == first, f"{model}, {grid}: other log-probabilities"
+
+# ---- weights in blocks -----------------------------------------------------------------------------------------
+BLOCKS = "llama --layers 2 --width 256 --heads 4 --ffn 768" + SHAPE
+for kind, grids in (("q4_0", FEW), ("q8_0", FEW), ("q4_k", FEW[:1]), ("bf16", FEW), ("f16", FEW)):
+    actorrun(f"--quiet --steps 6 --save {kind}.gguf:{kind} {BLOCKS} --lr 1e-2 --warmup 0 --data ascii.txt")
+    init, frozen = f"--exact --init {kind}.gguf ", "--frozen stored --lora mlp.*=2 "
+    answered(f"{init} --stages 2 --rows 24 --quota kv=6" + " --tensor 2" * (len(grids) > 1), BLOCKS)
+    first = compared(init + frozen, BLOCKS)
+    for grid in grids:
+        assert compared(grid + " " + init + frozen, BLOCKS) == first, f"{kind}, {grid}: other log-probabilities"
+    # Training in f32 agrees with a server that has its numbers in f32.
+    compared(init, BLOCKS, int(kind[0] == "q"))
+    actorrun(f"--quiet --steps 0 --init {kind}.gguf --save floats.safetensors {BLOCKS} --data ascii.txt")
+    answered("--exact --init floats.safetensors", BLOCKS)
+    compared(init, BLOCKS)
 
 # Without --exact some values differ.
 INIT = "--init llama.safetensors "

@@ -211,16 +211,14 @@ static inline void prefetch_tile(const sli_gemm *g, int64_t row, int64_t rows, i
       __builtin_prefetch(c + i, 1);
 }
 
-/* Adds a group's sum to those of earlier groups, in the slots that follow; returns true if it is
- * the last group. */
-static bool add_group(const gemm_block *block, int64_t group, float *sum, int64_t count) {
-  bool last = (group + 1) * block->g->chunk >= block->g->k;
+/* Adds a group's sum to those of earlier groups, in the slots that follow at distances of `area`
+ * floats. */
+static void add_group(int64_t group, bool last, float *sum, int64_t count, int64_t area) {
   int64_t left = group;
-  float *slot = sum + block->area;
-  for (; left & 1 || (last && left); left >>= 1, slot += block->area)
+  float *slot = sum + area;
+  for (; left & 1 || (last && left); left >>= 1, slot += area)
     if (left & 1) add_sums(sum, slot, count);
   if (!last) memcpy(slot, sum, (size_t)count * sizeof *sum);
-  return last;
 }
 
 /* Fills a tile's sum with the bias. */
@@ -246,9 +244,13 @@ static void run_tile(const gemm_block *block, const gemm_pack *k, int64_t panel,
         !s->first || biased, s->count, block->a + tile * TILE_PITCH + s->at * GEMM_ROWS,
         b + (b_row ? s->begin * b_row : s->at * GEMM_PANEL), b_row ? b_row : GEMM_PANEL, sum);
     if (!s->last) continue;
-    if (g->leaves) add_leaf(g, block->row + row, rows, column, columns, sum, g->add || s->group);
-    else if (add_group(block, s->group, sum, rows * GEMM_PANEL))
-      write_tile(g, block->row + row, rows, column, columns, sum);
+    if (g->leaves) {
+      add_leaf(g, block->row + row, rows, column, columns, sum, g->add || s->group);
+      continue;
+    }
+    bool ends = (s->group + 1) * g->chunk >= g->k;
+    add_group(s->group, ends, sum, rows * GEMM_PANEL, block->area);
+    if (ends) write_tile(g, block->row + row, rows, column, columns, sum);
   }
 }
 

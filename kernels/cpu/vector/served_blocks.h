@@ -5,6 +5,10 @@
  * the same bits at every level, in every tick and on any thread. A block of 256 numbers is eight
  * parts of 32, each of which counts as a block here.
  *
+ * Exact products add the blocks group by group, and the groups by the tree of gemm.h. A block
+ * belongs to the group of steps in which it begins, so that devices with whole blocks and whole
+ * groups have parts of the same sums. The first group's sum ends with the bias.
+ *
  * A vector holds LANES columns of a group (ops/storage.h), four numbers of each. The digits of x
  * that multiply them are the same for all columns. */
 
@@ -563,13 +567,49 @@ static multiply_blocks *const multipliers[] = {
     [SL_STORAGE_Q3_K] = multiply_q3_k, [SL_STORAGE_Q4_K] = multiply_q4_k,
     [SL_STORAGE_Q5_K] = multiply_q5_k, [SL_STORAGE_Q6_K] = multiply_q6_k};
 
-/* Writes rows of a group's `wide` columns to y, with the bias. */
-static void give_group(const float *sums, int64_t rows, int64_t wide, const float *bias, float *y,
-                       int64_t n) {
+/* Groups of a product's blocks. */
+typedef struct block_groups {
+  sl_storage storage;
+  int64_t k, chunk; /* steps of a group */
+} block_groups;
+
+static block_groups block_groups_for(const sl_call *call, sl_storage storage) {
+  int64_t k = sl_type_last(&call->in_type[0]), chunk = call->attrs->numbers.chunk;
+  return (block_groups){storage, k, call->attrs->numbers.exact && chunk ? chunk : k};
+}
+
+/* Returns the first block of a group. */
+static int64_t first_in_group(const block_groups *by, int64_t group) {
+  int64_t numbers = sli_storage_block(by->storage), first = SLI_MIN(group * by->chunk, by->k);
+  return (first + numbers - 1) / numbers;
+}
+
+static void plus_bias(int64_t rows, int64_t wide, const float *bias, float *sums) {
+  for (int64_t r = 0; r < rows; r++, sums += GROUP)
+    for (int64_t c = 0; c < wide; c++) sums[c] += bias[c];
+}
+
+/* Slots of sums: of the current group, and of 1, 2 and 4 earlier groups. */
+enum { BLOCK_SLOTS = 4 };
+
+/* Multiplies rows of x by a group of columns: sums[row][GROUP]. */
+static void multiply_columns(const block_groups *by, sli_grouped columns, const sli_digits *x,
+                             int64_t rows, int64_t all, const float *bias, float *sums) {
+  int64_t parts = sli_storage_block(by->storage) / SLI_STORAGE_BLOCK;
+  for (int64_t g = 0; g * by->chunk < by->k; g++) {
+    int64_t first = first_in_group(by, g), end = first_in_group(by, g + 1);
+    sli_grouped from = {columns.blocks + first * columns.wide * sli_storage_bytes(by->storage),
+                        columns.wide};
+    multipliers[by->storage](from, end - first, x + first * parts * all, rows, all, sums);
+    if (bias && !g) plus_bias(rows, columns.wide, bias, sums);
+    add_group(g, (g + 1) * by->chunk >= by->k, sums, rows * GROUP, MOST_ROWS * GROUP);
+  }
+}
+
+/* Writes rows of a group's `wide` columns to y. */
+static void give_group(const float *sums, int64_t rows, int64_t wide, float *y, int64_t n) {
   for (int64_t r = 0; r < rows; r++, sums += GROUP, y += n)
-    if (bias)
-      for (int64_t c = 0; c < wide; c++) y[c] = sums[c] + bias[c];
-    else memcpy(y, sums, (size_t)wide * sizeof *y);
+    memcpy(y, sums, (size_t)wide * sizeof *y);
 }
 
 /* Prefetches the first lines of a piece while digits are computed. */
@@ -580,10 +620,11 @@ static void fetch_first(const uint8_t *from) {
 static void block_columns(const sli_served_product *p, int64_t rows, sli_range columns) {
   const sl_call *call = p->call;
   const sl_type *lies = &call->in_type[1];
-  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]), few;
+  int64_t n = sl_type_last(&call->out_type[0]), few;
   const sl_storage storage = sli_storage_of(call->attrs, lies);
+  const block_groups by = block_groups_for(call, storage);
   const float *bias = call->in[2];
-  _Alignas(64) float sums[MOST_ROWS * GROUP];
+  _Alignas(64) float sums[BLOCK_SLOTS * MOST_ROWS * GROUP];
   _Alignas(64) sli_digits own[SLI_OWN_DIGITS];
   const sli_digits *x = p->x ? p->x : own;
   fetch_first(sli_storage_grouped(lies, call->in[1], columns.begin).blocks);
@@ -592,9 +633,8 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
     for (int64_t c = columns.begin; c < columns.end; c += GROUP) {
       sli_grouped group = sli_storage_grouped(lies, call->in[1], c);
       few = rows - r < MOST_ROWS ? rows - r : MOST_ROWS;
-      multipliers[storage](group, k / sli_storage_block(storage), x + r, few, rows, sums);
-      give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c,
-                 n);
+      multiply_columns(&by, group, x + r, few, rows, bias ? bias + c : NULL, sums);
+      give_group(sums, few, group.wide, (float *)call->out[0] + r * n + c, n);
     }
 }
 

@@ -312,80 +312,167 @@ static void sum_columns(const sl_call *call, int64_t rows, sli_range columns) {
 
 /* ---- exact products ------------------------------------------------------------------------ */
 
-/* Tile of a few rows by LANES columns. Rows of w are read along k and transposed in registers, so
- * that each lane has a column's chain of fused products, as in gemm.h. */
-enum { EXACT_ROWS = 4 };
+/* Tile of a few rows by EXACT_WIDTH columns. Rows of w are read along k and transposed in
+ * registers, so that each lane has a column's chain of fused products, as in gemm.h. */
+enum { EXACT_ROWS = 4, EXACT_TILES = 2, EXACT_WIDTH = EXACT_TILES * LANES };
+enum { EXACT_SUMS = EXACT_ROWS * EXACT_TILES };
 
-/* Multiplies by steps `begin` to `end` of k, from the sums in acc. */
-static inline __attribute__((always_inline)) void exact_steps(int tall, const float *x, int64_t k,
-                                                              const float *const *w, int64_t begin,
-                                                              int64_t end, vec *acc) {
-  for (int64_t i = begin; i < end; i += LANES) {
-    vec v[LANES];
-    int64_t n = end - i < LANES ? end - i : LANES;
-    for (int l = 0; l < LANES; l++) {
-      v[l] = load(w[l] + i, n);
-      __builtin_prefetch(w[l] + i + LINE);
+/* Some columns of w, of which `count` numbers from `begin` on are at w[], in f32, bf16 or f16.
+ * Other formats are unpacked by stretches. */
+enum { EXACT_STRETCH = 256 };
+typedef struct exact_weights {
+  sl_storage storage; /* of w[] */
+  int64_t column, columns, begin, count;
+  int64_t ahead; /* bytes to prefetch ahead */
+  const uint8_t *w[EXACT_WIDTH];
+} exact_weights;
+
+/* Unpacks the stretch from number `begin` on, which starts a block. */
+static void exact_unpack(const sl_call *call, exact_weights *e, int64_t begin, float *to) {
+  int64_t k = sl_type_last(&call->in_type[0]);
+  const sl_storage storage = sli_storage_of(call->attrs, &call->in_type[1]);
+  e->begin = begin;
+  e->count = SLI_MIN(k - begin, (int64_t)EXACT_STRETCH);
+  for (int64_t c = 0; c < e->columns; c++)
+    unpack_columns(storage, &call->in_type[1], call->in[1], k, e->column + c, begin, e->count,
+                   to + c * EXACT_STRETCH);
+}
+
+static exact_weights exact_begin(const sl_call *call, int64_t column, int64_t columns,
+                                 const float *room) {
+  enum { LONG_ROWS = 1 << 17, WITHIN_ROW = 512 };
+  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
+  const sl_storage storage = sli_storage_of(call->attrs, &call->in_type[1]);
+  bool direct =
+      storage == SL_STORAGE_F32 || storage == SL_STORAGE_BF16 || storage == SL_STORAGE_F16;
+  int64_t row = direct ? (int64_t)sl_type_bytes(&call->in_type[1]) / n : EXACT_STRETCH * 4;
+  const uint8_t *w =
+      direct ? (const uint8_t *)call->in[1] + column * row : (const uint8_t *)(const void *)room;
+  exact_weights e = {.storage = direct ? storage : SL_STORAGE_F32,
+                     .column = column,
+                     .columns = columns,
+                     .count = direct ? k : 0,
+                     .ahead = row * EXACT_WIDTH <= LONG_ROWS ? row * EXACT_WIDTH : WITHIN_ROW};
+  for (int64_t c = 0; c < EXACT_WIDTH; c++) e.w[c] = w + (c < columns ? c : columns - 1) * row;
+  return e;
+}
+
+/* Loads LANES numbers of LANES columns, each column in a lane. */
+static inline __attribute__((always_inline)) void exact_turn(sl_storage storage,
+                                                             const uint8_t *const *w, int64_t i,
+                                                             int64_t n, vec *v) {
+  UNROLLED for (int l = 0; l < LANES; l++) v[l] =
+      storage == SL_STORAGE_F32 ? load((const float *)(const void *)w[l] + i, n)
+                                : load_short(storage, w[l], i, n);
+  transpose(v);
+}
+
+/* Multiplies pairs of numbers in bf16, each of which is turned as one of 32 bits. */
+static inline __attribute__((always_inline)) void exact_pairs(int tall, const float *x, int64_t k,
+                                                              const uint8_t *const *w, int64_t i,
+                                                              vec *acc) {
+  vec v[LANES];
+  UNROLLED for (int l = 0; l < LANES; l++) v[l] =
+      loadu((const float *)(const void *)(w[l] + 2 * i));
+  transpose(v);
+  UNROLLED for (int l = 0; l < LANES; l++) {
+    const vec low = (vec)((uvec)v[l] << 16), high = (vec)((uvec)v[l] & 0xffff0000u);
+    UNROLLED for (int r = 0; r < tall; r++) {
+      const float *at = x + r * k + i + 2 * l;
+      acc[r] = plus_product(acc[r], set(at[0]), low);
+      acc[r] = plus_product(acc[r], set(at[1]), high);
     }
-    transpose(v);
-    for (int64_t l = 0; l < n; l++)
-      for (int r = 0; r < tall; r++) acc[r] = plus_product(acc[r], set(x[r * k + i + l]), v[l]);
   }
 }
 
-/* Adds a group's sum to the earlier ones by the tree over the groups' numbers. */
-static inline __attribute__((always_inline)) void exact_group(int tall, int64_t group, bool last,
-                                                              vec (*slots)[EXACT_ROWS], vec *sum) {
-  int slot = 0;
-  for (int64_t left = group; left & 1 || (last && left); left >>= 1, slot++)
-    for (int r = 0; r < tall && left & 1; r++) sum[r] = slots[slot][r] + sum[r];
-  for (int r = 0; r < tall; r++) slots[slot][r] = sum[r];
+/* Multiplies by numbers `begin` to `end` at w, from the sums in acc. */
+static inline __attribute__((always_inline)) void exact_steps(sl_storage storage, int tall,
+                                                              const float *x, int64_t k,
+                                                              const exact_weights *e, int64_t begin,
+                                                              int64_t end, vec *acc) {
+  const int size = storage == SL_STORAGE_F32 ? 4 : 2, step = 64 / size;
+  for (int64_t i = begin, n; i < end; i += n) {
+    n = SLI_MIN(end - i, (int64_t)step);
+    UNROLLED for (int t = 0; t < EXACT_TILES; t++) {
+      const uint8_t *const *w = e->w + (ptrdiff_t)t * LANES;
+      vec v[LANES], *to = acc + (ptrdiff_t)t * tall;
+      int64_t at = i;
+      for (int l = 0; l < LANES; l++) __builtin_prefetch(w[l] + i * size + e->ahead, 0, 2);
+      if (storage == SL_STORAGE_BF16)
+        for (; at + 2 * LANES <= i + n; at += 2 * LANES) exact_pairs(tall, x, k, w, at, to);
+      for (; at + LANES <= i + n; at += LANES) {
+        exact_turn(storage, w, at, LANES, v);
+        UNROLLED for (int l = 0; l < LANES; l++) UNROLLED for (int r = 0; r < tall; r++) to[r] =
+            plus_product(to[r], set(x[r * k + at + l]), v[l]);
+      }
+      if (at == i + n) continue;
+      exact_turn(storage, w, at, i + n - at, v);
+      for (int64_t l = 0; at + l < i + n; l++)
+        for (int r = 0; r < tall; r++) to[r] = plus_product(to[r], set(x[r * k + at + l]), v[l]);
+    }
+  }
 }
 
 static inline __attribute__((always_inline)) void exact_tile(int tall, const sl_call *call,
-                                                             const float *x, int64_t column,
-                                                             int64_t columns, float *y) {
+                                                             exact_weights *e, float *room) {
+  const float *x = call->in[0], *bias = call->in[2];
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]),
-          chunk = call->attrs->numbers.chunk ? call->attrs->numbers.chunk : k;
-  const float *bias = call->in[2], *w[LANES];
-  vec slots[SLI_MOST_GROUPS][EXACT_ROWS], sum[EXACT_ROWS] = {0};
-  for (int l = 0; l < LANES; l++)
-    w[l] = (const float *)call->in[1] + (column + (l < columns ? l : columns - 1)) * k;
-  for (int64_t group = 0, begin = 0; begin < k; group++, begin += chunk) {
-    int64_t end = begin + chunk < k ? begin + chunk : k;
-    for (int r = 0; r < tall; r++)
-      sum[r] = bias && !group ? load(bias + column, columns) : (vec){0};
-    exact_steps(tall, x, k, w, begin, end, sum);
-    exact_group(tall, group, end == k, slots, sum);
+          chunk = call->attrs->numbers.chunk ? call->attrs->numbers.chunk : k, i = 0;
+  float sums[(SLI_MOST_GROUPS + 1) * EXACT_SUMS * LANES], *y = (float *)call->out[0] + e->column;
+  for (int64_t group = 0; i < k; group++) {
+    vec acc[EXACT_SUMS];
+    int64_t end = SLI_MIN((group + 1) * chunk, k);
+    for (int a = 0; a < EXACT_TILES * tall; a++) {
+      int64_t c = a / tall * LANES;
+      acc[a] = bias && !group ? load(bias + e->column + c, e->columns - c) : (vec){0};
+    }
+    for (int64_t to; i < end; i = to) {
+      if (i == e->begin + e->count) exact_unpack(call, e, i, room);
+      int64_t from = i - e->begin;
+      to = SLI_MIN(end, e->begin + e->count);
+      if (e->storage == SL_STORAGE_BF16)
+        exact_steps(SL_STORAGE_BF16, tall, x + e->begin, k, e, from, to - e->begin, acc);
+      else if (e->storage == SL_STORAGE_F16)
+        exact_steps(SL_STORAGE_F16, tall, x + e->begin, k, e, from, to - e->begin, acc);
+      else exact_steps(SL_STORAGE_F32, tall, x + e->begin, k, e, from, to - e->begin, acc);
+    }
+    for (int a = 0; a < EXACT_TILES * tall; a++) storeu(sums + a * LANES, acc[a]);
+    add_group(group, end == k, sums, EXACT_TILES * tall * LANES, EXACT_SUMS * LANES);
   }
-  for (int r = 0; r < tall; r++) store(y + r * n + column, sum[r], columns);
+  for (int a = 0; a < EXACT_TILES * tall; a++) {
+    int64_t c = a / tall * LANES;
+    if (c < e->columns) store(y + a % tall * n + c, loadu(sums + a * LANES), e->columns - c);
+  }
 }
 
 static void exact_few(const sl_call *call, int64_t rows, sli_range columns) {
-  for (int64_t c = columns.begin; c < columns.end; c += LANES) {
-    int64_t wide = columns.end - c < LANES ? columns.end - c : LANES;
+  _Alignas(64) float room[EXACT_WIDTH * EXACT_STRETCH];
+  for (int64_t c = columns.begin; c < columns.end; c += EXACT_WIDTH) {
+    exact_weights e = exact_begin(call, c, SLI_MIN(columns.end - c, (int64_t)EXACT_WIDTH), room);
     switch (rows) {
-    case 1: exact_tile(1, call, call->in[0], c, wide, call->out[0]); break;
-    case 2: exact_tile(2, call, call->in[0], c, wide, call->out[0]); break;
-    case 3: exact_tile(3, call, call->in[0], c, wide, call->out[0]); break;
-    case 4: exact_tile(4, call, call->in[0], c, wide, call->out[0]); break;
+    case 1: exact_tile(1, call, &e, room); break;
+    case 2: exact_tile(2, call, &e, room); break;
+    case 3: exact_tile(3, call, &e, room); break;
+    case 4: exact_tile(4, call, &e, room); break;
     default: break; /* no rows */
     }
   }
 }
 
-/* Multiplies in the summation order of training's exact product. */
-static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) {
+/* Multiplies by w, [columns, k] or transposed, in the summation order of training's exact
+ * product. */
+static void exact_product(const sl_call *call, const float *w, int64_t w_row, int64_t rows,
+                          sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
   const sl_attrs *a = call->attrs;
-  const float *bias = call->in[2], *w = call->in[1];
+  const float *bias = call->in[2];
   sli_gemm g = {.rows = rows,
                 .columns = columns.end - columns.begin,
                 .k = k,
                 .a = call->in[0],
                 .a_row = k,
-                .b = w + columns.begin * (a->product.transposed ? 1 : k),
-                .b_row = a->product.transposed ? n : k,
+                .b = w,
+                .b_row = w_row,
                 .b_transposed = !a->product.transposed,
                 .bias = bias ? bias + columns.begin : NULL,
                 .c = (float *)call->out[0] + columns.begin,
@@ -395,129 +482,25 @@ static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) 
   gemm_chunk(&g, 0);
 }
 
-/* ---- exact products with weights in blocks -------------------------------------------------- */
+/* Columns that are unpacked together for many rows. */
+enum { EXACT_COLUMNS = 64 };
 
-/* A quad of a group of rows of w is a vector whose lanes are columns (ops/storage.h). So a block of
- * some columns is unpacked number by number, and each column's chain of fused products is in a
- * lane, without transposing. */
-enum { LANE_VECTORS = 4, LANE_COLUMNS = LANE_VECTORS * LANES, LANE_ROWS = 4, LANE_HEIGHT = 64 };
-
-static inline ivec load_quad(const uint8_t *p, int64_t n) {
-  ivec all, some = {0};
-  if (__builtin_expect(n >= LANES, 1)) {
-    memcpy(&all, p, sizeof all);
-    return all;
+static void exact_columns(const sl_call *call, sl_storage storage, int64_t rows,
+                          sli_range columns) {
+  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
+  bool transposed = call->attrs->product.transposed;
+  if (storage == SL_STORAGE_F32) {
+    const float *w = (const float *)call->in[1] + columns.begin * (transposed ? 1 : k);
+    exact_product(call, w, transposed ? n : k, rows, columns);
+    return;
   }
-  memcpy(&some, p, (size_t)n * sizeof(int32_t));
-  return some;
-}
-
-/* Unpacks the block of n columns of a group, [SLI_STORAGE_BLOCK][LANE_COLUMNS]. */
-static inline __attribute__((always_inline)) void unpack_lanes(sl_storage storage,
-                                                               const uint8_t *block, int64_t wide,
-                                                               int64_t place, int64_t n,
-                                                               float *to) {
-  const bool nibbles = storage == SL_STORAGE_Q4_1;
-  const uint8_t *halves = block + wide * (nibbles ? 16 : 32) + 2 * place;
-  vec d = load_f16((const uint16_t *)(const void *)halves, n),
-      m = nibbles ? load_f16((const uint16_t *)(const void *)(halves + 2 * wide), n) : (vec){0};
-  for (int j = 0; j < (nibbles ? 4 : 8); j++, to += 4 * LANE_COLUMNS) {
-    ivec q = load_quad(block + (j * wide + place) * 4, n);
-    UNROLLED for (int b = 0; b < 4; b++, q >>= 8) {
-      float *at = to + b * LANE_COLUMNS;
-      if (nibbles) {
-        storeu(at, plus_product(m, __builtin_convertvector(q & 15, vec), d));
-        storeu(at + 16 * LANE_COLUMNS,
-               plus_product(m, __builtin_convertvector(q >> 4 & 15, vec), d));
-      } else storeu(at, __builtin_convertvector((q & 255) - 128, vec) * d);
-    }
+  float *w = sli_room(SLI_ROOM_STRIP, (size_t)((EXACT_COLUMNS + 1) * k) * sizeof *w);
+  for (int64_t c = columns.begin; c < columns.end; c += EXACT_COLUMNS) {
+    sli_range some = {c, SLI_MIN(c + EXACT_COLUMNS, columns.end)};
+    for (int64_t i = c; i < some.end; i++)
+      unpack_columns(storage, &call->in_type[1], call->in[1], k, i, 0, k, w + (i - c) * k);
+    exact_product(call, w, k, rows, some);
   }
-}
-
-static void unpack_columns_block(const sl_type *lies, sl_storage storage, const void *weights,
-                                 sli_range columns, int64_t b, float *to) {
-  for (int64_t c = columns.begin; c < columns.end; c += LANES, to += LANES) {
-    sli_grouped g = sli_storage_grouped(lies, weights, c);
-    int64_t place = c % SLI_STORAGE_GROUP, n = SLI_MIN(g.wide - place, (int64_t)LANES);
-    int64_t bytes = g.wide * sli_storage_bytes(storage);
-    const uint8_t *block = g.blocks + b * bytes;
-    if (!place) fetch(block, bytes);
-    if (storage == SL_STORAGE_Q4_1) unpack_lanes(SL_STORAGE_Q4_1, block, g.wide, place, n, to);
-    else unpack_lanes(SL_STORAGE_Q8_0, block, g.wide, place, n, to);
-  }
-}
-
-/* Adds the products of `steps` numbers to the sums of `tall` rows, [tall][LANE_VECTORS]. */
-static inline __attribute__((always_inline)) void lane_steps(int tall, const float *x, int64_t k,
-                                                             const float *w, int64_t steps,
-                                                             vec *sums) {
-  vec acc[LANE_ROWS * LANE_VECTORS];
-  UNROLLED for (int a = 0; a < tall * LANE_VECTORS; a++) acc[a] = sums[a];
-  for (int64_t i = 0; i < steps; i++, w += LANE_COLUMNS) {
-    vec wv[LANE_VECTORS];
-    UNROLLED for (int v = 0; v < LANE_VECTORS; v++) wv[v] = loadu(w + v * LANES);
-    UNROLLED for (int a = 0; a < tall * LANE_VECTORS; a++) acc[a] =
-        plus_product(acc[a], set(x[a / LANE_VECTORS * k + i]), wv[a % LANE_VECTORS]);
-  }
-  UNROLLED for (int a = 0; a < tall * LANE_VECTORS; a++) sums[a] = acc[a];
-}
-
-static void lane_rows(int64_t rows, const float *x, int64_t k, const float *w, int64_t steps,
-                      vec *sums) {
-  for (; rows >= LANE_ROWS; rows -= LANE_ROWS, x += LANE_ROWS * k, sums += LANE_ROWS * LANE_VECTORS)
-    lane_steps(LANE_ROWS, x, k, w, steps, sums);
-  for (; rows; rows--, x += k, sums += LANE_VECTORS) lane_steps(1, x, k, w, steps, sums);
-}
-
-/* Adds a group's sums to those of earlier groups, as exact_group does. */
-static void lane_group(int64_t n, int64_t group, bool last, vec *slots, vec *sums) {
-  for (int64_t e = 0; e < n; e++) {
-    vec s = sums[e], *slot = slots + e;
-    for (int64_t left = group; left & 1 || (last && left); left >>= 1, slot += n)
-      if (left & 1) s = *slot + s;
-    *slot = sums[e] = s;
-  }
-}
-
-/* Computes some columns of up to LANE_HEIGHT rows. */
-static void exact_lanes(const sl_call *call, sl_storage storage, int64_t row, int64_t rows,
-                        sli_range columns, vec *sums) {
-  _Alignas(64) float w[SLI_STORAGE_BLOCK * LANE_COLUMNS];
-  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]),
-          chunk = call->attrs->numbers.chunk ? call->attrs->numbers.chunk : k,
-          all = rows * LANE_VECTORS;
-  const float *bias = call->in[2], *x = (const float *)call->in[0] + row * k;
-  float *y = (float *)call->out[0] + row * n;
-  vec *slots = sums + all;
-  for (int64_t e = 0; e < all; e++) {
-    int64_t c = columns.begin + e % LANE_VECTORS * LANES;
-    sums[e] = bias ? load(bias + c, columns.end - c) : (vec){0};
-  }
-  for (int64_t i = 0, group = 0; i < k;) {
-    int64_t within = i % SLI_STORAGE_BLOCK, end = SLI_MIN((group + 1) * chunk, k),
-            steps = SLI_MIN(end - i, SLI_STORAGE_BLOCK - within);
-    if (!within)
-      unpack_columns_block(&call->in_type[1], storage, call->in[1], columns, i / SLI_STORAGE_BLOCK,
-                           w);
-    lane_rows(rows, x + i, k, w + within * LANE_COLUMNS, steps, sums);
-    i += steps;
-    if (i < end) continue;
-    lane_group(all, group++, i == k, slots, sums);
-    if (i < k) memset(sums, 0, (size_t)all * sizeof *sums);
-  }
-  for (int64_t e = 0; e < all; e++) {
-    int64_t c = columns.begin + e % LANE_VECTORS * LANES;
-    if (c < columns.end) store(y + e / LANE_VECTORS * n + c, sums[e], columns.end - c);
-  }
-}
-
-static void exact_stored(const sl_call *call, sl_storage storage, int64_t rows, sli_range columns) {
-  vec *sums =
-      sli_room(SLI_ROOM_SUMS, sizeof(vec) * LANE_HEIGHT * LANE_VECTORS * (SLI_MOST_GROUPS + 1));
-  for (int64_t c = columns.begin; c < columns.end; c += LANE_COLUMNS)
-    for (int64_t r = 0; r < rows; r += LANE_HEIGHT)
-      exact_lanes(call, storage, r, SLI_MIN(rows - r, (int64_t)LANE_HEIGHT),
-                  (sli_range){c, SLI_MIN(c + LANE_COLUMNS, columns.end)}, sums);
 }
 
 static void linear_served_chunk(void *arg, int i) {
@@ -529,10 +512,9 @@ static void linear_served_chunk(void *arg, int i) {
                                                  !call->attrs->product.transposed &&
                                                  !call->attrs->numbers.part[0];
   sl_storage storage = sli_storage_of(call->attrs, &call->in_type[1]);
-  if (exact && sli_storage_exact(storage)) exact_stored(call, storage, rows, columns);
+  if (sli_storage_by_digits(storage)) block_columns(p, rows, columns);
   else if (exact && few) exact_few(call, rows, columns);
-  else if (exact) exact_columns(call, rows, columns);
-  else if (sli_storage_by_digits(storage)) block_columns(p, rows, columns);
+  else if (exact) exact_columns(call, storage, rows, columns);
   else if (call->attrs->product.transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }
