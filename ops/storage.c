@@ -102,7 +102,7 @@ sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
 }
 
 sl_storage sli_storage_of(const sl_attrs *attrs, const sl_type *weight) {
-  bool known = attrs->weight.storage > 0 && attrs->weight.storage < SL_STORAGE_FP8;
+  bool known = attrs->weight.storage > 0 && attrs->weight.storage <= SL_STORAGE_FP8;
   if (weight->dtype == SL_I32 && known) return (sl_storage)attrs->weight.storage;
   return weight->dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
 }
