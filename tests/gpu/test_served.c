@@ -332,8 +332,8 @@ static void check_positions(void) {
   const int64_t from[] = {0, 17, 90}, rows[] = {5, 1, 3};
   const sl_rope half = {.part = 0.5, .factor = 1};
   const sl_type in[] = {F32(1, 9, 60), I32(batch_ints(9))};
-  const sl_attrs attrs[] = {{.attention.heads = 3, .place.length = 100},
-                            {.attention.heads = 3, .place.length = 100, .user = &half}};
+  const sl_attrs attrs[] = {{.rotary.heads = 3, .place.length = 100},
+                            {.rotary.heads = 3, .place.length = 100, .user = &half}};
   for (int i = 0; i < 2; i++) {
     kernel k = kernel_create(&sl_op_rotary_served, attrs[i], 2, in, 1);
     array_random(k.in[0], &in[0], 0);
