@@ -372,8 +372,8 @@ static inline __attribute__((always_inline)) void exact_pairs(int tall, const fl
                                                               const uint8_t *const *w, int64_t i,
                                                               vec *acc) {
   vec v[LANES];
-  UNROLLED for (int l = 0; l < LANES; l++) v[l] =
-      loadu((const float *)(const void *)(w[l] + 2 * i));
+  /* Copies, because rows of an odd length begin at any even address. */
+  UNROLLED for (int l = 0; l < LANES; l++) memcpy(&v[l], w[l] + 2 * i, sizeof v[l]);
   transpose(v);
   UNROLLED for (int l = 0; l < LANES; l++) {
     const vec low = (vec)((uvec)v[l] << 16), high = (vec)((uvec)v[l] & 0xffff0000u);
