@@ -49,7 +49,6 @@ char *sli_json_mend(char *text) {
   if (sli_utf8_good(text, bytes) == bytes) return text;
   char *out = NULL;
   FILE *file = sli_memory_stream(&out, &size);
-  SLI_CHECK(file, "no memory for a text");
   sli_utf8_print(file, text, bytes);
   fclose(file);
   free(text);

@@ -44,7 +44,7 @@ void *sli_try_calloc(size_t count, size_t size);
 void *sli_try_realloc(void *old, size_t count, size_t size);
 /* Allocates aligned memory, from the reserve too. */
 void *sli_aligned_alloc(size_t alignment, size_t bytes);
-/* Opens a stream into memory, as open_memstream() does, from the reserve too. */
+/* Opens a stream into memory, as open_memstream() does, from the reserve too. Never NULL. */
 FILE *sli_memory_stream(char **text, size_t *bytes);
 /* True if the system would provide so many bytes now. */
 bool sli_memory_has(size_t bytes);

@@ -14,7 +14,6 @@ static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item
                   size_t *bytes) {
   char *text = NULL;
   FILE *out = sli_memory_stream(&text, bytes);
-  SLI_CHECK(out, "out of memory for the fingerprint of a job");
   for (int i = 0; i < nfingerprint; i++)
     fprintf(out, "%s%c%s%c", fingerprint[i].name, 0, fingerprint[i].value, 0);
   fprintf(out, "%c%016" PRIx64 "%c", 0, job->plan->hash, 0);

@@ -144,7 +144,6 @@ char *sli_paths_format(const sli_paths *paths) {
   char *text = NULL;
   size_t bytes;
   FILE *out = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(out, "no memory for the text of paths");
   for (int i = 0; i < paths->microbatches; i++) {
     fprintf(out, "%d:", i);
     for (int n = 0; n < paths->items[i].length; n++) fprintf(out, " %d", paths->items[i].stage[n]);

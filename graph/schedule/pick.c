@@ -48,7 +48,6 @@ char *sli_pick_format(const sli_pick *pick) {
   char *text = NULL;
   size_t bytes;
   FILE *out = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(out, "no memory for the text of a schedule");
   fprintf(out, "%s chunks=%d split=%d", p.schedule->name, p.v, p.split);
   for (size_t i = 0; i < SLI_COUNT(wide); i++) {
     int value = *number_of(&p, wide[i], SL_NONE);

@@ -53,7 +53,6 @@ char *sli_part_format(const char *name, const sl_shard *shard) {
   char *text = NULL;
   size_t bytes;
   FILE *out = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(out, "no memory for the name of a part of %s", name);
   fprintf(out, "%s[", name);
   for (int d = 0; d < shard->whole.ndim; d++)
     fprintf(out, "%s%lld", d ? "," : "", (long long)shard->whole.dim[d]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the disk's queue lends, whose readers GPU kernels may call. */
+/* Memory lent by the disk's queue, whose readers GPU kernels may call. */
 #ifndef SLUICE_CUDA_LOADED_CUH
 #define SLUICE_CUDA_LOADED_CUH
 

@@ -9,7 +9,7 @@
 #include "tests/support/session.h"
 #include "tests/support/shipped.h"
 
-/* What the system has left, and the one request that it refuses though it has enough. */
+/* Bytes that the system has left, and the one request that it refuses though it has enough. */
 static _Atomic int64_t left, refused;
 static _Atomic int64_t requests, taken;
 static uint64_t answer; /* hash of the plan, or of the tokens */

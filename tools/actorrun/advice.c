@@ -184,7 +184,6 @@ static char *advice_describe(const settings *s, const remedy *r, const need *n) 
   char *text = NULL;
   size_t size;
   FILE *to = sli_memory_stream(&text, &size);
-  SLI_CHECK(to, "no memory for advice");
   if (searches(s)) fprintf(to, "--schedule 1f1b --quota act=%d ", s->pieces);
   say(to, "recompute", r->recompute);
   if (r->away) fprintf(to, "--home act=%s ", sl_space_name(home_of(s)));
@@ -228,7 +227,6 @@ void advice_give(const settings *s, const sl_lower_options *run) {
   size_t size;
   trial t = {.s = s, .run = run, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
   t.fits = sli_memory_stream(&text, &size);
-  SLI_CHECK(t.fits, "no memory for advice");
   t.least_bytes = need_with(s, run, &(remedy){.times = 1}).bytes[SL_SPACE_DEVICE];
   for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, single[i]);
   for (size_t i = 0; i < SLI_COUNT(together) && !t.nfits; i++) try_one(&t, together[i]);

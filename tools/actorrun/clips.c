@@ -165,7 +165,6 @@ static sl_status write_video(const player *p, const char *path) {
   size_t bytes;
   bool array = strlen(path) > 4 && !strcmp(path + strlen(path) - 4, ".npy");
   FILE *memory = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(memory, "no memory for a video");
   (array ? write_npy : write_y4m)(p, memory);
   fclose(memory);
   sli_atomic_file file;

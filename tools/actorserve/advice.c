@@ -122,7 +122,6 @@ void advice_add_sizes(const sl_session_options *options, bool has_context) {
   size_t size;
   trial t = {.options = options, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
   t.fits = sli_memory_stream(&text, &size);
-  SLI_CHECK(t.fits, "no memory for advice");
   if (!sizes_now(options, has_context, &t.now)) {
     for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, &single[i]);
     for (size_t i = 0; i < SLI_COUNT(together) && !t.nfits; i++) try_one(&t, &together[i]);

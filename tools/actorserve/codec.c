@@ -109,7 +109,6 @@ static char *print(const codec *c, void (*bytes_of)(FILE *out, const int32_t *to
                    const int32_t *tokens, size_t count, size_t *bytes) {
   char *text;
   FILE *out = sli_memory_stream(&text, bytes);
-  SLI_CHECK(out, "no memory for a text");
   if (c->vocabulary > BYTES) print_numbers(out, tokens, count);
   else bytes_of(out, tokens, count);
   fclose(out);
@@ -130,7 +129,6 @@ char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size
 char *codec_good(const char *text, size_t bytes, size_t *count) {
   char *good;
   FILE *out = sli_memory_stream(&good, count);
-  SLI_CHECK(out, "no memory for a text");
   sli_utf8_print(out, text, bytes);
   fclose(out);
   return good;

@@ -53,7 +53,6 @@ static token_name name_of(const stream_text *behind, int32_t token) {
   char *bytes = stream_text_bytes_of(behind, token, &count);
   if (sli_utf8_good(bytes, count) == count) return (token_name){bytes, count};
   FILE *out = sli_memory_stream(&name.text, &name.bytes);
-  SLI_CHECK(out, "no memory for a token");
   fputs("bytes:", out);
   for (size_t i = 0; i < count; i++) fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
   fclose(out);
@@ -154,7 +153,6 @@ void logprobs_add(logprobs *logprobs, const stream_text *behind, const sl_sessio
   for (int i = 0; i < (logprobs->chat ? 1 : LOGPROB_TEXTS); i++) {
     size_t size;
     FILE *out = sli_memory_stream(&x->text[i], &size);
-    SLI_CHECK(out, "no memory for a token");
     print_part(out, logprobs, i, behind, e);
     fclose(out);
     *bytes += memory_of(size);
@@ -166,7 +164,6 @@ void logprobs_add_first(logprobs *logprobs, const stream_text *behind, int32_t t
   struct logprob_word *x = add_word(logprobs, behind);
   size_t size;
   FILE *out = sli_memory_stream(&x->text[0], &size);
-  SLI_CHECK(out, "no memory for a token");
   print_part(out, logprobs, 0, behind, &(sl_session_event){.token = token});
   fclose(out);
   for (int i = 1; i < LOGPROB_TEXTS; i++) x->text[i] = sli_strdup("null");

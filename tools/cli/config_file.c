@@ -188,7 +188,6 @@ sl_status config_file_print(const settings *s) {
   char *text = NULL;
   size_t bytes = 0;
   FILE *out = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(out, "no memory for a configuration");
   write_all(out, s);
   fclose(out);
   sl_status status = toml_read("--print-config", text, bytes, no_reader, NULL);

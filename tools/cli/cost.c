@@ -184,7 +184,6 @@ char *cost_text(const sl_cost *cost) {
   char *text;
   size_t size;
   cost_writer w = {sli_memory_stream(&text, &size), ""};
-  SLI_CHECK(w.out, "out of memory");
   sl_stage_cost alike = {cost->F, cost->B, cost->W};
   write_passes(&w, "", cost->nstages ? cost->stages : &alike, cost->nstages ? cost->nstages : 1);
   for (int i = 0; i < cost->nsharded; i++)

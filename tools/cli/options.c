@@ -96,7 +96,6 @@ char *options_named(const char *text) {
   char *out = NULL;
   size_t bytes, length;
   FILE *to = sli_memory_stream(&out, &bytes);
-  SLI_CHECK(to, "no memory for a text");
   for (const char *at = text; *at; at += length) {
     bool inside = at > text && (goes_on(at[-1]) || at[-1] == '.' || at[-1] == '/');
     const sl_lower_field *f = inside ? NULL : field_at(at, &length);

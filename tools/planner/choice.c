@@ -188,7 +188,6 @@ char *choice_format(const choices *c, const choice *x) {
   char *text = NULL;
   size_t size;
   FILE *to = sli_memory_stream(&text, &size);
-  SLI_CHECK(to, "no memory for the text of a choice");
   saying said;
   say_homes(c, x, false, &said);
   print(to, &said, "home", "act");

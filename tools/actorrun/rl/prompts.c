@@ -268,7 +268,6 @@ char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count)
   if (p->tokenizer) return sli_tokenizer_decode(p->tokenizer, tokens, (size_t)count, false, &bytes);
   char *text;
   FILE *out = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(out, "no memory for a text");
   (p->bytes ? print_bytes : print_numbers)(out, tokens, count);
   fclose(out);
   return text;

@@ -168,7 +168,6 @@ static sli_term name_term(sli_grammar *g, const answer_spelling *s, const char *
   if (!n || s->begin[n - 1] != '"') return plain(g, name);
   char *text;
   FILE *out = sli_memory_stream(&text, &bytes);
-  SLI_CHECK(out, "no memory for a text");
   sli_json_string(name, strlen(name), false, put_bytes, out);
   fclose(out);
   sli_term term = sli_grammar_text(g, text + 1, bytes - 2);
