@@ -36,6 +36,8 @@ template <int BYTES, int CENTRE, int NUMBERS = WIDE_BLOCK> struct tensor_parts
 #pragma unroll
       for (int i = 0; i < 4; i++) to[h][i] = small_numbers<CENTRE>(from.words[h][i / 2], i % 2 * 2);
   }
+  __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
+  __device__ static float offset(const raw &from, int h, int) { return from.scales[h][1]; }
 };
 
 /* Q4_K and Q5_K: a scale and an offset of six bits for each part. */
@@ -69,8 +71,6 @@ template <int BYTES, bool FIFTH> struct tensor_offset_parts : tensor_parts<BYTES
       to.scales[h][1] = -half_to_float((uint16_t)(head >> 16)) * (float)less;
     }
   }
-  __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
-  __device__ static float offset(const raw &from, int h, int) { return from.scales[h][1]; }
 };
 using tensor_q4_k = tensor_offset_parts<144, false>;
 using tensor_q5_k = tensor_offset_parts<176, true>;
@@ -78,7 +78,6 @@ using tensor_q5_k = tensor_offset_parts<176, true>;
 /* Q5_1: a scale and an offset, the fifth bits as a quad, and the other four. */
 struct tensor_q5_1 : tensor_parts<24, 0, STORED_BLOCK> {
   static constexpr bool OFFSET = true;
-  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk);
 #pragma unroll
@@ -95,14 +94,11 @@ struct tensor_q5_1 : tensor_parts<24, 0, STORED_BLOCK> {
       to.scales[h][1] = half_to_float((uint16_t)(head >> 16));
     }
   }
-  __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
-  __device__ static float offset(const raw &from, int h, int) { return from.scales[h][1]; }
 };
 
 /* IQ4_XS: places in a table, and a scale of six bits for each part. */
 struct tensor_iq4_xs : tensor_parts<136, 0> {
   static constexpr bool OFFSET = false;
-  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk / BLOCK_PARTS);
     int part = (int)(chunk % BLOCK_PARTS);
@@ -123,7 +119,6 @@ struct tensor_iq4_xs : tensor_parts<136, 0> {
         to[h][i] = tensor_q8_0::numbers(
             table_bytes<SL_STORAGE_IQ4_XS>(from.words[h][0] >> i / 2 * 4), i % 2 * 2);
   }
-  __device__ static float scale(const raw &from, int h, int) { return from.scales[h][0]; }
   __device__ static float offset(const raw &, int, int) { return 0; }
 };
 
@@ -134,7 +129,6 @@ struct tensor_q2_k : tensor_parts<84, 0> {
     uint32_t words[2][2];
     float scales[2][2], offsets[2][2];
   };
-  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk / BLOCK_PARTS);
     int part = (int)(chunk % BLOCK_PARTS);
@@ -169,7 +163,6 @@ template <typename FORMAT> struct tensor_half_parts : tensor_parts<FORMAT::BYTES
   using base = tensor_parts<FORMAT::BYTES, FORMAT::CENTRE>;
   using typename base::place;
   using typename base::raw;
-  __device__ static int column(int j) { return 16 * j + lane_quarter() * 4; }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk / BLOCK_PARTS);
     int part = (int)(chunk % BLOCK_PARTS);

@@ -129,6 +129,8 @@ template <int BYTES, int NUMBERS = STORED_BLOCK> struct tensor_blocks {
   static constexpr bool SCALED = true, HALVES = false;
   using place = group_of_blocks<BYTES, NUMBERS>;
   __device__ static place place_of(const stored &w, int64_t row) { return place::at(w, row); }
+  /* First of the numbers of a half that a lane has, where a byte holds numbers i and i + 16. */
+  __device__ static int column(int j) { return lane_quarter() * 4 + 16 * j; }
 };
 
 /* Integers from -128 to 127, stored with 128 added. 0x4300 is 128, with the lowest seven bits of
@@ -182,7 +184,6 @@ struct tensor_q4_1 : tensor_blocks<20> {
     uint32_t words[2];
     uint16_t d[2], m[2];
   };
-  __device__ static int column(int j) { return lane_quarter() * 4 + 16 * j; }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk);
 #pragma unroll
@@ -213,7 +214,6 @@ template <sl_storage STORAGE> struct tensor_places : tensor_blocks<18> {
     uint32_t words[2];
     uint16_t d[2];
   };
-  __device__ static int column(int j) { return lane_quarter() * 4 + 16 * j; }
   __device__ static void read(raw &to, const place &at, int64_t chunk) {
     stored_block b = at.block(chunk);
 #pragma unroll
