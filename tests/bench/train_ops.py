@@ -56,12 +56,16 @@ def class_of(table, found):
     return next((kind for kind, names in table.items() if found(names)), "rest")
 
 
+def sizes(o):
+    names = ("layers", "width", "heads", "context", "batch", "vocab")
+    return [word for name in names for word in (f"--{name}", str(getattr(o, name)))]
+
+
 def sluice(o, folder):
     report = os.path.join(folder, "report")
     build = os.environ.get("SLUICE_BUILD", os.path.join(HERE, "../../build/release"))
-    sizes = [w for k in ("layers", "width", "heads", "context", "batch") for w in (f"--{k}", str(getattr(o, k)))]
     subprocess.run([os.path.join(build, "bin/actorrun"), "--quiet", "--steps", str(o.steps + 1), "--report", report,
-                    "gpt", *sizes, "--data", os.path.join(folder, "text")], check=True)
+                    "gpt", *sizes(o), "--data", os.path.join(folder, "text")], check=True)
     with open(report, encoding="utf-8") as f:
         ops = json.load(f)["ops"]
     sums = dict.fromkeys(CLASSES, 0)
@@ -99,7 +103,7 @@ def profile(o):
 
 def torch_in_turn(o):
     from bench_torch import KEEP_MEMORY
-    child = [sys.executable, os.path.abspath(__file__), "--profile", "--steps", str(o.steps)]
+    child = [sys.executable, os.path.abspath(__file__), "--profile", "--steps", str(o.steps), *sizes(o)]
     return json.loads(subprocess.run(child, env=dict(os.environ, **KEEP_MEMORY), check=True, stdout=subprocess.PIPE,
                                      stderr=subprocess.DEVNULL).stdout)
 
